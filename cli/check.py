@@ -1,4 +1,4 @@
-"""`mlpengine check`: what is wrong, or merely odd, with a config and its data."""
+"""`mlpengine check`: problems of a config and its data, before training."""
 
 import json
 from pathlib import Path
@@ -41,7 +41,7 @@ Examples:
     "--drift",
     type=float,
     metavar="SHARE",
-    help="Exit with code 3 if a column of NEW differs by more than this share, such as 0.1.",
+    help="Exit with code 3 if a column of NEW drifts by more than this share, such as 0.1.",
 )
 @overrides_like("data.drop=[a, b]")
 @AS_JSON
@@ -55,11 +55,12 @@ def command(
     """Read CONFIG and its data, and report problems of the data before training.
 
     Shows types, missing values, constant and leaking columns, class balance and repeated rows.
-    Nothing is trained or written.  Data that cannot be trained on are an error, with exit code 2.
+    It trains and writes nothing.  Data that cannot be trained on are an error, with exit code 2.
 
     With a table NEW, CONFIG is a run directory or model file, and the columns of NEW are compared
-    with those that it was trained on: the largest difference of the shares below any number, or of
-    the share of a text, from 0 to 1, and the shares of missing values.
+    with the training columns.  The drift of a column is a number from 0 to 1: the largest
+    difference of the cumulative shares of its numbers, or of the shares of its texts.  The shares
+    of missing values are shown, too.
     """
     if new is not None:
         if settings:
@@ -68,21 +69,19 @@ def command(
     if drift is not None:
         raise UsageError("--drift: a run and a new table are needed: mlpengine check RUN NEW")
     file = load_config(config, [parse_override(text) for text in settings])
-    with Meter(f"reading {file.config.data.source}") as meter:
-        table, targets = read_source(file, meter)
+    table, targets = read_source(file, Meter(f"reading {file.config.data.source}"))
     kind = None if file.config.data.task == "auto" else file.config.data.task
-    with Meter(f"looking at {plural(len(table.names), 'column')}") as meter:
-        facts = profile(profiled_table(file, table), targets, task=kind, progress=meter)
+    meter = Meter(f"looking at {plural(len(table.names), 'column')}")
+    facts = profile(profiled_table(file, table), targets, task=kind, progress=meter)
     dropped = reasons(file, facts)
     shown = facts.warnings(dropped)
     if not as_json:
         lines = [f"dropped: {n}" + (f" ({why})" if why else "") for n, why in dropped.items()]
         say("\n".join([*facts.lines(), *lines, *map("warning: {}".format, shown)]))
     tables = read_tables(file, (table, targets))
-    with Meter("reading every value as training does") as meter:
-        _, task = loss_and_task(file, tables.preprocessor)
-        check_size(file, tables.preprocessor, task.outputs)
-        require_usable(tables, task, meter)
+    _, task = loss_and_task(file, tables.preprocessor)
+    check_size(file, tables.preprocessor, task.outputs)
+    require_usable(tables, task, Meter("reading every value as training does"))
     fitted = after(tables, task)
     if fitted["features"] > tables.rows["train"]:
         shown.append(more_features(fitted["features"], tables.rows["train"]))

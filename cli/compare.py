@@ -1,4 +1,4 @@
-"""`mlpengine compare`: what differs between two runs, and which is better."""
+"""`mlpengine compare`: differences between two runs, and the better one."""
 
 import json
 from collections.abc import Mapping
@@ -59,7 +59,7 @@ def command(first: Path, second: Path, as_json: bool) -> None:
 
 
 def comparison(first: Path, second: Path) -> tuple[dict[str, Any], list[str]]:
-    """Return what differs between two runs, and which is better, as data and as lines."""
+    """Return the differences between two runs and the better run, as data and as lines."""
     results = [checked_result(run) for run in (first, second)]
     settings = differing_settings([load_config(resolved_config(run)) for run in (first, second)])
     scored = [run_scores(one) for one in results]
@@ -156,7 +156,7 @@ def comparison_text(
         lines.append("note: seed or data settings differ, so the rows of their parts may, too")
     if data["by"] is None:
         reason = "the scores are of different kinds or rows, or the data cannot be read"
-        return [*lines, f"which is better cannot be told: {reason}"]
+        return [*lines, f"no run is better: {reason}"]
     if data["ahead"] is None:
         return [*lines, f"equal in {data['by']}"]
     by = f"by {data['difference']:.2g} +- {data['error']:.2g} in {data['by']}"

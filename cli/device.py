@@ -99,8 +99,8 @@ def _settings(config: Path | None, given: Mapping[str, Any]) -> tuple[MakeOptimi
         optimizer = training.optimizer
         if chosen is None and (optimizer.groups or optimizer.decay_schedule != "constant"):
             raise UsageError(
-                "export: c-train has no parameter groups and no decay schedule, which the run's "
-                "optimizer has; give --optimizer"
+                "export: the run's optimizer has parameter groups or a decay schedule, but c-train "
+                "has neither; give --optimizer"
             )
         settings, kind = vars(optimizer).copy(), optimizer.kind
         del settings["groups"], settings["decay_schedule"]

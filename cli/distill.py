@@ -50,7 +50,7 @@ Examples:
     "--made",
     type=click.IntRange(0),
     metavar="N",
-    help="Rows to make; by default twenty of each training row, at most 100,000.",
+    help="Number of synthetic rows; by default twenty for each training row, at most 100,000.",
 )
 @overrides_like("training.epochs=9")
 @QUIET_OPTION
@@ -65,11 +65,10 @@ def command(
 ) -> None:
     """Train one small network that predicts what the networks of RUN predict together.
 
-    It learns from the training rows of RUN and from rows made of them, which have some values of a
-    near row; its targets are the predictions of RUN.  Test rows are those of RUN; the result shows
-    the metrics of both there, and those of a network of this size that learned the true targets.
-    The new run is as any other: evaluate, predict, export, report, and train --resume and
-    --warm-start take it.
+    The network (the student) learns the predictions of RUN (the teacher), on the training rows and
+    on synthetic rows.  A synthetic row is a training row with some values of a near row.  The
+    result compares three networks on the test rows of RUN: student, teacher, and a network of the
+    same size that learned the true targets.  All other commands take the new run, too.
     """
     teacher = load(run)
     file = load_config(resolved_config(run))
@@ -90,7 +89,7 @@ def command(
         directory = RunDirectory.create(out or Path("runs") / student.name)
         opened.callback(directory.close)
         if not quiet:
-            say(f"labeling {run} predicts training rows and rows made of them", err=True)
+            say(f"labeling {run} predicts the training rows and synthetic rows", err=True)
         transfer = Teacher(teacher, data).transfer_set(made)
         transfer.save(directory.path / TRANSFER_FILE)
         file = replace(student, path=directory.path / GIVEN_CONFIG)
@@ -98,7 +97,7 @@ def command(
         trainer = trainer_of(data)
         session = Session(data, trainer, directory, progress(quiet))
         session.write_inputs()
-        run_session(session, state, None, Shown(profile=False, quiet=quiet, as_json=as_json))
+        run_session(session, state, None, Shown(quiet, as_json))
     leave(state)
 
 
@@ -159,6 +158,6 @@ def _check_same_rows(tables: Tables, known: Tables) -> None:
     pairs = ((tables.parts[part][1], rows) for part, (_, rows) in known.parts.items())
     if tables.rows != known.rows or any((own != rows).any() for own, rows in pairs):
         raise UsageError(
-            "distill: training, validation and test rows must be those of the teacher, which "
-            "learned the others; leave seed and data.split as they are"
+            "distill: student and teacher must have the same training, validation and test rows; "
+            "leave seed and data.split unchanged"
         )

@@ -58,10 +58,10 @@ class Requirement(NamedTuple):
 
 def read_requirement(text: str) -> Requirement:
     """Read ``metric > number``.  Raises: UsageError."""
-    known = re.fullmatch(r"\s*(.*\S)\s*([<>]=?)\s*(\S+)\s*", text)
+    known = re.fullmatch(r"([^<>]+)([<>]=?)([^<>]+)", text)
     with suppress(ValueError):
-        if known and not isnan(limit := float(known[3])):
-            return Requirement(" ".join(text.split()), known[1], known[2], limit)
+        if known and known[1].strip() and not isnan(limit := float(known[3])):
+            return Requirement(" ".join(text.split()), known[1].strip(), known[2], limit)
     raise UsageError(
         f'--require: write a metric, <, <=, > or >=, and a number, as "r2 > 0.3" (got {text!r})'
     )
@@ -95,8 +95,8 @@ def command(
     The loss is the plain one, without class weights or label smoothing, and for numbers in
     standardized units; all other metrics are in the target's own units.
 
-    What --require asks for is measured on FILE, or on the last part of the run: its test rows, else
-    those of validation.
+    --require takes the metrics of FILE, or else of the last part of the run: its test rows, or its
+    validation rows without test rows.
     """
     requirements = [read_requirement(text) for text in required]
     model = load(run)

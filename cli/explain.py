@@ -11,6 +11,7 @@ from mlpengine.config import load_config
 from mlpengine.config.build import load_data
 from mlpengine.core.errors import DataError
 from mlpengine.core.rows import evenly_spaced
+from mlpengine.core.structure import finite
 from mlpengine.core.wording import plural, printable
 from mlpengine.models.explain import (
     PERMUTED_COLUMNS,
@@ -31,7 +32,7 @@ from .options import AS_JSON, MODEL_ARGUMENT
 from .streams import say
 
 EXPLAINED_ROWS = 5_000
-"""Rows that are predicted for each permutation, evenly spread over those held out."""
+"""Maximum number of held-out rows that are predicted for each permutation, evenly spaced."""
 
 CURVES = 6
 """The number of most important columns that get partial dependence."""
@@ -67,7 +68,7 @@ def command(run: Path, file: str | None, as_json: bool) -> None:
     else:
         table = read_rows(model, file)
         if table.n_rows < 2:
-            raise DataError(f"{file}: two rows or more are needed, whose values change places")
+            raise DataError(f"{file}: needs two rows, to permute values (got {table.n_rows})")
         chosen = evenly_spaced(table.n_rows, EXPLAINED_ROWS)
         rows = make_split(table, None, model.preprocessor, model.task, model.mlp.dtype)
         name, part, forward = "data", rows.rows(chosen), model.forward
@@ -101,7 +102,7 @@ def importance_data(
         "part": name,
         "rows": len(part),
         "columns": columns,
-        "importances": [row._asdict() for row in ranked],
+        "importances": [finite(row._asdict()) for row in ranked],
         "dependence": [
             {"column": c.column, "values": c.values, "predictions": c.predictions.tolist()}
             for c in curves
@@ -125,8 +126,8 @@ def importance_text(
     ]
     shown += [
         f"{printable(row.column):<{width}}"
-        f"{f'{row.loss:.4f} +- {row.loss_deviation:.4f}':>22}"
-        f"{f'{row.metric:.4f} +- {row.metric_deviation:.4f}':>22}"
+        f"{f'{row.loss:.4f} +- {row.loss_error:.4f}':>22}"
+        f"{f'{row.metric:.4f} +- {row.metric_error:.4f}':>22}"
         for row in ranked
     ]
     if len(ranked) < columns:

@@ -38,8 +38,8 @@ Formats:
   js           preprocessing and network as one ES module without dependencies:
                predict({column: cell, ...}) returns label and probabilities, or
                values and their interval; Node compares it with predict
-  html         one page with a form of the columns, which predicts what is typed and
-               sends nothing
+  html         one page with a form: it predicts a row that is typed in, in the
+               browser, and sends nothing
   c-train      training for a device: preprocessing, network, loss and optimizer as
                one file of C99, with a header and a self-test; no allocator
 
@@ -96,7 +96,7 @@ HELD_OUT_ROWS = 500
 @click.option(
     "--name",
     metavar="NAME",
-    help="c: what its functions and macros begin with; a header is written, too.",
+    help="c: prefix of its functions and macros; a header is written, too.",
 )
 @AS_JSON
 def command(

@@ -55,7 +55,7 @@ Examples:
     type=click.Choice(PRESETS),
     default="plain",
     show_default=True,
-    help="Recipe whose settings the config gets.",
+    help="Recipe that gives the settings.",
 )
 @click.option(
     "--group",
@@ -91,14 +91,15 @@ def command(
         raise UsageError(
             f"{data}: this is a config, not a table; train it with: mlpengine train {data}"
         )
-    with Meter(f"reading {data}") as meter:
-        detected = detect(data, target=target, group=group, progress=meter)
+    detected = detect(data, target=target, group=group, progress=Meter(f"reading {data}"))
     table = detected.table
     if not target and data in DATASETS:
         target = (DATASETS[data],)
     if not target:
         known = ", ".join(table.names[:20]) + (", ..." if len(table.names) > 20 else "")
-        raise UsageError(f"init: say what to predict with --target COL (the columns are {known})")
+        raise UsageError(
+            f"init: give the column to predict by --target COL (the columns are {known})"
+        )
     name = (
         "".join(c if c.isalnum() or c == "_" else "-" for c in Path(data).name.split(".")[0])
         or "config"
@@ -120,8 +121,8 @@ def command(
     names = list(dict.fromkeys(target))
     divides = {key: name for key, name in (("group", group), ("time", time)) if name is not None}
     _check_division(table.names, names, divides)
-    with Meter(f"looking at {plural(len(table.names), 'column')}") as meter:
-        facts = profile(table, names, progress=meter)
+    meter = Meter(f"looking at {plural(len(table.names), 'column')}")
+    facts = profile(table, names, progress=meter)
     with_target = ~np.logical_or.reduce([table[name].missing for name in names])
     rows, parts = int(with_target.sum()), 3 if test is None else 2
     if rows < parts:
@@ -170,7 +171,7 @@ def command(
 
 
 def remarks(facts: Profile) -> list[str]:
-    """Return what a person should know of the table before training, a line each."""
+    """Return facts about the table that a person should know before training, a line each."""
     lines = [
         f"column {leak.column!r} is dropped: {leak.reason}"
         for leak in facts.leaks
@@ -239,7 +240,7 @@ def _check_name(given: str, source: str) -> None:
         source.encode()
     except UnicodeEncodeError:  # bytes of a path that are no characters
         name = given.encode(errors="backslashreplace").decode()
-        text = f"{name}: a config, which is UTF-8, cannot name this file; rename it"
+        text = f"{name}: a config is UTF-8 and cannot name this file; rename it"
         raise UsageError(text) from None
 
 

@@ -2,7 +2,6 @@
 
 import gc
 import os
-import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -25,16 +24,15 @@ COMMANDS = {
     "check": "Report problems in the data of a config.",
     "summary": "Show the network of a config: shapes, memory, arithmetic.",
     "train": "Train a network from a config, or resume a run.",
-    "distill": "Train one small network to predict what a run predicts.",
+    "distill": "Train one small network to imitate a run.",
     "sweep": "Train a config with other settings, and find the best.",
     "evaluate": "Measure a trained model.",
     "predict": "Predict new rows with a trained model.",
     "serve": "Answer HTTP requests with predictions of a trained model.",
-    "explain": "Tell which columns drive the predictions of a model.",
+    "explain": "Show which columns drive the predictions of a model.",
     "report": "Show a run on one HTML page.",
     "diagnose": "Check a config before a long run, or explain how a run went.",
     "compare": "Show the differences between two runs.",
-    "clean": "Remove what data.stream has prepared.",
     "schema": "Print the JSON Schema of configs.",
     "export": "Write a trained model as ONNX, C, JavaScript or other formats.",
 }
@@ -202,26 +200,17 @@ def _usage(error: click.ClickException, args: Sequence[str]) -> str:
     context = getattr(error, "ctx", None)
     if context is None:
         return f"error: {text}"
+    takes_settings = any(option.metavar == "KEY=VALUE" for option in context.command.params)
     if isinstance(error, click.NoSuchOption):
         from mlpengine.core.wording import suggestion
 
         names = [name for option in context.command.params for name in option.opts]
         hint = suggestion(error.option_name, names)
-        if "--set" in names:
+        if takes_settings:
             hint = _setting(error.option_name, args) or hint
         text = f"no such option {error.option_name!r}{hint}"
-    elif "unexpected extra argument" in text and "--set" in args:
+    elif takes_settings and "--set" in args and "unexpected extra argument" in text:
         text += "; --set takes KEY=VALUE, in quotes where it holds blanks"
-    elif "unexpected extra argument" in text:
-        places = [one for one in context.command.params if isinstance(one, click.Argument)]
-        text += f"; the command takes {' and '.join(one.human_readable_name for one in places)}"
-        if any("--target" in option.opts for option in context.command.params):
-            text += ", and --target COLUMN"
-    text = re.sub("Directory '(.*)' is a file", r"\1 is a file; name the directory", text)
-    text = re.sub(
-        "('[^']*') is not a valid integer range", r"must be a whole number (got \1)", text
-    )
-    text = re.sub(r"(\S+) is not in the range x>=(\S+)", r"must be at least \2 (got \1)", text)
     return f"error: {text}\n{context.get_usage()}\nhelp: {context.command_path} --help"
 
 

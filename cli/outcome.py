@@ -47,7 +47,7 @@ def outcome_data(session: "Session", result: Result, outcome: Mapping[str, Any])
         lines.append(f"expected calibration error of the probabilities: {error:.3f}")
     if fitted and fitted.temperature != 1:
         divided = f"logits divided by {fitted.temperature:.2f}"
-        lines.append(f"{divided} (training.calibration); the loss is that of the true labels")
+        lines.append(f"{divided} (training.calibration); the loss is of the true labels")
     if session.measured.last:
         name, part, output = session.measured.last
         labels = session.model.preprocessor.classes

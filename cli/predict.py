@@ -1,10 +1,8 @@
-"""`mlpengine predict`: what a trained model makes of new rows."""
+"""`mlpengine predict`: predictions of a trained model for new rows."""
 
 import json
-import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -30,9 +28,6 @@ from mlpengine.training.loading import load
 from .options import MODEL_ARGUMENT
 from .streams import say, write_file
 from .tables import SUFFIXES, Coded, csv_text, plain_text, records, write_table
-
-_WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")
-"""A number that int64 holds and writes in the same way."""
 
 EPILOG = """\b
 Examples:
@@ -85,13 +80,13 @@ def command(
 
     Columns may be in any order; further columns and the target are ignored.  Classes come with the
     probability of each, numbers in the target's own units (price; price_0.1, price_0.9 for several
-    quantiles; price, price_std for the loss gaussian_nll).  Texts that a spreadsheet would take for
-    formulas are written with a ' before them.  --interval adds <target>_low and _high, by the
-    out-of-fold errors, --set the column <target>_set, such as a|b, which is empty where no class is
-    likely enough, and --spread the standard deviation over the networks, of the number or of the
-    probability of the predicted class.  A .npy file holds numbers alone: the probabilities, or the
-    predicted values, and of --set 0 or 1 for each class.  The column of --id keeps its type in
-    Parquet and JSON.
+    quantiles; price, price_std for the loss gaussian_nll).  A text that a spreadsheet would take
+    for a formula gets a ' before it.  --interval adds <target>_low and <target>_high, from
+    out-of-fold errors.  --set adds <target>_set, such as a|b; it is empty if no class is likely
+    enough.  --spread adds the standard deviation over the networks, of the number or of the
+    probability of the predicted class.  A .npy file holds numbers only: probabilities or predicted
+    values, and 0 or 1 for each class of --set.  The column of --id keeps the type that its file
+    has; in CSV it is text.
     """
     for name, given in (("--interval", level), ("--set", set_level)):
         if given is not None:
@@ -113,9 +108,6 @@ def command(
             write_file(csv_text(columns, header=not number))
         return
     columns, numbers = _joined(list(blocks))
-    form = table_format(file)
-    if key and (form is None or form.is_whole(file, key)):  # CSV has no types
-        columns[key] = _numbered(columns[key])
     rows = len(numbers)
     if path is not None:
         write_table(path, columns, numbers)
@@ -152,24 +144,25 @@ def _blocks(
 ) -> Iterator[tuple[dict[str, Any], Array]]:
     """Yield the columns to write and the numbers behind them, for some rows at a time."""
     how = model.preprocessor.read_arguments
-    if key and key not in model.preprocessor.columns:
-        how["text"] = [*how["text"], key]
+    has_types = isinstance(source, str) and table_format(source) is not None
+    if key and key not in model.preprocessor.columns and not has_types:
+        how["text"] = [*how["text"], key]  # so that a code keeps its leading zeros
     own = model.preprocessor
     kept = {*own.columns, *own.formula_columns, *filter(None, [key])}
-    rows = filtered = 0
+    rows = outside = 0
     new = NewRows(own)
     for table in read_blocks(source, kept=kept, **how):
         if key:
             table.require([key], "--id")
         in_use = model.preprocessor.rows_in_use(table)
         rows += table.n_rows
-        filtered += 0 if in_use is None else int((~in_use).sum())
+        outside += 0 if in_use is None else int((~in_use).sum())
         new.add(table)
         columns, numbers = prediction_columns(model, table, sure)
         yield {**row_names(table, key, columns), **columns}, numbers
-    if filtered:
+    if outside:
         where = model.preprocessor.options.where
-        text = f"{plural(filtered, 'row')} of {rows:,} outside the training filter: not {where}"
+        text = f"{plural(outside, 'row')} of {rows:,} outside the training filter: not {where}"
         say(f"warning: {table.source}: {text}", err=True)
     for line in new.lines():
         say(f"warning: {table.source}: {line}", err=True)
@@ -261,7 +254,7 @@ def row_names(table: Table, key: str | None, taken: dict[str, Any]) -> dict[str,
         name = table.numbering
         return {f"{name}_number" if name in taken else name: table.row_numbers()}
     if key in taken:
-        raise UsageError(f"--id: {key!r} is what the model predicts; name another column")
+        raise UsageError(f"--id: the model predicts {key!r}; name another column")
     codes, texts = coded(table[key])
     typed = _typed(table[key])
     if table[key].values.dtype.kind in "iu" and table[key].kind == "number":
@@ -280,15 +273,6 @@ def _typed(column: Column) -> list[object]:
         return list(map(bool, values))
     whole = column.is_integer and (values.dtype.kind != "f" or np.abs(values).max() < FIRST_INEXACT)
     return list(map(int, values.tolist())) if whole else list(values.tolist())
-
-
-def _numbered(column: Coded) -> Coded:
-    """Return a column with whole numbers in place of texts if all texts are whole numbers."""
-    texts = [value for value in column.typed if value is not None]
-    if not all(isinstance(text, str) and _WHOLE.fullmatch(text) for text in texts):
-        return column
-    numbers = [None if value is None else int(str(value)) for value in column.typed]
-    return replace(column, typed=numbers)
 
 
 def _labels(preprocessor: Preprocessor, task: Task, output: Array) -> dict[str, Any]:

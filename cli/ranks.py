@@ -99,8 +99,8 @@ def start_ranks(asked: bool) -> "Ranks | None":
                 raise SystemExit(UsageError.exit_code)
             library = " ".join(MPI.Get_library_version().split("\n")[0].split())
             raise UsageError(
-                f"mpiexec: must be that of the MPI library of mpi4py, {library} (another one "
-                f"started {started} processes, and each is alone)"
+                f"mpiexec: must belong to the MPI library of mpi4py, {library} (this one started "
+                f"{started} processes, and none finds another)"
             )
         return None
     ranks.cores = ranks.share_of_cores()
@@ -216,7 +216,7 @@ def follow(
 ) -> None:
     """Do the work of a rank other than 0: train, and measure all parts.
 
-    Such a rank writes nothing.  With `waits_anew` early stopping forgets how long it has waited.
+    Such a rank writes nothing.  With `waits_anew` early stopping counts its patience from 0.
     """
     from mlpengine.training.measure import measure
 

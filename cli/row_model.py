@@ -40,7 +40,7 @@ def row_model(preprocessor: Preprocessor) -> type[BaseModel]:
 
 
 def _described(preprocessor: Preprocessor, column: str) -> tuple[Any, str, list[Any]]:
-    """Return the type of the values of a column, what training saw, and usual values."""
+    """Return the type of the values of a column, its range in training, and usual values."""
     for category in preprocessor.categories:
         if category.column == column:
             levels = _cells(category) or [""]

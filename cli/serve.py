@@ -40,7 +40,7 @@ Another shell:
     metavar="N",
     default=8000,
     show_default=True,
-    help="0 takes a free one, which the first line of stdout names.",
+    help="0 takes a free one; the first line of stdout names it.",
 )
 @click.option(
     "--workers",
@@ -54,9 +54,9 @@ Another shell:
 def command(run: Path, host: str, port: int, workers: int, access_log: bool) -> None:
     """Answer HTTP requests with predictions of the model of RUN, a run directory or model file.
 
-    POST /predict takes a row as a JSON object of values by column, or a list of rows, and answers
-    with what `mlpengine predict` writes, by the same names; ?interval=0.9 and ?set=0.9 add
-    intervals and sets of classes.  GET /docs is a page to try it, /openapi.json describes the
+    POST /predict takes a row, a JSON object of values by column, or a list of rows.  It answers
+    with the columns that `mlpengine predict` writes; ?interval=0.9 and ?set=0.9 add intervals and
+    prediction sets.  GET /docs is a page to try it, /openapi.json describes the
     columns, /health tells that the service runs, and /metrics counts for Prometheus.  The model is
     read once.  A signal stops the service after the requests under way, a second one at once.
 

@@ -45,7 +45,7 @@ PAGE = Path(__file__).with_name("service.html")
 
 
 class Answer(BaseModel):
-    """A prediction for each row, in their order, and what differs from the rows trained on."""
+    """A prediction for each row, in their order, and warnings about drift."""
 
     predictions: list[dict[str, Any]]
     warnings: list[str]
@@ -97,7 +97,7 @@ class Answers:
         return json.dumps(answer, separators=(",", ":"), allow_nan=False).encode()
 
     def _refusal(self, error: ValidationError) -> HTTPException:
-        """Return what is wrong with rows: how many, or the form or the values of the first."""
+        """Return an error about the number of rows, or about the first wrong row."""
         faults = error.errors(include_url=False)
         first, path = faults[0], faults[0]["loc"]
         if first["type"] == "too_long":

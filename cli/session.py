@@ -153,7 +153,7 @@ class Session:
         warm_start: Model | None = None,
     ) -> None:
         self.warm_start = warm_start
-        self.directory, self.resumed, self.progress = directory, checkpoint, progress
+        self.directory, self.resumed = directory, checkpoint
         self.data, self.trainer = data, trainer
         self.model = trainer.model(data.tables.preprocessor)
         self.fitted: Fitted | None = None
@@ -196,16 +196,13 @@ class Session:
         self.directory.write(RESOLVED, self._config)
 
     def run(self) -> Result:
-        """Train, and restore the terminal in any case."""
+        """Train; where a number is not finite, print the verdicts."""
         try:
             return self.loop.run()
         except NumericalError:
             for verdict in self.verdicts():
                 say(f"  {verdict}", err=True)
             raise
-        finally:
-            for progress in self.progress:
-                progress.close()
 
     def verdicts(self) -> list[Verdict]:
         """Return the verdicts on values and, after the end, on columns; then the diagnostics'."""
@@ -373,7 +370,7 @@ def check_same_config(directory: RunDirectory, checkpoint: Checkpoint | None) ->
     digest = sha256(read_file(directory.path / RESOLVED)).hexdigest()
     if expected not in (None, digest):
         raise RunError(
-            f"{directory.path / RESOLVED}: must be as it was when the run began (it was edited or "
+            f"{directory.path / RESOLVED}: must be unchanged since the run began (it was edited or "
             "damaged); restore it, or train a new run with other settings"
         )
 

@@ -33,7 +33,7 @@ def escape(error: UnicodeError) -> tuple[str | bytes, int]:
 
 
 class Messages(io.FileIO):
-    """Standard error: what cannot be written is dropped, so that no message ends a command."""
+    """Standard error: text that cannot be written is dropped, so that no message ends a command."""
 
     def write(self, data: "ReadableBuffer", /) -> int:
         """Write as much as possible; report the rest as written, too."""
@@ -44,7 +44,7 @@ class Messages(io.FileIO):
 
 
 class Results(io.FileIO):
-    """Standard output: the first failure is raised with a name, what follows is dropped.
+    """Standard output: the first failure is raised with a name, later text is dropped.
 
     Raises: BrokenPipeError where the reader or the terminal is gone; OSError naming stdout.
     """
@@ -124,8 +124,11 @@ def say(text: str, *, err: bool = False) -> None:
 
 def complain(text: str) -> None:
     """Print lines to stderr, if it can still be written."""
+    from mlpengine.core.redaction import redacted
+    from mlpengine.core.wording import shortened
+
     with suppress(OSError, ValueError):
-        say(text, err=True)
+        say(shortened(redacted(text)), err=True)
 
 
 def explain(error: Exception) -> int:

@@ -21,7 +21,7 @@ from mlpengine.training.trainer import Trainer
 
 from .options import AS_JSON, overrides_like
 from .outcome import SHOWN_PARTS, part_title
-from .streams import say, write_file
+from .streams import say
 
 SHOWN_LEVELS = 12
 """Number of levels of a column, and of classes, that are listed."""
@@ -32,7 +32,6 @@ Examples:
   mlpengine summary configs/digits.yaml --set 'model.hidden=[512, 512]' --json
   mlpengine summary runs/digits
   mlpengine summary runs/digits/model.safetensors
-  mlpengine summary configs/diabetes.yaml --emit-c
 """
 
 
@@ -40,29 +39,23 @@ Examples:
 @click.argument("config", type=click.Path(path_type=Path))
 @overrides_like("optimizer.lr=0.1")
 @AS_JSON
-@click.option("--emit-c", is_flag=True, help="Print the C of the compiled training step instead.")
-def command(config: Path, settings: tuple[str, ...], as_json: bool, emit_c: bool) -> None:
+def command(config: Path, settings: tuple[str, ...], as_json: bool) -> None:
     """Show the network that CONFIG, a config or a run directory, describes, without training it.
 
     Shapes are (rows, units).  FLOPs count a multiplication and an addition as two; a training
-    step is forward, backward and the update.  Of a model file, CONFIG shows what there is to know
-    about the model: columns, their types and levels, the target, and its score.
+    step is forward, backward and the update.  For a model file, it shows columns, their types and
+    levels, the target, and the score.
     """
     if config.suffix == ".safetensors":
-        if settings or emit_c:
-            raise UsageError("summary: --set and --emit-c change a config, not a model file")
+        if settings:
+            raise UsageError("summary: --set changes a config, not a model file")
         known = card(load(config))
         known["written"] = f"{datetime.fromtimestamp(config.stat().st_mtime):%Y-%m-%d %H:%M}"
         say(json.dumps(known) if as_json else "\n".join(card_lines(known)))
         return
     path = resolved_config(config) if config.is_dir() else config
-    compiled = ["training.backend=compiled"] if emit_c else []
-    overrides = [parse_override(text) for text in (*settings, *compiled)]
-    trainer = trainer_of(load_data(load_config(path, overrides)))
-    if emit_c:
-        write_file(trainer.step.emit_c())
-        return
-    facts = network_summary(trainer)
+    overrides = [parse_override(text) for text in settings]
+    facts = network_summary(trainer_of(load_data(load_config(path, overrides))))
     say(json.dumps(facts) if as_json else summary_text(facts))
 
 
@@ -184,7 +177,7 @@ def summary_text(facts: dict[str, Any]) -> str:
         )
     sizes = ", ".join(f"{name} {count:,}" for name, count in facts["bytes"].items())
     if facts["members"] > 1:
-        lines += ["", f"{facts['members']} such networks; what follows is of one"]
+        lines += ["", f"{facts['members']} such networks; the numbers below are for one"]
     lines += [
         "",
         f"parameters  {facts['parameters']:,}",

@@ -140,31 +140,10 @@ def _parquet(columns: Mapping[str, Any]) -> bytes:
     import pyarrow  # slow, and few runs write Parquet
     from pyarrow import parquet
 
+    arrays = [
+        pyarrow.array(column if isinstance(column, np.ndarray) else plain_column(column))
+        for column in columns.values()
+    ]
     target = BytesIO()
-    arrays = [_arrow_array(pyarrow, column) for column in columns.values()]
     parquet.write_table(pyarrow.Table.from_arrays(arrays, names=[*columns]), target)
     return target.getvalue()
-
-
-def _arrow_array(pyarrow: Any, column: Any) -> Any:
-    """Return numbers and texts as Arrow has them in memory; `pyarrow.array` imports pandas."""
-
-    def numbers(values: Array) -> Any:
-        is_float = values.dtype.kind == "f"
-        kind, dtype = (pyarrow.float64(), "f8") if is_float else (pyarrow.int64(), "i8")
-        content = pyarrow.py_buffer(np.ascontiguousarray(values, dtype))
-        return pyarrow.Array.from_buffers(kind, len(values), [None, content])
-
-    if isinstance(column, np.ndarray) and column.dtype.kind in "iuf":
-        return numbers(column)
-    labels = (column.typed or column.labels) if isinstance(column, Coded) else ()
-    if labels and all(isinstance(label, str | None) for label in labels):
-        codes = column.codes % len(labels)
-        parts = [str(label or "").encode() for label in labels]
-        ends = np.cumsum([0, *map(len, parts)])
-        known = np.packbits([label is not None for label in labels], bitorder="little")
-        if max(ends[-1], np.diff(ends)[codes].sum()) < 1 << 31:  # as far as its offsets reach
-            buffers = map(pyarrow.py_buffer, (known, ends.astype("i4"), b"".join(parts)))
-            texts = pyarrow.Array.from_buffers(pyarrow.string(), len(labels), [*buffers])
-            return texts.take(numbers(codes))
-    return pyarrow.array(plain_column(column))

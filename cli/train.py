@@ -21,7 +21,6 @@ from mlpengine.training.trainer import Trainer
 
 from .options import AS_JSON, DIRECTORY_PATH, QUIET_OPTION, overrides_like
 from .outcome import outcome_data, shortest
-from .profiling import Profiler
 from .progress import Progress, progress
 from .ranks import aborting, follow, is_root, on_all, on_each, require_equal_ranks, start_ranks
 from .run_page import write_run_page
@@ -41,7 +40,6 @@ Examples:
   mlpengine train configs/digits.yaml
   mlpengine train configs/digits.yaml --set optimizer.lr=3e-3 --set 'model.hidden=[64, 32]'
   mlpengine train configs/digits.yaml --out runs/first --set seed=7 --json
-  mlpengine train configs/digits.yaml --fix
   mlpengine train configs/digits.yaml --set training.refit=true
   mlpengine train --resume runs/first
   mlpengine train --resume runs/first --epochs 200
@@ -75,13 +73,6 @@ Examples:
     "--epochs", type=click.IntRange(1), metavar="N", help="Short for --set training.epochs=N."
 )
 @click.option("--mpi", is_flag=True, help="Train on the ranks of a launcher other than mpiexec.")
-@click.option(
-    "--fix",
-    is_flag=True,
-    help="Train once more with the settings that the verdicts ask for, and compare the two runs.",
-)
-@click.option("--profile", is_flag=True, help="Show where the time went, on stderr.")
-@click.option("-v", "--verbose", is_flag=True, help="Show each layer's numbers after each epoch.")
 @QUIET_OPTION
 @AS_JSON
 def command(
@@ -92,9 +83,6 @@ def command(
     settings: tuple[str, ...],
     epochs: int | None,
     mpi: bool,
-    fix: bool,
-    profile: bool,
-    verbose: bool,
     quiet: bool,
     as_json: bool,
 ) -> None:
@@ -103,7 +91,7 @@ def command(
     Progress goes to stderr, the result to stdout, and everything else into the run directory.
     Ctrl-C ends training after the current step and saves it; --resume continues from there.
     --resume RUN --epochs N continues a run to N epochs, from its last weights and optimizer state:
-    from there on the learning rate is that of a run of N epochs, and early stopping counts its
+    from there on the learning rate follows a run of N epochs, and early stopping counts its
     patience from 0. Under mpiexec the ranks share the networks of training.folds or training.seeds,
     or each batch of one network; then training.shards is a multiple of their number.
     """
@@ -118,10 +106,6 @@ def command(
             )
         if resume is None and config is None and warm_start is None:
             raise UsageError("train: give a CONFIG, --resume RUN or --warm-start RUN (see --help)")
-        if ranks and (profile or fix):
-            raise UsageError("--profile, --fix: need one process (got mpiexec)")
-        if fix and resume is not None:
-            raise UsageError("--fix: needs a new run (got --resume)")
         overrides = [parse_override(text) for text in settings]
         if epochs is not None:
             overrides.append(Override("--epochs", ("training", "epochs"), str(epochs)))
@@ -137,8 +121,6 @@ def command(
         refits = data.file.config.training.refit
         if refits and ranks:
             raise UsageError("training.refit: needs one process (got mpiexec)")
-        if refits and fix:
-            raise UsageError("training.refit: cannot be combined with --fix")
         if ranks:
             on_all(ranks, lambda: require_equal_ranks(ranks, data, trainer))
         if ranks and not root:
@@ -146,20 +128,18 @@ def command(
             anew = begin.epochs is not None
             follow(data, trainer, ranks, begin.checkpoint, state, waits_anew=anew)
         else:
-            callbacks = progress(quiet, verbose)
+            callbacks = progress(quiet)
             session = on_all(ranks, lambda: begin.session(data, trainer, callbacks, opened))
-            shown = Shown(profile, quiet, as_json)
-            if fix:
-                run_and_fix(begin, session, state, progress(quiet, verbose), shown)
-            elif refits:
-                run_and_refit(begin, session, state, progress(quiet, verbose), shown)
+            shown = Shown(quiet, as_json)
+            if refits:
+                run_and_refit(begin, session, state, shown)
             else:
                 run_session(session, state, ranks, shown)
     leave(state)
 
 
 OWN_TARGETS = Override("--warm-start", ("data", "transfer_set"), "null")
-"""Trains a student further on the targets of rows that its teacher has not labeled."""
+"""Fine-tunes a student on true targets, not on the predictions of its teacher."""
 
 
 def _config_of(run: Path | None) -> Path:
@@ -187,7 +167,7 @@ class Start(NamedTuple):
 
     @classmethod
     def of(cls, directory: RunDirectory, epochs: int | None = None) -> "Start":
-        """Return what the run in an open directory continues from.
+        """Return the start from which the run in an open directory continues.
 
         Raises: RunError if it was stopped before that, or its config was edited; UsageError for
         `epochs` of a run without a checkpoint.
@@ -286,16 +266,14 @@ def _longer(
 
 
 class Shown(NamedTuple):
-    """The output of a run: where the time went, nothing on stderr, the result as JSON."""
+    """The output of a run: nothing on stderr, the result as JSON."""
 
-    profile: bool
     quiet: bool
     as_json: bool
 
 
 def run_session(session: Session, state: Stopping, ranks: Ranks | None, shown: Shown) -> None:
     """Run a session to its end, print the result, and write the page after that."""
-    profiler = Profiler(session) if shown.profile else None
     if not shown.quiet:
         say(opening(session.data, session.trainer, session), err=True)
     state.attach(session.loop.stop)
@@ -309,84 +287,33 @@ def run_session(session: Session, state: Stopping, ranks: Ranks | None, shown: S
             raise
         state.share_code(ranks)
         outcome = session.finish(result)
-        if profiler:
-            profiler.saved()
         with suppress(BrokenPipeError):  # the run is complete, even if the reader has left
             say(json.dumps(outcome) if shown.as_json else outcome_data(session, result, outcome))
         files = [] if state.code else write_run_page(session, outcome)
     if files and not shown.as_json:
         with suppress(BrokenPipeError):
             say("\n".join(str(shortest(file)) for file in files))
-    if profiler:
-        say(profiler.table(), err=True)
 
 
-def run_and_fix(
-    begin: Start, session: Session, state: Stopping, callbacks: list[Progress], shown: Shown
-) -> None:
-    """Run a session, and once more with the settings that its verdicts ask for; compare both.
-
-    A first run that failed is run again, too, if its verdicts ask for settings.  With JSON the
-    output has a line for each run and one for the comparison.
-    """
-    from mlpengine.config.fixed_config import fix_overrides
-
-    from .compare import comparison
-
-    first, failure = session.directory.path, None
-    try:
-        run_session(session, state, None, shown)
-    except NumericalError as error:
-        failure = error
-    fixes = [] if state.code else fix_overrides(session.verdicts())
-    if failure and not fixes:
-        raise failure
-    if failure:
-        say(f"failed   {failure}", err=True)
-    if not fixes:
-        if not shown.quiet and not state.code:
-            say("fix      no verdict asks for a setting", err=True)
-        return
-    other = first.with_name(f"{first.name}-fixed")
-    run_again(begin._replace(out=other), "fix      ", fixes, state, callbacks, shown)
-    if failure or state.code:
-        return
-    data, lines = comparison(shortest(first), shortest(other))
-    with suppress(BrokenPipeError):
-        say(json.dumps(data) if shown.as_json else "\n".join(["", *lines]))
-
-
-def run_and_refit(
-    begin: Start, session: Session, state: Stopping, callbacks: list[Progress], shown: Shown
-) -> None:
+def run_and_refit(begin: Start, session: Session, state: Stopping, shown: Shown) -> None:
     """Run a session, and once more on its training and validation rows, to the epoch it chose."""
     first = session.directory.path
     run_session(session, state, None, shown)
     if state.code or not session.loop.best_epoch:
         return
     overrides = refit_overrides(session.loop.best_epoch)
-    begin = begin._replace(
-        out=first.with_name(f"{first.name}-refit"),
-        model=load(first / WARM_START_MODEL) if (first / WARM_START_MODEL).is_file() else None,
-    )
-    run_again(begin, "\nrefit    ", overrides, state, callbacks, shown)
-
-
-def run_again(
-    begin: Start,
-    title: str,
-    overrides: list[Override],
-    state: Stopping,
-    callbacks: list[Progress],
-    shown: Shown,
-) -> None:
-    """Run a config once more with other settings, in the directory `begin.out`."""
     if not shown.quiet:
         texts = (f"{'.'.join(one.path)}={one.text}" for one in overrides)
-        say(f"{title}{' '.join(texts)}", err=True)
-    again = Start(begin.config, [*begin.overrides, *overrides], begin.out, begin.model)
+        say(f"\nrefit    {' '.join(texts)}", err=True)
+    again = Start(
+        begin.config,
+        [*begin.overrides, *overrides],
+        first.with_name(f"{first.name}-refit"),
+        load(first / WARM_START_MODEL) if (first / WARM_START_MODEL).is_file() else None,
+    )
     with ExitStack() as opened:
-        run_session(again.session(*again.load(), callbacks, opened), state, None, shown)
+        second = again.session(*again.load(), progress(shown.quiet), opened)
+        run_session(second, state, None, shown)
 
 
 def opening(data: LoadedData, trainer: Trainer, session: Session | None = None) -> str:

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 ABSENT = (
-    *("click", "pyarrow", "pydantic", "pydantic_core", "rich", "ruamel"),
+    *("click", "pyarrow", "pydantic", "pydantic_core", "ruamel"),
     "safetensors",
 )
 

@@ -17,7 +17,7 @@ from typing import Annotated, Any, NamedTuple, TypeAlias, get_args, get_origin
 import numpy as np
 
 from mlpengine.core.errors import UsageError
-from mlpengine.core.wording import plural, suggestion
+from mlpengine.core.wording import plural, quoted, suggestion
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Limits:
             hint = ""
             with suppress(ValueError, TypeError):
                 hint = f"; write {where.split()[-1]}={float(value):g}" * isinstance(value, str)
-            raise UsageError(f"{where} must be {self} (got {value!r}){hint}")
+            raise UsageError(f"{where} must be {self} (got {quoted(value)}){hint}")
         return int(value) if self.whole else float(value)
 
     def _allow(self, value: Any) -> bool:
@@ -132,7 +132,7 @@ class Option(NamedTuple):
         Raises: UsageError, led by `where`, for a number out of range or a flag that is not a bool.
         """
         if isinstance(self.default, bool) and not isinstance(value, bool):
-            raise UsageError(f"{where} must be True or False (got {value!r})")
+            raise UsageError(f"{where} must be True or False (got {quoted(value)})")
         limits = _limits_in(self.type)
         if value is None or limits is None:
             return value
@@ -144,7 +144,7 @@ class Option(NamedTuple):
         count = None if Ellipsis in get_args(base) else len(get_args(base))
         if not isinstance(value, list | tuple) or len(value) != (count or len(value)):
             wanted = "a sequence of numbers" if count is None else plural(count, "number")
-            raise UsageError(f"{where} must be {wanted} (got {value!r})")
+            raise UsageError(f"{where} must be {wanted} (got {quoted(value)})")
         return tuple(limits.check(f"{where}[{k}]", one) for k, one in enumerate(value))
 
 
@@ -208,4 +208,4 @@ def one_of(where: str, value: Any, names: Collection[str]) -> None:
     """Raise UsageError, led by `where`, unless a value is one of some names."""
     if not isinstance(value, str) or value not in names:
         near = suggestion(value, names) if isinstance(value, str) else ""
-        raise UsageError(f"{where} must be one of {', '.join(names)} (got {value!r}){near}")
+        raise UsageError(f"{where} must be one of {', '.join(names)} (got {quoted(value)}){near}")

@@ -181,25 +181,16 @@ def write_atomically(path: str | Path, data: bytes, *, private: bool = False) ->
 
 
 @contextmanager
-def locked(path: Path, *, wait: bool, remove: bool = False) -> Iterator[bool]:
-    """Hold a lock, and yield whether it is held; without `wait` it may not be.
-
-    With `remove` the file of the lock is removed at the end, if the lock was held and no error was
-    raised.
-    """
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock on a file; on a file system without locks do nothing."""
     with writing(path):
         descriptor = system.open_file(path, os.O_RDWR | os.O_CREAT)
-    held, unused = True, False
     try:
-        with suppress(OSError):  # a file system without locks
-            held = system.lock(descriptor, wait=wait)
-        yield held
-        unused = remove and held
+        with suppress(OSError):
+            system.lock(descriptor, wait=True)
+        yield
     finally:
-        if unused:
-            system.close_and_remove(descriptor, path)
-        else:
-            os.close(descriptor)
+        os.close(descriptor)
 
 
 def remove_unfinished(directory: Path) -> None:

@@ -12,9 +12,12 @@ from mlpengine.core.errors import UsageError
 _VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)\}")
 """An environment variable in the URL of a database, for example in place of the password."""
 
-_URL = re.compile(
-    r"""(?P<scheme>\w[\w+.-]+:/{1,2})(?P<user>[^\s"\\]*@)?"""
-    r"""(?P<host>\[[^\]\s"]*\]|[^\s/?\#":\\]*)(?P<port>:[^\s/?\#"\\]*)?"""
+# The time is proportional to the length of a text: a scheme begins where a run of its characters
+# begins, so that no run is read again from its second character on.
+_SCHEME = re.compile(r"(?<![\w+.-])[+.-]*\w[\w+.-]+:/{1,2}")
+_TOKEN = re.compile(r"""[^\s"\\]+""")
+_HOST = re.compile(
+    rf"(?P<scheme>^|{_SCHEME.pattern})(?P<host>\[[^\]/]*\]|[^/?\#:]*)(?P<port>:[^/?\#]*)?"
 )
 _SECRET = re.compile(
     r"""(?i)((?:password|passphrase|passwd|pwd|secret|token)=)(?!\$\{\w+\}(?:[&\s"'\\]|$))"""
@@ -29,17 +32,28 @@ def redacted(text: str) -> str:
     ``scheme://user:password``, or after ``password=`` and similar keys.  A port is a number.  The
     name of an environment variable, ``${NAME}``, is not a password.
     """
-    return _SECRET.sub(r"\1***", _URL.sub(_without_password, text))
+    return _SECRET.sub(r"\1***", _TOKEN.sub(_without_password, text) if ":/" in text else text)
 
 
-def _without_password(url: re.Match[str]) -> str:
-    user, port = url["user"] or "", url["port"] or ""
+def _without_password(token: re.Match[str]) -> str:
+    """Return a word with ``***`` in place of the passwords of the URLs in it."""
+    text = token[0]
+    first = _SCHEME.search(text)
+    if first is None:
+        return text
+    end = max(first.end(), text.rfind("@") + 1)
+    user = text[first.end() : end]
     name, _, password = user.removesuffix("@").partition(":")
     if password and not _VARIABLE.fullmatch(password):
         user = f"{name}:***@"
+    return text[: first.end()] + user + _HOST.sub(_without_port, text[end:])
+
+
+def _without_port(place: re.Match[str]) -> str:
+    port = place["port"] or ""
     if not re.fullmatch(r":(\d*\W*|\$\{\w+\}\W*)", port):
         port = port and ":***"
-    return f"{url['scheme']}{user}{url['host']}{port}"
+    return f"{place['scheme']}{place['host']}{port}"
 
 
 def with_values(storage: str) -> str:

@@ -119,18 +119,6 @@ def remove_unused(path: Path) -> None:
             raise
 
 
-def close_and_remove(descriptor: int, path: Path) -> None:
-    """Close an open file and remove it, if possible; except on Windows it is removed first."""
-    if sys.platform == "win32":
-        os.close(descriptor)
-        remove_unused(path)
-    else:
-        try:
-            path.unlink()
-        finally:
-            os.close(descriptor)
-
-
 def flush_to_disk(path: Path) -> None:
     """Flush a file to disk, or, except on Windows, the names in a directory."""
     if sys.platform == "win32":

@@ -7,6 +7,12 @@ from html import escape
 from typing import Any
 from unicodedata import normalize
 
+LONGEST_NAME = 200
+"""Characters of a name up to which similar names are searched."""
+
+LONGEST_LINE = 2000
+"""Characters of a line of a message."""
+
 
 def plural(number: int, noun: str, many: str = "") -> str:
     """Return a number with its noun: "1 row", "1,234 rows"; `many` is an irregular plural."""
@@ -40,6 +46,12 @@ def quoted(value: object) -> str:
     return f"{name}(...)" if text.startswith(f"{name}(") else f"{name} {text[:40]}..."
 
 
+def shortened(text: str) -> str:
+    """Return a message with each line cut to `LONGEST_LINE` characters."""
+    lines = text.split("\n")
+    return "\n".join(n if len(n) <= LONGEST_LINE else f"{n[:LONGEST_LINE]}..." for n in lines)
+
+
 def as_setting(value: Any) -> str:
     """Return the text of a JSON value as in configs and `--set`: null, not None."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -53,8 +65,11 @@ def suggestion(wrong: object, names: Iterable[str]) -> str:
 
 def nearest(wrong: object, names: Iterable[str]) -> str | None:
     """Return the name that was most likely meant, ignoring case, or None."""
-    by_case = {normalize("NFC", name.lower()): name for name in names}
-    near = get_close_matches(normalize("NFC", str(wrong).lower()), by_case, 1, 0.6)
+    text = str(wrong)
+    if len(text) > LONGEST_NAME:  # the comparison takes a time proportional to the square
+        return None
+    by_case = {normalize("NFC", name.lower()): name for name in names if len(name) <= LONGEST_NAME}
+    near = get_close_matches(normalize("NFC", text.lower()), by_case, 1, 0.6)
     return by_case[near[0]] if near else None
 
 

@@ -73,6 +73,7 @@ def add_rule(
     VERDICTS.update(dict.fromkeys(names))
 
 
+@np.errstate(all="ignore")  # of a diverged run
 def verdicts(diagnostics: Diagnostics) -> Verdicts:
     """Return the verdicts on a run, causes first, without those that another verdict explains."""
     reported: dict[str, Verdict] = {}
@@ -164,16 +165,12 @@ def start(diagnostics: Diagnostics) -> Verdict | None:
         f"prediction ({two_digits(usual)}); 1 to 3 times is usual."
     )
     size = input_size(diagnostics)
-    fix = STANDARDIZE if size > limits.UNUSUAL_INPUT else []
-    advice, limit, no_fix = start_advice(size), limits.START_TIMES, "" if fix else NO_SCALE
-    return Verdict("start", None, headline, evidence, times, limit, advice, fix, no_fix)
-
-
-def start_advice(size: float) -> str:
-    """Return what to do about a large first loss for features with this root mean square."""
+    advice, fix, no_fix = "Make the initial weights smaller.", [], NO_SCALE
     if size > limits.UNUSUAL_INPUT:
-        return f"Standardize the features: their root mean square is {two_digits(size)}."
-    return "Make the initial weights smaller."
+        advice = f"Standardize the features: their root mean square is {two_digits(size)}."
+        fix, no_fix = STANDARDIZE, ""
+    limit = limits.START_TIMES
+    return Verdict("start", None, headline, evidence, times, limit, advice, fix, no_fix)
 
 
 def nonfinite(diagnostics: Diagnostics) -> Verdict | None:

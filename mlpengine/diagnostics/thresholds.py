@@ -30,7 +30,6 @@ LARGEST_EXPONENT = tuned(700.0, "nats", "the largest argument of exp in float64,
 
 # Before training
 FIFTH = tuned(5, "place", "of the magnitude compared with the largest: four wrong rows may hide")
-PREFLIGHT_ROWS = tuned(1024, "rows", "on which units and the first loss are checked")
 FEW = tuned(20, "rows", "that any sound network can memorize")
 TRIAL_STEPS = tuned(400, "steps", "in which these rows are memorized")
 FEW_RATES = tuned((1e-2, 1e-3), "learning rates", "that are tried for it")

@@ -1,5 +1,6 @@
 """A model as statements, from the columns of a row to predictions, and as one C file."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -24,6 +25,7 @@ from mlpengine.export._table_c import TableCode, prediction, table_code
 from mlpengine.export.network_c import (
     NetworkCode,
     PredictionCode,
+    Real,
     c_file,
     network_code,
     real_of,
@@ -50,6 +52,9 @@ PREDICTION_HEADER = """\
 #ifndef {upper}_H
 #define {upper}_H
 {definitions}
+/* The type of all numbers{reason}. */
+#define {upper}_REAL {real}
+
 #ifdef __cplusplus
 extern "C" {{
 #endif
@@ -57,10 +62,16 @@ extern "C" {{
 {declarations}
 #ifdef __cplusplus
 }}
-#endif
+#elif defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L
+/* Arrays of another type do not compile, where a compiler might only warn. */
+#define {name}_of_real(p) _Generic(&(p)[0], const {real} *: (p), {real} *: (p))
+{checks}#endif
 
 #endif
 """
+
+CHECKED = "#define {name}(x, out) {name}({prefix}_of_real(x), {prefix}_of_real(out))\n"
+"""The name of a macro is not replaced again in its own text."""
 
 PREDICT_DECLARATION = """\
 /* Reads the {inputs} numbers of a row and writes {outputs}: {about}.
@@ -124,23 +135,13 @@ def model_code(
 ) -> ModelCode:
     """Return the statements of a model, with names that begin with `name`, if there is one.
 
-    Numbers are double where a float holds no dates, where the network's are, and where a float
-    rounds cells by more than `rounded`, in units of the column's spread.
-
     Raises: UsageError for preprocessing that has no form.
     """
     predict, network = (f"{name}_{one}" if name else one for one in ("predict", "network"))
     prefix = name or "mlp"
-    real, functions = real_of(model.mlp), Functions(FreshNames({predict}))
-    if _needs_double(model, rounded):
-        real = "double"
-    try:
-        table = table_code(model, prefix, functions, real=real, trains=False)
-    except UsageError:
-        if real == "double":
-            raise
-        real = "double"  # for dates, and numbers beyond a float
-        table = table_code(model, prefix, functions, real=real, trains=False)
+    functions = Functions(FreshNames({predict}))
+    real: Real = "double" if why_double(model, rounded) else "float"
+    table = table_code(model, prefix, functions, real=real, trains=False)
     row, cells = _example(model)
     answer = _answer(model, row)
     names = _names(model)
@@ -188,12 +189,10 @@ def to_c(model: Model | Network, name: str | None = None) -> tuple[bytes, Export
     upper = identifier(name or "mlp", upper=True)
     if isinstance(model, Network):
         dtype, sizes = model.dtype.name, {"inputs": prod(model.in_shape), "outputs": model.outputs}
-        predict = f"{name}_predict" if name else "predict"
-        declared = NETWORK_DECLARATION.format(name=predict, real=real_of(model), **sizes)
-        header = PREDICTION_HEADER.format(upper=upper, definitions="", declarations=declared)
-        exported = Exported(
-            "c", {"input": dtype}, {"output": dtype}, beside={".h": header.encode()} if name else {}
-        )
+        predict, real = f"{name}_predict" if name else "predict", real_of(model)
+        declared = NETWORK_DECLARATION.format(name=predict, real=real, **sizes)
+        beside = _header(name, [predict], real, "", declared, "")
+        exported = Exported("c", {"input": dtype}, {"output": dtype}, beside=beside)
         return c_file(network_code(model, name=predict)).encode(), exported
     code = model_code(model, name)
     table, real = code.table, code.network.real
@@ -204,23 +203,58 @@ def to_c(model: Model | Network, name: str | None = None) -> tuple[bytes, Export
     declared = PREDICT_DECLARATION.format(name=name, real=real, about=table.about, **sizes)
     sizes = {"inputs": code.network.in_dim, "outputs": code.network.out_dim}
     declared += NETWORK_DECLARATION.format(name=code.network.name, real=real, **sizes)
-    header = PREDICTION_HEADER.format(upper=upper, definitions=table.macros, declarations=declared)
+    functions, reason = [code.predict, code.network.name], why_double(model)
+    beside = _header(name, functions, real, table.macros, declared, reason)
     kinds, outputs = (dict.fromkeys(n, real) for n in (model.preprocessor.columns, code.names))
-    file = c_file(code.network, text)
-    return file.encode(), Exported(
-        "c", kinds, outputs, beside={".h": header.encode()} if name else {}
+    return c_file(code.network, text).encode(), Exported("c", kinds, outputs, beside=beside)
+
+
+def _header(
+    name: str | None, functions: Sequence[str], real: Real, macros: str, text: str, reason: str
+) -> dict[str, bytes]:
+    """Return the header of a file whose functions begin with `name`, by its suffix."""
+    if name is None:
+        return {}
+    header = PREDICTION_HEADER.format(
+        name=name,
+        upper=identifier(name, upper=True),
+        definitions=macros,
+        real=real,
+        reason=f", because {comment_text(reason)}" if reason else "",
+        declarations=text,
+        checks="".join(CHECKED.format(name=one, prefix=name) for one in functions),
     )
+    return {".h": header.encode()}
 
 
-def _needs_double(model: Model, rounded: float) -> bool:
-    """Return whether a float rounds values of a column by more than this share of their spread."""
+def why_double(model: Model, rounded: float = ROUNDED) -> str:
+    """Return why the numbers of a model's C are double, or "" if they are float.
+
+    They are double if the network is float64, or if the table has dates, a number beyond a float,
+    or a column with values that a float rounds by more than `rounded`, in units of its spread.
+    """
+    if model.mlp.dtype == np.float64:
+        return "the network is float64"
     numbers, kinds = model.preprocessor.fitted_numbers, model.preprocessor.kinds
+    for name, kind in kinds.items():
+        if kind == "date":
+            return f"a float rounds dates to minutes ({name})"
+    constants = [numbers.fill, numbers.center, numbers.factor]
+    if isinstance(model.task, Regression):
+        target = model.task.target
+        constants += [target.center, target.scale]
+        constants += [] if target.bounds is None else [target.bounds]
+    if any(np.abs(one).max(initial=0) > np.finfo(np.float32).max for one in constants):
+        return "a number of the table is beyond a float"
     varies = numbers.factor > 0
     spread = np.divide(1.0, numbers.factor, out=np.zeros_like(numbers.factor), where=varies)
     size = np.abs(numbers.center) + 3 * spread
     whole = np.array([kinds.get(source.column) == "integer" for source in numbers.sources], bool)
     is_rounded = 2.0**-24 * size > rounded * spread
-    return bool((is_rounded & varies & ~(whole & (size < 2.0**24))).any())
+    places = np.flatnonzero(is_rounded & varies & ~(whole & (size < 2.0**24)))
+    if places.size:
+        return f"a float rounds the values of {numbers.sources[places[0]].column}"
+    return ""
 
 
 def _example(model: Model) -> tuple[dict[str, Any], list[float]]:

@@ -1,12 +1,12 @@
 """The preprocessing in ONNX: from columns by name to the features of the network."""
 
+import re
 from collections.abc import Collection, Mapping
 from functools import reduce
 from math import nan, pi
 
 import numpy as np
 
-from mlpengine.core.spec import Array
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.bins import Bins
 from mlpengine.data.features.categories import Category
@@ -15,7 +15,7 @@ from mlpengine.data.features.numbers import Numbers
 from mlpengine.data.features.sources import PERIODS, Source
 from mlpengine.data.features.thresholds import CLIP, CLIPPED_FROM
 from mlpengine.export._onnx_feed import numeric_levels
-from mlpengine.export._onnx_graph import ML, Graph
+from mlpengine.export._onnx_graph import Graph
 from mlpengine.formula import onnx_node, variable, where
 
 FLOAT32_ONLY = ("Erf", "Softplus")
@@ -124,42 +124,30 @@ def _cosine(graph: Graph, angle: str) -> str:
 
 def _one_hot(graph: Graph, category: Category, missing: Collection[str]) -> list[str]:
     """Return one feature per level, then unknown, then missing where training had gaps."""
-    levels = numeric_levels(category)
-    if levels is not None:
-        return _one_hot_numbers(graph, category, levels)
-    known = {level: code for code, level in enumerate(category.levels)}
-    unknown = len(known)
-    if category.gaps:
-        known = dict.fromkeys(sorted(missing), unknown + 1) | known
-    codes = graph.node(
-        "LabelEncoder",
-        category.column,
-        domain=ML,
-        keys_strings=list(known) or [""],
-        values_int64s=list(known.values()) or [unknown],
-        default_int64=unknown,
-    )
-    flat = graph.node("Reshape", codes, graph.constant(np.array([-1], np.int64)))
-    size = graph.constant(np.array(category.size, np.int64))
-    return [
-        graph.node("OneHot", flat, size, graph.constant(np.array([0, category.value], np.float32)))
-    ]
-
-
-def _one_hot_numbers(graph: Graph, category: Category, levels: Array) -> list[str]:
-    """Return the same for numbers, by comparison: there is no encoder of float64 levels."""
-    x = category.column
-    known = graph.cast(graph.node("Equal", x, graph.constant(levels[None, :])), "float32")
-    axis = graph.constant(np.array([1], np.int64))
-    known_sum = graph.node("ReduceSum", known, axis, keepdims=1)
-    blocks = [known]
-    if category.gaps:
-        missing = graph.cast(graph.node("IsNaN", x), "float32")
-        known_sum = graph.node("Add", known_sum, missing)
-        blocks.append(missing)
-    unknown = graph.node("Sub", graph.constant(np.array(1, np.float32)), known_sum)
+    x, numbers = category.column, numeric_levels(category)
+    if numbers is not None:
+        known = [graph.node("Equal", x, graph.constant(numbers[None, :]))]
+        gaps = graph.node("IsNaN", x)
+    else:
+        known = [_matches(graph, x, [level]) for level in category.levels]
+        gaps = _matches(graph, x, sorted({*missing} - {*category.levels}))
     value = graph.constant(np.array(category.value, np.float32))
-    return [graph.node("Mul", block, value) for block in (known, unknown, *blocks[1:])]
+    hot = [graph.node("Mul", graph.cast(one, "float32"), value) for one in [*known, gaps]]
+    others = hot if category.gaps else hot[:-1]
+    axis = graph.constant(np.array([1], np.int64))
+    none = graph.node("Mul", hot[-1], graph.constant(np.array(0, np.float32)))
+    taken = graph.node("ReduceSum", graph.node("Concat", none, *others, axis=1), axis, keepdims=1)
+    return [*hot[:-1], graph.node("Sub", value, taken), *others[len(known) :]]
+
+
+SPACES = r"[\s\x0b\x1c-\x1f\x85\p{Z}]*"
+"""What `str.strip` removes, as a regular expression of RE2."""
+
+
+def _matches(graph: Graph, x: str, texts: Collection[str]) -> str:
+    """Return which values of a column are one of `texts`, with or without spaces around it."""
+    any_of = "|".join(map(re.escape, texts))
+    return graph.node("RegexFullMatch", x, pattern=f"{SPACES}(?:{any_of}){SPACES}")
 
 
 def _wide(graph: Graph, value: float) -> str:

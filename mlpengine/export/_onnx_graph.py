@@ -10,10 +10,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from mlpengine.core.spec import Array
 
-OPSET, ML_OPSET, IR = 17, 3, 8
-"""Versions that every runtime in use reads; the newest ones of onnx are refused by some."""
-
-ML = "ai.onnx.ml"
+OPSET, IR = 20, 9
+"""Versions that onnxruntime reads from 1.17 on, which matches texts since then."""
 
 _TYPES = {
     "float32": TensorProto.FLOAT,
@@ -48,10 +46,10 @@ class Graph:
         self._constants.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
         return name
 
-    def node(self, op: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
+    def node(self, op: str, *inputs: str, **attributes: Any) -> str:
         """Add a node with one output and return that value's name."""
         name = self.unique(op.lower())
-        made = helper.make_node(op, list(inputs), [name], domain=domain, **attributes)
+        made = helper.make_node(op, list(inputs), [name], **attributes)
         self._nodes.append(made)
         return name
 
@@ -99,7 +97,7 @@ class Graph:
             [helper.make_tensor_value_info(n, _TYPES[t], s) for n, (t, s) in self._outputs.items()],
             self._constants,
         )
-        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(ML, ML_OPSET)]
+        opsets = [helper.make_opsetid("", OPSET)]
         model = helper.make_model(
             graph, opset_imports=opsets, ir_version=IR, producer_name="mlpengine", doc_string=doc
         )

@@ -290,19 +290,17 @@ def _transpose(writer: _Writer, record: Record, op: Transpose, x: str) -> str:
 def _reduction(writer: _Writer, record: Record, op: Reduction, x: str) -> str:
     operand = record.operands[0]
     assert operand is not None
-    axes, keepdims = [*op.axes(operand.spec)], int(op.keepdims)
+    keepdims = int(op.keepdims)
+    axes = writer.graph.constant(np.array([*op.axes(operand.spec)], np.int64))
     if isinstance(op, Var):
-        centered = writer.node("Sub", x, writer.node("ReduceMean", x, axes=axes, keepdims=1))
+        centered = writer.node("Sub", x, writer.node("ReduceMean", x, axes, keepdims=1))
         square = writer.node("Mul", centered, centered)
-        mean = writer.node("ReduceMean", square, axes=axes, keepdims=keepdims)
+        mean = writer.node("ReduceMean", square, axes, keepdims=keepdims)
         count = op.count(operand.spec)
         if not op.ddof:
             return mean
         return writer.node("Mul", mean, scalar(writer.graph, count / (count - op.ddof)))
-    if isinstance(op, Sum):
-        axis = writer.graph.constant(np.array(axes, np.int64))
-        return writer.node("ReduceSum", x, axis, keepdims=keepdims)
-    return writer.node(REDUCTIONS[type(op)], x, axes=axes, keepdims=keepdims)
+    return writer.node(REDUCTIONS[type(op)], x, axes, keepdims=keepdims)
 
 
 REDUCTIONS: dict[type, str] = {
@@ -310,6 +308,7 @@ REDUCTIONS: dict[type, str] = {
     Max: "ReduceMax",
     Mean: "ReduceMean",
     Min: "ReduceMin",
+    Sum: "ReduceSum",
 }
 
 ONNX_OPS: dict[type, Callable[..., str | list[str]]] = {

@@ -453,7 +453,7 @@ class TrainingStep:
         return self._builder().summary(self._full, compiled=self.backend == "compiled")
 
     def emit_c(self) -> str:
-        """Return the C text of the step over a full batch, as ``summary --emit-c`` prints it.
+        """Return the C text of the step over a full batch.
 
         Raises: CompileError if the step is not fused.
         """

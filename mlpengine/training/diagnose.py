@@ -225,6 +225,7 @@ class LoopDiagnostics(Callback):
         self._state = state
 
 
+@np.errstate(all="ignore")  # of a diverged run
 def diagnostic_inputs(step: TrainingStep, train: Split, validation: Split | None) -> dict[str, Any]:
     """Return the properties of a run's step and rows, as arguments of `Diagnostics`.
 

@@ -221,8 +221,6 @@ class _Terminated:
 
 END_EARLY = {
     "usage": lambda arguments: arguments.append("--epoch"),
-    "extra": lambda _: sys.modules.update({"mpi4py": None}),
-    "import": lambda _: sys.modules.update({"mlpengine_cli.progress": None}),
     "SIGTERM": lambda _: sys.meta_path.insert(0, _Terminated),
     "ends before our code": lambda _: os._exit(1),
 }

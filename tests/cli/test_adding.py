@@ -1,7 +1,6 @@
 """What is added from outside, in one class, is known everywhere that built-in ones are."""
 
 import json
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,22 +105,6 @@ def nested(key: str, value: Any) -> dict[str, Any]:
     for name in reversed(key.split(".")):
         value = {name: value}
     return value
-
-
-def test_what_is_added_before_the_first_config_is_known_too():
-    """Before, a family that had grown since the import was taken for what configs were made of."""
-    code = """if True:
-        from mlpengine.config import schema
-        from mlpengine.optim import Sgd
-
-        schema.json_schema()
-
-        class HeavyBall(Sgd, name="heavy_ball"):
-            pass
-
-        assert "heavy_ball" in str(schema.json_schema())
-    """
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize("what", ADDED)

@@ -4,12 +4,9 @@ An option of training takes two: its field, and the place that uses it.
 """
 
 import json
-import os
-import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
-from shutil import copytree
 from textwrap import dedent
 
 import numpy as np
@@ -248,44 +245,3 @@ def test_a_verdict_with_a_fix(elsewhere, mlpengine):
     estimator = MlpRegressor(4, epochs=2, early_stopping=False).fit(x[:, :2], x[:, 2])
     for verdicts in (result.verdicts, estimator.verdicts_):
         assert [str(one) for one in verdicts if one.name == "narrow"] == [text]
-
-
-OPTION = {
-    "settings/training.py": {
-        "    folds: Several | None = Field(\n": (
-            "    lr_factor: Positive = Field(\n"
-            '        default=1.0, description="Factor of every learning rate."\n'
-            "    )\n"
-            "    folds: Several | None = Field(\n"
-        ),
-    },
-    "training/trainer.py": {
-        "        settings: Any = training.optimizer\n": (
-            "        settings: Any = training.optimizer\n"
-            "        settings = replace(settings, lr=settings.lr * training.lr_factor)\n"
-        )
-    },
-}
-"""What is written in place of what to add an option: its field, and the line that uses it."""
-
-
-def test_an_option_of_training(elsewhere, tmp_path):
-    copy = copytree(Path(package.__file__).parent, tmp_path / "copy" / "mlpengine")
-    for name, texts in OPTION.items():
-        text = (copy / name).read_text(encoding="utf-8")
-        for old, new in texts.items():
-            assert text.count(old) == 1, old
-            text = text.replace(old, new)
-        (copy / name).write_text(text, encoding="utf-8")
-    space = "sweep: {space: {training.lr_factor: {choice: [0.25, 0.5]}}}"
-    (tmp_path / "swept.yaml").write_text(f"{CONFIG}{space}\n")
-    done = subprocess.run(
-        [sys.executable, Path(__file__).with_name("added_option.py")],
-        env={**os.environ, "PYTHONPATH": str(copy.parent)},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr

@@ -24,21 +24,6 @@ def test_a_filter_that_no_row_fulfils_is_one_line(mlpengine, tmp_path):
     assert len(said.err.splitlines()) == 1
 
 
-HEADERS = {
-    "0,0,5": "line 1: must name the columns, but holds only numbers; add a header",
-    "5.1,1.4,1.4,setosa": "columns 2 and 3 are both called '1.4'; is it a row of the data?",
-    "a,b,a": "columns 1 and 3 are both called 'a'; rename one of them",
-}
-
-
-@pytest.mark.parametrize("header", HEADERS)
-def test_a_row_in_place_of_the_header_is_called_one(mlpengine, tmp_path, header):
-    row = ",".join("1" for _ in header.split(","))
-    (tmp_path / "t.csv").write_text(f"{header}\n{row}\n{row}\n")
-    said = mlpengine("init", "t.csv", "--target", "y")
-    assert (said.code, HEADERS[header] in said.err) == (2, True), said.err
-
-
 ALIKE = {"\ufb01": "fi", "\u00b5": "\u03bc", "\u212b": "\u00c5", "x\u00b2": "x2"}
 """Names that are one to Python, and two to a table."""
 

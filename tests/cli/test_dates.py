@@ -46,14 +46,6 @@ def test_init_tells_how_to_split_by_time(mlpengine, tmp_path):
     assert "dropped: when (times of the split; its place in day, week and year is" in checked.out
 
 
-def test_init_gives_no_such_hint_without_dates(mlpengine, tmp_path):
-    lines = [f"{i % 24:02}:00,{i * i % 7},{i * i % 11}" for i in range(100)]
-    (tmp_path / "times.csv").write_text("\n".join(["at,x,y", *lines]) + "\n")
-    for source, target, more in (("times.csv", "y", []), ("rides.csv", "when", ["-o", "w.yaml"])):
-        made = mlpengine("init", source, "--target", target, *more)
-        assert "split at random" not in made.err
-
-
 def test_rows_later_than_those_of_training_are_predicted_by_their_periods(mlpengine, tmp_path):
     assert mlpengine("init", "rides.csv", "--target", "rides").code == 0
     timed = ["--set", "data.split.time=when", "--set", "data.split.validation=0.1"]
@@ -67,12 +59,3 @@ def test_rows_later_than_those_of_training_are_predicted_by_their_periods(mlpeng
     (tmp_path / "new.csv").write_text(rides(80, datetime(2027, 5, 3)))
     measured = mlpengine("evaluate", "run", "new.csv", "--json")
     assert json.loads(measured.out)["data"]["r2"] > 0.9
-
-
-def test_the_report_has_dates_on_axes_of_dates(mlpengine, tmp_path):
-    assert mlpengine("init", "rides.csv", "--target", "rides").code == 0
-    assert mlpengine("train", "rides.yaml", *QUICK, "--out", "run").code == 0
-    page = (tmp_path / "run" / "report.html").read_text()
-    figure = page[page.index("<figcaption>when</figcaption>") :].partition("</figure>")[0]
-    ticks = re.findall(r"<text[^>]*>([^<]*)</text>", figure)
-    assert {"2023-02", "2023-03", "2023-04"} <= set(ticks)

@@ -31,7 +31,6 @@ CALLS = {
     "diagnose": ("diagnose", "żródło"),
     "compare": ("compare", "żródło", "b"),
     "export": ("export", "żródło", "--format", "npz", "-o", "ł.npz"),
-    "clean": ("clean", "."),
     "schema": ("schema",),
     "no such column": ("init", DATA, "--target", "wielkosc"),
 }

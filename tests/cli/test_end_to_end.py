@@ -30,13 +30,6 @@ CASES = {
         "accuracy",
         0.75,
     ),
-    "rare texts": (
-        "target: kind, min_count: 1, max_levels: 5, drop: [sum, difference, high, low]",
-        "accuracy",
-        0.7,
-    ),
-    "robust": ("target: sum, standardize: robust, missing: median, drop: {drop}", "r2", 0.5),
-    "no target scaling": ("target: difference, standardize_target: false, drop: {drop}", "r2", 0.5),
 }
 
 

@@ -20,53 +20,6 @@ def dropped(tmp_path):
     return path
 
 
-def test_training_once_more_with_the_fix_is_better(mlpengine, dropped):
-    result = mlpengine("train", dropped, "--fix", "--json")
-    assert result.code == 0, result.err
-    assert "fix      model.dropout=0.1" in result.err
-    first, second, comparison = map(json.loads, result.out.splitlines())
-    assert "dropout_high" in {v["name"] for v in first["verdicts"]}
-    assert "dropout_high" not in {v["name"] for v in second["verdicts"]}
-    assert Path(second["run_dir"]).name == "broken-fixed"
-    assert comparison["settings"] == {"model.dropout": [[0.9], [0.1]]}
-    assert comparison["better"].endswith("broken-fixed")
-    assert comparison["difference"] > 0.2
-
-
-def test_a_failed_run_is_trained_once_more(mlpengine, dropped):
-    broken = ("--set", "optimizer={name: sgd, lr: 1e30}", "--set", "model.dropout=0")
-    result = mlpengine("train", dropped, "--fix", "--json", "-q", *broken)
-    assert "failed   step " in result.err
-    assert mlpengine("train", dropped, "-q", *broken).code == 1
-
-
-def test_without_a_fix_there_is_one_run(mlpengine, dropped):
-    result = mlpengine(
-        "train", dropped, "--fix", "--json", "--set", "diagnostics.silence=dropout_high"
-    )
-    assert result.code == 0
-    assert len(result.out.splitlines()) == 1
-    assert "dropout_high" not in result.out
-    assert "no verdict asks for a setting" in result.err
-
-
-@pytest.mark.parametrize(
-    ("args", "text"),
-    [
-        (["train", "--resume", "run", "--fix"], "--fix: needs a new run"),
-        (["diagnose", "broken.yaml", "--fix", "broken.yaml"], "--fix: must be a new file"),
-        (
-            ["train", "broken.yaml", "--set", "diagnostics.silence=dropout"],
-            "did you mean 'dropout_high'",
-        ),
-    ],
-)
-def test_wrong_usage_of_fixes(mlpengine, dropped, args, text):
-    result = mlpengine(*args)
-    assert result.code == 2
-    assert text in result.err
-
-
 def test_diagnose_writes_the_config_with_the_fix(mlpengine, dropped):
     assert mlpengine("train", dropped, "--out", "run", "-q").code == 0
     result = mlpengine("diagnose", "run", "--fix", "better.yaml")

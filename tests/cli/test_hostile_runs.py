@@ -25,7 +25,7 @@ def test_hostile_journals(mlpengine):
     Path("s.yaml").write_text(SMALL + SWEEP)
     assert mlpengine("sweep", "s.yaml", "-o", "whole", "-q", "--workers", "1").code == 0
     codes = []
-    for journal in hostile_runs.journals(Path("whole/journal.log").read_bytes(), 30):
+    for journal in hostile_runs.journals(Path("whole/journal.log").read_bytes(), 10):
         shutil.rmtree("s", ignore_errors=True)
         shutil.copytree("whole", "s")
         Path("s/journal.log").write_bytes(journal)
@@ -44,7 +44,7 @@ def test_hostile_run_files(mlpengine):
     for name in ("run", "other"):
         assert mlpengine("train", "r.yaml", "-o", name, "-q").code == 0
     codes = []
-    for number, _ in enumerate(hostile_runs.changes(Path("run"), 12)):
+    for number, _ in enumerate(hostile_runs.changes(Path("run"), 8)):
         Path("fixed.yaml").unlink(missing_ok=True)
         one = COMPUTE[max(number - 2, 0) % 3]  # in turn: each takes as long as all that only read
         codes.append([told(mlpengine(*command.split())) for command in (one, *READ)])

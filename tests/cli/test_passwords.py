@@ -54,7 +54,7 @@ PLACES = ("in the config", "on the command line")
 
 @pytest.mark.parametrize(
     ("name", "place"),
-    [("before the host", PLACES[0]), ("an option", PLACES[1]), ("beside a port", PLACES[0])],
+    [("before the host", PLACES[0]), ("an option", PLACES[1])],
 )
 def test_no_file_of_a_sweep_shows_the_password(name, place, called, tmp_path, monkeypatch):
     """Before, every trial's environment.json and sweep.json showed it to all users."""

@@ -61,7 +61,7 @@ report: false
 RUNS_OF = {
     1: ["classes 1 2", "numbers 1", "folds 1 2", "wide 1", "shared 1", "stream 1"],
     2: ["classes 1 2", "numbers 1", "folds 2", "wide 1", "shared 2", "stream 1"],
-    4: ["numbers 1", "folds 1", "wide 1", "shared 1"],
+    4: ["numbers 1", "folds 1"],
 }
 """Names of configs and numbers of threads, by the number of ranks."""
 
@@ -184,7 +184,6 @@ MISUSE = {
         "backend must be the same on all ranks",
         "rank 1 has compiled numpy",
     ],
-    "train small.yaml --profile": ["--profile", "one process"],
     "train --resume nowhere": ["nowhere: there is no such run"],
 }
 
@@ -222,8 +221,6 @@ def test_errors_of_ranks_are_one_line(mpiexec, tmp_path):
 
 EARLY = {
     "usage": (2, "no such option '--epoch' - did you mean '--epochs'?"),
-    "extra": (1, "needs an optional package: pip install 'mlpengine[mpi]'"),
-    "import": (1, "import of mlpengine_cli.progress halted"),
     "SIGTERM": (15, "Terminated (signal 15)"),
     "ends before our code": (14, "Alarm clock (signal 14)"),
 }

@@ -89,20 +89,6 @@ def test_other_formats_compute_the_same(table, mlpengine):
         np.testing.assert_allclose(out[0], model.predict("rows.csv")[row], rtol=1e-4, atol=1e-5)
 
 
-def test_a_sweep_tries_both_networks(table, mlpengine):
-    Path("c.yaml").write_text(
-        "data: {source: rows.csv, target: y}\nmodel: {width: 8, network: residual}\n"
-        "training: {epochs: 2}\nreport: false\n"
-        "sweep: {trials: 2, sampler: grid, space: {model.network: {choice: [mlp, residual]}}}\n"
-    )
-    told = mlpengine("sweep", "c.yaml", "--out", "sweep", "--json")
-    assert told.code == 0, told.err
-    names = [
-        type(package.load(path).mlp).__name__ for path in sorted(Path("sweep/trials").iterdir())
-    ]
-    assert sorted(names) == ["Mlp", "Residual"]
-
-
 @pytest.mark.parametrize(
     ("setting", "text"),
     [

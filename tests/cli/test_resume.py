@@ -80,7 +80,7 @@ def test_kill_9(mlpengine, tmp_path):
     assert kill.attempt("KILL", config, whole, 0, 0) == "differs in metrics.csv"
 
 
-@pytest.mark.parametrize("number", [1, 7, 20, 33])
+@pytest.mark.parametrize("number", [1, 20])
 def test_a_run_that_died_goes_on(number, mlpengine, a):
     with saving_until(lambda step, _: step >= number):
         assert mlpengine("train", "c.yaml", "--out", "died", "-q").code == 130
@@ -178,7 +178,7 @@ def test_a_config_that_changed_is_refused(checkpoints, mlpengine, rows, tmp_path
     assert b"epochs: 9" in path.read_bytes()
     found = mlpengine("train", "--resume", "a", "-q")
     assert found.code == 1
-    assert "config.resolved.yaml: must be as it was when the run began" in found.err
+    assert "config.resolved.yaml: must be unchanged" in found.err
 
 
 @pytest.mark.parametrize("name", ["metrics.csv", "timings.csv"])
@@ -202,7 +202,7 @@ def mounted(*options):
     return subprocess.run(["mount", *options], capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("size", ["24k", "40k", "56k", "72k"])
+@pytest.mark.parametrize("size", ["24k", "56k"])
 def test_a_full_disk_ends_with_one_line_and_the_run_goes_on(size, mlpengine, a, tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()

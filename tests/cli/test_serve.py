@@ -18,7 +18,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-import mlpengine_cli.serve as serve_command
 from mlpengine import Mlp, __version__
 from mlpengine.core.system import EXIT_CODES
 from mlpengine.data.features import Preprocessor
@@ -230,25 +229,17 @@ GOOD = rows_of("classes")[0]
 FORM = "row 1: must be an object of values by column, or a list of such rows, for example {"
 WRONG = {
     "no JSON": (b"{", "", 400, "the body must be JSON"),
-    "nothing": (b"", "", 400, "the body must be JSON"),
     "not UTF-8": (b'"\xff"', "", 400, "the body must be JSON"),
-    "nested": (b"[" * 100_000, "", 400, "nested too deeply"),
-    "digits": (b"1" * 10_000, "", 400, "the body must be JSON"),
-    "a number": (b"1", "", 422, FORM),
     "another form": ({"inputs": [[1, 2]]}, "", 422, FORM),
-    "no cells": ({}, "", 422, FORM),
     "a list in a list": ([GOOD, []], "", 422, FORM.replace("row 1", "row 2")),
     "NaN": (json.dumps({**GOOD, "size": np.nan}).encode(), "", 422, "'size': Input should be a"),
-    "a list": ({**GOOD, "size": [[[4]]]}, "", 422, "'size': Input should be a valid number"),
     "a text": (
         {**GOOD, "size": "4"},
         "",
         422,
         "'size': Input should be a valid number (got \"4\")",
     ),
-    "a number for a text": ({**GOOD, "zone": 4}, "", 422, "'zone': Input should be a valid string"),
     "a yes": ({**GOOD, "flag": "yes"}, "", 422, "'flag': Input should be a valid boolean (got"),
-    "too large": ({**GOOD, "size": 1e200}, "", 422, "'size': Input should be less than or equal"),
     "infinite": (
         json.dumps({**GOOD, "size": 0}).replace('"size": 0', '"size": 1e999').encode(),
         "",
@@ -268,13 +259,10 @@ WRONG = {
         "(got \"x\"); column 'flag': Input should be a valid boolean (got 3)",
     ),
     "twice": (b'{"size": 1, "size": 2}', "", 422, "'size' must be there once in an object (got 2)"),
-    "a surrogate": ({**GOOD, "size": "\ud800"}, "", 422, "'size': Input should be a valid number"),
     "rows": ([GOOD] * (ROW_LIMIT + 1), "", 413, "at most 10000 items"),
     "bytes": (b" " * (BODY_LIMIT + 1), "", 413, "Content Too Large"),
     "a level": (GOOD, "set=2", 422, "query 'set': Input should be less than 1"),
-    "a level of no number": (GOOD, "set=much", 422, "query 'set': Input should be a valid number"),
     "another option": (GOOD, "sets=0.9", 422, "(this model has set) - did you mean 'set'?"),
-    "an interval of classes": (GOOD, "interval=0.9", 422, "query 'interval': Extra inputs are not"),
 }
 
 
@@ -399,6 +387,30 @@ def running(folder, *options, setup=""):
             process.kill()
 
 
+def request(connection, row, path="/predict"):
+    """Return the value of the answer to a row, or to a GET of another path."""
+    kind = {"content-type": "application/json"}
+    if path == "/predict":
+        connection.request("POST", path, json.dumps(row), kind)
+    else:
+        connection.request("GET", path)
+    text = connection.getresponse().read().decode()
+    return text if path == "/metrics" else json.loads(text)
+
+
+def answer_of(port, row, path="/predict"):
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
+        return request(connection, row, path)
+
+
+def ended(process):
+    """Stop a service by SIGTERM; return what it wrote to stderr."""
+    process.send_signal(signal.SIGTERM)
+    err = process.communicate(timeout=20)[1]
+    assert process.returncode == EXIT_CODES[signal.SIGTERM]
+    return err
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_signal_lets_requests_under_way_end(workers, tmp_path):
     body = json.dumps([GOOD] * 300).encode()
@@ -407,50 +419,36 @@ def test_a_signal_lets_requests_under_way_end(workers, tmp_path):
     with running(tmp_path, "--workers", str(workers)) as (process, port):
         first = http.client.HTTPConnection("127.0.0.1", port)
         with closing(first), socket.create_connection(("127.0.0.1", port)) as connection:
-            first.request(
-                "POST", "/predict", json.dumps(GOOD), {"content-type": "application/json"}
-            )
-            assert json.load(first.getresponse()) == ask("classes", GOOD)[1]
+            assert request(first, GOOD) == ask("classes", GOOD)[1]
             connection.sendall(head.encode() + body[:100])
-            first.request("GET", "/health")  # so that the half request has been read
-            first.getresponse().read()
+            request(first, None, "/health")  # so that the half request has been read
             process.send_signal(signal.SIGTERM)
             connection.settimeout(20)
             connection.sendall(body[100:])
             answer = http.client.HTTPResponse(connection)
             answer.begin()
-            assert answer.status == 200
-            assert len(json.load(answer)["predictions"]) == 300
+            assert (answer.status, len(json.load(answer)["predictions"])) == (200, 300)
         assert process.wait(20) == EXIT_CODES[signal.SIGTERM]
         assert process.stderr.read() == ""
 
 
-def test_workers_end_when_the_process_that_started_them_is_killed(tmp_path):
-    with running(tmp_path, "--workers", "2") as (process, port):
-        with closing(http.client.HTTPConnection("127.0.0.1", port)) as connection:
-            connection.request("GET", "/health")
-            assert connection.getresponse().status == 200
-        process.kill()
-        assert process.communicate(timeout=20) == ("", "")  # the ends of what workers write to
-
-
 HALF = b"POST /predict HTTP/1.1\r\nHost: he"
-IMPATIENT = "import mlpengine_cli.server as server; server.REQUEST_SECONDS = 1"
+IMPATIENT = "import mlpengine_cli.server as server; server.REQUEST_SECONDS = 0.3"
 FEW_FILES = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))"
 
 
 def test_a_connection_that_sends_no_whole_request_is_closed(tmp_path):
     whole = b"POST /predict HTTP/1.1\r\nHost: here\r\nContent-Length: 9\r\n\r\n{"
     after = b"GET /health HTTP/1.1\r\nHost: here\r\n\r\n" + HALF
-    with running(tmp_path, setup=IMPATIENT) as (process, port):
+    with running(tmp_path, setup=IMPATIENT) as (process, port), ExitStack() as stack:
         for sent in (b"", HALF, whole, after):
-            with closing(socket.create_connection(("127.0.0.1", port), 20)) as connection:
-                connection.sendall(sent)
-                with suppress(ConnectionResetError):
-                    while connection.recv(10_000):
-                        pass
-        process.terminate()
-        assert process.communicate(timeout=20)[1] == ""
+            connection = socket.create_connection(("127.0.0.1", port), 20)
+            stack.enter_context(closing(connection))
+            connection.sendall(sent)
+            with suppress(ConnectionResetError):
+                while connection.recv(10_000):
+                    pass
+        assert ended(process) == ""
 
 
 def test_many_half_requests_leave_the_others_answers(tmp_path):
@@ -462,16 +460,7 @@ def test_many_half_requests_leave_the_others_answers(tmp_path):
                 stack.enter_context(closing(connection))
                 connection.sendall(HALF)
             assert answer_of(port, GOOD) == ask("classes", GOOD)[1]
-        process.terminate()
-        assert process.communicate(timeout=20)[1] == ""
-
-
-def answer_of(port, row):
-    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
-        connection.request(
-            "POST", "/predict", json.dumps(row), {"content-type": "application/json"}
-        )
-        return json.load(connection.getresponse())
+        assert ended(process) == ""
 
 
 def children(process):
@@ -480,7 +469,8 @@ def children(process):
 
 
 def test_a_worker_that_replaces_another_has_the_same_model(tmp_path):
-    with running(tmp_path, "--workers", "2") as (process, port):
+    """Metrics count the requests of all workers, also of those that were killed."""
+    with running(tmp_path, "--workers", "2", "--access-log") as (process, port):
         expected = answer_of(port, GOOD)
         model("no gaps").save(tmp_path / "m.safetensors")
         killed = children(process)
@@ -491,8 +481,16 @@ def test_a_worker_that_replaces_another_has_the_same_model(tmp_path):
             assert answers == [expected] * 20
             (tmp_path / "m.safetensors").unlink(missing_ok=True)
         assert not children(process) & killed
-        process.terminate()
-        assert process.communicate(timeout=20)[1] == ""
+        assert "\nmlpengine_seconds_count 41.0\n" in answer_of(port, None, "/metrics")
+        lines = ended(process).splitlines()
+        assert sum('"POST /predict HTTP/1.1" 200' in line for line in lines) == 41
+
+
+def test_workers_end_when_the_process_that_started_them_is_killed(tmp_path):
+    with running(tmp_path, "--workers", "2") as (process, port):
+        answer_of(port, GOOD)
+        process.kill()
+        assert process.communicate(timeout=20) == ("", "")  # the ends of what workers write to
 
 
 BUSY = """
@@ -505,7 +503,7 @@ service.Answers.answer = lambda *_, **__: time.sleep(100)
 
 
 @pytest.mark.parametrize(
-    ("workers", "seconds", "signals"), [(1, 1, 1), (1, 100, 2), (2, 1, 1), (2, 100, 2)]
+    ("workers", "seconds", "signals"), [(1, 0.2, 1), (1, 100, 2), (2, 0.2, 1), (2, 100, 2)]
 )
 def test_a_busy_thread_stops_no_signal(workers, seconds, signals, tmp_path):
     setup = BUSY.format(seconds)
@@ -515,27 +513,12 @@ def test_a_busy_thread_stops_no_signal(workers, seconds, signals, tmp_path):
     ):
         body = json.dumps([GOOD] * 300)
         connection.request("POST", "/predict", body, {"content-type": "application/json"})
-        with closing(http.client.HTTPConnection("127.0.0.1", port)) as other:
-            other.request("GET", "/health")
-            assert other.getresponse().status == 200
+        answer_of(port, None, "/health")
         for _ in range(signals):
             process.send_signal(signal.SIGTERM)
             time.sleep(0.1)
         assert process.wait(30) == EXIT_CODES[signal.SIGTERM]
         assert not children(process)
-
-
-def test_metrics_count_the_requests_of_all_workers(tmp_path):
-    with running(tmp_path, "--workers", "2", "--access-log") as (process, port):
-        for _ in range(20):
-            answer_of(port, GOOD)
-        with closing(http.client.HTTPConnection("127.0.0.1", port)) as connection:
-            connection.request("GET", "/metrics")
-            text = connection.getresponse().read().decode()
-        assert "\nmlpengine_seconds_count 20.0\n" in text
-        process.terminate()
-        lines = process.communicate(timeout=20)[1].splitlines()
-        assert sum('"POST /predict HTTP/1.1" 200' in line for line in lines) == 20
 
 
 def test_the_page_loads_nothing_from_elsewhere():
@@ -554,8 +537,3 @@ def test_a_run_or_port_that_cannot_be_is_told(mlpengine, tmp_path):
     assert refused.code == 2
     assert refused.err.startswith(f"error: serve: 127.0.0.1, port {port}: ")
     assert "--port 0 takes a free one" in refused.err
-
-
-def test_it_is_bound_to_loopback_unless_told():
-    options = {option.name: option for option in serve_command.command.params}
-    assert options["host"].default == "127.0.0.1"

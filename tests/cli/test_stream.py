@@ -1,7 +1,8 @@
-"""`data.stream` for CSV and Parquet: the same bits as in memory, reuse, resuming, `clean`."""
+"""`data.stream` for CSV and Parquet: the same bits as in memory, reuse, resuming."""
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -103,7 +104,7 @@ def test_a_run_that_died_goes_on_with_the_same_bits(number, mlpengine, table, mo
     given = ("--set", "data.stream={window: 2}")
     with saving_until(lambda step, _: step >= number):
         assert mlpengine("train", "c.yaml", "-o", "part", "-q", *given).code == 130
-    assert mlpengine("clean").code == 0  # they are prepared again
+    shutil.rmtree("runs/prepared")  # they are prepared again
     assert mlpengine("train", "--resume", "part", "-q").code == 0
     assert [Path("part", name).read_bytes() for name in FILES] == whole
 
@@ -143,18 +144,6 @@ def test_evaluating_a_streamed_run(mlpengine, table):
     ran = mlpengine("evaluate", "run", "--json")
     assert ran.code == 0, ran.err
     assert json.loads(ran.out)["test"]["rmse"] == pytest.approx(test["rmse"])
-
-
-def test_clean(mlpengine, table):
-    assert mlpengine("clean").out == "removed 0 files, 0 bytes\n"
-    train(mlpengine, "run", "data.stream=true")
-    Path("runs/prepared/mine.rows").write_text("")
-    ran = mlpengine("clean", "--json")
-    done = json.loads(ran.out)
-    assert (len(done["removed"]), done["in_use"], done["bytes"] > 0) == (4, 0, True)
-    assert [path.name for path in Path("runs/prepared").iterdir()] == ["mine.rows"]
-    ran = mlpengine("clean", "runs/prepaired")
-    assert (ran.code, "there is no such directory - did you mean" in ran.err) == (2, True)
 
 
 MISUSE = {

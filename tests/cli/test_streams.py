@@ -84,7 +84,6 @@ def closed(which, *before):
 LOSSES = {
     "the reader leaves": leave_pipe,
     "the terminal is closed": lose_terminal,
-    "no stderr": closed("2>&-", "check small.yaml"),
     "no stdout": closed(">&-", "schema"),
     "no streams": closed("<&- >&- 2>&-", "check small.yaml", "predict no -"),
     "a full disk for messages": closed("2>/dev/full"),

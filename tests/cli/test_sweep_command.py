@@ -308,7 +308,7 @@ MISUSE = {
     ),
     "edited": (("--join", "edited"), 1, "sweep.yaml: must be as it was when the sweep began"),
     "damaged": (("--join", "damaged"), 1, "damaged/sweep.json: is damaged ("),
-    "no workers": (("s.yaml", "--workers", "0"), 2, "must be at least 1 (got 0)"),
+    "no workers": (("s.yaml", "--workers", "0"), 2, "'--workers': 0 is not in"),
     "metric": (
         ("s.yaml", "--set", "sweep.metric=r2"),
         2,

@@ -13,7 +13,6 @@ from small import SMALL
 
 from mlpengine.config import load_config
 from mlpengine.models.model import Model
-from mlpengine_cli import progress as progress_module
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 KEYS = [
@@ -50,28 +49,6 @@ def test_shipped_config(name, mlpengine):
     assert list(result)[: len(KEYS)] == KEYS
     assert list(result[part]) == keys
     assert result[part][metric] >= least
-
-
-def test_no_config_is_left_out_of_the_table():
-    assert {path.stem for path in CONFIGS.glob("*.yaml")} == set(RESULTS)
-
-
-@pytest.mark.filterwarnings("ignore:Stochastic Optimizer:UserWarning")
-def test_diabetes_is_as_good_as_scikit_learn(mlpengine):
-    from sklearn.metrics import r2_score
-    from sklearn.neural_network import MLPRegressor
-
-    from mlpengine.config.build import load_data
-
-    found = mlpengine("train", CONFIGS / "diabetes.yaml", "--json", "-q", "--set", "report=false")
-    ours = json.loads(found.out)["test"]["r2"]
-    parts = load_data(load_config(CONFIGS / "diabetes.yaml")).parts
-    train, test = parts["train"], parts["test"]
-    theirs = MLPRegressor(
-        hidden_layer_sizes=(32,), activation="tanh", batch_size=32, random_state=0, max_iter=100
-    )
-    theirs.fit(train.x, train.y.ravel())
-    assert ours >= r2_score(test.y.ravel(), theirs.predict(test.x)) - 0.03
 
 
 def test_the_run_directory_holds_everything(mlpengine, config):
@@ -137,22 +114,6 @@ def test_progress_is_one_line_per_epoch_on_stderr(mlpengine, config):
     assert [line.split()[0] for line in lines[-3:]] == ["1/3", "2/3", "3/3"]
     assert "test" in found.out
     assert "model.safetensors" in found.out
-
-
-def test_a_terminal_gets_the_same_rows_with_a_bar(mlpengine, config, monkeypatch):
-    monkeypatch.setattr(progress_module, "shows_bars", lambda: True)
-    found = mlpengine("train", config)
-    assert found.code == 0
-    for epoch in ("1/3", "2/3", "3/3"):
-        assert epoch in found.err
-
-
-CLOCKS = {0.4: "0:00", 59.6: "1:00", 127: "2:07", 3600: "1h00", 11_040: "3h04"}
-
-
-@pytest.mark.parametrize("seconds", CLOCKS)
-def test_clock(seconds):
-    assert progress_module.clock(seconds) == CLOCKS[seconds]
 
 
 def test_without_validation_and_test_their_metrics_are_empty(mlpengine, config):

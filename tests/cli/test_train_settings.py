@@ -30,17 +30,8 @@ def test_three_mistakes_are_three_messages(mlpengine, tmp_path):
 CSV = "a,b,c,y\n" + "".join(f"{i},{i * i % 7},{'uv'[i % 2]},{i % 3}\n" for i in range(40))
 UNFIT = {
     "missing file": ("source: none.csv, target: y", "there is no such file or data set"),
-    "misspelled data set": ("source: digit", "did you mean 'digits'?"),
     "no target": ("source: rows.csv", "data.target: this key is required (one of the columns a,"),
     "misspelled column": ("source: rows.csv, target: yy", "has no column 'yy'"),
-    "two columns in one": (
-        "source: rows.csv, target: y, drop: a b",
-        "has no column 'a b'; write [a, b]",
-    ),
-    "empty name": ("source: rows.csv, target: ''", "has no column ''"),
-    "empty name of a weight": ("source: rows.csv, target: y, weight: ''", "has no column ''"),
-    "dropped column": ("source: rows.csv, target: y, drop: [d]", "has no column 'd'"),
-    "group column": ("source: rows.csv, target: y, split: {group: d}", "has no column 'd'"),
     "task": ("source: rows.csv, target: c, task: regression", "the target must be a number"),
     "class weights": (
         "source: rows.csv, target: a, task: regression, class_weights: balanced",
@@ -175,13 +166,6 @@ def test_an_extra_that_is_installed_and_broken(mlpengine, config, monkeypatch):
     found = mlpengine("train", config, "-q", "--set", "report.tensorboard=true")
     assert found.code == 1
     assert "mlpengine[tensorboard] must be importable (AttributeError: `np.string_`" in found.err
-
-
-def test_the_page_is_written_where_the_config_wants_it(mlpengine, config, tmp_path):
-    for html in ("true", "false"):
-        setting = f"report={{html: {html}}}"
-        assert mlpengine("train", config, "-q", "--set", setting, "-o", html).code == 0
-        assert (tmp_path / html / "report.html").is_file() == (html == "true")
 
 
 def test_steps_that_are_not_finite_may_be_skipped(mlpengine, tmp_path):

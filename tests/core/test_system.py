@@ -150,12 +150,6 @@ def test_a_file_without_a_name_is_gone_when_it_is_closed(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-def test_a_lock_is_removed_with_its_file(tmp_path, opened):
-    path = tmp_path / "lock"
-    system.close_and_remove(system.open_file(path, os.O_RDWR | os.O_CREAT), path)
-    assert not path.exists()
-
-
 def test_a_file_replaces_another_one(tmp_path):
     (tmp_path / "new").write_bytes(b"new")
     (tmp_path / "old").write_bytes(b"old")

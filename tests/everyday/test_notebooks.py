@@ -1,20 +1,14 @@
-"""What notebooks show: small tables that never raise, and progress without control characters."""
+"""Small tables in notebooks, which never raise."""
 
-import io
-import sys
 from html.parser import HTMLParser
 
-import numpy as np
 import pytest
 
-from mlpengine import Adam, Mlp, SoftmaxCrossEntropy, TrainingStep
 from mlpengine.config.fitting import FitResult
 from mlpengine.diagnostics.verdict import Verdict, Verdicts
-from mlpengine.models.task import Classification, Split
 from mlpengine.settings import FeatureSettings, Fix, NetworkSettings
 from mlpengine.training.history import EpochRow, History
-from mlpengine.training.loop import Loop, Result
-from mlpengine_cli.progress import NOTEBOOK, Meter, progress
+from mlpengine.training.loop import Result
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -76,39 +70,3 @@ def test_objects_are_small_tables(name):
 
 def test_the_fix_is_a_command_line():
     assert WARNING.fix_text == "--set 'model.hidden=[64, 32]' --set 'data.drop=[\"a b\"]'"
-
-
-class Cell(io.StringIO):
-    """Standard error of a notebook: no terminal, or, for commands in a cell, one that is not."""
-
-    def __init__(self, terminal):
-        super().__init__()
-        self.terminal = terminal
-
-    def isatty(self):
-        return self.terminal
-
-    def fileno(self):
-        raise io.UnsupportedOperation("fileno")
-
-
-@pytest.mark.parametrize("terminal", [False, True])
-def test_progress_in_a_cell_is_plain_text(monkeypatch, terminal):
-    monkeypatch.setenv(NOTEBOOK, "1")
-    cell = Cell(terminal)
-    monkeypatch.setattr(sys, "stderr", cell)
-    rng = np.random.default_rng(0)
-    x, y = rng.standard_normal((32, 3)).astype("float32"), rng.integers(0, 2, 32)
-    mlp = Mlp([3, 2], seed=0)
-    step = TrainingStep(mlp, SoftmaxCrossEntropy(), Adam(mlp), batch_size=8)
-    callbacks = progress(quiet=False)
-    Loop(
-        step, Classification(2), Split(x, y, y), Split(x, y, y), epochs=2, callbacks=callbacks
-    ).run()
-    times = iter(range(0, 100, 10))
-    with Meter("reading", clock=lambda: next(times)) as meter:
-        meter(0.5)
-    text = cell.getvalue()
-    assert "1/2" in text
-    assert "reading: 50%" in text
-    assert not [c for c in text if c < " " and c != "\n"]

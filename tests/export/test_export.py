@@ -240,6 +240,23 @@ def test_onnx_takes_unseen_and_missing_cells_as_we_do(onnx, tmp_path, name, code
     np.testing.assert_allclose(theirs / scale, ours / scale, 1e-5, 1e-5)
 
 
+def test_onnx_reads_texts_without_the_spaces_around_them(onnx, tmp_path):
+    """As `predict` does: of a file, the text that a person passes may have them."""
+    model = mixed_model(**MODELS["text classes"])
+    export(model, tmp_path / "model.onnx")
+    feed = onnx_inputs(model.preprocessor, mixed_table().rows(np.arange(12)))
+    expected = outputs(tmp_path / "model.onnx", feed)["probabilities"]
+    assert {*feed["label"][:, 0]} >= {"", "blue", "red, dark", "été"}
+    for form in (" {}", "{} ", "\t{}\n", "\u3000{}\xa0"):
+        texts = [[form.format(text)] for text in feed["label"][:, 0]]
+        found = outputs(tmp_path / "model.onnx", {**feed, "label": np.array(texts, object)})
+        np.testing.assert_array_equal(found["probabilities"], expected)
+    feed["label"][:, 0] = "red,  dark"  # another level
+    assert (outputs(tmp_path / "model.onnx", feed)["probabilities"] != expected).any(
+        axis=1
+    ).sum() > 8
+
+
 OPS = {
     **{name: name for name in ACTIVATIONS},
     "leaky relu, steep": LeakyRelu(0.4),
@@ -269,14 +286,11 @@ def test_onnx_is_of_an_old_version_checked_and_repeatable(onnx, tmp_path):
     assert one.read_bytes() == two.read_bytes()
     loaded = onnx.load(one)
     onnx.checker.check_model(loaded, full_check=True)
-    assert loaded.ir_version == 8
+    assert loaded.ir_version == 9
     operators = {node.op_type for node in loaded.graph.node}
     assert "Sin" in operators
     assert "Cos" not in operators  # of float64 onnxruntime has it from 1.29 on
-    assert {opset.domain: opset.version for opset in loaded.opset_import} == {
-        "": 17,
-        "ai.onnx.ml": 3,
-    }
+    assert [(opset.domain, opset.version) for opset in loaded.opset_import] == [("", 20)]
     assert {p.key: p.value for p in loaded.metadata_props}["classes"] == '["l", "m", "s"]'
     weights = {t.name: onnx.numpy_helper.to_array(t) for t in loaded.graph.initializer}
     for name, view in model.mlp.params.views.items():

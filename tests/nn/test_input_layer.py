@@ -6,7 +6,6 @@ import pytest
 from mlpengine import MeanSquaredError, Mlp
 from mlpengine.core.errors import ShapeError, UsageError
 from mlpengine.nn import InputLayer
-from mlpengine.ops import LearnedActivation
 from mlpengine.optim import Adam, Sgd
 from mlpengine.step.step import TrainingStep
 
@@ -100,7 +99,7 @@ def test_a_file_holds_all_of_it(parts, tmp_path):
     np.testing.assert_array_equal(other.predict(rows()), mlp.predict(rows()))
 
 
-def test_the_gradient_of_the_input_passes_the_front():
+def test_the_gradient_of_the_input_passes_the_input_layer():
     mlp, x, step = recipe(), rows(1), 1e-6
     scratch, grads = mlp.scratch(1), mlp.gradients(1, input_gradient=True)
     mlp.forward(x, scratch)
@@ -112,7 +111,7 @@ def test_the_gradient_of_the_input_passes_the_front():
         assert grads.d_input[0, j] == pytest.approx(slope, rel=1e-6, abs=1e-8)
 
 
-def test_the_front_is_frozen_with_layer_0():
+def test_the_input_layer_is_frozen_with_layer_0():
     mlp = recipe()
     mlp.freeze([0])
     before = mlp.state_dict()
@@ -120,13 +119,6 @@ def test_the_front_is_frozen_with_layer_0():
     step(rows(), rows()[:, :2])
     moved = {name for name, view in mlp.params.views.items() if (view != before[name]).any()}
     assert moved == {"2.weight", "2.bias", "3.alpha", "4.weight", "4.bias"}
-
-
-def test_a_network_like_another_has_its_parts():
-    mlp = recipe()
-    other = mlp.like(seed=9)
-    assert other.describe() == mlp.describe()
-    assert (other.params.flat != mlp.params.flat).any()
 
 
 @pytest.mark.parametrize(
@@ -187,7 +179,7 @@ def test_a_mask_that_cannot_be_is_refused(input_layer, kept, error, message):
         ({"embedding": "pbld", "embedded": 9}, r"must not exceed .* \(9 of 4\)"),
     ],
 )
-def test_a_front_out_of_range_is_refused(options, message):
+def test_an_input_layer_out_of_range_is_refused(options, message):
     with pytest.raises(UsageError, match=message):
         Mlp([4, 2], input_layer=InputLayer(**options))
 
@@ -202,12 +194,6 @@ def test_a_front_out_of_range_is_refused(options, message):
 def test_parts_that_do_not_fit_are_refused(options, message):
     with pytest.raises(UsageError, match=message):
         Mlp([4, 3, 2], **options)
-
-
-def test_learned_activations_take_element_wise_ops_of_one_operand():
-    for name in ("add", "softmax", "unheard"):
-        with pytest.raises(UsageError, match="element-wise"):
-            LearnedActivation(name)
 
 
 def pre_activations(mlp: Mlp, x: np.ndarray) -> list[np.ndarray]:

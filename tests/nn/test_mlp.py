@@ -1,7 +1,5 @@
 """The network: its shapes, its values, its weights in and out, and its errors."""
 
-import threading
-
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
@@ -87,13 +85,6 @@ def test_every_activation_trains_downhill(activation):
     squared = grads.global_l2_norm_params() ** 2
     mlp.params.flat[...] -= step * grads.flat
     assert loss() - before == pytest.approx(-step * squared, rel=0.05)
-
-
-def test_activations_by_layer_and_as_ops():
-    mlp = Mlp([2, 3, 4, 1], activation=["relu", LeakyRelu(0.2)], output_activation="sigmoid")
-    names = [layer.activation.name for layer in mlp.layers]
-    assert names == ["relu", "leaky_relu", "sigmoid"]
-    assert mlp.predict(rows(3, 2, "float32")).min() > 0
 
 
 @pytest.mark.parametrize("name", INITIALIZERS)
@@ -204,28 +195,6 @@ def test_predict_gives_a_row_the_same_bits_wherever_it_stands():
 def by_formula_relu(mlp: Mlp, x: np.ndarray) -> np.ndarray:
     h = np.maximum(x @ mlp.weights[0].T + mlp.biases[0], 0)
     return h @ mlp.weights[1].T + mlp.biases[1]
-
-
-def test_threads_predict_with_a_scratch_each():
-    mlp = Mlp([8, 32, 3], seed=2)
-    x = rows(50, 8, "float32")
-    expected = mlp.predict(x)
-    wrong: list[int] = []
-
-    def work() -> None:
-        scratch = mlp.scratch(50, training=False)
-        for i in range(200):
-            if not np.array_equal(mlp.forward(x, scratch), expected):
-                wrong.append(i)
-            if not np.array_equal(mlp.predict(x), expected):
-                wrong.append(i)
-
-    workers = [threading.Thread(target=work) for _ in range(4)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert wrong == []
 
 
 @pytest.mark.parametrize(

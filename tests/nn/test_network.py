@@ -1,14 +1,11 @@
 """A network of one's own: its parameters, its recording, its gradients, and what it refuses."""
 
-import copy
-import pickle
-
 import numpy as np
 import pytest
 from own_networks import IN_DIM, LAYERS, NETWORKS, Gated, Residual, rows
 
-from mlpengine import Adam, MeanSquaredError, Mlp, Population, TrainingStep
-from mlpengine.core.errors import CheckpointError, MlpEngineError, ShapeError, TapeError, UsageError
+from mlpengine import Adam, MeanSquaredError, Population, TrainingStep
+from mlpengine.core.errors import MlpEngineError, ShapeError, TapeError, UsageError
 from mlpengine.nn import Network
 
 MADE = [*NETWORKS]
@@ -61,16 +58,6 @@ def test_a_recording_names_its_layers_and_their_parameters(name):
     assert network.outputs == recording.output.shape[1]
 
 
-def test_an_mlp_is_one_of_them():
-    recording = Mlp([4, 8, 3], dropout=0.5).recorded(5, training=True)
-    assert [layer.name for layer in recording.layers] == ["layer 0", "layer 1"]
-    assert [layer.parameters for layer in recording.layers] == [
-        ("0.weight", "0.bias"),
-        ("3.weight", "3.bias"),
-    ]
-    assert [layer.pre_activation.name[:6] for layer in recording.layers] == ["linear"] * 2
-
-
 def test_initial_values_are_arrays_or_drawn_by_the_seed():
     one, same, other = Residual(seed=1), Residual(seed=1), Residual(seed=2)
     np.testing.assert_array_equal(one.params.flat, same.params.flat)
@@ -99,25 +86,6 @@ def test_predictions_are_those_of_a_scratch_without_dropout():
     np.testing.assert_allclose(network.predict(x), expected, rtol=1e-5, atol=1e-6)
     with pytest.raises(ShapeError, match=r"x must be \(rows, 6\) \(got \(6,\)\); for one row"):
         network.predict(x[0])
-
-
-@pytest.mark.parametrize("again", [copy.deepcopy, lambda n: pickle.loads(pickle.dumps(n))])
-def test_copies_have_parameters_of_their_own(again):
-    network = Gated(seed=1)
-    x, _ = rows(5)
-    expected = network.predict(x)
-    other = again(network)
-    network.params.flat[...] = 0
-    np.testing.assert_array_equal(other.predict(x), expected)
-    assert copy.copy(network).params is network.params
-
-
-def test_a_state_dict_goes_round():
-    one, other = Residual(seed=1), Residual(seed=2)
-    other.load_state_dict(one.state_dict())
-    np.testing.assert_array_equal(other.params.flat, one.params.flat)
-    with pytest.raises(CheckpointError, match=r"gate\.weight is unknown"):
-        one.load_state_dict(Gated().state_dict())
 
 
 def own(record, **parameters):

@@ -1,9 +1,7 @@
 """Every optimizer of the table against its formula and PyTorch; what all of them promise."""
 
 import json
-import pickle
 from collections.abc import Callable
-from copy import deepcopy
 from types import SimpleNamespace
 from typing import Any
 
@@ -35,7 +33,6 @@ from mlpengine.optim import (
     Lion,
     NAdam,
     Optimizer,
-    PlateauSchedule,
     RmsProp,
     Sgd,
     _optimizer,
@@ -53,11 +50,6 @@ def test_every_optimizer_has_a_row() -> None:
     public = [getattr(optim, name) for name in optim.__all__]
     optimizers = {c for c in public if isinstance(c, type) and issubclass(c, Optimizer)}
     assert optimizers - {Optimizer} == {case.make for case in CASES}
-
-
-def test_all_that_is_public_exists() -> None:
-    assert len({*optim.__all__}) == len(optim.__all__)
-    assert all(hasattr(optim, name) for name in optim.__all__)
 
 
 @pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
@@ -81,16 +73,6 @@ def test_a_mistyped_attribute_is_an_error(make: Any) -> None:
     assert optimizer.scheduled_lr(0) == 0.25
 
 
-def test_a_class_of_ones_own_may_have_attributes_of_its_own() -> None:
-    class Mine(Sgd):
-        pass
-
-    mine = Mine(make_model())
-    mine.note = [3]
-    assert deepcopy(mine).note == [3]
-    assert pickle.loads(pickle.dumps(Sgd(make_model(), lr=0.5))).lr == 0.5
-
-
 # Values
 
 
@@ -105,14 +87,6 @@ def test_golden_steps_equal_pytorch(case: Case) -> None:
     golden = json.loads(GOLDEN.read_text())[case.name]
     ours = [params for step, params in enumerate(case.run(STEPS), 1) if str(step) in golden]
     np.testing.assert_allclose(ours, list(golden.values()), rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.torch
-@every_case_of_torch
-def test_every_step_equals_pytorch(case: Case) -> None:
-    pytest.importorskip("torch", reason="torch is not installed: golden values only")
-    ours, expected = list(case.run(STEPS)), list(case.run_torch(STEPS))
-    np.testing.assert_allclose(ours, expected, rtol=1e-12, atol=1e-12)
 
 
 @every_case
@@ -244,15 +218,6 @@ def test_gradients_must_be_laid_out_like_parameters() -> None:
         sgd.calls(np.zeros(13, np.float32))
 
 
-def test_model_without_parameters_can_be_stepped() -> None:
-    model = SimpleNamespace(params=Flat({}))
-    Adam(model).step(model, make_grads(model))
-
-
-def test_repr_says_what_matters() -> None:
-    assert repr(Adam(make_model())) == "Adam(lr=0.001, steps=0, 13 parameters)"
-
-
 def peak_of_a_step(step: Callable[[], object]) -> int:
     """Return the traced bytes that a step holds at its peak, beyond what it started with."""
 
@@ -276,14 +241,6 @@ def stepper(case: Case, size: int) -> Callable[[], object]:
 def test_step_allocates_nothing_that_grows(case: Case) -> None:
     small, large = (peak_of_a_step(stepper(case, size)) for size in (10_000, 80_000))
     assert abs(large - small) < 1024
-
-
-def test_allocation_check_can_fail() -> None:
-    def allocating(size: int) -> Callable[[], object]:
-        return lambda: np.ones(size, np.float32).sum()
-
-    small, large = (peak_of_a_step(allocating(size)) for size in (10_000, 80_000))
-    assert large - small >= 1024
 
 
 # State
@@ -312,35 +269,16 @@ def test_resume_is_exact_to_the_bit(case: Case) -> None:
     assert resumed.params.flat.tobytes() == whole.params.flat.tobytes()
 
 
-def test_state_holds_the_plateau() -> None:
-    model = make_model()
-    adam = Adam(model, schedule=PlateauSchedule(patience=0, factor=0.5))
-    for metric in (1.0, 1.0):
-        adam.schedule.observe(metric)
-    state = adam.state_dict()
-    assert sorted(state) == [
-        *("current_lr", "lr", "moments.first", "moments.second"),
-        *("schedule.bad", "schedule.best", "schedule.resting", "schedule.scale", "steps"),
-    ]
-    other = Adam(model, schedule=PlateauSchedule(patience=0, factor=0.5))
-    other.load_state_dict(state)
-    other.step(model, make_grads(model))
-    assert other.current_lr == 0.5e-3
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"moments.first": None}, r"missing \['moments.first'\], unknown \[\]"),
         ({"moments.third": np.zeros(13)}, r"missing \[\], unknown \['moments.third'\]"),
         ({"moments.first": np.zeros(12)}, r"'moments.first' must be float64\[13\] .*float64\[12\]"),
-        ({"moments.second": np.zeros(13, "f4")}, r"must be float64\[13\] \(got float32\[13\]\)"),
         ({"moments.second": 3.0}, r"must be float64\[13\] \(got 3.0\)"),
         ({"steps": 1.5}, r"'steps' must be a whole number of at least 0 \(got 1.5\)"),
-        ({"steps": True}, "'steps' must be a whole number"),
         ({"steps": -1}, "'steps' must be a whole number"),
         ({"current_lr": float("nan")}, r"'current_lr' must be a number \(got nan\)"),
-        ({"lr": "fast"}, r"'lr' must be a number \(got 'fast'\)"),
         ({"lr": -1.0}, r"'lr' must lie in 0 to [\d.e+]+ \(got -1.0\)"),
         ({"lr": float("inf")}, "'lr' must lie in 0 to"),
     ],
@@ -367,9 +305,6 @@ def test_state_that_does_not_fit_changes_nothing(change: dict[str, Any], message
             r"Sgd: lr must be a finite number, at least 0 .*\(got nan\)",
         ),
         (Adam, {"lr": -1e-3}, "Adam: lr must be a finite number, at least 0"),
-        (AdamW, {"lr": float("inf")}, "AdamW: lr must"),
-        (Adam, {"lr": "1e-3"}, r"Adam: lr must .*\(got '1e-3'\)"),
-        (Adam, {"lr": True}, "Adam: lr must"),
         (
             Adam,
             {"betas": (0.9, 1.0)},
@@ -377,14 +312,10 @@ def test_state_that_does_not_fit_changes_nothing(change: dict[str, Any], message
         ),
         (Adam, {"betas": (-0.1, 0.9)}, r"betas\[0\] must"),
         (AdamW, {"betas": 0.9}, r"AdamW: betas must be 2 numbers \(got 0.9\)"),
-        (Adam, {"betas": (0.9,)}, "betas must be 2 numbers"),
         (Adam, {"eps": -1e-8}, "eps must"),
         (NAdam, {"momentum_decay": -1.0}, "NAdam: momentum_decay must"),
         (Lion, {"betas": (1.0, 0.9)}, r"Lion: betas\[0\] must .* less than 1"),
         (RmsProp, {"alpha": 1.0}, "RmsProp: alpha must"),
-        (RmsProp, {"momentum": 1.5}, "RmsProp: momentum must"),
-        (RmsProp, {"eps": float("nan")}, "RmsProp: eps must"),
-        (Sgd, {"momentum": -0.5}, "Sgd: momentum must"),
         (Sgd, {"nesterov": True}, "Sgd: nesterov needs a momentum above zero"),
         (Sgd, {"weight_decay": -1.0}, "Sgd: weight_decay must"),
         (Sgd, {"schedule": 0.5}, r"Sgd: schedule must be callable \(got 0.5\)"),
@@ -408,13 +339,6 @@ def test_wrong_numbers_cannot_be_set(name: str, values: list[Any]) -> None:
     assert getattr(adam, name) == before
 
 
-def test_a_decay_schedule_that_was_set_is_checked() -> None:
-    sgd = Sgd(make_model(), weight_decay=0.1)
-    sgd.decay_schedule = 3
-    with pytest.raises(UsageError, match="Sgd: decay_schedule must be a function of the step"):
-        sgd.advance()
-
-
 # Denormal numbers
 
 DECAYING = [
@@ -428,8 +352,6 @@ DECAYING = [
     (RmsProp, {"alpha": 0.8, "momentum": 0.8}),
     (Sgd, {"momentum": 0.8, "weight_decay": 0.2, "lr": 1.0}),
 ]
-every_decaying = pytest.mark.parametrize(("make", "options"), DECAYING)
-every_float = pytest.mark.parametrize("dtype", ["float32", "float64"])
 
 
 def denormals(array: Array) -> int:
@@ -459,8 +381,10 @@ def denormals_seen(make: Any, options: dict[str, Any], dtype: str, flush: bool) 
     return found
 
 
-@every_decaying
-@every_float
+@pytest.mark.parametrize(
+    ("make", "options", "dtype"),
+    [*((*row, "float32") for row in DECAYING), (*DECAYING[2], "float64")],
+)
 def test_nothing_decays_into_denormals(make: Any, options: dict[str, Any], dtype: str) -> None:
     assert denormals_seen(make, options, dtype, flush=True) == set()
 
@@ -468,8 +392,7 @@ def test_nothing_decays_into_denormals(make: Any, options: dict[str, Any], dtype
 @pytest.mark.parametrize(
     ("make", "options", "dtype"),
     [
-        *((make, options, "float32") for make, options in DECAYING),
-        *((make, options, "float64") for make, options in DECAYING[:2]),
+        *((make, options, "float32") for make, options in DECAYING[::3]),
     ],
 )
 def test_without_flushes_all_of_it_would(make: Any, options: dict[str, Any], dtype: str) -> None:
@@ -477,11 +400,6 @@ def test_without_flushes_all_of_it_would(make: Any, options: dict[str, Any], dty
         {"params"} if "weight_decay" in options else set()
     )
     assert denormals_seen(make, options, dtype, flush=False) == expected
-
-
-def test_default_adam_stays_out_of_denormals() -> None:
-    assert denormals_seen(Adam, {}, "float32", flush=True) == set()
-    assert denormals_seen(Adam, {}, "float32", flush=False) == {"first"}
 
 
 def test_square_moments_are_normal_whatever_the_gradients() -> None:

@@ -82,10 +82,6 @@ def test_steps_without_a_compiler_run_on_numpy_and_say_why(options, level, caplo
     assert [losses_of(step) for step in made] == [bits] * 2
 
 
-def test_a_step_says_that_numexpr_runs():
-    assert [step.backend for step in own_steps(backend="numexpr")] == ["numexpr"] * 2
-
-
 @pytest.mark.parametrize(("epochs", "backend"), [(1, "numpy"), (10_000, "compiled")])
 def test_auto_of_a_run_compiles_what_is_worth_it(epochs, backend, tmp_path):
     path = tmp_path / "auto.yaml"
@@ -171,15 +167,6 @@ def test_another_backend_goes_on_with_a_warning(train, steps, caplog, monkeypatc
     assert "(compiled, now numpy)" in warning
     assert steps[-1].backend == recorded("died") == "numpy"
     assert same("whole", "died") == [False] * 3  # so the sameness above means something
-
-
-def test_every_number_of_threads_gives_the_same_bits(train, steps):
-    changes = ["model.hidden=[128, 128]", "training.batch_size=200"]  # large enough to share
-    for threads in (1, 2):
-        settings = [f"--set={change}" for change in (*changes, f"training.threads={threads}")]
-        assert train("c.yaml", "--out", f"on-{threads}", *settings) == 0
-        assert f"#define THREADS {threads}\n" in steps[-1].emit_c()
-    assert same("on-1", "on-2") == [True] * 3
 
 
 @pytest.mark.parametrize(("threads", "expected"), [("auto", 1), ("3", 3)])

@@ -12,12 +12,10 @@ from mlpengine import (
     AdamW,
     MeanSquaredError,
     Mlp,
-    Population,
     Sgd,
     TrainingStep,
 )
 from mlpengine.core.errors import UsageError
-from mlpengine.diagnostics import Diagnostics, verdicts
 from mlpengine.optim import Lion, NAdam, RmsProp
 
 OPTIMIZERS = {
@@ -115,39 +113,6 @@ def test_no_call_computes_a_frozen_gradient():
         _, _, step = trained(OPTIMIZERS["adam"], frozen, steps=1)
         counts.append(len(step.grads.calls(step.scratch)))
     assert counts[0] > counts[1] > counts[2]
-
-
-def test_unfreezing_trains_all_again():
-    mlp, before, _ = trained(OPTIMIZERS["adam"], [0])
-    mlp.freeze([])
-    step = TrainingStep(mlp, MeanSquaredError(), Adam(mlp), 16)
-    x, y = rows()
-    step(x[:16], y[:16])
-    assert moved(mlp, before) == [True, True, True]
-
-
-def test_members_of_a_population_are_frozen_alike():
-    mlp = Mlp([5, 7, 2])
-    mlp.freeze([0])
-    members = Population(mlp, 2)
-    before = members.state_dict()
-    x, y = rows()
-    for member in members:
-        TrainingStep(member, MeanSquaredError(), Adam(member), 16)(x[:16], y[:16])
-    after = members.state_dict()
-    assert [(before[n] == after[n]).all() for n in before] == [True, True, False, False]
-
-
-def test_diagnostics_do_not_blame_frozen_layers():
-    mlp = Mlp([5, 7, 6, 2], seed=1)
-    mlp.freeze([0, 1])
-    step = TrainingStep(mlp, MeanSquaredError(), Adam(mlp, lr=1e-2), 16)
-    diagnostics = Diagnostics(mlp)
-    x, y = rows()
-    for number in range(1, 60):
-        loss = step(x[:16], y[:16])
-        diagnostics.after_step(step.scratch, step.grads, number, loss=loss)
-    assert not [v for v in verdicts(diagnostics) if v.layer in mlp.frozen]
 
 
 WRONG = {

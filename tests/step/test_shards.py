@@ -8,7 +8,6 @@ import pytest
 
 from mlpengine import MeanSquaredError, Mlp, Sgd, SoftmaxCrossEntropy, TrainingStep
 from mlpengine.core.errors import IndexRangeError, NumericalError, ShapeError, UsageError
-from mlpengine.diagnostics import Diagnostics
 from mlpengine.ops import Quantile
 from mlpengine.step.shards import shard_rows
 
@@ -143,20 +142,3 @@ def test_copies_go_on_alike():
     expected = [step.run(step.bound(3)), *losses_of(step)]  # first on what the buffers hold
     for other in copies:
         assert [other.run(other.bound(3)), *losses_of(other)] == expected
-
-
-def test_row_norms_of_a_shard_are_those_of_the_batch():
-    """A shard has the rows' gradients at the scale of the whole batch."""
-    values = []
-    for shards in (1, 2):
-        step = new_step("numpy", shards)
-        x, y, _ = next(batches(step.loss))
-        x[BATCH // 2 :], y[BATCH // 2 :] = x[: BATCH // 2], y[: BATCH // 2]  # both shards alike
-        diagnostics = Diagnostics(step.mlp)
-        step(x, y)
-        diagnostics.after_step(
-            step.scratch, step.grads, 1, norm=step.grad_norm, rows=np.arange(BATCH)
-        )
-        values.append([diagnostics.get(n) for n in ("example_norm_max", "gradient_variance")])
-        assert diagnostics.batch_size == BATCH
-    np.testing.assert_allclose(*values, rtol=1e-6)

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
-from inspect import signature
 from itertools import product
 
 import numpy as np
@@ -183,10 +182,8 @@ def growth(**options: object) -> int:
 @pytest.mark.parametrize(
     "options",
     [
-        *({"loss": loss} for loss in LOSSES),
-        {"optimizer": Sgd},
-        {"optimizer": RmsProp},
-        {"clip_norm": 0.01},
+        {"loss": "smoothed"},
+        {"loss": "huber", "optimizer": RmsProp, "clip_norm": 0.01},
         {"backend": "numpy", "activation": "relu"},
         {"rematerialization": "balanced", "activation": "gelu"},
         {"backend": "compiled", "clip_norm": 0.01},
@@ -345,22 +342,6 @@ def test_a_step_refuses_files_that_are_not_its_own(tmp_path):
         step.load(path)
 
 
-def test_state_that_went_through_npz_is_loaded(tmp_path):
-    x, y = data("cross_entropy", 20)
-    whole, other = (step_of(dropping(5), "numpy") for _ in range(2))
-    for _ in range(3):
-        whole(x, y)
-    state = whole.state_dict()
-    parts = {"weights": whole.mlp, "optimizer": whole.optimizer}
-    for name in parts:
-        np.savez(tmp_path / f"{name}.npz", **state[name])
-    other.mlp.load_state_dict(np.load(tmp_path / "weights.npz"))
-    other.optimizer.load_state_dict(np.load(tmp_path / "optimizer.npz"))
-    assert other.optimizer.steps == 3
-    assert isinstance(other.optimizer.steps, int)
-    assert [other(x, y) for _ in range(3)] == [whole(x, y) for _ in range(3)]
-
-
 @pytest.mark.parametrize(
     ("backend", "method"),
     [("numpy", "_run"), ("compiled", "_run_fused"), ("compiled", "make")],
@@ -384,14 +365,6 @@ def test_a_second_call_of_a_step_is_refused(backend, method, monkeypatch):
     (error,) = errors
     assert isinstance(error, TapeError)
     assert str(error).startswith("training step: serves one call at a time (another is running)")
-
-
-def test_the_signature_is_that_of_the_constructor():
-    parameters = signature(TrainingStep).parameters
-    assert [*parameters][:4] == ["mlp", "loss", "optimizer", "batch_size"]
-    assert {"clip_norm", "weighted", "backend", "threads", "shards", "ranks"} <= parameters.keys()
-    with pytest.raises(TypeError):
-        TrainingStep()
 
 
 @pytest.mark.parametrize("backend", ["numpy", "numexpr", "compiled"])

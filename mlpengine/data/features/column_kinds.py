@@ -30,8 +30,9 @@ FeatureKind = Literal["number", "integer", "boolean", "date", "category", "text"
 _CURRENCY = r"(?:[A-Z]{0,3}[$€£¥₹₽₩₺]|USD|EUR|GBP|CHF|JPY|')"
 _UNIT = r"[^\W\d_]{1,6}[²³]?"
 _MARKED = re.compile(
-    rf"(?P<negative>\()?(?P<sign>[+\u2212-]?)\s*(?P<before>{_CURRENCY})?\s*(?P<inner>[+\u2212-]?)"
-    rf"(?P<number>[\d.,'\u2019\u00a0\u202f ]*\d(?:[eE][+-]?\d+)?)"
+    rf"(?P<negative>\()?(?P<sign>[+\u2212-]?)(?:\s*(?P<before>{_CURRENCY}))?\s*"
+    r"(?P<inner>[+\u2212-]?)"
+    r"(?P<number>(?:[\d.,'\u2019][\d.,'\u2019\u00a0\u202f ]*)?\d(?:[eE][+-]?\d+)?)"
     rf"\s*(?P<after>[%‰°]|°[CF]|{_CURRENCY}|{_UNIT}(?:/{_UNIT})?)?\)?"
 )
 

@@ -98,6 +98,7 @@ def standardized(x: Array) -> Array:
     """Return features with mean 0 and deviation 1, or 0 where all rows are equal."""
     wide = x.astype(np.float64)
     wide -= wide.mean(axis=0)
+    wide[:, (x == x[:1]).all(axis=0)] = 0.0  # a mean of equal numbers may be another number
     deviation = wide.std(axis=0)
     features: Array = wide / np.where(deviation > 0, deviation, 1.0)
     return features

@@ -143,10 +143,6 @@ class ArrowFiles(NamedTuple):
         if not first:
             raise DataError(f"{path}: holds no rows")
 
-    def is_whole(self, path: str, name: str) -> bool:
-        """Return whether a column has a type of whole numbers."""
-        return _is_integer(self.open(path).schema, name)
-
     def _opened(self, path: str) -> Opened:
         opened = self.open(path)
         names = opened.schema.names

@@ -34,7 +34,7 @@ _AMBIGUOUS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
 
 
 _PADDED = re.compile(r"\s*0\d+\s*")
-_MAY_BE_PADDED = re.compile(r"(?:^|\n)\s*0\d")
+_MAY_BE_PADDED = re.compile(r"(?:^|\n)[^\S\n]*0\d")
 _CLOCK = r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2}))?"
 _POINTS = re.compile(rf"(?P<day>\d{{1,2}})\.(?P<month>\d{{1,2}})\.(?P<year>\d{{4}})(?: {_CLOCK})?")
 _TIME = re.compile(rf"{_CLOCK}(?: ?(?P<half>[AaPp])[Mm])?")

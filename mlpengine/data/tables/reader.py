@@ -180,19 +180,14 @@ class Format(NamedTuple):
         read: returns the table of a file.
         blocks: yields its rows as tables of some rows each; without it, it is one block.
         store: writes the columns into a file of `store_table`; without it files cannot be streamed.
-        is_whole: returns whether the type of a column is one of whole numbers.
     """
 
     read: Callable[[str, CsvOptions], Table]
     blocks: Callable[[str, CsvOptions], Iterator[Table]] | None = None
     store: Callable[[str, Spill, CsvOptions], Table] | None = None
-    is_whole: Callable[[str, str], bool] = lambda path, name: False
 
 
-_PARQUET, _FEATHER = (
-    Format(files.read, files.blocks, files.store, is_whole=files.is_whole)
-    for files in (PARQUET, FEATHER)
-)
+_PARQUET, _FEATHER = (Format(files.read, files.blocks, files.store) for files in (PARQUET, FEATHER))
 
 FORMATS: dict[str, Format] = {
     ".npy": Format(read_npy),

@@ -7,7 +7,6 @@ a digest of the source's path, size and time of change and of how it is read.
 import json
 import mmap
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
@@ -32,7 +31,6 @@ from mlpengine.data.tables.table import Column, ColumnKind, Table
 FILE_VERSION = 1
 MAP_GRANULARITY = mmap.ALLOCATIONGRANULARITY
 COLUMNS, ROWS, DESCRIPTION, LOCK, PART = ".columns", ".rows", ".json", ".lock", ".part"
-_PREPARED = re.compile(r".*-[0-9a-f]{16}\.(columns|rows)\.lock")
 """The name of the lock beside a prepared file; it stays where the file could not be written."""
 
 Segment: TypeAlias = tuple[int, int]
@@ -278,28 +276,5 @@ def read_description(target: Path) -> dict[str, Any] | None:
 def preparing(target: Path) -> Iterator[None]:
     """Keep other processes from writing a file."""
     make_directory(target.parent)
-    with locked(target.with_name(target.name + LOCK), wait=True):
+    with locked(target.with_name(target.name + LOCK)):
         yield
-
-
-def remove_prepared(directory: Path) -> tuple[dict[Path, int], int]:
-    """Remove the prepared files of a directory, except those that are being written.
-
-    Returns the size of each removed file, and the number of prepared files in use.
-    """
-    removed, in_use = {}, 0
-    locks = sorted(directory.iterdir()) if directory.is_dir() else []
-    for lock in locks:
-        if not _PREPARED.fullmatch(lock.name):
-            continue
-        with writing(lock, "removed"), locked(lock, wait=False, remove=True) as is_free:
-            if not is_free:
-                in_use += 1
-                continue
-            target = lock.with_suffix("")
-            for path in (target, part_of(target)):
-                if path.exists():
-                    removed[path] = path.stat().st_size
-                    path.unlink()  # not on Windows, if a run uses it
-            target.with_suffix(DESCRIPTION).unlink(missing_ok=True)
-    return removed, in_use

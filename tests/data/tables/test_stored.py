@@ -12,7 +12,7 @@ from mlpengine.data.features import prepared as prepared_module
 from mlpengine.data.features.prepared import PreparedRows, Windows
 from mlpengine.data.tables import read_table
 from mlpengine.data.tables.reader import store_table
-from mlpengine.data.tables.stored import StoredColumn, remove_prepared
+from mlpengine.data.tables.stored import StoredColumn
 
 ROWS = 3_000
 HEAD = "n,whole,gaps,late,flag,day,word,comma,y\n"
@@ -216,25 +216,3 @@ def test_other_formats_are_refused(name, tmp_path):
     (tmp_path / "t.parquet").write_bytes(b"PAR1")
     with pytest.raises(DataError, match=r"can be streamed|is not a whole Parquet file"):
         store_table(tmp_path / name, tmp_path / "p")
-
-
-def test_removing_prepared_files_leaves_others_and_those_being_written(csv, tmp_path):
-    part = features_of(csv, tmp_path)
-    directory = tmp_path / "p"
-    (directory / "mine.json").write_text("{}")
-    busy = directory / f"t-{'0' * 16}.rows.lock"
-    lock = os.open(busy, os.O_CREAT | os.O_RDWR)
-    prepared_lock(lock)
-    removed, in_use = remove_prepared(directory)
-    os.close(lock)
-    assert {path.suffix for path in removed} == {".rows", ".columns"}
-    assert in_use == 1
-    assert sorted(path.name for path in directory.iterdir()) == sorted(["mine.json", busy.name])
-    assert part[:3].shape == (3, part.shape[1])  # a run that uses them goes on
-    assert remove_prepared(tmp_path / "none") == ({}, 0)
-
-
-def prepared_lock(descriptor):
-    import fcntl
-
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
