@@ -268,13 +268,15 @@ def complete_config(
     detected: Detected,
     preset: str = "plain",
     kept: Collection[str] = (),
+    facts: Profile | None = None,
 ) -> list[str]:
     """Add what `propose` writes for a table, and a config does not say; return it in words.
 
     Without a target that the table has, nothing is added.
 
-    `kept` are columns that are not dropped.  Where the config has rows of its own for validation,
-    or trains the network again on all rows, folds are left out.
+    `kept` are columns that are not dropped, and `facts` the profile of the table, if known.  Where
+    the config has rows of its own for validation, or trains the network again on all rows, folds
+    are left out.
 
     Raises: DataError for a target that cannot be learned, or as `propose`.
     """
@@ -285,7 +287,8 @@ def complete_config(
     if not target or not {*target} <= {*table.names}:
         return []
     task = data.get("task", "auto")
-    facts = profile(table, target, task=None if task in ("auto", None) else task)
+    if facts is None:
+        facts = profile(table, target, task=None if task in ("auto", None) else task)
     facts = replace(
         facts,
         drop={n: why for n, why in facts.drop.items() if n not in kept and "drop" not in data},

@@ -90,7 +90,7 @@ class RowProbe:
             gradients = RowGradients(scratch, grads, wanted, before)
         except UsageError as reason:
             unknown = str(reason)
-        nodes = scratch.recording.tape.inputs
+        nodes = [node for node in scratch.recording.tape.inputs if node.spec.is_float]
         inputs = [flat_rows(scratch.program.value(node)) for node in nodes]
         return cls(gradients, [*inputs, *outputs], inputs=len(inputs), unknown=unknown)
 
@@ -121,8 +121,8 @@ class RowProbe:
         moments, several = [], self._inputs
         sums = [[sum(v[:several]), *v[several:]] for v in (*self.totals.tolist(), self.sizes)]
         for total, square, size in zip(*sums, strict=True):
-            mean = total / size
-            moments.append((mean, sqrt(max(0.0, square / size - mean * mean))))
+            mean = total / size if size else 0.0  # without inputs of floats
+            moments.append((mean, sqrt(max(0.0, square / (size or 1) - mean * mean))))
         return moments
 
     def summarize(self, values: list[float], rows: Array | None) -> float:

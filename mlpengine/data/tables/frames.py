@@ -79,9 +79,10 @@ def is_scalar(value: Any) -> bool:
 
 def categorical_columns(data: Any) -> list[str]:
     """Return the columns of a data frame that have a categorical dtype."""
-    if isinstance(data, Mapping) or not _is_frame(data) or not hasattr(data, "columns"):
+    if isinstance(data, Mapping | Table) or not _is_frame(data):
         return []
-    return [str(name) for name in data.columns if _is_categorical(data[name])]
+    columns = _frame_columns(data, "table")
+    return [name for name, values in columns.items() if _is_categorical(values)]
 
 
 def _is_frame(data: Any) -> bool:
@@ -92,7 +93,8 @@ def _is_frame(data: Any) -> bool:
 
 
 def _is_categorical(values: Any) -> bool:
-    return str(getattr(values, "dtype", "")).lower().startswith(("category", "categorical", "enum"))
+    kind = str(getattr(values, "dtype", getattr(values, "type", ""))).lower()
+    return kind.startswith(("category", "categorical", "enum", "dictionary"))
 
 
 def _frame_columns(frame: Any, source: str) -> dict[str, Any]:
