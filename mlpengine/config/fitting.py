@@ -73,7 +73,8 @@ class FitResult(Result):
             f"{part}: {', '.join(f'{name} {value:.4g}' for name, value in values.items())}"
             for part, values in self.metrics.items()
         ]
-        epochs = f"{plural(self.epochs, 'epoch')}, best {self.best_epoch}, {self.ending}"
+        ending = {"epochs": "", "early": ", stopped early"}.get(self.ending, f", {self.ending}")
+        epochs = f"{plural(self.epochs, 'epoch')}, best {self.best_epoch}{ending}"
         return f"FitResult({'; '.join([epochs, *parts])})"
 
     def _repr_html_(self) -> str:

@@ -21,10 +21,10 @@ from mlpengine.core.buffers import address_of
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array, Call, Calls, call
 from mlpengine.diagnostics.layer_buffers import flat_rows
-from mlpengine.diagnostics.row_gradients import RowGradient, RowGradients
 from mlpengine.diagnostics.samples import NET_INDEX
 from mlpengine.diagnostics.thresholds import NOISE_DECAY
 from mlpengine.nn import Gradients, Scratch
+from mlpengine.nn.row_gradients import RowGradient, RowGradients
 
 
 class RowProbe:
