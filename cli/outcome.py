@@ -148,7 +148,11 @@ def mistakes(
 
 def metric_text(value: float | None) -> str:
     """Return a metric for a table."""
-    return "-" if value is None else f"{value:.4f}" if abs(value) < 100 else f"{value:.5g}"
+    if value is None:
+        return "-"
+    if abs(value) < 100:
+        return f"{value:.4f}"
+    return f"{value:.5g}" if abs(value) < 1e6 else f"{value:.2e}"
 
 
 def shortest(path: Path) -> Path:
@@ -174,7 +178,7 @@ def _residuals(truth: Array, predicted: Array, columns: Sequence[str], name: str
         off = (predicted - truth)[:, i]
         values = [off.mean(), *np.quantile(off, (0.05, 0.5, 0.95)), off[np.abs(off).argmax()]]
         lines.append(
-            f"  {printable(column)}"[:width].ljust(width) + "".join(f"{v:>11.5g}" for v in values)
+            f"  {printable(column)}"[:width].ljust(width) + "".join(f"{v:>11.4g}" for v in values)
         )
     return lines
 
