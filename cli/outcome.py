@@ -42,6 +42,10 @@ def outcome_data(session: "Session", result: Result, outcome: Mapping[str, Any])
     if fitted and fitted.ensemble_weights:
         weights = fitted.ensemble_weights.items()
         lines.append(f"ensemble weights: {', '.join(f'{n} {w:.2f}' for n, w in weights)}")
+        linear = fitted.ensemble_weights.get("linear", 0.0)
+        if linear > 0.5:
+            share = f"{100 * linear:.0f} %"
+            lines.append(f"the linear models make {share} of the prediction: networks add little")
     error = session.measured.calibration_error
     if error is not None:
         lines.append(f"expected calibration error of the probabilities: {error:.3f}")
