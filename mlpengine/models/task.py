@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, SupportsFloat
 
 import numpy as np
 
@@ -609,4 +609,12 @@ def _of_class(function: Callable[..., Array], k: int) -> Metric:
 
 def _own(metric: metrics.OwnMetric) -> Metric:
     on = _on_probabilities if metric.of == "probabilities" else _on_predictions
-    return on(metric.function)
+    measure, name = on(metric.function), metric.function.__name__
+
+    def checked(scored: Scored) -> float:
+        value: Any = measure(scored)
+        if np.ndim(value) or not isinstance(value, SupportsFloat):
+            raise UsageError(f"metric {name}: must return a number (got {quoted(value)})")
+        return float(value)
+
+    return checked

@@ -39,6 +39,19 @@ def own():
     metrics.OWN_METRICS.update(before)
 
 
+@pytest.mark.parametrize("wrong", [None, np.ones(1), "high"], ids=repr)
+def test_a_metric_that_returns_no_number_is_named(wrong, frame, own):
+    """Before, Python's TypeError was all that was said."""
+    model, _ = mlpengine.fit(frame[["a", "price"]], "price", **FEW)
+
+    @mlpengine.metric(of="numbers")
+    def odd(target, predicted, weight=None):
+        return wrong
+
+    with pytest.raises(mlpengine.UsageError, match="metric odd: must return a number"):
+        model.evaluate(frame[["a", "price"]])
+
+
 def test_errors_of_several_targets_are_shown_one_by_one(frame):
     features = frame[["a", "b", "c", "price", "mass"]]
     model, _ = mlpengine.fit(features, ["price", "mass"], **FEW)
