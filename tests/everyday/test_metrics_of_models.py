@@ -42,14 +42,14 @@ def own():
 @pytest.mark.parametrize("wrong", [None, np.ones(1), "high"], ids=repr)
 def test_a_metric_that_returns_no_number_is_named(wrong, frame, own):
     """Before, Python's TypeError was all that was said."""
-    model, _ = mlpengine.fit(frame[["a", "price"]], "price", **FEW)
+    model, _ = mlpengine.fit(frame[["b", "price"]], "price", **FEW)
 
     @mlpengine.metric(of="numbers")
     def odd(target, predicted, weight=None):
         return wrong
 
     with pytest.raises(mlpengine.UsageError, match="metric odd: must return a number"):
-        model.evaluate(frame[["a", "price"]])
+        model.evaluate(frame[["b", "price"]])
 
 
 def test_errors_of_several_targets_are_shown_one_by_one(frame):
