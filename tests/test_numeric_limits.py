@@ -10,7 +10,8 @@ from mlpengine import Adam, Mlp, Program, Sgd, Tape, TrainingStep
 from mlpengine.core.errors import CheckpointError, NumericalError, ShapeError, UsageError
 from mlpengine.core.spec import Spec
 from mlpengine.ops import REGISTRY, Loss
-from mlpengine.optim import OPTIMIZERS
+from mlpengine.optim import OPTIMIZERS as EVERY
+from mlpengine.optim import FullBatch
 from mlpengine.tape import from_inner
 
 FORMULAS = {"formula": "abs(y - t) ** 1.5"}
@@ -20,6 +21,8 @@ LOSSES = {
     if issubclass(cls, Loss)
 }
 BACKENDS = ["numpy", "compiled"]
+
+OPTIMIZERS = {n: kind for n, kind in EVERY.items() if not issubclass(kind, FullBatch)}
 
 
 def step_of(loss: Loss, backend: str = "numpy", **options: object) -> TrainingStep:

@@ -20,6 +20,7 @@ from mlpengine.data.features.thresholds import FEW_LEVELS
 from mlpengine.data.tables import DATASETS, Table
 from mlpengine.data.tables.detect import Detected
 from mlpengine.data.tables.dialect import DEFAULT, CsvDialect
+from mlpengine.optim import OPTIMIZERS, Adam, FullBatch
 from mlpengine.settings.recipes import (
     encodes,
     folds_for,
@@ -326,6 +327,12 @@ def complete_config(
         lines.append(f"as given in place of that: {', '.join(given)}")
     if "loss" in config:
         proposed.pop("loss", None)
+    optimizer = config.get("optimizer")
+    name = optimizer.get("name") if isinstance(optimizer, Mapping) else optimizer
+    if isinstance(name, str) and issubclass(OPTIMIZERS.get(name, Adam), FullBatch):
+        for section in ("optimizer", "schedule"):  # it has no learning rate
+            proposed.pop(section, None)
+        proposed["training"].pop("clip_norm", None)
     training, share = _section_of(config, "training"), split.get("validation")
     one_network = training.get("folds", 2) is None
     alone = share, data.get("validation_source"), training.get("seeds"), training.get("refit")

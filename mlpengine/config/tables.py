@@ -278,7 +278,8 @@ def _read(
     if not path.is_file():  # a run may read it again
         what = "a directory; name a file in it" if path.is_dir() else "a pipe or a device"
         raise file.wrong(("data", key), f"must be a file (got {path}, {what})")
-    how = {**(fitted.read_arguments if fitted else {}), **reading_of(file).to_dict()}
+    how = {"labels": file.config.data.target} | (fitted.read_arguments if fitted else {})
+    how |= reading_of(file).to_dict()
     stream = file.config.data.stream
     if stream:
         unread = _unread(file)

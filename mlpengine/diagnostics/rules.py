@@ -33,6 +33,7 @@ from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.samples import median
 from mlpengine.diagnostics.verdict import Verdict, Verdicts, brief, percent, two_digits
 from mlpengine.nn import NETWORKS
+from mlpengine.optim import FullBatch
 from mlpengine.settings import FeatureSettings, Fix, NetworkSettings, TrainingSettings
 from mlpengine.settings.network import OWN_OPTIONS
 from mlpengine.settings.run import VERDICTS
@@ -52,6 +53,9 @@ class VerdictRule(NamedTuple):
 
 RULES: list[VerdictRule] = []
 """The rules, causes first."""
+
+OF_RATES = {"clip_low", "few_steps", "lr_high", "lr_low", "noise_scale", "unfinished", "unsteady"}
+"""Verdicts on the length and number of steps from gradients; full-batch steps search their own."""
 
 
 def add_rule(
@@ -77,10 +81,11 @@ def add_rule(
 def verdicts(diagnostics: Diagnostics) -> Verdicts:
     """Return the verdicts on a run, causes first, without those that another verdict explains."""
     reported: dict[str, Verdict] = {}
+    unasked = OF_RATES if isinstance(diagnostics.optimizer, FullBatch) else ()
     for check, causes in RULES:
         if causes.isdisjoint(reported):
             verdict = check(diagnostics)
-            if verdict is not None:
+            if verdict is not None and verdict.name not in unasked:
                 reported[verdict.name] = verdict
     if not reported and (verdict := LAST_RESORT(diagnostics)) is not None:
         reported[verdict.name] = verdict

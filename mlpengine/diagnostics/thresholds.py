@@ -16,7 +16,6 @@ STRETCH = tuned(10, "times", "longer distances between samples of short steps, l
 DENSE_STEPS = tuned(1000, "steps", "after which short steps are sampled more rarely")
 SHORT_STEP = tuned(4_000_000, "parameters x rows", "below this a sample is slow beside a step")
 NOISE_DECAY = tuned(0.9, "share", "weight of the past in the gradient noise scale")
-MAX_TOKENS = tuned(256, "vectors", "of a row, for which gradients of single rows are computed")
 MIN_WINDOW_ROWS = tuned(256, "rows", "on which a unit must be 0 to be dead")
 SATURATION_POINT = tuned(0.97, "share", "of half the range, beyond which a value is saturated")
 LARGEST = tuned(1024.0, "pre-activation", "up to which saturation may begin")

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from mlpengine.core.spec import Array
 
 OPSET, IR = 20, 9
-"""Versions that onnxruntime reads from 1.17 on, which matches texts since then."""
+"""Versions with operators that match texts; onnxruntime reads them from 1.17 on."""
 
 _TYPES = {
     "float32": TensorProto.FLOAT,
@@ -52,6 +52,12 @@ class Graph:
         made = helper.make_node(op, list(inputs), [name], **attributes)
         self._nodes.append(made)
         return name
+
+    def ascending(self, value: str, count: int, axis: int) -> str:
+        """Add a node that sorts the `count` values along an axis; return the sorted values."""
+        inputs, outputs = [value, self.constant(np.array([count]))], [*map(self.unique, ("s", "o"))]
+        self._nodes.append(helper.make_node("TopK", inputs, outputs, axis=axis, largest=0))
+        return outputs[0]
 
     def cast(self, value: str, dtype: str) -> str:
         """Add a cast and return the new value's name."""

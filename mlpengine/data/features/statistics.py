@@ -30,10 +30,14 @@ class Statistics:
             np.fmax(self.high, np.fmax.reduce(values, axis=0), out=self.high)
         self.missing = self.count < self.n_rows
         self.mean = total / np.maximum(self.count, 1)
-        squares = np.zeros(width)
+        squares, shift = np.zeros((2, width))
         for _, values, _ in read_slices(table, sources, strict, rows):
-            squares += np.nansum(np.square(values - self.mean), axis=0)
-        self.deviation = np.sqrt(squares / np.maximum(self.count, 1))
+            centered = values - self.mean
+            shift += np.nansum(centered, axis=0)
+            squares += np.nansum(np.square(centered, out=centered), axis=0)
+        count = np.maximum(self.count, 1)
+        # the mean is rounded, by more than some columns deviate from it
+        self.deviation = np.sqrt(np.maximum(squares / count - np.square(shift / count), 0.0))
 
     def quantiles(self, shares: Sequence[float]) -> Array:
         """Return one row per share, one column per feature."""
