@@ -10,7 +10,7 @@ from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array, ArrayLike
 from mlpengine.data.features import NumberTarget
 from mlpengine.data.features.target_transform import suits_log
-from mlpengine.data.features.targets import check_positive
+from mlpengine.data.features.targets import check_positive, deviation
 from mlpengine.estimators._callbacks import with_callbacks
 from mlpengine.estimators._estimator import (
     MlpEstimator,
@@ -141,7 +141,7 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         self._target_scaler = scaler = updated_scale(self._target_scaler, y, weights, "y")
         if first and weights is None:  # computed as in configs, to the last bit
             scaler.mean_ = np.array([float(column.mean()) for column in y.T.copy()])
-            scaler.scale_ = np.array([float(column.std()) or 1.0 for column in y.T.copy()])
+            scaler.scale_ = np.array([deviation(column, "y") for column in y.T.copy()])
             scaler.var_ = np.square(scaler.scale_)
 
     def _choose_transform(self, transform: TargetTransform, x: Any, y: Array) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from mlpengine.core.spec import Array
-from mlpengine.data.features.sources import Source, read_block, read_slices
+from mlpengine.data.features.sources import EQUAL, SMALLEST, Source, read_block, read_slices
 from mlpengine.data.features.thresholds import QUANTILE_ROWS, SAMPLE_NUMBERS
 from mlpengine.data.tables.table import Table
 from mlpengine.settings.features import Filling, Scaling
@@ -31,9 +31,14 @@ class Statistics:
         self.missing = self.count < self.n_rows
         self.mean = total / np.maximum(self.count, 1)
         squares = np.zeros(width)
+        span = self.high - self.low
+        unit = np.where((span > EQUAL) & (span < SMALLEST), span, 1.0)
         for _, values, _ in read_slices(table, sources, strict, rows):
-            squares += np.nansum(np.square(values - self.mean), axis=0)
-        self.deviation = np.sqrt(squares / np.maximum(self.count, 1))
+            centered = values - self.mean
+            if unit.min(initial=1.0) < 1:
+                centered /= unit
+            squares += np.nansum(np.square(centered), axis=0)
+        self.deviation = np.sqrt(squares / np.maximum(self.count, 1)) * unit
 
     def quantiles(self, shares: Sequence[float]) -> Array:
         """Return one row per share, one column per feature."""
