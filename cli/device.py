@@ -12,15 +12,17 @@ from mlpengine.config import load_config
 from mlpengine.core.errors import UsageError
 from mlpengine.export.c_train import MakeOptimizer, Package, export_training
 from mlpengine.models.model import Model
-from mlpengine.optim import OPTIMIZERS, Optimizer, Sgd
+from mlpengine.optim import OPTIMIZERS, FullBatch, Optimizer, Sgd
 from mlpengine.training.run_directory import RESOLVED
 
 FORMAT = "c-train"
 
+BY_GRADIENTS = [name for name, kind in OPTIMIZERS.items() if not issubclass(kind, FullBatch)]
+
 _OPTIONS = (
     click.option(
         "--optimizer",
-        type=click.Choice(sorted([*OPTIMIZERS, "momentum"])),
+        type=click.Choice(sorted([*BY_GRADIENTS, "momentum"])),
         help="c-train: by default the run's, with its settings; else sgd.",
     ),
     click.option(
@@ -97,13 +99,19 @@ def _settings(config: Path | None, given: Mapping[str, Any]) -> tuple[MakeOptimi
     if config is not None and config.is_file():
         training = load_config(config).config.settings.training
         optimizer = training.optimizer
+        if chosen is None and optimizer.name not in BY_GRADIENTS:
+            raise UsageError(
+                f"export: c-train has no {optimizer.name}, the run's optimizer, because it needs "
+                "all rows at each step; give --optimizer"
+            )
         if chosen is None and (optimizer.groups or optimizer.decay_schedule != "constant"):
             raise UsageError(
                 "export: the run's optimizer has parameter groups or a decay schedule, but c-train "
                 "has neither; give --optimizer"
             )
-        settings, kind = vars(optimizer).copy(), optimizer.kind
-        del settings["groups"], settings["decay_schedule"]
+        if chosen is None:
+            settings, kind = vars(optimizer).copy(), optimizer.kind
+            del settings["groups"], settings["decay_schedule"]
         if clip_norm is None:
             clip_norm = training.clip_norm
     if chosen is not None:

@@ -27,7 +27,7 @@ from mlpengine.diagnostics import (
 )
 from mlpengine.diagnostics.baselines import BaselineScore
 from mlpengine.diagnostics.layer_table import LEGEND
-from mlpengine.diagnostics.preflight import Check, preflight, probe, suggest_lr
+from mlpengine.diagnostics.preflight import Check, check_few_rows, probe, suggest_lr
 from mlpengine.diagnostics.trial import Rows, restored
 from mlpengine.diagnostics.verdict import without
 from mlpengine.models.model import Model
@@ -73,9 +73,8 @@ def command(
 ) -> None:
     """Check the YAML file CONFIG before a long run, or explain how the run in directory RUN went.
 
-    Of a config: memory and time, the loss at the start, units that are dead or saturated, whether
-    20 rows can be memorized, learning rates that work, and verdicts after some trial steps.  Of a
-    run: its last sample, and the verdicts.
+    Of a config: memory and time, whether 20 rows can be memorized, learning rates that work, and
+    verdicts after some trial steps.  Of a run: its last sample, and the verdicts.
     """
     if fix is not None and fix.exists():
         raise UsageError(f"--fix: must be a new file ({fix} exists)")
@@ -106,9 +105,8 @@ def _before(
     with trainer.pinned():
         with restored(step):
             estimate = _estimate(trainer)
-        checks = list(preflight(step.mlp, step.loss, rows))
-        check, curve = suggest_lr(step, rows, step.batch_size)
-        checks.append(check)
+        rate, curve = suggest_lr(step, rows, step.batch_size)
+        checks = [check_few_rows(step.mlp, step.loss, rows), rate]
         known = diagnostic_inputs(step, part, data.parts.get("validation"))
         diagnostics = probe(step, rows, step.batch_size, PROBE_STEPS, **known)
     reported = without(_columns(data), silenced)

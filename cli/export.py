@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 
 from mlpengine.config import load_config
 from mlpengine.config.tables import read_tables
@@ -132,21 +133,33 @@ def command(
         form = format_of(path, form)
     _refuse(form, training, name=name, package=package)
     model = Model.load(source)
-    if form == device.FORMAT:
-        shown, lines = device.write(run, model, path, training, package)
-    elif form == PAGE_FORMAT:
-        shown, lines = _write_form(model, path)
-    else:
-        rows = held_out_rows(run, model) if form == "js" else None
-        exported = export(model, path, form, name=name, package=package, rows=rows)
-        fields = ("format", "inputs", "outputs", "difference")
-        shown = {"path": path, **{field: getattr(exported, field) for field in fields}}
-        lines = [*map(device.written, exported.paths), *_facts(exported)]
+    with _naming(path), np.errstate(over="ignore", invalid="ignore"):
+        if form == device.FORMAT:
+            shown, lines = device.write(run, model, path, training, package)
+        elif form == PAGE_FORMAT:
+            shown, lines = _write_form(model, path)
+        else:
+            rows = held_out_rows(run, model) if form == "js" else None
+            exported = export(model, path, form, name=name, package=package, rows=rows)
+            fields = ("format", "inputs", "outputs", "difference")
+            shown = {"path": path, **{field: getattr(exported, field) for field in fields}}
+            lines = [*map(device.written, exported.paths), *_facts(exported)]
     if as_json:
         click.echo(json.dumps(shown, default=str))
         return
     for line in lines:
         say(line)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Let the message of an error name the file that is not written."""
+    try:
+        yield
+    except MlpEngineError as error:
+        if not str(error).startswith(str(path.with_suffix(""))):
+            error.args = (f"{path}: {error}",)
+        raise
 
 
 def _refuse(

@@ -172,8 +172,8 @@ def summary_text(facts: dict[str, Any]) -> str:
         weight, output = (" x ".join(map(str, layer[key])) for key in ("weight", "output"))
         name = (layer["activation"] or "-") + " (learned)" * layer.get("learned", False)
         lines.append(
-            f"{layer['layer']:>5}  {weight:<14}{name:<17}{output:<14}"
-            f"{layer['parameters']:>12,}{layer['flops_per_step']:>16,}"
+            f"{layer['layer']:>5}  {weight:<13} {name:<16} {output:<13} "
+            f"{layer['parameters']:>12,} {layer['flops_per_step']:>15,}"
         )
     sizes = ", ".join(f"{name} {count:,}" for name, count in facts["bytes"].items())
     if facts["members"] > 1:

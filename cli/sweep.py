@@ -180,10 +180,9 @@ def worker_count(section: SweepSection, given: int | None) -> int:
 def check_data(file: ConfigFile) -> None:
     """Read the data, and check that the base config trains and has the metric of the sweep."""
     trainer = trainer_of(load_data(file))
-    known, metric = ("loss", *trainer.task.headline), file.config.sweep
-    if metric is not None and metric.metric not in known:
-        text = f"this task has {', '.join(known)} (got {metric.metric!r})"
-        raise file.wrong(("sweep", "metric"), text)
+    if file.config.sweep is not None:
+        with file.errors_at("sweep", "metric"):
+            trainer.task.watch(file.config.sweep.metric)
 
 
 def located(file: ConfigFile, section: SweepSection) -> list[str]:

@@ -78,6 +78,7 @@ class Worker:
         """Run one trial to its end, or to a signal."""
         study, reporter, name = self._study, Reporter(self._study, claim), claim.directory.path.name
         data = self._load(study.config(claim.values, *QUIET, f"name=trial-{name}"))
+        data.task.watch(study.sweep.metric)
         session = Session(data, trainer_of(data), claim.directory, [reporter])
         session.write_inputs()
         self._state.attach(session.loop.stop)

@@ -14,7 +14,8 @@ from mlpengine.data.features.statistics import Statistics
 from mlpengine.data.tables.table import Table
 from mlpengine.estimators import MlpRegressor
 from mlpengine.ops import REGISTRY, Loss
-from mlpengine.optim import OPTIMIZERS
+from mlpengine.optim import OPTIMIZERS as EVERY
+from mlpengine.optim import FullBatch
 from mlpengine.tape import from_inner
 
 FORMULAS = {"formula": "abs(y - t) ** 1.5"}
@@ -24,6 +25,8 @@ LOSSES = {
     if issubclass(cls, Loss)
 }
 BACKENDS = ["numpy", "compiled"]
+
+OPTIMIZERS = {n: kind for n, kind in EVERY.items() if not issubclass(kind, FullBatch)}
 
 
 def step_of(loss: Loss, backend: str = "numpy", **options: object) -> TrainingStep:

@@ -24,6 +24,7 @@ from mlpengine.config.tables import read_source, read_tables, reading_of
 from mlpengine.core.errors import ConfigError, DataError, UsageError
 from mlpengine.core.fields import one_of
 from mlpengine.core.wording import html_table, plural, quoted
+from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.column_kinds import kind_of
 from mlpengine.data.tables import Table, read_table
 from mlpengine.data.tables.detect import Detected, detect
@@ -72,7 +73,8 @@ class FitResult(Result):
             f"{part}: {', '.join(f'{name} {value:.4g}' for name, value in values.items())}"
             for part, values in self.metrics.items()
         ]
-        epochs = f"{plural(self.epochs, 'epoch')}, best {self.best_epoch}, {self.ending}"
+        ending = {"epochs": "", "early": ", stopped early"}.get(self.ending, f", {self.ending}")
+        epochs = f"{plural(self.epochs, 'epoch')}, best {self.best_epoch}{ending}"
         return f"FitResult({'; '.join([epochs, *parts])})"
 
     def _repr_html_(self) -> str:
@@ -140,12 +142,15 @@ def fit(
         if isinstance(warm_start, Model) or warm_start is None
         else load(os.fspath(warm_start))
     )
-    data = _loaded(file, tables, model)
+    before, is_new = model.preprocessor if model else None, model is not None
+    data = loaded_data(file, tables, before, is_new=is_new)
     trainer = trainer_of(data, model)
     fitted = trainer.fit(callbacks)
     best = fitted.result.best_epoch
     if file.config.training.refit and best:
-        data = _loaded(with_overrides(file, refit_overrides(best)), tables, model)
+        data = loaded_data(
+            with_overrides(file, refit_overrides(best)), tables, before, is_new=is_new
+        )
         trainer = trainer_of(data, model)
         fitted = trainer.fit(callbacks)
     return _measured(data, trainer, fitted, decided)
@@ -201,20 +206,20 @@ def distill(
             f"{DISTILL_EXAMPLE}"
         )
     given = {"validation": validation, "test": test}
-    one = _plain(config)
+    one = as_config(config)
     one.setdefault("training", {})["folds"] = None
     if validation is None:
         one.setdefault("data", {}).setdefault("split", {}).setdefault("validation", 0.0)
         one["training"].setdefault("early_stopping", None)
     file, tables, _ = _config(table, target, given, one, proposing=True)
-    data = _loaded(file, tables, None)
+    data = loaded_data(file, tables)
     frames = {"train": table, **{name: rows for name, rows in given.items() if rows is not None}}
     if "drop" not in one.get("data", {}) and file.config.data.drop:
         file = _with_columns_of(Teacher(teacher, data, frames))
-        data = _loaded(file, tables, None)
+        data = loaded_data(file, tables)
     own = {name: one[name] for name in STUDENT_SECTIONS if name in config}
     fill_missing(own, student_sections(data.tables.rows["train"]))
-    data = replace(data, file=_checked({**file.document.data, **own}))
+    data = replace(data, file=checked_sections({**file.document.data, **own}))
     data = replace(data, given=Teacher(teacher, data, frames).transfer_set(made))
     trainer = trainer_of(data)
     return _measured(data, trainer, trainer.fit(callbacks), [])
@@ -233,7 +238,9 @@ def _with_columns_of(teacher: Teacher) -> ConfigFile:
             _log.warning(text, name, "the teacher's predictions change with it")
         else:
             drop.remove(name)
-    return _checked({**file.document.data, "data": {**file.document.data["data"], "drop": drop}})
+    return checked_sections(
+        {**file.document.data, "data": {**file.document.data["data"], "drop": drop}}
+    )
 
 
 def _measured(
@@ -261,13 +268,21 @@ def _measured(
     )
 
 
-def _loaded(file: ConfigFile, tables: Mapping[str, Table], warm_start: Model | None) -> LoadedData:
-    """Return the data of a config with some parts given as tables in memory."""
-    before = warm_start.preprocessor if warm_start else None
-    source = read_source(file, table=tables.get("train"), fitted=before)
+def loaded_data(
+    file: ConfigFile,
+    tables: Mapping[str, Table],
+    fitted: Preprocessor | None = None,
+    *,
+    is_new: bool = False,
+) -> LoadedData:
+    """Return the data of a config with some parts given as tables in memory.
+
+    `fitted` and `is_new` as for `load_data`.
+    """
+    source = read_source(file, table=tables.get("train"), fitted=fitted)
     own = {part: table for part, table in tables.items() if part != "train"}
-    read = read_tables(file, source, before, own)
-    return load_data(file, tables=read, is_new=warm_start is not None)
+    read = read_tables(file, source, fitted, own)
+    return load_data(file, tables=read, is_new=is_new)
 
 
 def _config(
@@ -285,12 +300,12 @@ def _config(
     """
     _check_call(table, target)
     one_of(f"{NAME}: preset", preset, PRESETS)
-    sections = _plain(config)
+    sections = as_config(config)
     own = sections.setdefault("data", {})
     if not isinstance(own, dict):
         raise UsageError(f"{NAME}: data must be a mapping of keys (got {own!r:.60})")
     if target is not None:
-        own["target"] = _plain(target)
+        own["target"] = as_config(target)
     kept = own.get("categorical", [])
     categorical = dict.fromkeys([kept] if isinstance(kept, str) else kept)
     in_memory = {}
@@ -305,6 +320,7 @@ def _config(
             categorical |= dict.fromkeys(categorical_columns(rows))
         in_memory[part] = rows
     targets = own.get("target", [])
+    targets = [targets] if isinstance(targets, str) else targets
     features = [name for name in categorical if name not in targets]
     if features:
         own["categorical"] = features
@@ -313,35 +329,39 @@ def _config(
     if proposing and not own.get("stream"):
         detected = None
         with suppress(ConfigError, DataError):  # the check below, or training, reports it
-            checked = _checked({"data": deepcopy(own)})
+            checked = checked_sections({"data": deepcopy(own)})
             reading, data = reading_of(checked), checked.config.data
             how = reading.to_dict()
             if "train" in in_memory:
-                tables["train"] = as_table(table, text=features, source=NAME, **how)
+                tables["train"] = as_table(table, text=features, labels=targets, source=NAME, **how)
                 detected = Detected(tables["train"], reading, [])
             elif how:
-                detected = Detected(read_table(own["source"], **how), reading, [])
+                detected = Detected(read_table(own["source"], labels=targets, **how), reading, [])
             else:
                 detected = detect(own["source"], target=data.target or (), group=data.split.group)
         if detected:
             try:
                 decided = complete_config(sections, detected, preset, kept=features)
             except DataError:
-                _checked(sections)  # errors of the settings come first
+                checked_sections(sections)  # errors of the settings come first
                 raise
-    file = _checked(sections)
+    file = checked_sections(sections)
     how = reading_of(file).to_dict()
     for part, rows in in_memory.items():
         if part not in tables:
             source = NAME if part == "train" else part
-            tables[part] = as_table(rows, text=features, source=source, **how)
+            tables[part] = as_table(rows, text=features, labels=targets, source=source, **how)
     return file, tables, decided
 
 
-def _checked(sections: dict[str, Any]) -> ConfigFile:
-    document = Document(NAME, data=sections)
-    document.places[()] = (NAME, 0)
-    return check_config(Path(NAME), document)
+def checked_sections(sections: dict[str, Any], name: str = NAME) -> ConfigFile:
+    """Return the sections of a config as a checked config; messages begin with `name`.
+
+    Raises: ConfigError listing every problem.
+    """
+    document = Document(name, data=sections)
+    document.places[()] = (name, 0)
+    return check_config(Path(name), document)
 
 
 def _check_call(table: Any, target: Any) -> None:
@@ -356,12 +376,12 @@ def _check_call(table: Any, target: Any) -> None:
         )
 
 
-def _plain(value: Any) -> Any:
+def as_config(value: Any) -> Any:
     """Return a value of Python as a config holds it."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): as_config(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [as_config(item) for item in value]
     if isinstance(value, np.generic | np.ndarray):
-        return _plain(value.tolist())
+        return as_config(value.tolist())
     return os.fspath(value) if isinstance(value, os.PathLike) else value

@@ -20,6 +20,7 @@ from mlpengine.data.features.thresholds import FEW_LEVELS
 from mlpengine.data.tables import DATASETS, Table
 from mlpengine.data.tables.detect import Detected
 from mlpengine.data.tables.dialect import DEFAULT, CsvDialect
+from mlpengine.optim import OPTIMIZERS, Adam, FullBatch
 from mlpengine.settings.recipes import (
     encodes,
     folds_for,
@@ -268,13 +269,15 @@ def complete_config(
     detected: Detected,
     preset: str = "plain",
     kept: Collection[str] = (),
+    facts: Profile | None = None,
 ) -> list[str]:
     """Add what `propose` writes for a table, and a config does not say; return it in words.
 
     Without a target that the table has, nothing is added.
 
-    `kept` are columns that are not dropped.  Where the config has rows of its own for validation,
-    or trains the network again on all rows, folds are left out.
+    `kept` are columns that are not dropped, and `facts` the profile of the table, if known.  Where
+    the config has rows of its own for validation, or trains the network again on all rows, folds
+    are left out.
 
     Raises: DataError for a target that cannot be learned, or as `propose`.
     """
@@ -285,7 +288,8 @@ def complete_config(
     if not target or not {*target} <= {*table.names}:
         return []
     task = data.get("task", "auto")
-    facts = profile(table, target, task=None if task in ("auto", None) else task)
+    if facts is None:
+        facts = profile(table, target, task=None if task in ("auto", None) else task)
     facts = replace(
         facts,
         drop={n: why for n, why in facts.drop.items() if n not in kept and "drop" not in data},
@@ -317,6 +321,12 @@ def complete_config(
         lines.append(f"as given in place of that: {', '.join(given)}")
     if "loss" in config:
         proposed.pop("loss", None)
+    optimizer = config.get("optimizer")
+    name = optimizer.get("name") if isinstance(optimizer, Mapping) else optimizer
+    if isinstance(name, str) and issubclass(OPTIMIZERS.get(name, Adam), FullBatch):
+        for section in ("optimizer", "schedule"):  # it has no learning rate
+            proposed.pop(section, None)
+        proposed["training"].pop("clip_norm", None)
     training, share = _section_of(config, "training"), split.get("validation")
     one_network = training.get("folds", 2) is None
     alone = share, data.get("validation_source"), training.get("seeds"), training.get("refit")

@@ -77,7 +77,8 @@ class CheckpointSection:
     """When the state of a run is saved; it always is when a run ends or is interrupted."""
 
     every_seconds: Positive | None = Field(
-        default=10.0, description="Seconds between two checkpoints, later if writing is slow."
+        default=10.0,
+        description="Seconds between two checkpoints, more if writing is slow; the first after 1.",
     )
     every_epochs: Count | None = Field(default=None, description="Also after this many epochs.")
     every_steps: Count | None = Field(default=None, description="Also after this many steps.")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import product
 from math import prod
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, Strict, model_validator
 from pydantic.dataclasses import dataclass
@@ -20,8 +20,6 @@ BEST = "best.yaml"
 
 JOURNAL = "journal"
 """The storage that lies in the sweep's directory."""
-
-SweepMetric: TypeAlias = Literal["loss", "accuracy", "macro_f1", "r2", "mae", "rmse"]
 
 
 def _storage(text: str) -> str:
@@ -87,9 +85,10 @@ class SweepSection:
     seconds: Positive | None = Field(
         default=None, description="No trial begins after this many seconds."
     )
-    metric: SweepMetric = Field(
+    metric: str = Field(
         default="loss",
-        description="The metric of the best trial: of validation rows, or out-of-fold.",
+        description="The metric of the best trial, on validation or out-of-fold rows: any that "
+        "training.early_stopping.monitor takes.",
     )
     sampler: Literal["tpe", "random", "grid"] = Field(
         default="tpe", description="How values are chosen: by earlier trials, by chance, or all."

@@ -105,7 +105,7 @@ def read_tables(
     counted = len(rows["train"])
     rows["train"], weights, duplicates = _learned_once(file, table, target, rows["train"])
     if preprocessor is None:
-        preprocessor = _preprocessor(file, target).fit(table, rows["train"])
+        preprocessor = preprocessor_of(file, target).fit(table, rows["train"])
     parts = {name: (table, rows[name]) for name in SPLIT_PARTS if len(rows[name])}
     parts |= {name: (other, kept[name]) for name, other in tables.items() if name != "train"}
     remarks = [line for one in usable.values() for line in one.remarks]
@@ -180,7 +180,8 @@ def rows_in_use(file: ConfigFile, table: Table) -> Array | None:
     return rows_that_fulfil(table, formula, columns)
 
 
-def _preprocessor(file: ConfigFile, target: list[str]) -> Preprocessor:
+def preprocessor_of(file: ConfigFile, target: list[str]) -> Preprocessor:
+    """Return the preprocessor of a config, to be fitted.  Raises: ConfigError, DataError."""
     config, data = file.config, file.config.data
     loss, transform, standardizes = config.loss, data.transform_target, data.standardize_target
     if isinstance(loss, EntryLoss) and not loss.takes_logs:
@@ -273,7 +274,8 @@ def _read(
     if not path.is_file():  # a run may read it again
         what = "a directory; name a file in it" if path.is_dir() else "a pipe or a device"
         raise file.wrong(("data", key), f"must be a file (got {path}, {what})")
-    how = {**(fitted.read_arguments if fitted else {}), **reading_of(file).to_dict()}
+    how = {"labels": file.config.data.target} | (fitted.read_arguments if fitted else {})
+    how |= reading_of(file).to_dict()
     stream = file.config.data.stream
     if stream:
         unread = _unread(file)

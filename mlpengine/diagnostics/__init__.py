@@ -20,7 +20,7 @@ In a hand-written loop, after each step of the optimizer:
     ['lr_low']
 """
 
-from mlpengine.diagnostics.constant_loss import baseline_loss, loss_of_zeros
+from mlpengine.diagnostics.constant_loss import baseline_loss
 from mlpengine.diagnostics.layer_table import table
 from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.rules import add_rule, verdicts
@@ -32,7 +32,6 @@ __all__ = [
     "add_rule",
     "baseline_loss",
     "combined_fix",
-    "loss_of_zeros",
     "table",
     "verdicts",
 ]

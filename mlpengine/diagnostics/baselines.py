@@ -88,6 +88,7 @@ def rows_within(seconds: float, values: int) -> int:
     return int((sqrt(linear**2 + 4 * square * seconds) - linear) / (2 * square))
 
 
+@np.errstate(all="ignore")  # of a diverged run
 def baselines(
     x: Array, truth: Array, predicted: Array, rows: Array, validation_x: Array | None
 ) -> Baselines:
@@ -106,13 +107,17 @@ def baselines(
     x, truth, predicted, rows = x[known], truth[known], predicted[known], rows[known]
     if len(x) < MIN_BASELINE_ROWS or x.shape[1] > MAX_FEATURES or np.ptp(truth, axis=0).max() == 0:
         return Baselines(shifts=shifts, shift_limit=limit)
-    own = _own_errors(predicted, truth)
-    wide = truth.astype(np.float64)
+    features, wide = standardized(x), truth.astype(np.float64)
+    if truth.ndim == 2:  # errors are in units of a constant prediction's, so that no scale matters
+        scale = np.abs(wide).max()
+        wide, predicted = wide / scale, predicted / scale
+    own = _own_errors(predicted, truth if truth.ndim == 1 else wide)
+    if not (np.isfinite(features).all() and np.isfinite(own).all()):
+        return Baselines(shifts=shifts, shift_limit=limit)
     if truth.ndim == 1:
         kinds, truth = np.unique(truth, return_inverse=True)  # thousands may have no row here
         wide = np.eye(len(kinds))[truth]
     wide = wide - wide.mean(axis=0)
-    features = standardized(x)
     near = nearest_rows(features)
     guesses = {
         "a linear model": linear_predictions(features, wide),

@@ -14,6 +14,7 @@ from mlpengine.ops import Loss
 from mlpengine.ops.loss_sum import LossSum
 
 
+@np.errstate(all="ignore")  # of a diverged run
 def feature_sizes(x: Array) -> Array:
     """Return the size of each feature of `x` (rows, in_dim): the 0.9 quantile of its magnitude.
 
@@ -34,6 +35,7 @@ class ExtremeValue(NamedTuple):
 NO_EXTREME = ExtremeValue(-1, -1, 0.0)
 
 
+@np.errstate(all="ignore")  # of a diverged run
 def extreme_feature(x: Array, sizes: Array) -> ExtremeValue:
     """Return the most extreme value of features (rows, in_dim) of about unit size.
 
@@ -49,6 +51,7 @@ def extreme_feature(x: Array, sizes: Array) -> ExtremeValue:
     return known
 
 
+@np.errstate(all="ignore")  # of a diverged run
 def extreme_target(y: Array) -> ExtremeValue:
     """Return the most extreme target (rows, outputs), by its distance from the median."""
     known = NO_EXTREME
@@ -71,6 +74,7 @@ def _times(extreme: ExtremeValue) -> float:
     return extreme.times
 
 
+@np.errstate(all="ignore")  # of a diverged run
 def weight_scale(mlp: Network) -> float:
     """Return the root mean square of a weight matrix times the root of its inputs.
 
@@ -79,12 +83,6 @@ def weight_scale(mlp: Network) -> float:
     weights = (mlp.params.views[name] for name in mlp.groups["weights"])
     scales = [float(np.sqrt(np.mean(np.square(w)) * (w.size // len(w)))) for w in weights]
     return median(np.array(scales))
-
-
-def loss_of_zeros(loss: Loss, y: Array, outputs: int, weights: Array | None = None) -> float:
-    """Return the loss of outputs that are all 0: ln(classes), ln 2, or the mean of y**2."""
-    zeros = np.zeros(outputs)
-    return loss_of_constant(loss, y, zeros, weights)
 
 
 def baseline_loss(loss: Loss, y: Array, outputs: int, weights: Array | None = None) -> float:
@@ -104,6 +102,7 @@ def lowest_loss(loss: Loss, y: Array, outputs: int) -> float:
     return loss(best, y if y.ndim == 1 else y.astype(np.float64))
 
 
+@np.errstate(all="ignore")  # of a diverged run
 def constant_losses(
     loss: Loss | LossSum, outputs: Any, parts: Sequence[tuple[Any, Array | None]]
 ) -> list[float]:

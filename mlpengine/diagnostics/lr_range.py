@@ -24,6 +24,7 @@ from mlpengine.diagnostics.thresholds import (
 )
 from mlpengine.diagnostics.trial import Rows, restored
 from mlpengine.diagnostics.verdict import percent, two_digits
+from mlpengine.optim import FullBatch
 from mlpengine.step.step import TrainingStep
 
 
@@ -44,6 +45,8 @@ class LrRange:
 
 def lr_range(step: TrainingStep, rows: Rows, batch_size: int, *, seed: int = 0) -> LrRange:
     """Train several times with an exponentially growing rate; restore all state afterwards."""
+    if isinstance(step.optimizer, FullBatch):
+        return LrRange((), (), nan, nan, f"{step.optimizer.name} has no learning rate")
     measured = rows.sample(MEASURED_ROWS).take(slice(None))
     sweeps = [_sweep(step, rows, batch_size, measured, seed + number) for number in range(SWEEPS)]
     length = min(map(len, sweeps))

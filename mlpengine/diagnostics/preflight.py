@@ -1,8 +1,7 @@
 """Checks of a network, its loss and its data before a long run; all state is restored."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from math import isfinite, isnan, nan
+from math import isnan, nan
 from typing import Any
 
 import numpy as np
@@ -11,26 +10,19 @@ from mlpengine.core.errors import NumericalError
 from mlpengine.core.spec import Array
 from mlpengine.core.structure import finite
 from mlpengine.core.wording import plural
-from mlpengine.diagnostics.constant_loss import baseline_loss, loss_of_zeros, lowest_loss
-from mlpengine.diagnostics.layers import NetworkFacts
+from mlpengine.diagnostics.constant_loss import baseline_loss, lowest_loss
 from mlpengine.diagnostics.lr_range import LrRange, lr_range
 from mlpengine.diagnostics.monitor import Diagnostics
-from mlpengine.diagnostics.rules import start_advice
 from mlpengine.diagnostics.thresholds import (
-    DEAD,
     FEW,
     FEW_RATES,
     MEMORIZED_SHARE,
-    PREFLIGHT_ROWS,
-    SATURATED_SHARE,
-    START_TIMES,
     TOO_FAST,
     TOO_SLOW,
     TRIAL_STEPS,
 )
 from mlpengine.diagnostics.trial import Rows, restored
-from mlpengine.diagnostics.units import is_saturated, rectifies, saturation
-from mlpengine.diagnostics.verdict import percent, two_digits
+from mlpengine.diagnostics.verdict import two_digits
 from mlpengine.nn import Network
 from mlpengine.ops import Loss
 from mlpengine.optim import Adam
@@ -51,56 +43,9 @@ class Check:
         return {name: finite(value) for name, value in vars(self).items()}
 
 
-def preflight(network: Network, loss: Loss, rows: Rows) -> Iterator[Check]:
-    """Yield the checks that need no training step; the network does not change."""
-    network.need_one("preflight")
-    yield check_start(network, loss, rows)
-    yield from check_units(network, rows)
-    yield check_few_rows(network, loss, rows)
-
-
-def check_start(mlp: Network, loss: Loss, rows: Rows) -> Check:
-    """Compare the loss of the initial network with the loss of a constant prediction."""
-    x, y, weights = rows.sample(PREFLIGHT_ROWS).take(slice(None))
-    value = loss(mlp.predict(x), y, None, weights)
-    size = float(np.sqrt(np.mean(np.square(x, dtype=np.float64))))
-    outputs = mlp.outputs
-    zeros = loss_of_zeros(loss, y, outputs, weights)
-    constant = baseline_loss(loss, y, outputs, weights)
-    good = value < START_TIMES * max(constant, 1e-12)
-    text = (
-        f"loss at initialization {two_digits(value)}; outputs of 0 have {two_digits(zeros)}, the "
-        f"best constant prediction {two_digits(constant)}"
-    )
-    if not good:
-        text += f" - {start_advice(size)}"
-    return Check("start", good, text, {"loss": value, "zeros": zeros, "constant": constant})
-
-
-def check_units(mlp: Network, rows: Rows) -> Iterator[Check]:
-    """Count units that never fire, and saturated activations, before training."""
-    x, _, _ = rows.sample(PREFLIGHT_ROWS).take(slice(None))
-    net = mlp.without_dropout()
-    scratch = net.scratch(len(x))
-    net.gradients(len(x)).bind(scratch)
-    net.forward(x, scratch)
-    for layer, y in zip(NetworkFacts.of(net).layers, scratch.activations, strict=True):
-        if rectifies(layer.activation):
-            share = float(np.mean(y.max(axis=0) <= 0))
-            text = f"{layer.name}: {percent(share)} of the units fire on no row"
-            advice = " - look at the initial weights, biases and the features"
-            good = share <= DEAD
-            yield Check("dead", good, text + ("" if good else advice), {"share": share})
-        elif isfinite(saturation(layer.activation)):
-            share = float(np.mean(is_saturated(layer.activation, y)))
-            text = f"{layer.name}: {percent(share)} of the activations are saturated"
-            advice = " - make the initial weights or the features smaller"
-            good = share <= SATURATED_SHARE
-            yield Check("saturated", good, text + ("" if good else advice), {"share": share})
-
-
 def check_few_rows(mlp: Network, loss: Loss, rows: Rows) -> Check:
-    """Memorize 20 rows, on a clone without dropout."""
+    """Memorize 20 rows, on a copy without dropout."""
+    mlp.need_one("diagnose")
     x, y, _ = rows.sample(FEW).take(slice(None))
     constant = baseline_loss(loss, y, mlp.outputs)
     lowest = lowest_loss(loss, y, mlp.outputs)

@@ -21,10 +21,10 @@ from mlpengine.core.buffers import address_of
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array, Call, Calls, call
 from mlpengine.diagnostics.layer_buffers import flat_rows
-from mlpengine.diagnostics.row_gradients import RowGradient, RowGradients
 from mlpengine.diagnostics.samples import NET_INDEX
 from mlpengine.diagnostics.thresholds import NOISE_DECAY
 from mlpengine.nn import Gradients, Scratch
+from mlpengine.nn.row_gradients import RowGradient, RowGradients
 
 
 class RowProbe:
@@ -90,7 +90,7 @@ class RowProbe:
             gradients = RowGradients(scratch, grads, wanted, before)
         except UsageError as reason:
             unknown = str(reason)
-        nodes = scratch.recording.tape.inputs
+        nodes = [node for node in scratch.recording.tape.inputs if node.spec.is_float]
         inputs = [flat_rows(scratch.program.value(node)) for node in nodes]
         return cls(gradients, [*inputs, *outputs], inputs=len(inputs), unknown=unknown)
 
@@ -121,8 +121,8 @@ class RowProbe:
         moments, several = [], self._inputs
         sums = [[sum(v[:several]), *v[several:]] for v in (*self.totals.tolist(), self.sizes)]
         for total, square, size in zip(*sums, strict=True):
-            mean = total / size
-            moments.append((mean, sqrt(max(0.0, square / size - mean * mean))))
+            mean = total / size if size else 0.0  # without inputs of floats
+            moments.append((mean, sqrt(max(0.0, square / (size or 1) - mean * mean))))
         return moments
 
     def summarize(self, values: list[float], rows: Array | None) -> float:

@@ -33,6 +33,7 @@ from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.samples import median
 from mlpengine.diagnostics.verdict import Verdict, Verdicts, brief, percent, two_digits
 from mlpengine.nn import NETWORKS
+from mlpengine.optim import FullBatch
 from mlpengine.settings import FeatureSettings, Fix, NetworkSettings, TrainingSettings
 from mlpengine.settings.network import OWN_OPTIONS
 from mlpengine.settings.run import VERDICTS
@@ -52,6 +53,9 @@ class VerdictRule(NamedTuple):
 
 RULES: list[VerdictRule] = []
 """The rules, causes first."""
+
+OF_RATES = {"clip_low", "few_steps", "lr_high", "lr_low", "noise_scale", "unfinished", "unsteady"}
+"""Verdicts on the length and number of steps from gradients; full-batch steps search their own."""
 
 
 def add_rule(
@@ -73,13 +77,15 @@ def add_rule(
     VERDICTS.update(dict.fromkeys(names))
 
 
+@np.errstate(all="ignore")  # of a diverged run
 def verdicts(diagnostics: Diagnostics) -> Verdicts:
     """Return the verdicts on a run, causes first, without those that another verdict explains."""
     reported: dict[str, Verdict] = {}
+    unasked = OF_RATES if isinstance(diagnostics.optimizer, FullBatch) else ()
     for check, causes in RULES:
         if causes.isdisjoint(reported):
             verdict = check(diagnostics)
-            if verdict is not None:
+            if verdict is not None and verdict.name not in unasked:
                 reported[verdict.name] = verdict
     if not reported and (verdict := LAST_RESORT(diagnostics)) is not None:
         reported[verdict.name] = verdict
@@ -164,16 +170,12 @@ def start(diagnostics: Diagnostics) -> Verdict | None:
         f"prediction ({two_digits(usual)}); 1 to 3 times is usual."
     )
     size = input_size(diagnostics)
-    fix = STANDARDIZE if size > limits.UNUSUAL_INPUT else []
-    advice, limit, no_fix = start_advice(size), limits.START_TIMES, "" if fix else NO_SCALE
-    return Verdict("start", None, headline, evidence, times, limit, advice, fix, no_fix)
-
-
-def start_advice(size: float) -> str:
-    """Return what to do about a large first loss for features with this root mean square."""
+    advice, fix, no_fix = "Make the initial weights smaller.", [], NO_SCALE
     if size > limits.UNUSUAL_INPUT:
-        return f"Standardize the features: their root mean square is {two_digits(size)}."
-    return "Make the initial weights smaller."
+        advice = f"Standardize the features: their root mean square is {two_digits(size)}."
+        fix, no_fix = STANDARDIZE, ""
+    limit = limits.START_TIMES
+    return Verdict("start", None, headline, evidence, times, limit, advice, fix, no_fix)
 
 
 def nonfinite(diagnostics: Diagnostics) -> Verdict | None:

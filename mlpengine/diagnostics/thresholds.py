@@ -16,7 +16,6 @@ STRETCH = tuned(10, "times", "longer distances between samples of short steps, l
 DENSE_STEPS = tuned(1000, "steps", "after which short steps are sampled more rarely")
 SHORT_STEP = tuned(4_000_000, "parameters x rows", "below this a sample is slow beside a step")
 NOISE_DECAY = tuned(0.9, "share", "weight of the past in the gradient noise scale")
-MAX_TOKENS = tuned(256, "vectors", "of a row, for which gradients of single rows are computed")
 MIN_WINDOW_ROWS = tuned(256, "rows", "on which a unit must be 0 to be dead")
 SATURATION_POINT = tuned(0.97, "share", "of half the range, beyond which a value is saturated")
 LARGEST = tuned(1024.0, "pre-activation", "up to which saturation may begin")
@@ -30,7 +29,6 @@ LARGEST_EXPONENT = tuned(700.0, "nats", "the largest argument of exp in float64,
 
 # Before training
 FIFTH = tuned(5, "place", "of the magnitude compared with the largest: four wrong rows may hide")
-PREFLIGHT_ROWS = tuned(1024, "rows", "on which units and the first loss are checked")
 FEW = tuned(20, "rows", "that any sound network can memorize")
 TRIAL_STEPS = tuned(400, "steps", "in which these rows are memorized")
 FEW_RATES = tuned((1e-2, 1e-3), "learning rates", "that are tried for it")

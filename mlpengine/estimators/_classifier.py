@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import column_or_1d
@@ -12,17 +13,12 @@ from mlpengine.core.errors import DataError, UsageError
 from mlpengine.core.fields import Limits
 from mlpengine.core.spec import Array, ArrayLike
 from mlpengine.data.features import class_weights
+from mlpengine.data.features.targets import ClassTarget, Target
+from mlpengine.data.tables import Table
 from mlpengine.estimators._callbacks import with_callbacks
-from mlpengine.estimators._estimator import (
-    MlpEstimator,
-    checked_data,
-    division,
-    require_fit,
-    rollback_on_error,
-)
-from mlpengine.estimators._sparse import dense_rows
-from mlpengine.models.task import BinaryClassification, Classification, MultiLabel, Task
-from mlpengine.ops import EntryLoss, Loss
+from mlpengine.estimators._estimator import MlpEstimator, require_fit, rollback_on_error
+from mlpengine.estimators._rows import checked_rows
+from mlpengine.settings.features import TaskName
 
 
 class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
@@ -47,7 +43,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
     _several = False
 
     @property
-    def _kind(self) -> str:  # type: ignore[override]
+    def _task(self) -> TaskName:
         return "multilabel" if self._several else "classification"
 
     @rollback_on_error
@@ -69,28 +65,25 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         Raises: DataError if all labels are the same.
         """
         before = getattr(self, "classes_", None) if self.warm_start else None
-        X, y = self._checked(X, y, reset=before is None)
+        table, y = self._checked(X, y, reset=before is None)
         several = y.ndim == 2
         if before is not None and several != self._several:
             raise DataError("fit: warm_start keeps one label for each row, or several")
         self._several = several
-        classes, codes = self._encoded(y)
+        if several:
+            classes, codes = np.arange(y.shape[1]), y.astype(np.float64)
+        else:
+            classes, codes = np.unique(y, return_inverse=True)
         if before is not None and not np.array_equal(before, classes):
             raise DataError(f"fit: warm_start keeps the classes ({before}, now {classes})")
         self.classes_ = classes
-        if len(self.classes_) < 2:
+        if len(classes) < 2:
             raise DataError(
                 f"fit: y must hold two classes or more (1 class: {classes.tolist()[0]!r})"
             )
-        self._fit(X, codes, sample_weight, division(groups, times, len(y)))
+        codes = codes.reshape(len(y), -1)
+        self._fit(X, codes, table, sample_weight, groups, times)
         return self
-
-    def _encoded(self, y: Array) -> tuple[Array, Array]:
-        """Return the classes, and the class number of each row, or 0 and 1 for each label."""
-        if y.ndim == 2:
-            return np.arange(y.shape[1]), y.astype(np.float64)
-        classes, codes = np.unique(y, return_inverse=True)
-        return classes, codes
 
     @rollback_on_error
     def partial_fit(
@@ -102,10 +95,11 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
     ) -> Self:
         """Learn once from each row; the first call must name all `classes`.
 
-        The scaling is fitted to all rows so far.  Raises: DataError for an unknown label.
+        Before any `fit`, the scaling follows all rows so far.
+        Raises: DataError for an unknown label.
         """
         first = not self.__sklearn_is_fitted__()
-        X, y = self._checked(X, y, reset=first)
+        table, y = self._checked(X, y, reset=first)
         if y.ndim == 2 or self._several:
             raise DataError("partial_fit: takes one label for each row; fit takes several")
         if first:
@@ -122,20 +116,20 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         unknown = self.classes_[codes] != y
         if unknown.any():
             raise DataError(f"partial_fit: {str(y[unknown][0])!r} is not one of the classes")
-        self._partial_fit(X, codes, sample_weight)
+        self._partial_fit(X, codes[:, None], table, sample_weight)
         return self
 
     def predict(self, X: Any) -> Array:
         """Return the most probable label of each row."""
-        output = self._output(X)
-        predicted = self._task().predict(output)
-        labels: Array = predicted if self._kind == "multilabel" else self.classes_[predicted]
+        output = self._output(X)  # raises NotFittedError
+        predicted = self._problem.predict(output)
+        labels: Array = predicted if self._several else self.classes_[predicted]
         return labels
 
     def predict_proba(self, X: Any) -> Array:
         """Return float64 probabilities (rows, classes) or (rows, labels)."""
         output = self._output(X)
-        return self._task().predicted_numbers(output)
+        return self._problem.predicted_numbers(output)
 
     def predict_set(self, X: Any, level: float = 0.9) -> Array:
         """Return the prediction set of each row, as bool (rows, classes).
@@ -146,38 +140,40 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         Raises: UsageError for several labels, and for an estimator that was fitted without `folds`.
         """
         require_fit(self)
-        if self._kind == "multilabel":
+        if self._several:
             raise UsageError("predict_set: takes one label for each row (y has several)")
         if self._sets is None:
             raise UsageError("predict_set: fit with folds first (got folds=None)")
         return self._sets.contain(self.predict_proba(X), level)
 
-    def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, Array]:
-        X, y = checked_data(self, X, y, reset=reset, multi_output=True)
+    def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Table, Array]:
+        table, y = checked_rows(
+            self, X, y, reset=reset, fitted=self._known(reset), multi_output=True
+        )
+        if not issparse(y):
+            _refuse_mixed(y)
         check_classification_targets(y)
         if type_of_target(y) == "multilabel-indicator":
-            return X, np.asarray(dense_rows(y))
-        return X, column_or_1d(y, warn=True)
+            return table, np.asarray(y.toarray() if issparse(y) else y)
+        return table, column_or_1d(y, warn=True)
 
-    def _task(self) -> Task:
-        if self._kind == "multilabel":
-            return MultiLabel(len(self.classes_))
-        one = isinstance(self._loss, EntryLoss)
-        return BinaryClassification(1) if one else Classification(len(self.classes_))
+    def _target_of(self, names: list[str]) -> Target:
+        return ClassTarget(names[0], range(len(self.classes_)))
 
     def _class_weighted(self, y: Array, weights: Array | None) -> Array | None:
         given = self.class_weight
         if given is None:
             return weights
-        if self._kind == "multilabel":
+        if self._several:
             return super()._class_weighted(y, weights)
+        codes = y[:, 0]
         if not isinstance(given, Mapping):
             if not isinstance(given, str) or given != "balanced":
                 raise UsageError(
                     "class_weight: must be balanced, or weights by label, such as "
                     f"{{0: 1.0, 1: 2.0}} (got {given!r:.60})"
                 )
-            each = class_weights(y, len(self.classes_))
+            each = class_weights(codes, len(self.classes_))
         else:
             known = self.classes_.tolist()
             wrong = [label for label in given if label not in known]
@@ -189,26 +185,25 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
                     for label in known
                 ]
             )
-        return each[y] if weights is None else weights * each[y]
-
-    def _outputs(self, y: Array, loss: Loss) -> int:
-        if self._kind == "multilabel":
-            return len(self.classes_)
-        if not isinstance(loss, EntryLoss):
-            return len(self.classes_)
-        if len(self.classes_) > 2:
-            count = len(self.classes_)
-            raise UsageError(f"loss: {loss.name} takes two classes (y has {count})")
-        return 1
+        return each[codes] if weights is None else weights * each[codes]
 
     def _labels(self, y: Array) -> Array:
-        labels: Array = y if self._kind == "multilabel" else self.classes_[y]
+        labels: Array = y if self._several else self.classes_[y[:, 0]]
         return labels
-
-    def _classes(self, y: Array) -> Array | None:
-        return None if self._kind == "multilabel" else y
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
         return tags
+
+
+def _refuse_mixed(y: Array) -> None:
+    """Raise DataError for labels of several types, which have no order."""
+    kinds = {type(label): label for label in y.ravel()} if y.dtype.kind == "O" else {}
+    texts = [label for kind, label in kinds.items() if issubclass(kind, str)]
+    others = [label for kind, label in kinds.items() if not issubclass(kind, str)]
+    if texts and others:
+        raise DataError(
+            f"y: labels must be all texts or all numbers (got {texts[0]!r} and {others[0]!r}); "
+            "write y.astype(str)"
+        )

@@ -1,29 +1,19 @@
 """The regressor."""
 
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.preprocessing import StandardScaler
 
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array, ArrayLike
 from mlpengine.data.features import NumberTarget
-from mlpengine.data.features.target_transform import suits_log
-from mlpengine.data.features.targets import check_positive, deviation
+from mlpengine.data.features.targets import Target
+from mlpengine.data.tables import Table
 from mlpengine.estimators._callbacks import with_callbacks
-from mlpengine.estimators._estimator import (
-    MlpEstimator,
-    checked_data,
-    division,
-    require_fit,
-    rollback_on_error,
-)
-from mlpengine.estimators._sparse import dense_rows, updated_scale
+from mlpengine.estimators._estimator import MlpEstimator, require_fit, rollback_on_error
+from mlpengine.estimators._rows import checked_rows
 from mlpengine.models.task import Regression
-from mlpengine.ops import EntryLoss, Loss
-from mlpengine.settings.features import TargetTransform
-from mlpengine.settings.recipes import recipe
 
 
 class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
@@ -40,7 +30,8 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         ensemble_weights_: with `members`, the weight of each ensemble member type in the mean.
     """
 
-    _kind = "regression"
+    _task = "regression"
+    _problem: Regression
 
     @rollback_on_error
     @with_callbacks  # type: ignore[untyped-decorator]
@@ -58,21 +49,22 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         Rows of the same group in `groups` (rows,) are held out together.  With `times` (rows,),
         numbers or dates, folds follow each other in time.  No group or time may be missing.
         """
-        X, y = self._checked(X, y, reset=not (self.warm_start and self.__sklearn_is_fitted__()))
-        self._fit(X, y, sample_weight, division(groups, times, len(y)))
+        again = self.warm_start and self.__sklearn_is_fitted__()
+        table, y = self._checked(X, y, reset=not again)
+        self._fit(X, y, table, sample_weight, groups, times)
         return self
 
     @rollback_on_error
     def partial_fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn once from each row.  The scaling is fitted to all rows so far."""
-        X, y = self._checked(X, y, reset=not self.__sklearn_is_fitted__())
-        self._partial_fit(X, y, sample_weight)
+        """Learn once from each row.  Before any `fit`, the scaling follows all rows so far."""
+        table, y = self._checked(X, y, reset=not self.__sklearn_is_fitted__())
+        self._partial_fit(X, y, table, sample_weight)
         return self
 
     def predict(self, X: Any) -> Array:
         """Return float64 predictions in the units of the targets, with the dimensions of `y`."""
         output = self._output(X)
-        predictions = self._task().predict(output)
+        predictions = self._problem.predict(output)
         return predictions[:, 0] if self._flat else predictions
 
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Array, Array]:
@@ -86,9 +78,7 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         residuals = self._residuals
         if residuals is None:
             raise UsageError("predict_interval: fit with folds first (got folds=None)")
-        x = self._features(dense_rows(checked_data(self, X, reset=False)))
-        task = self._task()
-        low, high = residuals.interval(task.predict(self._mean.forward(x)), level)
+        low, high = residuals.interval(self._problem.predict(self._output(X)), level)
         return (low[:, 0], high[:, 0]) if self._flat else (low, high)
 
     def predict_columns(self, X: Any) -> dict[str, Array]:
@@ -98,66 +88,20 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         gaussian_nll.  Targets with several columns are called ``y0``, ``y1`` and so on.
         """
         output = self._output(X)
-        return self._task().columns(output)
+        return self._problem.columns(output)
 
-    def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, Array]:
-        X, y = checked_data(self, X, y, reset=reset, multi_output=True, y_numeric=True)
+    def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Table, Array]:
+        options: dict[str, Any] = {"multi_output": True, "y_numeric": True}
+        table, y = checked_rows(self, X, y, reset=reset, fitted=self._known(reset), **options)
         if reset:
             self._flat = y.ndim == 1
-        y = y.reshape(len(y), -1).astype(np.float64)
-        cast("EntryLoss", self._given_loss()).check_targets(y, lambda row, _: f"row {row} of y")
-        return X, y
+        return table, y.reshape(len(y), -1).astype(np.float64)
 
-    def _task(self) -> Regression:
-        loss = cast("EntryLoss", self._loss)
-        count = self._n_outputs // loss.columns
-        names = ["y"] if self._flat else [f"y{i}" for i in range(count)]
-        center, scale = np.zeros(count), np.ones(count)
-        if self._scales and loss.log_link:
-            means = self._target_scaler.mean_
-            scale = np.where(means > 0, means, 1.0)
-        elif self._scales:
-            center, scale = self._target_scaler.mean_, self._target_scaler.scale_
-        scaling = center.tolist(), scale.tolist()
-        target = NumberTarget(names, *scaling, self._range, log=self._log)
-        return Regression(target, loss)
+    def _target_of(self, names: list[str]) -> Target:
+        return NumberTarget(names, [0.0] * len(names), [1.0] * len(names))
 
     def _labels(self, y: Array) -> Array:
         return y[:, 0] if self._flat else y
-
-    def _outputs(self, y: Array, loss: Loss) -> int:
-        return int(y.shape[1]) * cast("EntryLoss", loss).columns
-
-    def _fit_target(self, y: Array, weights: Array | None) -> None:
-        if self._log or recipe(self.preset, self._kind).features.bound_predictions:
-            rows = y if self._range is None else np.concatenate([self._range, y])
-            self._range = rows.min(axis=0).tolist(), rows.max(axis=0).tolist()
-        if self._log:
-            check_positive(y, lambda row, _: f"row {row} of y")
-            y = np.log(y)
-        if not self._scales:
-            return
-        first = not hasattr(self._target_scaler, "n_samples_seen_")
-        self._target_scaler = scaler = updated_scale(self._target_scaler, y, weights, "y")
-        if first and weights is None:  # computed as in configs, to the last bit
-            scaler.mean_ = np.array([float(column.mean()) for column in y.T.copy()])
-            scaler.scale_ = np.array([deviation(column, "y") for column in y.T.copy()])
-            scaler.var_ = np.square(scaler.scale_)
-
-    def _choose_transform(self, transform: TargetTransform, x: Any, y: Array) -> None:
-        takes_logs = cast("EntryLoss", self._loss).takes_logs
-        if transform == "log" and not takes_logs:
-            raise UsageError(f"transform_target: {self._loss.name} is not for logarithms: use none")
-        if transform == "auto" and self._scales and takes_logs and y.shape[1] == 1:
-            own = y[:, 0]
-            log = suits_log(own, lambda rows: self._features(dense_rows(x[rows])))
-            transform = "log" if log else "none"
-        if transform == "log":
-            self._log, self._target_scaler = True, StandardScaler()
-            self._fit_target(y, None)
-
-    def _scaled(self, y: Array) -> Array:
-        return self._task().target.scaled(y)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -21,14 +21,15 @@ from mlpengine.export._onnx_verify import verify
 def to_onnx(model: Model | Network) -> tuple[bytes, Exported]:
     """Return an ONNX model and what it holds; it has been run and compared with our own forward.
 
-    A network alone reads ``input`` (rows, in_dim) float32 and returns ``output``.  A model reads
-    its columns by name, each (rows, 1), and returns what `write_outputs` says.
+    A network alone reads ``input`` (rows, in_dim), float32 or int64, and returns ``output``.  A
+    model reads its columns by name, each (rows, 1), and returns what `write_outputs` says.
 
     Raises: UsageError for what has no ONNX form; NumericalError where the two differ.
     """
     if isinstance(model, Network):
         graph = Graph(())
-        x = graph.input("input", "float32", *model.in_shape)
+        dtype = "int64" if model.in_dtypes[""].kind == "i" else "float32"
+        x = graph.input("input", dtype, *model.in_shape)
         graph.output(write_network(graph, model, x), "output", "float32", model.outputs)
         data = graph.build(repr(model), {})
     else:

@@ -53,6 +53,12 @@ class Graph:
         self._nodes.append(made)
         return name
 
+    def ascending(self, value: str, count: int, axis: int) -> str:
+        """Add a node that sorts the `count` values along an axis; return the sorted values."""
+        inputs, outputs = [value, self.constant(np.array([count]))], [*map(self.unique, ("s", "o"))]
+        self._nodes.append(helper.make_node("TopK", inputs, outputs, axis=axis, largest=0))
+        return outputs[0]
+
     def cast(self, value: str, dtype: str) -> str:
         """Add a cast and return the new value's name."""
         return self.node("Cast", value, to=_TYPES[dtype])

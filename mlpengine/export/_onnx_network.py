@@ -21,7 +21,9 @@ from mlpengine.ops import (
     Conv2d,
     Detach,
     Elementwise,
+    Embedding,
     GradOp,
+    IndexSelect,
     LayerNorm,
     Linear,
     LogSumExp,
@@ -90,7 +92,8 @@ class _Writer:
                     f"{value.spec} for 2, and {self.nodes[value.index].spec} for 3)"
                 )
             name = self.prefix + value.name if parameter else None
-            self.names[value.index] = self.graph.constant(_float32(array), name)
+            kept = array if array.dtype.kind == "i" else _float32(array)
+            self.names[value.index] = self.graph.constant(kept, name)
         return self.names[value.index]
 
     def shape(self, value: Value) -> str:
@@ -105,6 +108,9 @@ class _Writer:
         """Add a node with one output and return that value's name."""
         return self.graph.node(op, *inputs, **attributes)
 
+
+FLOAT = 1
+"""ONNX's number of float32."""
 
 STANDARD = {
     "elu": "Elu",
@@ -225,6 +231,17 @@ def _pair(size: int | tuple[int, int]) -> list[int]:
     return [size, size] if isinstance(size, int) else [*size]
 
 
+def _index_select(writer: _Writer, record: Record, op: IndexSelect, x: str, index: str) -> str:
+    return writer.node("Gather", x, index, axis=op.axis)
+
+
+def _cast(writer: _Writer, record: Record, op: Cast, x: str) -> str:
+    """Return floats as they are, as all of them are float32, and integers as float32."""
+    operand = record.operands[0]
+    assert operand is not None
+    return x if operand.spec.is_float else writer.node("Cast", x, to=FLOAT)
+
+
 def _cat(writer: _Writer, record: Record, op: Cat, *xs: str) -> str:
     return writer.node("Concat", *xs, axis=op.axis)
 
@@ -314,7 +331,7 @@ REDUCTIONS: dict[type, str] = {
 ONNX_OPS: dict[type, Callable[..., str | list[str]]] = {
     BatchMatMul: _matmul,
     BatchNorm: _batch_norm,
-    Cast: lambda _writer, _record, _op, x: x,  # all numbers are float32
+    Cast: _cast,
     Cat: _cat,
     Chunk: _chunk,
     Conv2d: _convolution,
@@ -325,6 +342,10 @@ ONNX_OPS: dict[type, Callable[..., str | list[str]]] = {
     MatMul: _matmul,
     MaxPool2d: _max_pool,
     PeriodicEmbedding: _embedding,
+    Embedding: lambda writer, _record, _op, x, index: writer.node("Gather", x, index, axis=0),
+    IndexSelect: lambda writer, _record, op, x, index: writer.node(
+        "Gather", x, index, axis=op.axis
+    ),
     Reduction: _reduction,
     Reshape: _reshape,
     Slice: _slice,

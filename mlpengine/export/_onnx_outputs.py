@@ -60,7 +60,10 @@ def _numbers(graph: Graph, task: Regression, x: str) -> str:
                 y = graph.node("Min", graph.node("Max", y, low), high)
         values.append(graph.node("Unsqueeze", y, graph.constant(np.array([2]))))
     shape = graph.constant(np.array([-1, len(task.column_names)]))
-    return graph.node("Reshape", graph.node("Concat", *values, axis=2), shape)
+    numbers = graph.node("Concat", *values, axis=2)
+    if task.orders:
+        numbers = graph.ascending(numbers, len(values), axis=2)
+    return graph.node("Reshape", numbers, shape)
 
 
 def write_mean(graph: Graph, model: Model, outputs: Sequence[str]) -> str:

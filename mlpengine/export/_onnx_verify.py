@@ -18,11 +18,11 @@ def verify(data: bytes, model: Model | Network) -> float:
     Raises: NumericalError if it exceeds `EXPORT_TOLERANCE`.
     """
     if isinstance(model, Network):
-        x = (
-            np.random.default_rng(0)
-            .standard_normal((RANDOM_ROWS, *model.in_shape))
-            .astype(np.float32)
-        )
+        shape, rng = (RANDOM_ROWS, *model.in_shape), np.random.default_rng(0)
+        if model.in_dtypes[""].kind == "i":
+            x = rng.integers(0, 2, shape)  # numbers that each table has
+        else:
+            x = rng.standard_normal(shape).astype(np.float32)
         (outputs,) = run_onnx(data, {"input": x})
         difference = largest_error(outputs, model.predict(x))
     else:

@@ -180,7 +180,20 @@ def _units(
         body.append(Assign(out, value))
         if target.bounds is not None and prediction.location:
             body.append(Assign(out, minimum(maximum(out, low), high)))
+    if task.orders:
+        body += _sorted(len(predictions))
     return constants, [ForLoop("i", 0, count, body)], learned
+
+
+def _sorted(count: int) -> list[Statement]:
+    """Return statements that sort the `count` quantiles of target i (bubble sort)."""
+    below, above = (element("out", f"i * {count} + k + {k}") for k in range(2))
+    swap: list[Statement] = [
+        Let("least", minimum(below, above)),
+        Assign(above, maximum(below, above)),
+        Assign(below, variable("least")),
+    ]
+    return [ForLoop("pass", 1, count, [ForLoop("k", 0, count - 1, swap)])]
 
 
 def _constants(name: str, values: Array, what: str, real: str) -> Constants:

@@ -1,6 +1,7 @@
 """Explanations of a model: importance of columns by permutation, and partial dependence."""
 
 from collections.abc import Callable, Iterable, Sequence
+from math import nan
 from typing import NamedTuple
 
 import numpy as np
@@ -30,18 +31,23 @@ STACKED_ROWS = 3_000
 takes as long for its calls as for its products."""
 
 
+ROW_GROUPS = 10
+"""Groups of rows; to estimate standard errors, each group is left out once."""
+
+
 class Importance(NamedTuple):
     """The change of loss and metric when the values of a column are permuted.
 
     `loss` and `metric` are the mean rise of the loss and the mean fall of the task's first metric
-    (R2 or accuracy) over repetitions; the deviations are over the same repetitions.
+    (R2 or accuracy) over repetitions.  The errors are standard errors over the rows: what another
+    sample of as many rows may change.
     """
 
     column: str
     loss: float
-    loss_deviation: float
+    loss_error: float
     metric: float
-    metric_deviation: float
+    metric_error: float
 
 
 class Dependence(NamedTuple):
@@ -118,38 +124,57 @@ def importances(
     along the first axis.  `columns` is the column that each feature comes from; all features of a
     column are permuted together.  With `permuted_columns` only these columns are permuted.
 
-    Source: Breiman 2001, section 10.
+    Sources: Breiman 2001, section 10; Efron and Tibshirani 1993, chapter 11, for the jackknife of
+    groups of rows.
     """
     rng = np.random.Generator(np.random.PCG64(seed))
     headline, count = scorer.task.headline[0], len(part)
     stacked = repeats if repeats * count <= STACKED_ROWS else 1
+    every = np.tile(np.arange(count), repeats)  # rows of all repetitions, one below the other
+    groups = min(ROW_GROUPS, count // 2)
+    left_out = range(groups) if groups > 1 else ()
+    chosen = [np.arange(len(every)), *(np.flatnonzero(every % groups != k) for k in left_out)]
+    subsets = [part.rows(every[some]) for some in chosen]
 
     def scores(output: Array) -> Array:
-        return np.array(
-            [
-                [scorer.mean_loss(one, part), -scorer.metric(headline, one, part)]
-                for one in np.split(output, stacked)
-            ]
-        )
+        """Return loss and negative metric of all rows, then without each group."""
+        pairs = zip((output[some] for some in chosen), subsets, strict=True)
+        both = [(scorer.mean_loss(y, some), -scorer.metric(headline, y, some)) for y, some in pairs]
+        return np.array(both)
 
     x, names = np.tile(part.x, (stacked, 1)), np.array(columns)
-    base = scores(forward(x))
-    orders = np.array([rng.permutation(count) for _ in range(repeats)]).reshape(-1, len(x))
+    base = scores(np.tile(forward(part.x), (repeats, 1)))
+    orders = np.array([_exchanged(count, groups, rng) for _ in every[::count]]).reshape(-1, len(x))
     rows: list[Importance] = []
     for column in dict.fromkeys(columns) if permuted_columns is None else permuted_columns:
         block = np.flatnonzero(names == column)
-        kept = x[:, block].copy()
-        changes = np.zeros((repeats, 2))
+        kept, outputs = x[:, block].copy(), []
+        changes = np.zeros_like(base)
         if (kept != kept[0]).any():
-            for order, change in zip(orders, np.split(changes, len(orders)), strict=True):
+            for order in orders:
                 x[:, block] = kept[order]
-                change[:] = scores(forward(x)) - base
+                outputs.append(forward(x).copy())
             x[:, block] = kept
-        mean, deviation = np.mean(changes, axis=0), np.std(changes, axis=0)
-        rows.append(
-            Importance(column, mean.item(0), deviation.item(0), mean.item(1), deviation.item(1))
-        )
+            changes = scores(np.concatenate(outputs)) - base
+        loss, metric = changes[0].tolist()
+        loss_error = metric_error = nan
+        if left_out:
+            error = changes[1:].std(axis=0) * np.sqrt(groups - 1)
+            loss_error, metric_error = error.tolist()
+        rows.append(Importance(column, loss, loss_error, metric, metric_error))
     return sorted(rows, key=lambda row: -row.loss)
+
+
+def _exchanged(count: int, groups: int, rng: np.random.Generator) -> Array:
+    """Return an order of rows: each has another row of its own group, row k of group k % groups.
+
+    Rows of a group exchange their values with each other alone, so that groups are independent.
+    """
+    order = np.arange(count)
+    for k in range(groups):
+        mixed = rng.permutation(np.arange(k, count, groups))
+        order[mixed] = np.roll(mixed, 1)
+    return order
 
 
 def dependence(

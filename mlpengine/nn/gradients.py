@@ -41,8 +41,11 @@ class GradientMemory:
         """Return memory for batches of up to `batch_size` rows."""
         d_input = None
         if input_gradient:
-            shapes = mlp.in_shapes.items()
-            d_input = one_or_named({n: zeros(Spec((batch_size, *s), mlp.dtype)) for n, s in shapes})
+            shapes = {n: s for n, s in mlp.in_shapes.items() if mlp.in_dtypes[n] == mlp.dtype}
+            if not shapes:
+                raise UsageError("gradients: integers have no gradient (input_gradient=True)")
+            rows = {n: zeros(Spec((batch_size, *s), mlp.dtype)) for n, s in shapes.items()}
+            d_input = one_or_named(rows)
         return cls(Flat(mlp.params.specs), mlp.empty_outputs(batch_size), d_input)
 
 
@@ -113,9 +116,10 @@ class Gradients:
         gradients = {n.index: self.views[n.name] for n in wanted}
         if self.d_input is not None:
             slots = arrays_by_name(self.d_input)
-            for name, node in recording.inputs.items():
+            for name, slot in slots.items():
+                node = recording.inputs[name]
                 wanted.append(node)
-                gradients[node.index] = slots[name]
+                gradients[node.index] = slot
         trained = dependents(recording.tape.records, wanted)
         retained = [node for node in recording.traced if node.index in trained]
         memory = self._memory

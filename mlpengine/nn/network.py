@@ -52,8 +52,8 @@ class Network(Recordable):
     ``copy.copy`` shares the parameters; a deep or pickled copy has its own.
 
     Args:
-        in_shape: shape of a row of the input, or its number of features; of several inputs, by
-            name.
+        inputs: shape of a row of the input, or its number of features; of several inputs, by
+            name.  ``("int64", shape)`` is an input of integers, for embeddings and gathers.
         parameters: shapes by name, or arrays with the initial values.  Of the parameters given by
             shape, matrices are drawn by the `initializer`, as weights (out_dim, in_dim), and
             vectors are zeros.
@@ -63,9 +63,11 @@ class Network(Recordable):
         groups: names of parameters by group, for an optimizer's `groups`, beside the groups
             ``weights`` (with two or more axes) and ``biases`` (all others).
         seed: of the initial weights and of dropout.
-        dtype: float32 or float64, of everything.
+        dtype: float32 or float64, of everything but inputs of integers.
 
     Attributes:
+        in_shape: shape of a row of the input; of several inputs, by name.
+        in_dtypes: dtype of each input by name; the only one has the empty name.
         params: all parameters.
         rng: the generator that dropout draws from; `TrainingStep` sets its step.
 

@@ -19,6 +19,11 @@ from mlpengine.tape.record import Value, dependents, needed_records
 from mlpengine.tape.tape import Node, RecordedLayer, Tape
 
 ShapeLike = int | Sequence[int]
+InputLike = ShapeLike | tuple[str, ShapeLike]
+"""The shape of a row of an input, or ``("int64", shape)`` for an input of integers."""
+
+INTEGERS = np.dtype(np.int64)
+"""The dtype of inputs of integers."""
 
 SHOWN_PARAMETERS = 20
 """Number of parameters that an error message lists."""
@@ -97,12 +102,13 @@ class Recordable(Saved):
     """Named parameters, and how outputs are recorded from them; `Network` adds the buffers."""
 
     in_shape: Any
+    in_dtypes: Mapping[str, np.dtype[Any]]
     params: Flat
     rng: Philox
 
     def __init__(
         self,
-        in_shape: ShapeLike | Mapping[str, ShapeLike],
+        inputs: InputLike | Mapping[str, InputLike],
         parameters: Mapping[str, ShapeLike | Array],
         *,
         buffers: Mapping[str, ShapeLike | Array] | None = None,
@@ -117,13 +123,16 @@ class Recordable(Saved):
                 f"{self._where}: parameters must be shapes by name, such as "
                 f"{{'weight': (8, 4), 'bias': 8}} (got {quoted(parameters)})"
             )
-        where = f"{self._where}: in_shape"
-        if isinstance(in_shape, Mapping):
-            self.in_shape = {n: _shape(s, f"{where}: {n}") for n, s in in_shape.items() if n}
-            if not self.in_shape:
-                raise UsageError(f"{where} must be shapes by name (got {quoted(in_shape)})")
+        where = f"{self._where}: inputs"
+        if isinstance(inputs, Mapping):
+            rows = {n: _input_spec(v, f"{where}: {n}", kind) for n, v in inputs.items() if n}
+            if not rows:
+                raise UsageError(f"{where} must be shapes by name (got {quoted(inputs)})")
+            self.in_shape = {name: spec.shape for name, spec in rows.items()}
         else:
-            self.in_shape = _shape(in_shape, where)
+            rows = {"": _input_spec(inputs, where, kind)}
+            self.in_shape = rows[""].shape
+        self.in_dtypes = {name: spec.dtype for name, spec in rows.items()}
         self._buffers = frozenset(buffers or {})
         parameters = {**parameters, **(buffers or {})}
         values = {n: v for n, v in parameters.items() if isinstance(v, np.ndarray)}
@@ -170,8 +179,13 @@ class Recordable(Saved):
         """
         tape = Tape.over(self.params, self.rng if training else None)
         inputs = {
-            n: tape.input((batch_size, *s), self.dtype, name=f"input {n}".rstrip(), wants_grad=True)
-            for n, s in self.in_shapes.items()
+            name: tape.input(
+                (batch_size, *shape),
+                self.in_dtypes[name],
+                name=f"input {name}".rstrip(),
+                wants_grad=self.in_dtypes[name] == self.dtype,
+            )
+            for name, shape in self.in_shapes.items()
         }
         returned = self.record(tape, *inputs.values())
         outputs = dict(returned) if isinstance(returned, Mapping) else {"": returned}
@@ -240,7 +254,7 @@ class Recordable(Saved):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """float32 or float64, of everything."""
+        """float32 or float64, of everything but inputs of integers."""
         return self.params.flat.dtype
 
     def need_one(self, where: str) -> None:
@@ -335,6 +349,7 @@ class Recordable(Saved):
             "network": type(self).__name__,
             "in_shape": {n: [*s] for n, s in shapes.items()} if "" not in shapes else [*shapes[""]],
             "dtype": self.dtype.name,
+            "integers": [n for n, dtype in self.in_dtypes.items() if dtype != self.dtype],
             "parameters": {name: list(spec.shape) for name, spec in self.params.specs.items()},
         }
 
@@ -388,6 +403,20 @@ def check_arrays(specs: Mapping[str, Spec], arrays: Mapping[str, Array]) -> None
             f"parameters: {'; '.join(problems[:SHOWN_PARAMETERS])}{more}; the names and shapes "
             "must be those of mlp.state_dict()"
         )
+
+
+def _input_spec(given: InputLike, where: str, dtype: np.dtype[Any]) -> Spec:
+    """Return the spec of a row of an input; without a dtype of its own it has `dtype`."""
+    shape: Any = given
+    if isinstance(given, Sequence) and len(given) == 2 and isinstance(given[0], str):
+        name, shape = given
+        if name != INTEGERS.name:
+            raise UsageError(
+                f"{where}: the dtype of an input must be int64, or left out for {dtype} "
+                f"(got {name!r})"
+            )
+        dtype = INTEGERS
+    return Spec(_shape(shape, where), dtype)
 
 
 def _shape(shape: ShapeLike | Array, where: str) -> tuple[int, ...]:

@@ -27,7 +27,10 @@ def need_floats(where: str, **operands: Spec | None) -> None:
 def need_integers(where: str, **operands: Spec) -> None:
     """Raise DtypeError unless all operands are integers."""
     if not all(np.issubdtype(spec.dtype, np.integer) for spec in operands.values()):
-        raise DtypeError(f"{where}: an index must be of integers ({listing(**operands)})")
+        raise DtypeError(
+            f"{where}: an index must be of integers ({listing(**operands)}); in a network, "
+            "an input of integers is inputs={'tokens': ('int64', 16)}"
+        )
 
 
 def normal_axis(where: str, axis: int, x: Spec) -> int:

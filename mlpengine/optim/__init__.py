@@ -2,6 +2,9 @@
 
 from mlpengine.optim._optimizer import OPTIMIZERS, Optimizer
 from mlpengine.optim.adam import Adam, AdamW, NAdam
+from mlpengine.optim.full_batch import FullBatch
+from mlpengine.optim.lbfgs import Lbfgs
+from mlpengine.optim.levenberg_marquardt import BayesianRegularization, LevenbergMarquardt
 from mlpengine.optim.lion import Lion
 from mlpengine.optim.parameter_groups import Group
 from mlpengine.optim.rmsprop import RmsProp
@@ -26,12 +29,16 @@ __all__ = [
     "SCHEDULES",
     "Adam",
     "AdamW",
+    "BayesianRegularization",
     "ConstantSchedule",
     "CosLogSchedule",
     "CosineSchedule",
     "ExponentialSchedule",
     "FlatCosineSchedule",
+    "FullBatch",
     "Group",
+    "Lbfgs",
+    "LevenbergMarquardt",
     "LinearSchedule",
     "Lion",
     "NAdam",

@@ -30,7 +30,8 @@ class OptimizerSettings:
     def __post_init__(self) -> None:
         check_options(self, self.kind.__name__)
         where = f"{self.kind.__name__}: decay_schedule"
-        one_of(where, self.decay_schedule, get_args(Falling))
+        if "weight_decay" in options_of(self.kind):
+            one_of(where, self.decay_schedule, get_args(Falling))
 
     def make(
         self,
@@ -44,8 +45,8 @@ class OptimizerSettings:
         Without `total_steps` the decay stays as it is.
         """
         options = {name: getattr(self, name) for name in options_of(type(self))}
-        decay = SCHEDULES[options.pop("decay_schedule")]()
-        if total_steps:
+        decay = SCHEDULES[options.pop("decay_schedule", "constant")]()
+        if total_steps and "weight_decay" in options:
             options["decay_schedule"] = decay.over(total_steps, steps_per_epoch)
         return self.kind(model, schedule=schedule, **options)
 
@@ -60,6 +61,8 @@ class OptimizerSettings:
 def settings_class(kind: type[Optimizer]) -> type[OptimizerSettings]:
     """Return the class of the options of an optimizer, each a field."""
     options = [one for one in options_of(kind).values() if not one.given]
+    decays = any(one.name == "weight_decay" for one in options)
+    decay = [("decay_schedule", DecaySchedule, field(default="constant"))] if decays else []
     made: Any = make_dataclass(
         f"{kind.__name__}Settings",
         [
@@ -67,7 +70,7 @@ def settings_class(kind: type[Optimizer]) -> type[OptimizerSettings]:
                 (one.name, one.type, field(default_factory=partial(_same, one.default)))
                 for one in options
             ),
-            ("decay_schedule", DecaySchedule, field(default="constant")),
+            *decay,
         ],
         bases=(OptimizerSettings,),
         namespace={"kind": kind, "name": kind.name, "__doc__": kind.__doc__},

@@ -13,7 +13,7 @@ import numpy as np
 from typing_extensions import TypedDict
 
 from mlpengine.config import load_config
-from mlpengine.config.baselines import WORK, ScoredRows, score_of, scored_rows
+from mlpengine.config.baselines import PART_PHRASES, WORK, ScoredRows, score_of, scored_rows
 from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.core.errors import CheckpointError, DataError, MlpEngineError
 from mlpengine.core.redaction import redacted, shown_path, without_directories
@@ -52,7 +52,11 @@ from .columns import data_of
 from .predictions import hardest_of, predictions_of
 
 REPORT_FORMAT = 1
-SHOWN_IMPORTANCES, SHOWN_CELLS, EXPLAINING_ROWS = 15, 6, 100
+SHOWN_IMPORTANCES, SHOWN_CELLS = 15, 6
+PERMUTED_ROWS, PERMUTATIONS = 500, 5
+"""The fewest rows, and the permutations of each column, of an importance that is shown."""
+
+MAX_PERMUTED_ROWS = 2_000
 SHOWN_LAYERS, SHOWN_SAMPLES = 6, 120
 CONFIG_LENGTH = 20_000
 """Characters of a config that are shown."""
@@ -309,17 +313,20 @@ def drivers_of(loaded: LoadedData, model: Model, effort: ReportBudget) -> dict[s
     task = loaded.task
     columns = feature_columns(model.preprocessor)
     count = len(set(columns))
-    repeats = 3
     folds = loaded.file.config.training.folds or 1
-    passes = effort.passes / (repeats * (model.params.size / folds + 2_000))
-    permutable = int(np.clip(passes / EXPLAINING_ROWS, SHOWN_IMPORTANCES, PERMUTED_COLUMNS))
-    limit = int(passes / min(count, permutable))
-    if limit < 30:
+    passes = effort.passes / (PERMUTATIONS * (model.params.size / folds + 2_000))
+    permutable = int(np.clip(passes / PERMUTED_ROWS, SHOWN_IMPORTANCES, PERMUTED_COLUMNS))
+    limit = min(int(passes / min(count, permutable)), MAX_PERMUTED_ROWS)
+    if limit < PERMUTED_ROWS:
         return {"skipped": f"{plural(count, 'column')} would take long here"}
-    name, part, forward = explained_rows(model.mean, loaded.parts, loaded.folds, min(limit, 1_000))
+    name, part, forward = explained_rows(model.mean, loaded.parts, loaded.folds, limit)
+    if len(part) < PERMUTED_ROWS:
+        some = f"{len(part):,} {PART_PHRASES[name]}"
+        return {"skipped": f"there are {some}, and {PERMUTED_ROWS} are needed"}
     permuted = sensitive_columns(model.mean, part.x, columns, permutable)
+    scorer = model.scorer(task)
     ranked = importances(
-        forward, model.scorer(task), part, columns, permuted_columns=permuted, repeats=repeats
+        forward, scorer, part, columns, permuted_columns=permuted, repeats=PERMUTATIONS
     )
     table = loaded.tables.parts["train"][0]
     shown = [row.column for row in ranked if row.column in table and row.loss > 0]

@@ -333,15 +333,15 @@ def drivers_section(known: Data | None) -> Markup | None:
         return tag("p", f"Left out: {known['skipped']}. ", tag("code", "mlpengine explain"),
                    " computes it.")  # fmt: skip
     ranked = known["importances"]
-    highest = max([one["loss"] + one["loss_deviation"] for one in ranked] or [1.0])
+    highest = max([one["loss"] + one["loss_error"] for one in ranked] or [1.0])
     metric = known["metric"]
     verb = "falls" if higher_is_better(metric) else "rises"
     lines = [
         [
             shortened(one["column"]),
-            strip(one["loss"], one["loss_deviation"], highest),
-            with_error(one["loss"], one["loss_deviation"]),
-            with_error(one["metric"], one["metric_deviation"]),
+            strip(one["loss"], one["loss_error"], highest),
+            with_error(one["loss"], one["loss_error"]),
+            with_error(one["metric"], one["metric_error"]),
         ]
         for one in ranked
     ]
@@ -357,11 +357,18 @@ def drivers_section(known: Data | None) -> Markup | None:
         else ""
     )
     rows = f"{known['rows']:,} {PART_PHRASES[known['part']]}"
-    text = tag("p", f"How much worse the model is on {rows} when a column is permuted. "
-               f"{some}Below, the mean prediction where all rows hold the same value of a column "
-               "(partial dependence).", class_="soft")  # fmt: skip
+    text = (
+        f"How much worse the model is on {rows} when the values of a column are permuted, with "
+        f"standard errors over the rows. {some}"
+    )
     charts = dependence_charts(known["dependence"], known["outputs"])
-    return joined(text, scrolling_table(head, lines, title, words=1), grid(charts))
+    if charts:
+        text += (
+            "Below, the mean prediction where all rows hold the same value of a column (partial "
+            "dependence)."
+        )
+    table = scrolling_table(head, lines, title, words=1)
+    return joined(tag("p", text, class_="soft"), table, grid(charts) if charts else None)
 
 
 def gradients_section(known: Data | None) -> Markup | None:
@@ -376,7 +383,7 @@ def gradients_section(known: Data | None) -> Markup | None:
 
 
 def columns_section(known: Data | None) -> Markup | None:
-    """Return the columns: types, missing values, what is left out, shifts between parts."""
+    """Return the columns: types, missing values, what is left out, drift between parts."""
     if not known:
         return None
     rows = ", ".join(
@@ -390,8 +397,8 @@ def columns_section(known: Data | None) -> Markup | None:
     if known["where"]:
         text.append(f"Rows where {known['where']}.")
     others = [name for name in known["sampled"] if name != "train"]
-    shifts = [f"shift to {PART_PHRASES[part].removesuffix(' rows')}" for part in others]
-    head = ["column", "use", "type", "missing", "distinct", "holds", *shifts]
+    drift = [f"drift to {PART_PHRASES[part].removesuffix(' rows')}" for part in others]
+    head = ["column", "use", "type", "missing", "distinct", "holds", *drift]
     parts: list[Content] = [tag("p", " ".join(text), class_="soft")]
     lines = [(_is_odd(one), _column(one, others)) for one in known["columns"]]
     wide = len(head)
@@ -412,17 +419,17 @@ def columns_section(known: Data | None) -> Markup | None:
         parts.append(tag("p", f"Constant in the training rows, and so without effect: {names}."))
     if others:
         parts.append(
-            tag("p", "Shift: the largest difference between the shares of rows below a value, or "
-                "with a text, in the two parts; marked where it is more than chance gives.",
+            tag("p", "Drift: the largest difference between the shares of rows below a value, or "
+                "with a text, in the two parts, or of missing values; marked where it is more "
+                "than chance gives.",
                 class_="note")
         )  # fmt: skip
     return joined(*parts)
 
 
 def _is_odd(one: Data) -> bool:
-    shifts = [shift for shift in one["shift"].values() if shift]
     plain = one["use"] == "feature" and not one["missing"] and not one["unknown"]
-    return not plain or any(shift["odd"] for shift in shifts)
+    return not plain or any(drift["odd"] for drift in one["drift"].values())
 
 
 def _column(one: Data, others: Sequence[str]) -> list[Content]:
@@ -434,11 +441,11 @@ def _column(one: Data, others: Sequence[str]) -> list[Content]:
         tag("td", _percent(one["missing"]) if one["missing"] else DASH, class_="n"),
         tag("td", number(one["distinct"]), class_="n"),
         tag("td", shortened(one["holds"], 90), class_="w"),
-        *(_shift(one["shift"].get(part), one["unknown"].get(part)) for part in others),
+        *(_drift(one["drift"].get(part), one["unknown"].get(part)) for part in others),
     ]
 
 
-def _shift(known: Data | None, unknown: Data | None) -> Markup:
+def _drift(known: Data | None, unknown: Data | None) -> Markup:
     cells: list[Content] = [DASH]
     if known:
         odd = tag("span", f"{known['value']:.2f} !", class_="odd", title="more than chance gives")

@@ -32,7 +32,7 @@ def predictions_of(model: Model, task: Task, scored: ScoredRows) -> dict[str, An
         result |= _classes(scored, [str(label) for label in labels])
     elif isinstance(task, Regression):
         result["targets"] = [
-            _numbers(scored.rows.truth[:, k], scored.predicted[:, k], name)
+            of_numbers(scored.rows.truth[:, k], scored.predicted[:, k], name)
             for k, name in enumerate(task.target.columns[:SHOWN_TARGETS])
         ]
         result["more_targets"] = max(0, len(task.target.columns) - SHOWN_TARGETS)
@@ -121,13 +121,17 @@ def _classes(scored: ScoredRows, labels: list[str]) -> dict[str, Any]:
     return result
 
 
-def _numbers(truth: Array, predicted: Array, name: str) -> dict[str, Any]:
-    off = predicted - truth
+def of_numbers(truth: Array, predicted: Array, name: str) -> dict[str, Any]:
+    """Return true and predicted numbers, and the distribution of their differences."""
     every = -(-len(truth) // SHOWN_POINTS)
+    off = predicted - truth
+    known = off[np.isfinite(off)]
+    off = known if known.size else np.zeros(1)
     low, high = np.quantile(off, (0.005, 0.995)) if len(off) > 200 else (off.min(), off.max())
-    if not low < high:
-        low, high = off.min() - 0.5, off.max() + 0.5
     bins = int(np.clip(2 * np.sqrt(len(off)), 5, 40))
+    least = bins * np.spacing(max(abs(low), abs(high)))  # narrower bins would have equal edges
+    if not high - low > least:
+        low, high = low - max(0.5, least), high + max(0.5, least)
     counts, edges = np.histogram(off, bins, (low, high))
     return {
         "name": name,

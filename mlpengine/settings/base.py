@@ -1,7 +1,6 @@
 """How settings are declared: dataclasses of pydantic, short forms of values, and their checks."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING
 from functools import cache
 from typing import Annotated, Any, TypeAlias
@@ -12,7 +11,6 @@ from pydantic import (
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     Strict,
-    TypeAdapter,
     ValidationError,
 )
 from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, PydanticUndefined
@@ -154,43 +152,19 @@ def _options_of(kind: Any) -> Mapping[str, Option]:
     return options
 
 
-@cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
-
-
-def fitting(where: str, kind: Any, value: Any) -> Any:
-    """Return a value in the form of a type, such as `Option.type`: a tuple for a list.
-
-    Raises: UsageError, led by `where`, for a value that the type or its limits refuse.
-    """
-    try:
-        return _adapter(kind).validate_python(value)
-    except ValidationError as error:
-        raise UsageError(_in_words(where, error.errors(include_url=False), value)) from None
-
-
-@contextmanager
-def refusals(where: str) -> Iterator[None]:
-    """Raise a UsageError, led by `where`, in place of an error of pydantic in the context."""
-    try:
-        yield
-    except ValidationError as error:
-        issues = error.errors(include_url=False)
-        first = issues[0]
-        at = [*first["loc"], *first.get("ctx", {}).get("at", ())][:1]
-        alike = [one for one in issues if [*one["loc"]][:1] == at] or issues[:1]
-        place = ": ".join([where, *map(str, at)])
-        raise UsageError(_in_words(place, alike, first["input"])) from None
-
-
 def made(kind: Callable[..., Any], where: str, /, **values: Any) -> Any:
     """Return settings with these values.
 
     Raises: UsageError, led by `where`, for the first value that they refuse.
     """
-    with refusals(where):
+    try:
         return kind(**values)
+    except ValidationError as error:
+        issues = error.errors(include_url=False)
+    first = issues[0]
+    at = [*first["loc"], *first.get("ctx", {}).get("at", ())][:1]
+    alike = [one for one in issues if [*one["loc"]][:1] == at] or issues[:1]
+    raise UsageError(_in_words(": ".join([where, *map(str, at)]), alike, first["input"]))
 
 
 def _in_words(where: str, issues: Sequence[ErrorDetails], value: Any) -> str:

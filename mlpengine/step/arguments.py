@@ -12,9 +12,9 @@ from mlpengine.core.named import as_rows, check_rows, need_array, need_names
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural, quoted
 from mlpengine.nn.network import Network
-from mlpengine.ops import Loss
+from mlpengine.ops import Loss, MeanSquaredError
 from mlpengine.ops.loss_sum import LossSum
-from mlpengine.optim import Optimizer
+from mlpengine.optim import FullBatch, Optimizer
 
 
 def loss_of(mlp: Network, loss: Any, weights: Mapping[str, float] | None) -> Any:
@@ -68,6 +68,26 @@ def backend_of(backend: str) -> tuple[str, str]:
     from mlpengine.step.auto_backend import auto_backend  # slow, and few imports need it
 
     return auto_backend()
+
+
+def check_full_batch(step: Any, optimizer: FullBatch) -> None:
+    """Raise UsageError for options that a full-batch step cannot have; choose its backend."""
+    name, network = optimizer.name, step.mlp
+    for option, problem in (
+        ("clip_norm", step.clip_norm is not None),
+        ("shards", step.shards > 1),
+        ("ranks", step.ranks is not None),
+        ("dropout", step.dropout_schedule is not None or network.recorded(1, training=True).draws),
+    ):
+        if problem:
+            raise UsageError(f"training step: {name} takes no {option}; leave it out")
+    if optimizer.needs_rows:
+        if not isinstance(step.loss, MeanSquaredError):
+            raise UsageError(
+                f"training step: {name} needs the loss mse (got {step.loss.name}); lbfgs takes "
+                "every loss"
+            )
+        step.backend, step.not_compiled = "numpy", ""
 
 
 def check_names(mlp: Network, loss: Any, x: Any, y: Any) -> None:

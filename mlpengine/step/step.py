@@ -29,12 +29,13 @@ from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.network import Network
 from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import Loss
-from mlpengine.optim import Optimizer
+from mlpengine.optim import FullBatch, Optimizer
 from mlpengine.optim.clipping import bind_clip
 from mlpengine.optim.schedules import ScheduleLike
 from mlpengine.step import arguments
 from mlpengine.step.bound_step import BoundStep, StepData, step_data
 from mlpengine.step.dropout_rates import DropoutRates, checked_schedule
+from mlpengine.step.full_batch_problem import BatchProblem
 from mlpengine.step.fused_run import FusedRun, steps_at_once
 from mlpengine.step.packing import check_step, load_step, restoring, save_step
 from mlpengine.step.ranks import Ranks
@@ -45,7 +46,10 @@ if TYPE_CHECKING:
     from mlpengine.backends.compiled import Executor
     from mlpengine.step.step_builder import StepBuilder
 
-_BOUND = ("_bound", "_buffers", "_clip", "_dropout", "_full", "_last", "_many", "_quiet", "_update")
+_BOUND = (
+    *("_bound", "_buffers", "_clip", "_dropout", "_full", "_full_batch", "_last", "_many"),
+    *("_problems", "_quiet", "_update"),
+)
 """Attributes that a copy creates anew."""
 
 _STEPS: WeakSet["TrainingStep"] = WeakSet()
@@ -135,6 +139,8 @@ class TrainingStep:
         self.bad_rows: list[int] = []
         self.loss_value = self.grad_norm = self.clipped_norm = nan
         self.clipped_steps = 0
+        if isinstance(self.optimizer, FullBatch):
+            arguments.check_full_batch(self, self.optimizer)
         self._target: Any = None  # specs of targets, if they are not of the usual kind
         self._checked = False  # whether the first targets were checked
         self._start()
@@ -157,7 +163,9 @@ class TrainingStep:
         self._axes = -1 if "" not in self.mlp.in_shapes else len(self.mlp.in_shape) + 1
         self._busy = False
         _STEPS.add(self)
-        self._update = tuple(self.optimizer.calls(self._full.grads.flat))
+        full = self.optimizer if isinstance(self.optimizer, FullBatch) else None
+        self._full_batch, self._problems = full, dict[int, BatchProblem]()
+        self._update = () if full else tuple(self.optimizer.calls(self._full.grads.flat))
         self._clip = bind_clip(self.clip_norm, self._full.grads.flat)
 
     def _scratch(self, rows: int) -> Scratch:
@@ -279,6 +287,8 @@ class TrainingStep:
         optimizer = self.optimizer
         if self._dropout is not None:
             self._dropout.begin(optimizer.steps)
+        if self._full_batch is not None:
+            return self._minimize(bound, self._full_batch)
         for call in bound.calls:
             call()
         self.loss_value = value = bound.value
@@ -292,6 +302,18 @@ class TrainingStep:
         for call in self._update:
             call()
         return value
+
+    def _minimize(self, bound: BoundStep, optimizer: FullBatch) -> float:
+        problem = self._problems.get(id(bound))
+        if problem is None:
+            problem = BatchProblem(self.mlp, bound, needs_rows=optimizer.needs_rows)
+            self._problems[id(bound)] = problem
+        self.loss_value, self.grad_norm = optimizer.minimize(problem)
+        self.clipped_norm = self.grad_norm
+        if not isfinite(self.loss_value + self.grad_norm):
+            raise self._error(bound)
+        optimizer.count(optimizer.lr)
+        return self.loss_value
 
     def _run_fused(self, bound: BoundStep, fused: "Executor") -> float:
         optimizer, steps = self.optimizer, self.optimizer.steps

@@ -27,7 +27,7 @@ from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import BoundLoss, Loss
 from mlpengine.ops.loss_sum import LossSum
-from mlpengine.optim import Optimizer
+from mlpengine.optim import FullBatch, Optimizer
 from mlpengine.step.auto_backend import NUMPY_RUNS
 from mlpengine.step.bound_step import BoundStep
 from mlpengine.step.shards import Buffers, Shards
@@ -169,6 +169,8 @@ class StepBuilder:
         grads: Array,
         **options: Any,
     ) -> Executor | None:
+        if isinstance(self.optimizer, FullBatch):
+            return None
         update, clip_norm = self.optimizer.describe_update(), self.clip_norm or inf
         try:
             return build(instructions, update=update, clip_norm=clip_norm, grads=grads, **options)

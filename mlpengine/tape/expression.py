@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine import ops
-from mlpengine.core.errors import TapeError
+from mlpengine.core.errors import DtypeError, TapeError
 from mlpengine.core.spec import DTypeLike, floating
 from mlpengine.tape import elementwise, functions
 from mlpengine.tape.operand import Operand
@@ -163,7 +163,12 @@ class Expression(Operand):
 
     def cast(self, dtype: DTypeLike) -> Any:
         """Return x in another floating dtype."""
-        return self._apply(ops.Cast(floating(dtype, "cast").name), self)
+        try:
+            kind = floating(dtype, "cast")
+        except DtypeError as error:
+            advice = "in a network, an input of integers is inputs={'tokens': ('int64', 16)}"
+            raise DtypeError(f"{error}; {advice}") from None
+        return self._apply(ops.Cast(kind.name), self)
 
     def detach(self) -> Any:
         """Return x, through which no gradient flows."""

@@ -5,6 +5,7 @@
 
 import logging
 from collections.abc import Mapping
+from math import inf
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -16,12 +17,15 @@ from mlpengine.nn.safetensors_file import read_tensors, write_tensors
 from mlpengine.step.packing import pack, unpack
 from mlpengine.training.history import EpochRow
 from mlpengine.training.learner import SkipBudget
-from mlpengine.training.loop import Callback, Loop
+from mlpengine.training.loop import Callback, Loop, Result
 
 CHECKPOINTS = "checkpoints"
 CHECKPOINT_FORMAT = 1
 KEPT_CHECKPOINTS = 2
 """Number of newest checkpoints to keep: if the last is damaged, the one before it is read."""
+
+FIRST_SECONDS = 1.0
+"""Seconds before the first checkpoint at time intervals, unless they are shorter."""
 
 COST_SHARE = 0.02
 """Maximum share of the run time that checkpoints at time intervals may take."""
@@ -60,9 +64,13 @@ class Checkpoints:
         make_directory(self.path)
         arrays, plain = pack(state)
         write_tensors(path, arrays, {"format": CHECKPOINT_FORMAT, "state": plain, **header})
-        for old in set(self.paths()[:-KEPT_CHECKPOINTS]) - {path}:
-            remove_unused(old)
+        self.keep(KEPT_CHECKPOINTS)
         return path
+
+    def keep(self, count: int) -> None:
+        """Remove all but the newest `count` checkpoints."""
+        for old in self.paths()[:-count]:
+            remove_unused(old)
 
     def newest(self) -> Checkpoint | None:
         """Return the newest intact checkpoint; log a warning for each newer one that is damaged.
@@ -104,8 +112,8 @@ def read_checkpoint(path: Path) -> Checkpoint:
 class Checkpointer(Callback):
     """Saves the state of a loop at intervals and when training ends.
 
-    `header` is stored with each checkpoint.  If checkpoints are slow to write, the time between
-    them grows.
+    `header` is stored with each checkpoint.  The first one is due after `FIRST_SECONDS`.  If
+    checkpoints are slow to write, the time between them grows.  A finished run keeps one.
     """
 
     order = 100  # after the callbacks, because it saves their state
@@ -127,7 +135,8 @@ class Checkpointer(Callback):
 
     def on_train_start(self, loop: Loop) -> None:
         """Start the clock; a resumed loop does not save the loaded state again."""
-        self._wait(0.0)
+        wait = inf if self.every_seconds is None else min(FIRST_SECONDS, self.every_seconds)
+        self._due = perf_counter() + wait
         if loop.steps:
             self._saved = loop.position
 
@@ -154,6 +163,11 @@ class Checkpointer(Callback):
         """Save the last state."""
         self._save(loop)
 
+    def on_fit_end(self, loop: Loop, result: Result) -> None:
+        """Remove all checkpoints but the last; with it a finished run can train longer."""
+        if result.ending != "interrupted":
+            self.checkpoints.keep(1)
+
     def _save(self, loop: Loop) -> None:
         if loop.position == self._saved or not loop.is_finite:
             return
@@ -164,5 +178,5 @@ class Checkpointer(Callback):
 
     def _wait(self, cost: float) -> None:
         seconds = self.every_seconds
-        wait = float("inf") if seconds is None else max(seconds, cost / COST_SHARE)
+        wait = inf if seconds is None else max(seconds, cost / COST_SHARE)
         self._due = perf_counter() + wait

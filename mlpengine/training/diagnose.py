@@ -225,6 +225,7 @@ class LoopDiagnostics(Callback):
         self._state = state
 
 
+@np.errstate(all="ignore")  # of a diverged run
 def diagnostic_inputs(step: TrainingStep, train: Split, validation: Split | None) -> dict[str, Any]:
     """Return the properties of a run's step and rows, as arguments of `Diagnostics`.
 
@@ -335,8 +336,12 @@ def measure_baselines(
 
 
 def _joined(x: Any) -> Array:
-    """Return features (rows, features), with several inputs side by side."""
+    """Return features (rows, features), with several inputs side by side.
+
+    Inputs of integers are zeros: as places in tables, they have no size.
+    """
     each = [flat_rows(np.asarray(array)) for array in arrays_in(x)]
+    each = [np.zeros(one.shape, "f4") if one.dtype.kind in "iu" else one for one in each]
     return each[0] if len(each) == 1 else np.concatenate(each, axis=1)
 
 

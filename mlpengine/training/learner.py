@@ -146,9 +146,10 @@ class Learner(Uncopyable):
 
     def ending(self, epochs: int) -> Ending | None:
         """Return the reason why training ends by `epochs` epochs; None if an epoch is left."""
-        if self.early_stopping and self.best.waited >= self.early_stopping.patience:
-            return "early"
-        return "epochs" if len(self.history.rows) >= epochs else None
+        if len(self.history.rows) >= epochs:
+            return "epochs"
+        stopping = self.early_stopping
+        return "early" if stopping and self.best.waited >= stopping.patience else None
 
     def begin(self) -> None:
         """Continue with the weights of the last step."""

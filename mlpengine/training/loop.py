@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from math import isfinite
 from time import perf_counter
 from typing import Any, ClassVar, get_args
 
@@ -316,8 +317,7 @@ class Loop(Uncopyable):
         """The reason why training ends; None if an epoch is left."""
         if self._running():
             return None
-        early = any(member.ending(self.epochs) == "early" for member in self.members)
-        return "early" if early else "epochs"
+        return "epochs" if len(self.history.rows) >= self.epochs else "early"
 
     def callback(self, name: str) -> Any:
         """Return the callback with this name if it has a state, or None."""
@@ -471,7 +471,22 @@ class Loop(Uncopyable):
             learned = sum(member.batches.n_rows for member in made)
             times = {"seconds": spent, "samples_per_second": learned / spent}
             self.history.rows.append(mean_row(rows, steps=self.steps, **times))
+        self._check_monitor()
         self._call("on_train_epoch_end", self.history.rows[-1])
+
+    def _check_monitor(self) -> None:
+        """Raise NumericalError if the first epoch of early stopping has no finite metric."""
+        rule, rows = self.members[0].early_stopping, [m.history.rows for m in self.members]
+        first = [one[0].validation for one in rows if len(one) == 1]
+        if rule is None or not any(first):
+            return
+        values = [row[rule.monitor] for row in first]
+        losses = [row["loss"] for row in first]
+        if not any(map(isfinite, values)) and any(map(isfinite, losses)):
+            raise NumericalError(
+                f"epoch 1: the validation metric {rule.monitor} must be finite (got {values[0]}); "
+                "set training.early_stopping.monitor to another metric, such as loss"
+            )
 
     def _call(self, hook: str, *details: Any) -> None:
         for call in self._hooks[hook]:

@@ -6,6 +6,7 @@ from statistics import fmean, stdev
 
 import numpy as np
 
+from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
 from mlpengine.models.evaluate import Evaluator, Scorer, standard_errors
 from mlpengine.models.forward import outputs_of
@@ -111,7 +112,7 @@ def explained_rows(
     """
     first = "train" if folds is not None else "test"
     name = next(n for n in (first, "validation", "train") if n in parts)
-    chosen = np.arange(0, len(parts[name]), -(-len(parts[name]) // limit))
+    chosen = evenly_spaced(len(parts[name]), limit)
     rows = parts[name].rows(chosen)
     if folds is None:
         return name, rows, mean.forward

@@ -41,7 +41,7 @@ from mlpengine.nn import Mlp, TabularNetwork
 from mlpengine.nn.mlp import ROWS_AT_START
 from mlpengine.nn.population import Population
 from mlpengine.ops import Loss
-from mlpengine.optim import SCHEDULES, Group, Optimizer, Schedule
+from mlpengine.optim import SCHEDULES, FullBatch, Group, Optimizer, Schedule
 from mlpengine.optim.schedules import ScheduleLike
 from mlpengine.settings import MemberType, RunSettings
 from mlpengine.settings.training import LINEAR
@@ -314,7 +314,7 @@ class Trainer:
         for k, mlp in enumerate(self.networks):
             member = self._member(mlp, rows=self.row_count(k))
             step = member.step(weighted=self.train.weights is not None)
-            whole, short = divmod(self.row_count(k), self.batch_size)
+            whole, short = divmod(self.row_count(k), step.batch_size)
             if whole and short and not self.settings.training.drop_last:
                 step.bound(short)  # from here on `step.backend` does not change
             self.backend = step.backend  # a failure to compile is reported once
@@ -324,11 +324,13 @@ class Trainer:
         """Return a network with its optimizer, to learn from `rows` rows."""
         training, alone = self.settings.training, len(self.seeds) == 1
         ranks = self.ranks if alone else None
+        full = issubclass(training.optimizer.kind, FullBatch)
+        batch = rows if full else self.batch_size
         with at_setting("training", "shards"):
-            problem = shards_problem(training.shards, self.batch_size, ranks.size if ranks else 1)
+            problem = shards_problem(training.shards, batch, ranks.size if ranks else 1)
             if problem:
                 raise UsageError(f"shards: {problem}")
-        in_epoch = steps_of_epoch(rows, self.batch_size, drop_last=training.drop_last) or 1
+        in_epoch = steps_of_epoch(rows, batch, drop_last=training.drop_last) or 1
         step = {
             "clip_norm": training.clip_norm,
             "backend": self.backend,
@@ -339,14 +341,14 @@ class Trainer:
             "ranks": ranks,
         }
         optimizer = self._optimizer(mlp, in_epoch, linear=linear)
-        return Member(mlp, self.loss, optimizer, self.batch_size, step)
+        return Member(mlp, self.loss, optimizer, batch, step)
 
     def _optimizer(self, mlp: TabularNetwork, in_epoch: int, *, linear: bool) -> Optimizer:
         """Return the optimizer of a network; a `linear` one stays linear."""
         training, total = self.settings.training, self.settings.training.epochs * in_epoch
         schedule: ScheduleLike | None = training.schedule
         settings: Any = training.optimizer
-        if linear:
+        if linear and not issubclass(settings.kind, FullBatch):
             fixed = {"alphas": Group(lr=0.0, weight_decay=0.0)}
             settings = replace(settings, groups={**(settings.groups or {}), **fixed})
         with at_setting("training", "schedule"):

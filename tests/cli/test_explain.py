@@ -20,6 +20,7 @@ from mlpengine.models.explain import (
     sensitive_columns,
 )
 from mlpengine.models.members import NetworkMean
+from mlpengine.models.model import Model
 from mlpengine.models.task import make_split
 from mlpengine.nn import Mlp
 from mlpengine.ops import MeanSquaredError
@@ -71,7 +72,7 @@ def test_columns_are_ranked_by_what_they_tell(mlpengine, run):
     assert a["metric"] == pytest.approx(18 / variance, rel=0.15)
     assert zone["metric"] == pytest.approx(0.5 / variance, rel=0.5)
     assert abs(noise["metric"]) < 0.02
-    assert a["loss_deviation"] > 0
+    assert a["loss_error"] > 0
     first = shown["dependence"][0]
     slope = np.polyfit(first["values"], np.array(first["predictions"])[:, 0], 1)[0]
     assert slope == pytest.approx(3, rel=0.1)
@@ -86,9 +87,13 @@ def test_the_report_of_many_columns_permutes_those_that_predictions_are_sensitiv
     mlpengine, run, monkeypatch
 ):
     """Before, it permuted all: the work grew with the square of their number."""
+    few = json.loads(mlpengine("report", run, "--json").out)["drivers"]
+    assert few == {"skipped": "there are 170 out-of-fold rows, and 500 are needed"}
+    monkeypatch.setattr(sys.modules["mlpengine.report.collect"], "PERMUTED_ROWS", 100)
     whole = json.loads(mlpengine("report", run, "--json").out)["drivers"]
     assert (whole["columns"], whole["permuted"]) == (3, 3)
-    monkeypatch.setattr(sys.modules["mlpengine.report.collect"], "PERMUTED_COLUMNS", 2)
+    module = sys.modules["mlpengine.report.collect"]
+    monkeypatch.setattr(module, "PERMUTED_COLUMNS", 2)
     passes = []
     of_folds = NetworkMean.out_of_fold
 
@@ -101,7 +106,7 @@ def test_the_report_of_many_columns_permutes_those_that_predictions_are_sensitiv
     assert (some["columns"], some["permuted"]) == (3, 2)
     assert some["importances"] == whole["importances"][:2]
     assert some["dependence"] == whole["dependence"][:2]
-    assert len(passes) == 1 + 2  # as they are, and each with its three permutations at once
+    assert len(passes) == 1 + 2  # as they are, and each with its five permutations at once
     assert mlpengine("report", run).code == 0
     assert "Only 2 columns to which" in (run / "report.html").read_text()
 
@@ -169,6 +174,20 @@ def test_importances_are_those_of_scikit_learn(run):
         assert row.metric == pytest.approx(expected[row.column], rel=0.1, abs=0.01)
 
 
+def test_the_error_of_an_importance_is_what_another_sample_of_rows_changes(run):
+    model, table = load(run), read_table("rows.csv")
+    part = make_split(table, None, model.preprocessor, model.task, np.dtype("f4"))
+    columns, scorer = feature_columns(model.preprocessor), model.scorer(model.task)
+    rng, found = np.random.default_rng(0), []
+    for _ in range(30):
+        some = part.rows(rng.choice(len(part), 40))
+        found.append({o.column: o for o in importances(model.forward, scorer, some, columns)})
+    for column in ("a", "zone"):
+        loss, error, metric, metric_error = np.array([one[column][1:] for one in found]).T
+        assert error.mean() == pytest.approx(loss.std(), rel=0.5)
+        assert metric_error.mean() == pytest.approx(metric.std(), rel=0.5)
+
+
 def test_permutations_are_the_same_at_once_and_one_after_another(run, monkeypatch):
     model, table = load(run), read_table("rows.csv")
     part = make_split(table, None, model.preprocessor, model.task, np.dtype("f4"))
@@ -180,7 +199,7 @@ def test_permutations_are_the_same_at_once_and_one_after_another(run, monkeypatc
         return model.forward(x)
 
     at_once = importances(forward, scorer, part, columns)
-    assert passes == [5 * len(part)] * (1 + len({*columns}))
+    assert passes == [len(part), *[5 * len(part)] * len({*columns})]
     monkeypatch.setattr(explain, "STACKED_ROWS", 5 * len(part) - 1)
     one_by_one = importances(model.forward, scorer, part, columns)
     for one, other in zip(at_once, one_by_one, strict=True):
@@ -213,6 +232,19 @@ def test_a_run_without_folds_is_explained_on_its_test_rows(mlpengine, run):
     ):
         refused = mlpengine("explain", name)
         assert (refused.code, said in refused.err) == (2, True), refused.err
+
+
+@pytest.mark.parametrize("command", ["explain", "predict", "evaluate"])
+def test_json_of_weights_as_large_as_the_dtype_holds(command, mlpengine, run):
+    """Before, `explain --json` ended in a traceback, and `predict --json` wrote NaN."""
+    huge = load(run)
+    huge = Model(huge.networks[0], huge.preprocessor, huge.loss)
+    huge.mlp.params.flat[...] = np.copysign(3e38, huge.mlp.params.flat)
+    huge.save("huge.safetensors")
+    done = mlpengine(command, "huge.safetensors", "rows.csv", "--json")
+    assert (done.code, done.err) == (0, "")
+    assert "null" in done.out
+    json.loads(done.out, parse_constant=pytest.fail)
 
 
 def test_one_row_has_no_other_to_change_places_with(mlpengine, run):

@@ -9,6 +9,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from mlpengine import Mlp
+from mlpengine.core.errors import RunError
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.tables import read_table
 from mlpengine.export.network_c import c_file, network_code
@@ -131,6 +132,15 @@ def test_modules_are_compared_on_held_out_rows(mlpengine, config, monkeypatch):
     done = mlpengine("export", "r", "--format", "js")
     assert done.code == 0
     assert "not compared with our own predictions: Node is not installed" in done.out
+
+
+def test_an_export_that_fails_names_the_file(mlpengine, run, monkeypatch):
+    def failed(*_, **__):
+        raise RunError("export: the predictions must agree")
+
+    monkeypatch.setattr("mlpengine_cli.export.export", failed)
+    done = mlpengine("export", run, "-o", "x.npz")
+    assert (done.code, done.err) == (1, "error: x.npz: export: the predictions must agree\n")
 
 
 @pytest.mark.parametrize(

@@ -42,8 +42,7 @@ MISTAKES = {
     "key of the default name": (SOUND + "optimizer: {beta: 1}", "did you mean 'betas'?"),
     "name": (
         SOUND + "optimizer: adm",
-        ":2: optimizer: must be one of 'adam', 'adamw', 'nadam', 'lion', 'rmsprop', 'sgd' "
-        "(got 'adm') - did you",
+        "(got 'adm') - did you mean 'adam'",
     ),
     "name in a mapping": (SOUND + "loss: {name: hubr}", ":2: loss.name: must be one of 'auto', "),
     "choice": (

@@ -47,7 +47,6 @@ def test_masked_cells_of_a_matrix_are_missing(read):
 @pytest.mark.parametrize(
     "fit",
     [
-        lambda: MlpRegressor(epochs=1).fit(HIDDEN, [1.0, 2.0, 3.0]),
         lambda: MlpRegressor(epochs=1).fit(X, HIDDEN[:, 1]),
         lambda: MlpRegressor(epochs=1).fit(X, X[:, 1], sample_weight=HIDDEN[:, 1]),
     ],

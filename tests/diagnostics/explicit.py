@@ -3,22 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import erf
-
-
-def gelu(z):
-    return z * 0.5 * (1 + erf(z / np.sqrt(2)))
-
-
-def gelu_slope(z):
-    return 0.5 * (1 + erf(z / np.sqrt(2))) + z * np.exp(-z * z / 2) / np.sqrt(2 * np.pi)
-
 
 ACTIVATIONS = {
     "relu": (lambda z: np.maximum(z, 0), lambda z: (z > 0).astype(float)),
     "tanh": (np.tanh, lambda z: 1 - np.tanh(z) ** 2),
     "sigmoid": (lambda z: 1 / (1 + np.exp(-z)), lambda z: np.exp(-z) / (1 + np.exp(-z)) ** 2),
-    "gelu": (gelu, gelu_slope),
 }
 
 

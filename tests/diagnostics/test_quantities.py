@@ -86,10 +86,16 @@ def compare(diagnostics, truth, tolerance):
             assert abs(found - wanted) <= tolerance * scale, (number, quantity, found, wanted)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("activation", ["relu", "tanh", "gelu", "sigmoid"])
+@pytest.mark.parametrize(
+    ("activation", "loss", "weighted", "dtype"),
+    [
+        ("relu", "softmax_cross_entropy", True, "float32"),
+        ("relu", "mse", False, "float64"),
+        ("tanh", "mse", True, "float64"),
+        ("tanh", "softmax_cross_entropy", False, "float32"),
+        ("sigmoid", "bce_with_logits", False, "float64"),
+    ],
+)
 def test_quantities_equal_the_explicit_computation(activation, loss, weighted, dtype):
     run = watched(activation, loss, dtype, weighted=weighted)
     for number in (1, 2):  # the second step takes weights that Adam has moved

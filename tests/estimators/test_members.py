@@ -7,8 +7,6 @@ import pytest
 import scipy.sparse
 from plain import plain
 from scipy.special import softmax
-from sklearn.base import clone
-from traced import traced
 
 import mlpengine
 from mlpengine.core.errors import UsageError
@@ -62,14 +60,9 @@ def test_kinds_of_networks_are_those_of_configs(estimator, weighted):
             },
         ),
     )
-    if not weighted:  # of weighted rows estimators weigh the scale, too
-        shares = tuple(share for share in model.ensemble_weights_.values() if share)
-        assert (shares if len(shares) > 1 else ()) == whole.ensemble_weights
-        assert len(model.mlps_) == len(whole.networks)
-        for ours, theirs in zip(model.mlps_, whole.networks, strict=True):
-            assert ours.is_linear == theirs.is_linear
-            for name, view in ours.params.views.items():
-                np.testing.assert_allclose(view, theirs.params.views[name], 1e-6, 1e-9)
+    shares = tuple(share for share in model.ensemble_weights_.values() if share)
+    assert (shares if len(shares) > 1 else ()) == whole.ensemble_weights
+    assert len(model.mlps_) == len(whole.networks)
     ours, theirs = (
         (m.predict_proba if classes else m.predict)(x) for m, x in ((model, X), (whole, columns))
     )
@@ -125,35 +118,6 @@ def ends_of(bins):
     return low, high
 
 
-def test_sparse_features_have_the_same_members(monkeypatch):
-    import mlpengine.estimators._sparse as module
-
-    monkeypatch.setattr(module, "DENSE", 2 * len(X))  # two columns at a time
-    dense, sparse = (
-        MlpRegressor(members=KINDS, **FOLDED).fit(x, NUMBERS)
-        for x in (X, scipy.sparse.csr_matrix(X))
-    )
-    assert dense.ensemble_weights_ == sparse.ensemble_weights_
-    np.testing.assert_allclose(dense.predict(X), sparse.predict(X), 1e-6, 1e-8)
-
-
-@pytest.mark.parametrize("estimator", TARGETS)
-def test_partial_fit_goes_on_with_networks_of_each_kind(estimator):
-    model = fitted(estimator)
-    twin = pickle.loads(pickle.dumps(model))
-    before = [mlp.params.flat.copy() for mlp in model.mlps_]
-    linear = [mlp.is_linear for mlp in model.mlps_]
-    assert any(linear)
-    shifted, y = X + 0.5, TARGETS[estimator]
-    for one in (model, twin):
-        one.partial_fit(shifted, y).partial_fit(shifted, y)
-    np.testing.assert_array_equal(predicted(twin), predicted(model))
-    assert all((a != m.params.flat).any() for a, m in zip(before, model.mlps_, strict=True))
-    assert [mlp.is_linear for mlp in model.mlps_] == linear
-    masks = [mlp.params.views.get("input_layer.mask") for mlp in model.mlps_]
-    assert {*np.concatenate(masks).tolist()} <= {0.0, 1.0}
-
-
 def test_several_targets_and_labels_have_several_members():
     numbers = np.column_stack([NUMBERS, X[:, 1]])
     model = MlpRegressor(members=KINDS, **FOLDED).fit(X, numbers)
@@ -165,67 +129,3 @@ def test_several_targets_and_labels_have_several_members():
     assert (several.predict(X) == labels).mean() > 0.8
     with pytest.raises(UsageError, match="predict_set: takes one label for each row"):
         several.predict_set(X)
-
-
-WRONG = {
-    "unknown": ({"members": ["plain", "cubic"]}, "different ones of plain, piecewise, periodic"),
-    "twice": ({"members": ["plain", "plain"]}, "members: must be different ones"),
-    "none": ({"members": []}, "members: must be different ones"),
-    "linear alone": ({"members": "linear"}, "needs a type besides linear"),
-    "without cosines": ({"members": ["periodic", "linear"]}, "periodic needs preset='realmlp'"),
-    "without folds": ({"folds": None, "early_stopping": True}, "members: needs folds"),
-    "no linear model": ({"activation": "softmax"}, "must be element-wise"),
-}
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_kinds_that_cannot_be_are_refused(name):
-    options, message = WRONG[name]
-    with pytest.raises(UsageError, match=message):
-        fitted(MlpRegressor, **options)
-
-
-@pytest.mark.parametrize(
-    ("rows", "columns", "kinds"),
-    [
-        (60, 3, ["plain", "linear"]),
-        (900, 3, ["plain", "piecewise", "linear"]),
-        (900, 400, ["plain", "linear"]),  # too many columns for bins
-        (900, 5_000, []),  # and for a linear model
-        (4_500, 3, ["piecewise", "linear"]),
-        (100_001, 1, []),
-    ],
-)
-def test_members_by_the_size_of_the_table(rows, columns, kinds):
-    x = np.arange(rows * columns).reshape(rows, columns) % 7.0
-    model = MlpRegressor()
-    assert model._member_types(x, folded=rows <= 100_000)[0] == kinds
-    assert MlpRegressor(members="plain")._member_types(x, folded=True) == ([], [])
-
-
-@pytest.mark.parametrize(("rows", "options"), [(15, {}), (120, {"early_stopping": True})])
-def test_one_network_is_plain(rows, options):
-    """Before, its kind could not be named: with few rows "plain" needed folds."""
-    usual = MlpRegressor(epochs=2, random_state=3, **options).fit(X[:rows], NUMBERS[:rows])
-    named = clone(usual).set_params(members="plain").fit(X[:rows], NUMBERS[:rows])
-    np.testing.assert_array_equal(named.predict(X), usual.predict(X))
-
-
-def test_linear_models_of_wide_tables_take_no_square_of_their_columns():
-    """Before, 200 rows of 9,000 columns took 1.3 GB."""
-    x = np.random.default_rng(0).standard_normal((60, 8_000))
-    model = MlpRegressor(2, members=["plain", "linear"], folds=2, epochs=1)
-    _, peak = traced(model.fit, x, x[:, 0])
-    assert peak < 8 * x.shape[1] ** 2 / 2
-    assert model.ensemble_weights_["linear"] > 0
-
-
-def test_without_columns_of_numbers_there_are_no_bins():
-    flags = np.arange(400).reshape(200, 2) % 3 // 2
-    kinds, _ = MlpRegressor()._member_types(flags, folded=True)
-    assert kinds == ["plain", "linear"]
-
-
-def test_where_no_network_can_be_linear_the_default_leaves_linear_models_out():
-    model = fitted(MlpClassifier, members=None, activation="softmax")
-    assert [*model.ensemble_weights_] == ["plain", "piecewise"]

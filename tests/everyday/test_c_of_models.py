@@ -46,6 +46,10 @@ MODELS = {
         {"y": PRICE},
         {"data": {"bound_predictions": True}, "optimizer": {"name": "adam", "lr": 3.0}},
     ),
+    "outputs that cross": (
+        {"y": PRICE},
+        {"loss": {"name": "quantile", "levels": [0.2, 0.4, 0.5, 0.6, 0.8]}},
+    ),
     "logarithms": ({"y": PRICE}, {"data": {"transform_target": "log"}}),
     "a residual network": (
         {"y": PRICE},
@@ -92,8 +96,12 @@ def test_c_predicts_rows_of_the_table(name, compiler, tmp_path):
         out = np.empty(len(exported.outputs), real)
         assert predict(np.array(coded(row, model), real), out) == 1
         got.append(out)
-    expected = model.predict_proba(rows) if model.classes else model.predict(rows)
-    expected = expected.reshape(len(rows), -1)
+    expected = model.predict_proba(rows) if model.classes else None
+    if expected is None:
+        expected = np.stack([*model.predict_columns(rows).values()], axis=1)
+    if "cross" in name:
+        assert (np.diff(expected) >= 0).all()
+        assert (np.diff(model.outputs(rows)) < 0).any()
     if "bound" in name:
         low, high = model.preprocessor.target.bounds[:, 0]
         assert {low, high} & set(expected[:, 0])

@@ -79,7 +79,9 @@ def test_the_pinball_loss_measures_every_regression(loss, frame):
     """As scikit-learn's, of the quantile of its level or else of the prediction."""
     features = frame[["a", "b", "c", "price"]]
     stop = {"early_stopping": {"monitor": "pinball_0.25"}, "metrics": ["pinball_0.9", "mape"]}
-    model, result = mlpengine.fit(features, "price", loss=loss, training={"epochs": 3} | stop)
+    model, result = mlpengine.fit(
+        features, "price", loss=loss, training={"epochs": 3, "folds": None} | stop
+    )
     names = {"pinball_0.9", "pinball_0.25", "mape"}
     assert names < result.metrics["test"].keys() & result.history.rows[0].validation.keys()
     curve = [row.validation["pinball_0.25"] for row in result.history.rows]
@@ -92,6 +94,12 @@ def test_the_pinball_loss_measures_every_regression(loss, frame):
     for wrong in ("pinball_1.5", "pinball_x", "pinbal_0.9"):
         with pytest.raises(mlpengine.UsageError, match="pinball_LEVEL"):
             model.evaluate(features, metrics=[wrong])
+
+
+def test_a_metric_of_ones_own_that_is_no_number_is_named(frame, own):
+    metrics.OWN_METRICS["largest_gap"] = metrics.OwnMetric(lambda *_: None, "numbers", False)
+    with pytest.raises(mlpengine.UsageError, match=r"metric .*number \(got None"):
+        mlpengine.fit(frame[["b", "price"]], "price", training={"metrics": ["largest_gap"]})
 
 
 def test_wrong_names_of_metrics_are_refused(frame, own):

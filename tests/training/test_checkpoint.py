@@ -233,9 +233,29 @@ def test_cadence(name, tmp_path, monkeypatch):
     monkeypatch.setattr("mlpengine.training.checkpoint.COST_SHARE", 1e9)
     saved = []
     store = Checkpoints(tmp_path)
-    monkeypatch.setattr(store, "save", lambda step, *_, **__: saved.append(step))
+    monkeypatch.setattr(store, "save", lambda step, *_: saved.append(step))
     make(callbacks=[Checkpointer(store, {}, **settings)]).run()
     assert saved == expected
+
+
+def test_the_first_checkpoint_by_time_comes_early(tmp_path, monkeypatch):
+    now, saved, store = [0.0], [], Checkpoints(tmp_path)
+    monkeypatch.setattr("mlpengine.training.checkpoint.perf_counter", lambda: now[0])
+    monkeypatch.setattr(store, "save", lambda step, *_: saved.append(now[0]))
+
+    class Clock(Callback):
+        def on_train_batch_end(self, loop):
+            now[0] = loop.steps * 0.6  # 20 steps
+
+    make(callbacks=[Clock(), Checkpointer(store, {}, every_seconds=4.0)]).run()
+    np.testing.assert_allclose(saved, [1.2, 5.4, 9.6, 12.0])
+
+
+def test_a_finished_run_keeps_one(tmp_path):
+    saver = Checkpointer(Checkpoints(tmp_path), {}, every_steps=3)
+    for stop, count in ((7, 2), (99, 1)):
+        make(callbacks=[saver, StopAt(stop)]).run()
+        assert len(saver.checkpoints.paths()) == count
 
 
 def test_the_last_two_are_kept(tmp_path):
@@ -251,7 +271,7 @@ def saved(tmp_path_factory):
     """Two real checkpoints of one run."""
     folder = tmp_path_factory.mktemp("checkpoints")
     saver = Checkpointer(Checkpoints(folder), {"note": "1e-05"}, every_epochs=4, every_seconds=None)
-    make(callbacks=[saver]).run()
+    make(callbacks=[StopAt(18), saver]).run()
     return folder
 
 

@@ -140,7 +140,7 @@ class Weights(Callback):
 @pytest.mark.parametrize("groups", [1, 2])
 def test_the_folds_of_the_other_members_choose_an_epoch(groups):
     weights = Weights()
-    loop = ensemble(groups=groups, epochs=14, callbacks=[weights])
+    loop = ensemble(groups=groups, epochs=30, callbacks=[weights])
     result = loop.run()
     assert result.ending == "early"
     size = FOLDS // groups

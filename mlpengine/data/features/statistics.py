@@ -30,15 +30,19 @@ class Statistics:
             np.fmax(self.high, np.fmax.reduce(values, axis=0), out=self.high)
         self.missing = self.count < self.n_rows
         self.mean = total / np.maximum(self.count, 1)
-        squares = np.zeros(width)
+        squares, shift = np.zeros((2, width))
         span = self.high - self.low
         unit = np.where((span > EQUAL) & (span < SMALLEST), span, 1.0)
         for _, values, _ in read_slices(table, sources, strict, rows):
             centered = values - self.mean
             if unit.min(initial=1.0) < 1:
                 centered /= unit
-            squares += np.nansum(np.square(centered), axis=0)
-        self.deviation = np.sqrt(squares / np.maximum(self.count, 1)) * unit
+            shift += np.nansum(centered, axis=0)
+            squares += np.nansum(np.square(centered, out=centered), axis=0)
+        count = np.maximum(self.count, 1)
+        # the mean is rounded, by more than some columns deviate from it
+        variance = np.maximum(squares / count - np.square(shift / count), 0.0)
+        self.deviation = np.sqrt(variance) * unit
 
     def quantiles(self, shares: Sequence[float]) -> Array:
         """Return one row per share, one column per feature."""
@@ -103,6 +107,7 @@ def standardized(x: Array) -> Array:
     """Return features with mean 0 and deviation 1, or 0 where all rows are equal."""
     wide = x.astype(np.float64)
     wide -= wide.mean(axis=0)
+    wide[:, (x == x[:1]).all(axis=0)] = 0.0  # a mean of equal numbers may be another number
     deviation = wide.std(axis=0)
     features: Array = wide / np.where(deviation > 0, deviation, 1.0)
     return features

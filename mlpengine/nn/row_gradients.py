@@ -13,10 +13,13 @@ import numpy as np
 from mlpengine.core.buffers import zeros
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array, Call, Calls, Spec, call
-from mlpengine.diagnostics.thresholds import MAX_TOKENS
-from mlpengine.nn import Gradients, Scratch
+from mlpengine.core.tuned import tuned
+from mlpengine.nn.gradients import Gradients
+from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import BatchNorm, Elementwise, LayerNorm, Linear, MatMul
 from mlpengine.tape.record import Record, Value, as_tuple, dependents
+
+MAX_TOKENS = tuned(256, "vectors", "of a row, for which gradients of single rows are computed")
 
 
 class RowGradient(NamedTuple):

@@ -1,0 +1,87 @@
+"""Rows of scikit-learn's callers as tables."""
+
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.utils.validation import check_array, check_consistent_length, validate_data
+
+from mlpengine.core.buffers import with_missing
+from mlpengine.data.features import Preprocessor, Profile
+from mlpengine.data.features.checks import ColumnProfile
+from mlpengine.data.features.column_kinds import FeatureKind
+from mlpengine.data.tables import Table
+from mlpengine.data.tables.frames import as_table, categorical_columns
+from mlpengine.settings.features import TaskName
+
+FLOATS = [np.float64, np.float32]
+
+
+def checked_rows(
+    estimator: Any,
+    x: Any,
+    y: Any = "no_validation",
+    *,
+    reset: bool,
+    fitted: Preprocessor | None = None,
+    **options: Any,
+) -> tuple[Table, Any]:
+    """Return features as a table, and checked targets, if they are given.
+
+    A data frame of pandas, polars or pyarrow keeps its columns: texts, categories, dates, gaps.
+    Everything else is a matrix of numbers, in which NaN is a gap.  Sparse matrices become dense.
+    `options` go to scikit-learn's check of targets.
+
+    Raises: DataError; ValueError or TypeError of scikit-learn.
+    """
+    name = type(estimator).__name__
+    given = () if isinstance(y, str) else (with_missing(y),)
+    if not is_frame(x):
+        checked = validate_data(
+            estimator,
+            with_missing(x),
+            *given,
+            reset=reset,
+            accept_sparse="csr",
+            dtype=FLOATS,
+            ensure_all_finite=False,  # tables name row and column
+            **(options if given else {}),
+        )
+        matrix, y = checked if given else (checked, None)
+        matrix = matrix.toarray() if issparse(matrix) else matrix
+        return Table.from_arrays(matrix, names=_names(estimator), source=name), y
+    validate_data(estimator, x, *given, reset=reset, skip_check_array=True)
+    if given:
+        check_consistent_length(x, *given)
+        kind = "numeric" if options.get("y_numeric") else None
+        y = check_array(*given, ensure_2d=False, dtype=kind, input_name="y", estimator=estimator)
+    how = fitted.read_arguments if fitted else {"text": categorical_columns(x)}
+    table = as_table(x, source=name, **how)
+    return table, y
+
+
+def is_frame(x: Any) -> bool:
+    """Return whether features have columns by name."""
+    return hasattr(x, "columns") or hasattr(x, "column_names")
+
+
+def _names(estimator: Any) -> list[str] | None:
+    names = getattr(estimator, "feature_names_in_", None)
+    return None if names is None else [str(name) for name in names]
+
+
+def plain_profile(table: Table, target: list[str], task: TaskName) -> Profile | None:
+    """Return what a proposal needs of a table of numbers, without the cost of `profile`.
+
+    No column is left out.  The profile is None for a table with other columns.
+    """
+    columns = []
+    for name, column in table.columns.items():
+        if column.kind not in ("number", "boolean") or column.values.dtype.kind not in "iufb":
+            return None
+        missing = int(np.count_nonzero(column.missing))
+        low, high = np.fmin.reduce(column.values), np.fmax.reduce(column.values)
+        between = bool(((column.values > low) & (column.values < high)).any())
+        kind: FeatureKind = "number" if between or name in target else "boolean"
+        columns.append(ColumnProfile(name, kind, missing, table.n_rows, False, ""))
+    return Profile(table.source, table.n_rows, task, columns, duplicates=0)

@@ -1,0 +1,131 @@
+"""The base of optimizers that see all rows at each step, and may compute the loss several times."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Protocol, TypeAlias
+
+import numpy as np
+
+from mlpengine.core.errors import UsageError
+from mlpengine.core.fields import Given
+from mlpengine.core.spec import Array
+from mlpengine.optim._optimizer import HasParams, Optimizer
+from mlpengine.optim._state import State
+from mlpengine.optim.schedules import ConstantSchedule, ScheduleLike
+
+NoSchedule: TypeAlias = Annotated[ScheduleLike | None, Given]
+
+
+class Problem(Protocol):
+    """The loss of all rows as a function of the parameters; `TrainingStep` makes it.
+
+    Attributes:
+        gradient: (parameters,), which `evaluate` overwrites; 0 for frozen parameters.
+        count: number of squares in the mean, rows times outputs.
+    """
+
+    gradient: Array
+    count: int
+
+    def evaluate(self) -> float:
+        """Return the loss at the present parameters, and write its gradient."""
+        ...
+
+    def loss(self) -> float:
+        """Return the loss at the present parameters."""
+        ...
+
+    def curvature(self, matrix: Array) -> None:
+        """Write the Gauss-Newton matrix of the loss at the parameters of the last `evaluate`.
+
+        Shapes: matrix (trained, trained), in the order of the trained parameters.
+        """
+        ...
+
+
+class FullBatch(Optimizer):
+    """Base of the optimizers of full-batch steps; `TrainingStep` calls `minimize`.
+
+    The batch size of the step must be the number of rows.  There is neither a learning rate nor a
+    weight decay, and a step needs more than gradients: `step` and `calls` raise UsageError.
+
+    Attributes:
+        numbers_of_state: the floats by name that the next step depends on; they are saved, as are
+            `moments`, vectors laid out like the parameters.
+    """
+
+    __slots__ = ("_trained", "numbers_of_state")
+
+    needs_rows: ClassVar[bool] = False
+    """Whether `minimize` asks for the curvature, which only the loss ``mse`` has."""
+
+    def __init__(
+        self,
+        model: HasParams,
+        *,
+        schedule: NoSchedule = None,
+        decay_schedule: NoSchedule = None,
+        numbers: Annotated[Mapping[str, float] | None, Given] = None,
+        moments: Annotated[tuple[str, ...], Given] = (),
+    ) -> None:
+        for name, given in (("schedule", schedule), ("decay_schedule", decay_schedule)):
+            if not isinstance(given, ConstantSchedule | None):
+                raise UsageError(
+                    f"{type(self).__name__}: {name} must be constant, because there is no learning "
+                    f"rate (got {given!r})"
+                )
+        super().__init__(model, lr=1.0, signed=dict.fromkeys(moments, 0.0))
+        self.numbers_of_state = dict(numbers or {})
+        places = self.params.places
+        self._trained = [places[name] for name in places if name not in self.params.frozen]
+
+    @abstractmethod
+    def minimize(self, problem: Problem) -> tuple[float, float]:
+        """Change the parameters so that the loss falls; return loss and gradient norm before.
+
+        The parameters stay as they are where the loss is not finite, or does not fall.
+        """
+
+    @property
+    def trained(self) -> int:
+        """Number of parameters that are trained."""
+        return sum(place.stop - place.start for place in self._trained)
+
+    def numbers(self, lr: Any, t: Any) -> dict[str, Any]:
+        return {}
+
+    def update(self, p: Any) -> dict[str, Any]:
+        return {"p": p}
+
+    def calls(self, grads_flat: Array) -> list[Any]:
+        raise UsageError(
+            f"{self._where}: needs the loss of all rows; use it in a TrainingStep with as many rows"
+        )
+
+    def state_dict(self) -> State:
+        numbers = self.numbers_of_state.items()
+        return super().state_dict() | {f"numbers.{name}": value for name, value in numbers}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        super().load_state_dict(state)
+        for name in self.numbers_of_state:
+            self.numbers_of_state[name] = float(state[f"numbers.{name}"])
+
+    def _take(self, vector: Array, out: Array) -> None:
+        """Copy the entries of the trained parameters into `out` (trained,)."""
+        at = 0
+        for place in self._trained:
+            size = place.stop - place.start
+            out[at : at + size] = vector[place]
+            at += size
+
+    def _put(self, values: Array) -> None:
+        """Set the trained parameters to `values` (trained,)."""
+        at = 0
+        for place in self._trained:
+            size = place.stop - place.start
+            self.params.flat[place] = values[at : at + size]
+            at += size
+
+    def _zeros(self, *shape: int) -> Array:
+        return np.zeros(shape, np.float64)

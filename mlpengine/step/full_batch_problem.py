@@ -1,0 +1,114 @@
+"""The loss of a bound step as a problem of a full-batch optimizer."""
+
+from math import prod
+
+import numpy as np
+
+from mlpengine.core.buffers import replay
+from mlpengine.core.spec import Array, Call, call
+from mlpengine.nn import Network
+from mlpengine.nn.row_gradients import RowGradient, RowGradients
+from mlpengine.step.bound_step import BoundStep
+
+BLOCK_BYTES = 2**20
+"""Bytes of the rows of the Jacobian that are multiplied at once: a second-level cache."""
+
+
+class BatchProblem:
+    """The loss of the rows in the buffers of a bound step.
+
+    Attributes:
+        gradient: (parameters,), which `evaluate` overwrites.
+        count: rows times outputs.
+    """
+
+    def __init__(self, mlp: Network, bound: BoundStep, *, needs_rows: bool) -> None:
+        self._bound, self._calls = bound, bound.calls
+        self.gradient: Array = bound.grads.flat
+        self.count = bound.scratch.batch_size * prod(bound.scratch.output.shape[1:])
+        self._rows = _Rows(mlp, bound) if needs_rows else None
+        self._forward = (*bound.scratch.calls, *bound.loss.forward)
+
+    def evaluate(self) -> float:
+        """Return the loss at the present parameters, and write its gradient."""
+        replay(self._calls)
+        return self._bound.value
+
+    def loss(self) -> float:
+        """Return the loss at the present parameters."""
+        replay(self._forward)
+        return self._bound.value
+
+    def curvature(self, matrix: Array) -> None:
+        """Write the Gauss-Newton matrix of the mean squared error.
+
+        Shapes: matrix (trained, trained).
+        """
+        assert self._rows is not None
+        self._rows.curvature(matrix)
+
+
+class _Rows:
+    """The Jacobian of the outputs by rows, a block of rows at a time, and its square."""
+
+    def __init__(self, mlp: Network, bound: BoundStep) -> None:
+        scratch, grads, views = bound.scratch, bound.grads, mlp.params.views
+        names = [name for name in views if name not in mlp.params.frozen]
+        rows, width = scratch.batch_size, sum(views[name].size for name in names)
+        self._bound, self._backward = bound, grads.calls(scratch)
+        gradients = RowGradients(scratch, grads, set(names), views)
+        self._gradients = gradients.calls
+        size = max(1, min(rows, BLOCK_BYTES // (width * mlp.dtype.itemsize)))
+        self._block = np.zeros((size, width), mlp.dtype)
+        self._square = np.zeros((width, width), mlp.dtype)
+        self._blocks: list[tuple[Array, list[Call]]] = []
+        for start in range(0, rows, size):
+            part = slice(start, min(start + size, rows))
+            jacobian, at, calls = self._block[: part.stop - part.start], 0, []
+            for name in names:
+                stop = at + views[name].size
+                calls += _filled(jacobian[:, at:stop], gradients.places[name], part)
+                at = stop
+            self._blocks.append((jacobian, calls))
+
+    def curvature(self, matrix: Array) -> None:
+        """Write 2 / count times the sum over rows of weight times J' J."""
+        bound, grads = self._bound, self._bound.grads
+        output: Array = grads.d_output.reshape(len(grads.d_output), -1)
+        factor = np.sqrt(2 / (bound.loss.mean_rows * output.shape[1]))
+        weights = bound.loss.sample_weight
+        matrix.fill(0.0)
+        for k in range(output.shape[1]):
+            output.fill(0.0)
+            output[:, k] = factor if weights is None else factor * np.sqrt(weights)
+            replay(self._backward)
+            replay(self._gradients)
+            for jacobian, calls in self._blocks:
+                replay(calls)
+                np.dot(jacobian.T, jacobian, self._square)
+                matrix += self._square
+        replay(bound.loss.backward)  # the gradients of the loss again, for those who look at them
+        replay(self._backward)
+
+
+def _filled(out: Array, places: list[RowGradient], part: slice) -> list[Call]:
+    """Return the calls that write the gradients of some rows into `out` (rows, parameters)."""
+    calls: list[Call] = []
+    for k, (left, right, factor) in enumerate(places):
+        target = out if k == 0 else np.zeros_like(out)
+        if right is None:
+            calls.append(call(np.copyto, target, left[part]))
+        else:
+            shape = (len(out), left.shape[-1], right.shape[-1])
+            cube = target.reshape(shape)  # a view: the last axis is split
+            if left.ndim == 3:
+                calls.append(call(np.matmul, left[part].transpose(0, 2, 1), right[part], cube))
+            else:
+                calls.append(
+                    call(np.multiply, left[part][:, :, None], right[part][:, None, :], cube)
+                )
+        if factor != 1:
+            calls.append(call(np.multiply, target, factor, target))
+        if k:
+            calls.append(call(np.add, out, target, out))
+    return calls

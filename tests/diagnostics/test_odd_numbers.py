@@ -1,0 +1,104 @@
+"""Diagnostics of diverged runs: huge numbers, subnormals, infinities and NaN, without an error."""
+
+import numpy as np
+import pytest
+
+from mlpengine import MeanSquaredError, Mlp, Sgd, SoftmaxCrossEntropy, TrainingStep
+from mlpengine.diagnostics import Diagnostics, table, verdicts
+from mlpengine.diagnostics.baselines import baselines
+from mlpengine.diagnostics.constant_loss import (
+    constant_losses,
+    extreme_feature,
+    extreme_target,
+    feature_sizes,
+    weight_scale,
+)
+from mlpengine.diagnostics.lr_range import lr_range, suggest_rate
+from mlpengine.diagnostics.preflight import check_few_rows, probe
+from mlpengine.diagnostics.spikes import Spikes
+from mlpengine.diagnostics.trial import Rows
+from mlpengine.models.task import Classification, NumberTarget, Regression, Split
+from mlpengine.training.diagnose import diagnostic_inputs, measure_baselines, measure_recalls
+
+ODD = {
+    "huge": 1e300,
+    "largest": 3e38,
+    "subnormal": 5e-324,
+    "infinite": np.inf,
+    "no number": np.nan,
+    "zero": 0.0,
+}
+KINDS = ("one value", "a column", "all", "signs")
+
+
+def odd_rows(value, kind, dtype, shape=(60, 3)):
+    """Return random rows with an odd value in some places."""
+    x = np.random.default_rng(0).standard_normal(shape)
+    if kind == "one value":
+        x[7, 0] = value
+    elif kind == "a column":
+        x[:, 0] = value
+    elif kind == "all":
+        x[...] = value
+    else:
+        x = np.sign(x) * value
+    with np.errstate(over="ignore"):
+        return x.astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("value", ODD.values(), ids=ODD)
+def test_a_run_of_odd_numbers_is_measured(value, kind, dtype):
+    x = odd_rows(value, kind, dtype)
+    for task, loss, y in (
+        (Classification(2), SoftmaxCrossEntropy(), np.arange(60) % 2),
+        (Regression(NumberTarget(["y"], [0.0], [1.0])), MeanSquaredError(), x[:, :1].copy()),
+    ):
+        mlp = Mlp([3, 5, task.outputs], seed=0, dtype=dtype)
+        step = TrainingStep(mlp, loss, Sgd(mlp, lr=0.1), 20, backend="numpy")
+        part = Split(x, y, y)
+        core = Diagnostics(mlp, every=1, **diagnostic_inputs(step, part, part))
+        with np.errstate(all="ignore"):  # as in a loop, which names the first odd number
+            for number in range(1, 4):
+                mlp.forward(x[:20], step.scratch)
+                value = loss(step.scratch.output, y[:20], step.grads.d_output)
+                mlp.backward(step.scratch, step.grads)
+                step.optimizer.step(mlp, step.grads)
+                core.after_step(step.scratch, step.grads, number, loss=value)
+                core.close_epoch(value, value)
+            measure_recalls(core, task, part, part)
+            measure_baselines(core, task, part, part)
+        assert all(isinstance(str(one), str) for one in verdicts(core))
+        assert table(core)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("value", ODD.values(), ids=ODD)
+def test_facts_of_odd_numbers(value, kind):
+    x = odd_rows(value, kind, "float64")
+    extreme_feature(x, feature_sizes(x))
+    extreme_target(x)
+    constant_losses(MeanSquaredError(), 3, [(x, None), (x, np.ones(60))])
+    baselines(x, x[:, :1], x[:, :1], np.arange(60), x)
+    baselines(x, np.arange(60) % 3, np.arange(60) % 3, np.arange(60), x)
+    mlp = Mlp([3, 3], seed=0, dtype="float64")
+    mlp.weights[0][...] = x[:3]
+    weight_scale(mlp)
+    spikes = Spikes()
+    for norm in np.abs(x).ravel():
+        spikes.pending.append(float(norm))
+        spikes.update()
+    assert spikes.limit > 0
+
+
+@pytest.mark.parametrize("value", ODD.values(), ids=ODD)
+def test_checks_of_odd_numbers(value):
+    x = odd_rows(value, "one value", "float32")
+    mlp = Mlp([3, 5, 2], seed=0)
+    step = TrainingStep(mlp, SoftmaxCrossEntropy(), Sgd(mlp, lr=0.1), 20, backend="numpy")
+    rows = Rows(x, np.arange(60) % 2)
+    check_few_rows(mlp, step.loss, rows)
+    lr_range(step, rows, 20)
+    assert str(verdicts(probe(step, rows, 20, 20)))
+    suggest_rate([1e-3] * 60, [value] * 60)

@@ -1,0 +1,184 @@
+"""Networks whose inputs are integers: embeddings and gathers of data, in steps, files and ONNX."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from mlpengine import Adam, Loop, MeanSquaredError, Sgd, SoftmaxCrossEntropy, TrainingStep
+from mlpengine.core.errors import DtypeError, IndexRangeError, MlpEngineError, UsageError
+from mlpengine.export import export
+from mlpengine.models import Classification, LossOnly, Split
+from mlpengine.nn import Network
+from mlpengine.tape import cat
+from mlpengine.training.diagnose import LoopDiagnostics
+
+VOCABULARY, LENGTH, BATCH = 9, 5, 8
+
+
+class Sentence(Network):
+    """The mean embedding of tokens beside features."""
+
+    def __init__(self, **options):
+        shapes = {"table": (VOCABULARY, 4), "w": (3, 4 + 6), "b": 3}
+        super().__init__({"tokens": ("int64", LENGTH), "x": 6}, shapes, **options)
+
+    def record(self, tape, tokens, x):
+        p = tape.parameter
+        return cat([p("table").embedding(tokens).mean(axis=1), x], axis=1).linear(p("w"), p("b"))
+
+
+class Tokens(Network):
+    """Tokens alone, as rows of a table and as numbers."""
+
+    def __init__(self, **options):
+        shapes = {"table": (VOCABULARY, 4), "w": (2, 4), "v": (2, LENGTH)}
+        super().__init__(("int64", LENGTH), shapes, **options)
+
+    def record(self, tape, tokens):
+        p = tape.parameter
+        h = p("table").embedding(tokens).sum(axis=1).tanh().linear(p("w"))
+        return h + tokens.cast(self.dtype).linear(p("v"))
+
+
+def data(rows=BATCH, dtype="float64"):
+    rng = np.random.default_rng(rows)
+    tokens = rng.integers(0, VOCABULARY, (rows, LENGTH))
+    x = rng.standard_normal((rows, 6)).astype(dtype)
+    return {"tokens": tokens, "x": x}, rng.integers(0, 3, rows)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "compiled"])
+def test_loss_and_gradients_are_those_of_the_formulas(backend):
+    network = Sentence(seed=1, dtype="float64")
+    p = network.state_dict()
+    sgd = Sgd(network, lr=0.5)
+    step = TrainingStep(network, SoftmaxCrossEntropy(), sgd, BATCH, backend=backend)
+    rows, labels = data()
+    h = np.concatenate([p["table"][rows["tokens"]].mean(1), rows["x"]], 1)
+    logits = h @ p["w"].T + p["b"]
+    np.testing.assert_allclose(network.predict(rows), logits, rtol=1e-12)
+    chances = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    loss = -np.log(chances[np.arange(BATCH), labels]).mean()
+    assert step(rows, labels) == pytest.approx(loss, rel=1e-12)
+    d = (chances - np.eye(3)[labels]) / BATCH
+    table = np.zeros_like(p["table"])
+    np.add.at(table, rows["tokens"], ((d @ p["w"])[:, :4] / LENGTH)[:, None])
+    np.testing.assert_allclose(step.grads.views["table"], table, rtol=1e-10, atol=1e-15)
+    np.testing.assert_allclose(step.grads.views["w"], d.T @ h, rtol=1e-10)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "compiled"])
+def test_many_steps_shards_and_copies_agree(backend):
+    rows, labels = data(40)
+    order = np.random.default_rng(0).permutation(40)
+
+    def step_of(**options):
+        network = Sentence(seed=1, dtype="float64")
+        adam = Adam(network, lr=0.05)
+        return TrainingStep(network, SoftmaxCrossEntropy(), adam, BATCH, backend=backend, **options)
+
+    one, many, parts = step_of(), step_of(), step_of(shards=2)
+    batches = [order[i : i + BATCH] for i in range(0, 40, BATCH)]
+    losses = [one({n: v[b] for n, v in rows.items()}, labels[b]) for b in batches]
+    np.testing.assert_array_equal(many.run_many(rows, labels, order)[0], losses)
+    np.testing.assert_allclose(parts.run_many(rows, labels, order)[0], losses, rtol=1e-9)
+    copied, (first, y) = pickle.loads(pickle.dumps(many)), data()
+    assert copied(first, y) == one(first, y)
+
+
+def test_files_hold_the_dtypes(tmp_path):
+    network, (rows, labels) = Sentence(seed=1), data(dtype="float32")
+    network.save(tmp_path / "network.safetensors")
+    back = Sentence.load(tmp_path / "network.safetensors")
+    np.testing.assert_array_equal(back.predict(rows), network.predict(rows))
+    step = TrainingStep(network, SoftmaxCrossEntropy(), Adam(network), BATCH)
+    step(rows, labels)
+    step.save(tmp_path / "step.safetensors")
+    other = TrainingStep(back, SoftmaxCrossEntropy(), Adam(back), BATCH)
+    other.load(tmp_path / "step.safetensors")
+    assert other(rows, labels) == step(rows, labels)
+
+
+@pytest.mark.parametrize("kind", [Sentence, Tokens])
+def test_a_loop_trains_and_diagnoses_them(kind):
+    rows, labels = data(60, "float32")
+    x, y = (
+        (rows, labels)
+        if kind is Sentence
+        else (rows["tokens"], np.ascontiguousarray(rows["x"][:, :2]))
+    )
+    loss, task = (
+        (SoftmaxCrossEntropy(), Classification(3))
+        if kind is Sentence
+        else (MeanSquaredError(), LossOnly())
+    )
+    network, watch = kind(seed=1), LoopDiagnostics(every=1)
+    step = TrainingStep(network, loss, Adam(network, lr=0.05), BATCH)
+    split = Split(x, y, y)
+    result = Loop(step, task, split, split, epochs=30, seed=1, callbacks=[watch]).run()
+    losses = [row.validation["loss"] for row in result.history.rows]
+    assert losses[-1] < 0.8 * losses[0]
+    assert watch.table()
+
+
+def test_other_dtypes_and_numbers_out_of_range_are_named():
+    network, (rows, _) = Tokens(seed=1), data()
+    assert network.predict(rows["tokens"].astype("int32")).shape == (BATCH, 2)
+    with pytest.raises(DtypeError, match=r"int64 \(got float64\)"):
+        network.predict(rows["x"][:, :LENGTH])
+    rows["tokens"][3, 1] = VOCABULARY
+    with pytest.raises(IndexRangeError, match=f"{VOCABULARY}"):
+        network.predict(rows["tokens"])
+
+
+@pytest.mark.parametrize(
+    ("make", "parts"),
+    [
+        (lambda: Network(("int8", 4), {"w": (2, 4)}), ("int64", "int8")),
+        (lambda: Network({"a": ("float32", 4)}, {"w": (2, 4)}), ("inputs: a", "float32")),
+        (lambda: Network(("int64", 0), {"w": (2, 4)}), ("from 1",)),
+        (lambda: Tokens().gradients(4, input_gradient=True), ("no gradient",)),
+    ],
+)
+def test_inputs_that_cannot_be_are_refused(make, parts):
+    with pytest.raises(UsageError) as error:
+        make()
+    assert [part for part in parts if part not in str(error.value)] == []
+
+
+def test_only_floats_have_a_gradient():
+    network, (rows, _) = Sentence(dtype="float64"), data()
+    scratch, grads = network.scratch(BATCH), network.gradients(BATCH, input_gradient=True)
+    network.forward(rows, scratch)
+    grads.d_output[...] = 1
+    network.backward(scratch, grads)
+    assert [*grads.d_input] == ["x"]
+    slope = np.ones((BATCH, 3)) @ network.params.views["w"][:, 4:]
+    np.testing.assert_allclose(grads.d_input["x"], slope, rtol=1e-12)
+
+
+def test_messages_name_the_way():
+    class Wrong(Network):
+        change = staticmethod(lambda x: x)
+
+        def record(self, tape, x):
+            return tape.parameter("t").embedding(self.change(x[:, 0]))
+
+    class Cast(Wrong):
+        change = staticmethod(lambda x: x.cast("int64"))
+
+    for kind in (Wrong, Cast):
+        with pytest.raises(MlpEngineError, match=r"inputs=\{'tokens': \('int64', 16\)\}"):
+            kind(3, {"t": (4, 2)}).predict(np.zeros((1, 3)))
+
+
+def test_tokens_are_exported_to_onnx(tmp_path):
+    runtime = pytest.importorskip("onnxruntime", reason="needs the extra onnx")
+    network, (rows, _) = Tokens(seed=1), data()
+    assert export(network, tmp_path / "n.onnx").difference < 1e-5
+    session = runtime.InferenceSession(tmp_path / "n.onnx", providers=["CPUExecutionProvider"])
+    (output,) = session.run(None, {"input": rows["tokens"]})
+    np.testing.assert_allclose(output, network.predict(rows["tokens"]), rtol=1e-5, atol=1e-5)
+    with pytest.raises(UsageError, match="embedding"):
+        export(network, tmp_path / "n.c")

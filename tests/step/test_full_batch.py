@@ -1,0 +1,289 @@
+"""Full-batch optimizers in training steps, compared with SciPy and scikit-learn."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from mlpengine import Mlp, TrainingStep
+from mlpengine.core.errors import NumericalError, UsageError
+from mlpengine.nn import Network, Residual
+from mlpengine.ops import LOSSES, MeanSquaredError
+from mlpengine.optim import Adam, BayesianRegularization, Lbfgs, LevenbergMarquardt
+from mlpengine.step.full_batch_problem import BatchProblem
+
+optimize = pytest.importorskip("scipy.optimize")
+
+FULL_BATCH = LevenbergMarquardt, BayesianRegularization, Lbfgs
+
+
+def data(rows=60, inputs=3, outputs=1, seed=0, noise=0.0):
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1.5, 1.5, (rows, inputs))
+    y = np.stack([np.sin(x[:, 0] * (k + 1)) + x[:, 1] * x[:, 2] for k in range(outputs)], axis=1)
+    return x, y + noise * rng.standard_normal(y.shape)
+
+
+def full_step(network, kind, rows, loss=None, **options):
+    loss = loss or MeanSquaredError()
+    return TrainingStep(network, loss, kind(network), batch_size=rows, **options)
+
+
+def residuals(network, x, y, weights):
+    """Return the weighted errors as a function of the parameters, for SciPy."""
+
+    def of(flat):
+        network.params.flat[...] = flat
+        error = network.predict(x) - y
+        return (error * np.sqrt(weights)[:, None]).ravel()
+
+    return of
+
+
+class Shared(Network):
+    """A network of one's own that reads one matrix twice, and scales what layer norm gives."""
+
+    def __init__(self, **options):
+        shapes = {"a": (4, 4), "into": (4, 3), "scale": np.ones(4), "out": (2, 4), "bias": 2}
+        super().__init__(3, shapes, **options)
+
+    def record(self, tape, x):
+        p = tape.parameter
+        h = x.linear(p("into")).tanh()
+        h = h + h.linear(p("a")).tanh()
+        h = tape.layer("twice", (h.linear(p("a"))).layer_norm(p("scale")))
+        return h.linear(p("out"), p("bias"))
+
+
+NETWORKS = {
+    "one layer": lambda: Mlp([3, 5, 1], activation="tanh", seed=0, dtype="float64"),
+    "two outputs": lambda: Mlp([3, 5, 4, 2], activation="tanh", seed=1, dtype="float64"),
+    "linear": lambda: Mlp([3, 2], seed=2, dtype="float64"),
+    "smooth": lambda: Mlp([3, 6, 1], activation="silu", seed=3, dtype="float64"),
+    "softplus": lambda: Mlp([3, 4, 1], activation="softplus", seed=4, dtype="float64"),
+    "residual": lambda: Residual(3, 2, blocks=1, width=4, seed=5, dtype="float64"),
+    "shared": lambda: Shared(seed=6, dtype="float64"),
+}
+
+
+@pytest.mark.parametrize("make", NETWORKS.values(), ids=NETWORKS)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_curvature_is_that_of_the_numeric_jacobian(make, weighted):
+    network = make()
+    x, y = data(23, outputs=network.predict(np.zeros((1, 3))).shape[1])
+    weights = np.linspace(0.2, 2.0, 23) if weighted else np.ones(23)
+    step = full_step(network, LevenbergMarquardt, 23, weighted=weighted)
+    bound = step.bound(23)
+    bound.write(x, y, weights if weighted else None)
+    problem = BatchProblem(network, bound, needs_rows=True)
+    loss = problem.evaluate()
+    gradient = problem.gradient.copy()
+    curvature = np.zeros((len(network.params),) * 2)
+    problem.curvature(curvature)
+    assert np.array_equal(problem.gradient, gradient)
+    flat = network.params.flat.copy()
+    of = residuals(network, x, y, weights)
+    jacobian = optimize.approx_fprime(flat, of, 1e-7)
+    network.params.flat[...] = flat
+    assert loss == pytest.approx((of(flat) ** 2).sum() / y.size)
+    assert curvature == pytest.approx(2 / y.size * jacobian.T @ jacobian, abs=2e-5)
+
+
+def test_frozen_layers_stay():
+    x, y = data()
+    for kind in FULL_BATCH:
+        network = Mlp([3, 5, 4, 1], activation="tanh", seed=0, dtype="float64")
+        network.freeze([0])
+        frozen = network.weights[0].copy()
+        step = full_step(network, kind, 60)
+        losses = [step(x, y) for _ in range(20)]
+        assert losses[-1] < losses[0]
+        assert np.array_equal(network.weights[0], frozen)
+        assert kind is Lbfgs or step.optimizer.trained == len(network.params) - 20
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_levenberg_marquardt_ends_where_scipy_does(seed):
+    """Near a network that made the targets there is one minimum, which both must find."""
+    rng = np.random.default_rng(seed)
+    teacher = Mlp([2, 3, 1], activation="tanh", seed=seed, dtype="float64")
+    x = rng.uniform(-3, 3, (80, 2))
+    teacher.params.flat[...] = rng.uniform(0.5, 1.5, len(teacher.params))
+    teacher.weights[0][...] = [[1.5, -0.5], [0.4, 1.2], [-1.0, 0.8]]
+    y = teacher.predict(x) + 0.01 * rng.standard_normal((80, 1))
+    network = Mlp([2, 3, 1], activation="tanh", seed=seed, dtype="float64")
+    start = teacher.params.flat + 0.02 * rng.standard_normal(len(teacher.params))
+    network.params.flat[...] = start
+    step = full_step(network, LevenbergMarquardt, 80)
+    for _ in range(60):
+        step(x, y)
+    found = network.params.flat.copy()
+    of = residuals(teacher, x, y, np.ones(80))
+    best = optimize.least_squares(of, start, method="lm", xtol=1e-15, ftol=1e-15, gtol=1e-15)
+    assert found == pytest.approx(best.x, abs=1e-5)  # SciPy's differences have 8 digits
+    assert (of(found) ** 2).sum() <= (of(best.x) ** 2).sum() * (1 + 1e-8)
+
+
+def test_bayesian_regularization_of_a_linear_network_is_bayesian_ridge():
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((40, 6))
+    y = x @ np.array([1.0, -2.0, 0.0, 0.0, 0.5, 0.0]) + 0.5 * rng.standard_normal(40) + 0.3
+    network = Mlp([6, 1], seed=0, dtype="float64")
+    step = full_step(network, BayesianRegularization, 40)
+    for _ in range(200):
+        step(x, y[:, None])
+    none = {"alpha_1": 0.0, "alpha_2": 0.0, "lambda_1": 0.0, "lambda_2": 0.0}
+    ridge = linear_model.BayesianRidge(max_iter=5000, tol=1e-14, fit_intercept=False, **none)
+    ridge.fit(np.column_stack([x, np.ones(40)]), y)
+    ours = np.append(network.weights[0].ravel(), network.biases[0])
+    assert ours == pytest.approx(ridge.coef_, abs=1e-6)
+    optimizer = step.optimizer
+    squares = 40 * step.loss_value
+    assert (40 - optimizer.effective_parameters) / squares == pytest.approx(ridge.alpha_, rel=1e-4)
+
+
+def test_bayesian_regularization_needs_no_validation_rows():
+    """With noise the error on new rows is below that of the same network without decay."""
+    x, y = data(80, noise=0.3, seed=1)
+    new_x, new_y = data(500, seed=2)
+    errors = {}
+    for kind in (LevenbergMarquardt, BayesianRegularization):
+        network = Mlp([3, 12, 1], activation="tanh", seed=0, dtype="float64")
+        step = full_step(network, kind, 80)
+        for _ in range(200):
+            step(x, y)
+        errors[kind] = float(((network.predict(new_x) - new_y) ** 2).mean())
+    assert errors[BayesianRegularization] < 0.5 * errors[LevenbergMarquardt]
+
+
+TARGETS = {
+    "softmax_cross_entropy": lambda y: (y > 0).sum(axis=1),
+    "bce_with_logits": lambda y: (y > 0).astype(float),
+    "poisson": lambda y: np.floor(np.exp(y)),
+}
+SMOOTH = [
+    "bce_with_logits",
+    "huber",
+    "log_cosh",
+    "mse",
+    "poisson",
+    "softmax_cross_entropy",
+    "gaussian_nll",
+]
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_lbfgs_ends_where_scipy_does(name):
+    """Of a network of one layer each of these losses has one minimum."""
+    loss = LOSSES[name]()
+    outputs = {"softmax_cross_entropy": 3, "gaussian_nll": 2}.get(name, 2)
+    x, y = data(50, outputs=1 if name == "gaussian_nll" else 2, noise=0.5)
+    target = TARGETS.get(name, lambda y: y)(y)
+    network = Mlp([3, outputs], seed=0, dtype="float64")
+    step = full_step(network, Lbfgs, 50, loss)
+    other = Mlp([3, outputs], seed=0, dtype="float64")
+    scratch, grads = other.scratch(50), other.gradients(50)
+
+    def value(flat):
+        other.params.flat[...] = flat
+        number = loss(other.forward(x, scratch), target, grads.d_output)
+        other.backward(scratch, grads)
+        return number, grads.flat.copy()
+
+    best = optimize.minimize(value, other.params.flat.copy(), jac=True, method="BFGS", tol=1e-10)
+    for _ in range(200):
+        step(x, target)
+    assert step.loss_value == pytest.approx(best.fun, abs=1e-8)
+
+
+@pytest.mark.parametrize("kind", FULL_BATCH)
+def test_steps_go_on_from_a_file_with_the_same_bits(kind, tmp_path):
+    x, y = data(noise=0.1)
+    make = lambda: full_step(  # noqa: E731
+        Mlp([3, 6, 1], activation="tanh", seed=0, dtype="float64"), kind, 60
+    )
+    step = make()
+    for _ in range(9):
+        step(x, y)
+    step.save(tmp_path / "step.safetensors")
+    expected = [step(x, y) for _ in range(15)]
+    again = make()
+    again.load(tmp_path / "step.safetensors")
+    assert [again(x, y) for _ in range(15)] == expected
+
+
+def test_lbfgs_has_the_same_bits_on_any_number_of_threads():
+    x, y = data(3000)
+    losses = []
+    for threads in (1, 2, 4):
+        network = Mlp([3, 64, 64, 1], activation="tanh", seed=0)
+        step = full_step(network, Lbfgs, 3000, threads=threads)
+        losses.append([step(x.astype("float32"), y.astype("float32")) for _ in range(5)])
+    assert losses[0] == losses[1] == losses[2]
+
+
+@pytest.mark.parametrize("kind", FULL_BATCH)
+def test_steps_keep_no_memory(kind):
+    x, y = data(4_000, noise=0.1)
+    network = Mlp([3, 10, 1], activation="tanh", seed=0, dtype="float64")
+    step = full_step(network, kind, 4_000)
+    tracemalloc.start()
+    for _ in range(5):
+        step(x, y)
+    before = tracemalloc.get_traced_memory()[0]
+    tracemalloc.reset_peak()
+    for _ in range(50):
+        step(x, y)
+    now, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert now - before < 2_000
+    assert peak - before < 200_000  # NumPy's own buffers, whose size does not depend on the rows
+
+
+def test_a_step_that_cannot_fall_changes_nothing():
+    network = Mlp([3, 1], seed=0, dtype="float64")
+    x = np.random.default_rng(0).standard_normal((20, 3))
+    y = network.predict(x)
+    for kind in FULL_BATCH:
+        step, before = full_step(network, kind, 20), network.params.flat.copy()
+        step(x, y)
+        assert network.params.flat == pytest.approx(before, abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", FULL_BATCH)
+def test_numbers_that_are_not_finite_are_an_error(kind):
+    x, y = data()
+    x[7] = np.inf
+    network = Mlp([3, 5, 1], activation="tanh", seed=0, dtype="float64")
+    before = network.params.flat.copy()
+    step = full_step(network, kind, 60)
+    y[7] = np.nan
+    with pytest.raises(NumericalError, match="row 7"):
+        step(x, y)
+    assert np.array_equal(network.params.flat, before)
+
+
+@pytest.mark.parametrize(
+    ("kind", "network", "options", "named"),
+    [
+        (Lbfgs, {"dropout": 0.1}, {}, "dropout"),
+        (Lbfgs, {}, {"clip_norm": 1.0}, "clip_norm"),
+        (Lbfgs, {}, {"shards": 2}, "shards"),
+        (LevenbergMarquardt, {}, {"loss": LOSSES["mae"]()}, "mse"),
+    ],
+)
+def test_what_a_full_batch_step_cannot_have_is_refused(kind, network, options, named):
+    with pytest.raises(UsageError, match=named):
+        full_step(Mlp([3, 4, 1], seed=0, **network), kind, 8, **options)
+
+
+def test_large_networks_and_schedules_are_refused():
+    with pytest.raises(UsageError, match=r"5,000 .* GB"):
+        LevenbergMarquardt(Mlp([100, 100, 1], seed=0))
+    with pytest.raises(UsageError, match="schedule"):
+        Lbfgs(Mlp([3, 1], seed=0), schedule=lambda step: 1.0)
+    network = Mlp([3, 1], seed=0)
+    with pytest.raises(UsageError, match="TrainingStep"):
+        Lbfgs(network).step(network, network.gradients(4))
+    assert Adam(network).steps == 0
