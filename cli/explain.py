@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 
 from mlpengine.config import load_config
 from mlpengine.config.build import load_data
@@ -29,6 +30,7 @@ from mlpengine.training.run_directory import resolved_config
 
 from .evaluate import read_rows
 from .options import AS_JSON, MODEL_ARGUMENT
+from .outcome import metric_text
 from .streams import say
 
 EXPLAINED_ROWS = 5_000
@@ -74,18 +76,19 @@ def command(run: Path, file: str | None, as_json: bool) -> None:
         name, part, forward = "data", rows.rows(chosen), model.forward
     columns = feature_columns(model.preprocessor)
     count = len(set(columns))
-    ranked = importances(
-        forward,
-        model.scorer(model.task),
-        part,
-        columns,
-        permuted_columns=sensitive_columns(model.mean, part.x, columns, PERMUTED_COLUMNS),
-    )
-    if as_json:
-        shown = [row.column for row in ranked if row.column in table][:CURVES]
+    with np.errstate(over="ignore", invalid="ignore"):  # weights may be as large as the dtype holds
+        ranked = importances(
+            forward,
+            model.scorer(model.task),
+            part,
+            columns,
+            permuted_columns=sensitive_columns(model.mean, part.x, columns, PERMUTED_COLUMNS),
+        )
+        shown = [row.column for row in ranked if row.column in table][: CURVES if as_json else 0]
         curves = [dependence(model, table, column) for column in shown]
+    if as_json:
         shown_data = importance_data(name, part, count, ranked, curves)
-        click.echo(json.dumps(shown_data, allow_nan=False))
+        click.echo(json.dumps(finite(shown_data), allow_nan=False))
         return
     say("\n".join(importance_text(name, part, count, ranked, model.task.headline[0])))
 
@@ -126,8 +129,8 @@ def importance_text(
     ]
     shown += [
         f"{printable(row.column):<{width}}"
-        f"{f'{row.loss:.4f} +- {row.loss_error:.4f}':>22}"
-        f"{f'{row.metric:.4f} +- {row.metric_error:.4f}':>22}"
+        f" {f'{metric_text(row.loss)} +- {metric_text(row.loss_error)}':>21}"
+        f" {f'{metric_text(row.metric)} +- {metric_text(row.metric_error)}':>21}"
         for row in ranked
     ]
     if len(ranked) < columns:

@@ -17,7 +17,7 @@ from mlpengine.core.system import EXIT_CODES
 
 from .ranks import end_job, launched
 from .stopping import handled
-from .streams import complain, explain, keep_streams
+from .streams import CLOSED, complain, explain, keep_streams
 
 COMMANDS = {
     "init": "Write a config for a table.",
@@ -95,7 +95,9 @@ class LazyGroup(click.Group):
         """Run the subcommand; end quietly where the reader of our output has gone."""
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:  # click would exit with 1: the code of a failed run
+        except BrokenPipeError as error:  # click would exit with 1: the code of a failed run
+            if error.strerror == CLOSED:
+                complain(f"error: stdout {CLOSED}")
             ctx.exit(CLOSED_PIPE)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

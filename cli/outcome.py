@@ -11,6 +11,7 @@ from mlpengine.core.wording import plural, printable
 from mlpengine.models.metrics import commonest_mistakes, confusion_matrix
 from mlpengine.models.model import MODEL_FILE
 from mlpengine.models.task import Classification, Regression, Split, Task
+from mlpengine.settings.training import LINEAR
 from mlpengine.training.loop import Loop, Result
 from mlpengine.training.measure import DEVIATION, DIRECT, OF_MEAN, OUT_OF_FOLD
 
@@ -26,6 +27,9 @@ SHOWN_CLASSES = 10
 """Largest number of classes with a whole confusion matrix; for more, the commonest mistakes."""
 
 SHOWN_MISTAKES = 5
+MOSTLY_LINEAR = 0.5
+"""Smallest weight of linear models in an ensemble that the result remarks on."""
+
 ROW_OF_METRICS = 5
 """Largest number of metrics for which a part is a row of the table; for more, a column."""
 
@@ -42,6 +46,9 @@ def outcome_data(session: "Session", result: Result, outcome: Mapping[str, Any])
     if fitted and fitted.ensemble_weights:
         weights = fitted.ensemble_weights.items()
         lines.append(f"ensemble weights: {', '.join(f'{n} {w:.2f}' for n, w in weights)}")
+        linear = fitted.ensemble_weights.get(LINEAR, 0.0)
+        if linear >= MOSTLY_LINEAR:
+            lines.append(f"linear models count for {linear:.0%}, so the networks add little here")
     error = session.measured.calibration_error
     if error is not None:
         lines.append(f"expected calibration error of the probabilities: {error:.3f}")
@@ -140,7 +147,7 @@ def mistakes(
     lines = [f"{name}: true class by row, predicted by column"]
     lines.append(" " * first + "".join(text[:12].rjust(width) for text in texts))
     lines += [
-        text[:20].ljust(first) + "".join(f"{count:>{width},}" for count in row)
+        text[:20].ljust(first) + "".join(f" {count:>{width - 1},}" for count in row)
         for text, row in zip(texts, counts, strict=True)
     ]
     return lines
@@ -178,7 +185,7 @@ def _residuals(truth: Array, predicted: Array, columns: Sequence[str], name: str
         off = (predicted - truth)[:, i]
         values = [off.mean(), *np.quantile(off, (0.05, 0.5, 0.95)), off[np.abs(off).argmax()]]
         lines.append(
-            f"  {printable(column)}"[:width].ljust(width) + "".join(f"{v:>11.4g}" for v in values)
+            f"  {printable(column)}"[:width].ljust(width) + "".join(f" {v:>10.5g}" for v in values)
         )
     return lines
 
@@ -190,4 +197,4 @@ def _epochs(loop: Loop) -> str:
 
 
 def _line(first: str, width: int, *texts: str) -> str:
-    return first.ljust(width) + "".join(f"{text:>11}" for text in texts)
+    return first.ljust(width) + "".join(f" {text:>10}" for text in texts)

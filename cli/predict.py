@@ -12,6 +12,7 @@ import numpy as np
 from mlpengine.core.errors import UsageError
 from mlpengine.core.files import keep_input
 from mlpengine.core.spec import Array
+from mlpengine.core.structure import finite
 from mlpengine.core.wording import plural, printable
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.categories import coded
@@ -118,6 +119,8 @@ def command(
         shown: dict[str, Any] = {"run": str(run), "rows": rows, "columns": list(columns)}
         if path is None:
             shown["predictions"] = records(columns)
+        if not np.isfinite(numbers).all():
+            shown = finite(shown)
         click.echo(json.dumps({**shown, "out": out}, default=str))  # dates of --id
     else:
         say(f"wrote {out} ({plural(rows, 'row')}: {', '.join(map(printable, columns))})", err=True)
@@ -187,7 +190,8 @@ def prediction_columns(
 ) -> tuple[dict[str, Any], Array]:
     """Return the columns to write by name, and the numbers behind them as one matrix."""
     x = model.preprocessor.features_of(table)
-    return output_columns(model, model.forward(x), sure, x)
+    with np.errstate(over="ignore", invalid="ignore"):  # weights may be as large as the dtype holds
+        return output_columns(model, model.forward(x), sure, x)
 
 
 def output_columns(

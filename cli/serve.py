@@ -1,6 +1,7 @@
 """`mlpengine serve`: predictions of a trained model over HTTP."""
 
 import os
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -72,6 +73,7 @@ def command(run: Path, host: str, port: int, workers: int, access_log: bool) -> 
         work = partial(serve, model, run.resolve().stem, listening, access_log)
         shown = f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{listening.getsockname()[1]}"
-        say(f"serving {run} at {address} (POST /predict, GET /docs, GET /openapi.json)")
+        with suppress(BrokenPipeError):  # nobody reads the address
+            say(f"serving {run} at {address} (POST /predict, GET /docs, GET /openapi.json)")
         code = keep_workers(work, workers) if workers > 1 else work()
     os._exit(code)  # a thread that is busy is not waited for

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 
+CLOSED = "is closed, so the result is lost"
+"""The message where a command begins without standard output and prints a result."""
+
 ESCAPE = "mlpengine.escape"
 """The error handler of stdout for characters that its encoding lacks; see `escape`."""
 
@@ -50,11 +53,15 @@ class Results(io.FileIO):
     """
 
     _failed = False
+    is_closed = False
 
     def write(self, data: "ReadableBuffer", /) -> int:
         """Write, unless writing failed before."""
         if self._failed:
             return memoryview(data).nbytes
+        if self.is_closed:
+            self._failed = True
+            raise BrokenPipeError(EPIPE, CLOSED, "stdout")
         try:
             return super().write(data)
         except OSError as error:
@@ -72,14 +79,18 @@ def keep_streams() -> None:
     Without the null device a file of a run would get the number of the closed stream, and messages
     would go into that file.
     """
+    closed = set()
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # gets the lowest free number: this one
+            closed.add(number)
     sys.stdin = sys.stdin or open(0, closefd=False, encoding="utf-8")  # noqa: SIM115
     codecs.register_error(ESCAPE, escape)
-    for name, raw in (("stdout", Results(1, "w", False)), ("stderr", Messages(2, "w", False))):
+    results = Results(1, "w", False)
+    results.is_closed = 1 in closed
+    for name, raw in (("stdout", results), ("stderr", Messages(2, "w", False))):
         before = getattr(sys, name)
         if not _takes_bytes(before):
             before.reconfigure(errors="backslashreplace")
@@ -114,12 +125,29 @@ def is_terminal() -> bool:
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """Print lines to read, without passwords; control characters in names are escaped."""
+    """Print lines to read, without passwords; control characters in names are escaped.
+
+    On a terminal, lines that do not fit are broken between words.
+    """
     from mlpengine.core.redaction import redacted
 
     stream = sys.stderr if err else sys.stdout  # click would write UTF-8 where that is for ASCII
-    stream.write(_printable_lines(redacted(text)) + "\n")
+    text = _printable_lines(redacted(text))
+    stream.write((_wrapped(text) if stream.isatty() else text) + "\n")
     stream.flush()
+
+
+def _wrapped(text: str) -> str:
+    from shutil import get_terminal_size
+    from textwrap import TextWrapper
+
+    width = get_terminal_size().columns
+    wrapper = TextWrapper(width, break_long_words=False, break_on_hyphens=False)
+    lines = []
+    for line in text.split("\n"):
+        wrapper.subsequent_indent = " " * (len(line) - len(line.lstrip()) + 2)
+        lines += [line] if len(line) <= width else wrapper.wrap(line)
+    return "\n".join(lines)
 
 
 def complain(text: str) -> None:

@@ -65,10 +65,12 @@ def card_lines(known: dict[str, Any]) -> list[str]:
     classes = f": {', '.join(map(printable, known['classes'][:SHOWN_LEVELS]))}"
     classes += ", ..." if len(known["classes"]) > SHOWN_LEVELS else ""
     networks = f"{known['networks']} of " if known["networks"] > 1 else ""
+    kinds = [f"{networks}{known['architecture']}"] * (known["networks"] > 0)
+    kinds += [plural(known["linear_models"], "linear model")] * (known["linear_models"] > 0)
     target = ", ".join(map(printable, known["target"]))
     lines = [
         f"predicts  {target} ({known['task']}{classes if known['classes'] else ''})",
-        f"network   {networks}{known['architecture']}, "
+        f"network   {' and '.join(kinds)}, "
         f"{plural(known['parameters'], 'parameter')}, loss {known['loss']}",
     ]
     if record:
@@ -172,8 +174,8 @@ def summary_text(facts: dict[str, Any]) -> str:
         weight, output = (" x ".join(map(str, layer[key])) for key in ("weight", "output"))
         name = (layer["activation"] or "-") + " (learned)" * layer.get("learned", False)
         lines.append(
-            f"{layer['layer']:>5}  {weight:<14}{name:<17}{output:<14}"
-            f"{layer['parameters']:>12,}{layer['flops_per_step']:>16,}"
+            f"{layer['layer']:>5}  {weight:<13} {name:<16} {output:<13} "
+            f"{layer['parameters']:>12,} {layer['flops_per_step']:>15,}"
         )
     sizes = ", ".join(f"{name} {count:,}" for name, count in facts["bytes"].items())
     if facts["members"] > 1:

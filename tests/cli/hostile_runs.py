@@ -56,14 +56,10 @@ EDITS: list[dict[str, Any]] = [
     {"model": {"hidden": [7]}},
     {"model": {"hidden": [4, 4]}},
     {"model": {"hidden": []}},
-    {"model": {"activation": "tanh"}},
     {"data": {"source": "diabetes", "target": None}},
-    {"data": {"where": "body_mass_g > 4000"}},
     {"data": {"split": {"validation": 0.5}}},
-    {"data": {"drop": ["island"]}},
     {"loss": {"name": "mse"}},
     {"training": {"folds": 3}},
-    {"training": {"dtype": "float64"}},
 ]
 """Edits of a config that leave it valid."""
 
@@ -81,7 +77,7 @@ def changes(run: Path, count: int) -> Iterator[None]:
     write(config, plain)
     samples = run / "diagnostics.csv"
     before = samples.read_bytes()
-    for length in (0, 60, len(before) // 2):
+    for length in (0, len(before) // 2):
         samples.write_bytes(before[:length])
         yield
     samples.write_bytes(before)

@@ -20,6 +20,7 @@ from mlpengine.models.explain import (
     sensitive_columns,
 )
 from mlpengine.models.members import NetworkMean
+from mlpengine.models.model import Model
 from mlpengine.models.task import make_split
 from mlpengine.nn import Mlp
 from mlpengine.ops import MeanSquaredError
@@ -231,6 +232,19 @@ def test_a_run_without_folds_is_explained_on_its_test_rows(mlpengine, run):
     ):
         refused = mlpengine("explain", name)
         assert (refused.code, said in refused.err) == (2, True), refused.err
+
+
+@pytest.mark.parametrize("command", ["explain", "predict", "evaluate"])
+def test_json_of_weights_as_large_as_the_dtype_holds(command, mlpengine, run):
+    """Before, `explain --json` ended in a traceback, and `predict --json` wrote NaN."""
+    huge = load(run)
+    huge = Model(huge.networks[0], huge.preprocessor, huge.loss)
+    huge.mlp.params.flat[...] = np.copysign(3e38, huge.mlp.params.flat)
+    huge.save("huge.safetensors")
+    done = mlpengine(command, "huge.safetensors", "rows.csv", "--json")
+    assert (done.code, done.err) == (0, "")
+    assert "null" in done.out
+    json.loads(done.out, parse_constant=pytest.fail)
 
 
 def test_one_row_has_no_other_to_change_places_with(mlpengine, run):

@@ -9,6 +9,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from mlpengine import Mlp
+from mlpengine.core.errors import RunError
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.tables import read_table
 from mlpengine.export.network_c import c_file, network_code
@@ -116,21 +117,27 @@ def test_onnx_is_the_default(mlpengine, run):
     assert "compared with our own predictions" in shown
 
 
-def test_modules_are_compared_on_held_out_rows(mlpengine, config, monkeypatch):
+def test_modules_are_compared_in_node(mlpengine, config, monkeypatch):
     if shutil.which("node") is None:
         pytest.skip("needs node")
     assert mlpengine("train", config, "--out", "r", "-q").code == 0
     done = mlpengine("export", "r", "--format", "js")
     assert (done.code, done.err) == (0, "")
-    assert "held-out rows in Node: largest difference " in done.out
-    assert (Path("r") / "model.mjs").is_file()
-    (Path("r") / "config.resolved.yaml").unlink()
-    done = mlpengine("export", "r", "--format", "js")
     assert "made-up rows in Node: largest difference " in done.out
+    assert (Path("r") / "model.mjs").is_file()
     monkeypatch.setattr("shutil.which", lambda _: None)
     done = mlpengine("export", "r", "--format", "js")
     assert done.code == 0
     assert "not compared with our own predictions: Node is not installed" in done.out
+
+
+def test_an_export_that_fails_names_the_file(mlpengine, run, monkeypatch):
+    def failed(*_, **__):
+        raise RunError("export: the predictions must agree")
+
+    monkeypatch.setattr("mlpengine_cli.export.export", failed)
+    done = mlpengine("export", run, "-o", "x.npz")
+    assert (done.code, done.err) == (1, "error: x.npz: export: the predictions must agree\n")
 
 
 @pytest.mark.parametrize(

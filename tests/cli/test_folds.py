@@ -3,7 +3,6 @@
 import csv
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,9 +10,10 @@ from dying import saving_until
 
 from mlpengine import fit
 from mlpengine.config import load_config
-from mlpengine.config.build import load_data, trainer_of
+from mlpengine.config.build import load_data
 from mlpengine.data.features import Preprocessor, split_rows
 from mlpengine.data.tables import read_table
+from mlpengine.models.card import facts_of
 from mlpengine.models.model import Model
 from mlpengine.training.checkpoint import Checkpoints
 from mlpengine.training.learner import Learner
@@ -354,13 +354,6 @@ def test_probabilities_are_calibrated_and_exported_so(mlpengine, rows):
     assert "(got nan)" in mlpengine("predict", "runs/c", "rows.csv", "--interval", "nan").err
 
 
-def test_ranks_beyond_the_networks_are_counted(mlpengine, rows, caplog):
-    write_config("c.yaml", "y")
-    data, ranks = load_data(load_config(Path("c.yaml"))), SimpleNamespace(size=6, cores=1)
-    trainer = trainer_of(data, ranks=ranks)
-    assert (len(trainer.members), trainer.threads) == (4, 1)
-
-
 def write_members(target, **changes):
     others = sorted({"kind", "y"} - {target})
     data = f"target: {target}, drop: {others}, encoding: piecewise, bins: 4"
@@ -387,10 +380,18 @@ def test_networks_of_several_kinds_have_the_best_shares(target, mlpengine, rows,
     assert sum(shares.values()) == pytest.approx(1)
     shown = ", ".join(f"{kind} {share:.2f}" for kind, share in shares.items())
     assert f"ensemble weights: {shown}" in started.out
+    said = f"linear models count for {shares['linear']:.0%}, so the networks add little"
+    assert (said in started.out) is (shares["linear"] >= 0.5)
     assert "; mask; " in mlpengine("summary", "runs/c").out
     model, used = load("runs/c"), {kind: share for kind, share in shares.items() if share}
     assert len(model.networks) == 3 * len(used)
     assert model.ensemble_weights == (tuple(used.values()) if len(used) > 1 else ())
+    facts = facts_of(model)
+    assert (facts["networks"], facts["linear_models"]) == (3 * len(used) - 3, 3)
+    assert facts["linear_weight"] == pytest.approx(shares["linear"])
+    linear = model.mlp.outputs * (model.preprocessor.n_features + 1)
+    networks = [len(one.params) for one in model.networks if not one.is_linear]
+    assert facts["parameters"] == result["parameters"] == sum(networks) + 3 * linear
     # each reads its own inputs: numbers and texts; their bins, too; their cosines, too
     names = model.preprocessor.feature_names
     for kind, network in zip(np.repeat([*used], 3), model.networks, strict=True):

@@ -12,7 +12,9 @@ from pathlib import Path
 import click
 import pytest
 
+import mlpengine as package
 import mlpengine_cli
+from mlpengine.core import errors
 from mlpengine_cli import main
 from mlpengine_cli.stopping import EXIT_CODES
 
@@ -77,6 +79,11 @@ WRONG = {
     "help of a command": (["help", "train"], "'help' - write mlpengine train --help"),
     "a target by place": (["init", "a.csv", "y"], "(y)\nUsage: mlpengine init"),
     "missing argument": (["train"], "give a CONFIG, --resume RUN or --warm-start RUN"),
+    "an option like a setting of training": (
+        ["predict", "run", "x.csv", "--threshold", ".3"],
+        "no such option '--threshold'\nUsage: ",
+    ),
+    "a setting as an option": (["train", "--lr=1"], "write --set optimizer.lr=1"),
     "wrong number": (["train", "c.yaml", "--epochs", "0"], "--epochs"),
     "wrong setting": (["train", "c.yaml", "--set", "a"], "write it as section.key=value"),
     "missing config": (["train", "none.yaml"], "none.yaml: cannot read the config"),
@@ -93,6 +100,16 @@ def test_wrong_usage_ends_with_2_and_one_message(case, mlpengine):
     assert found.err.startswith("error: ")
     assert "Traceback" not in found.err
     assert found.out == ""
+
+
+def test_every_error_is_importable_from_the_top():
+    names = {
+        name
+        for name, kind in vars(errors).items()
+        if isinstance(kind, type) and issubclass(kind, errors.MlpEngineError)
+    }
+    assert len(names) > 10
+    assert names <= {*package.__all__} & {*dir(package)}
 
 
 def raising(error):

@@ -37,12 +37,6 @@ model: {hidden: [5], dropout: 0.2}
 training: {epochs: 4, batch_size: 64, folds: 5, early_stopping: {patience: 1}, backend: compiled}
 report: false
 """,
-    "wide": """\
-data: {source: diabetes}
-model: {hidden: [300, 60]}
-training: {epochs: 1, batch_size: 64, shards: 4, backend: numpy}
-report: false
-""",
     "shared": """\
 data: {source: diabetes}
 model: {hidden: [300, 60], dropout: 0.1}
@@ -59,8 +53,8 @@ report: false
 """Steps of NumPy and compiled ones, whole batches and shorter ones, one network and several."""
 
 RUNS_OF = {
-    1: ["classes 1 2", "numbers 1", "folds 1 2", "wide 1", "shared 1", "stream 1"],
-    2: ["classes 1 2", "numbers 1", "folds 2", "wide 1", "shared 2", "stream 1"],
+    1: ["classes 1 2", "numbers 1", "folds 1", "shared 1", "stream 1"],
+    2: ["classes 1 2", "numbers 1", "folds 2", "shared 2", "stream 1"],
     4: ["numbers 1", "folds 1"],
 }
 """Names of configs and numbers of threads, by the number of ranks."""
@@ -121,10 +115,10 @@ def test_ranks_and_threads_give_the_same_bits(mpiexec, mlpengine, tmp_path, caps
     assert [getattr(rank_runs, name)() for name in of_two] == [0, 0]
     assert [rank_runs.bits(*one.split()) for one in RUNS_OF[1]] == [0] * len(CONFIGS)
     expected = printed(capsys.readouterr().out)
-    counts = {"update": len(rank_runs.UPDATES), "network": 6}
+    counts = {"update": len(rank_runs.UPDATES), "network": 4}
     assert {kind: len(lines) for kind, lines in expected.items()} == counts
     assert all(re.search("row 60 of the .*row 14 of the batch", one) for one in expected["update"])
-    for ranks, first in ((2, of_two), (4, ["updates"])):
+    for ranks, first in ((2, of_two), (4, ())):
         commands = [*first, *(f"bits {one}" for one in RUNS_OF[ranks])]
         done = mpiexec(ranks, "each", *commands)
         assert [f"{one}: 0" in done.stderr for one in commands] == [True] * len(commands), done

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from small import SMALL
 
-from mlpengine_cli.streams import Results
+from mlpengine_cli.streams import Results, say
 
 CONFIG = """\
 data: {source: digits}
@@ -75,7 +75,7 @@ def closed(which, *before):
         assert "Exception" not in done.stderr
         assert done.returncode == 0
         *codes, last = json.loads((folder / "codes.json").read_text())
-        assert codes == [2 if call.startswith("predict") else 0 for call in before]
+        assert codes == [2 if call.startswith("predict") else 141 for call in before]
         return last
 
     return run
@@ -97,6 +97,25 @@ def test_training_goes_on(case, folder):
     assert json.loads((run / "result.json").read_text())["ending"] == "epochs"
     lines = (run / "metrics.csv").read_text().splitlines()
     assert [line.split(",")[0] for line in lines] == ["epoch", *map(str, range(1, 26))]
+
+
+def test_a_result_without_stdout_is_lost_with_an_error(folder):
+    """Before, `predict ... >&-` ended with 0."""
+    command = ["sh", "-c", 'exec "$@" >&-', "sh", *COMMAND, "schema"]
+    done = subprocess.run(command, cwd=folder, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (141, 1)
+    assert done.stderr.startswith("error: stdout ")
+
+
+def test_long_lines_are_broken_between_words_on_a_terminal(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "20")
+    text = "  one two-three four five " + "x" * 30 + "\na      b"
+    say(text)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    say(text)
+    plain, broken = capsys.readouterr().out.split("b\n", 1)
+    assert plain + "b" == text
+    assert broken == f"  one two-three four\n    five\n    {'x' * 30}\na      b\n"
 
 
 @pytest.mark.parametrize("arguments", [["train", "small.yaml", "-q"], ["schema"]])
