@@ -1,7 +1,4 @@
-"""What is added in one place, by a module of somebody else, is known everywhere.
-
-An option of training takes two: its field, and the place that uses it.
-"""
+"""What is added in one place, by a module of somebody else, is known everywhere."""
 
 import json
 import sys
