@@ -320,6 +320,7 @@ def _config(
             categorical |= dict.fromkeys(categorical_columns(rows))
         in_memory[part] = rows
     targets = own.get("target", [])
+    targets = [targets] if isinstance(targets, str) else targets
     features = [name for name in categorical if name not in targets]
     if features:
         own["categorical"] = features
@@ -332,10 +333,10 @@ def _config(
             reading, data = reading_of(checked), checked.config.data
             how = reading.to_dict()
             if "train" in in_memory:
-                tables["train"] = as_table(table, text=features, source=NAME, **how)
+                tables["train"] = as_table(table, text=features, labels=targets, source=NAME, **how)
                 detected = Detected(tables["train"], reading, [])
             elif how:
-                detected = Detected(read_table(own["source"], **how), reading, [])
+                detected = Detected(read_table(own["source"], labels=targets, **how), reading, [])
             else:
                 detected = detect(own["source"], target=data.target or (), group=data.split.group)
         if detected:
@@ -349,7 +350,7 @@ def _config(
     for part, rows in in_memory.items():
         if part not in tables:
             source = NAME if part == "train" else part
-            tables[part] = as_table(rows, text=features, source=source, **how)
+            tables[part] = as_table(rows, text=features, labels=targets, source=source, **how)
     return file, tables, decided
 
 

@@ -71,7 +71,9 @@ def with_missing(values: Any) -> Any:
         return values.filled(np.array("NaT", values.dtype))
     if kind in "iu" and not np.ma.any((values > 2**53) | (values < -(2**53))):
         values, kind = values.astype(np.float64), "f"
-    return values.filled(np.nan) if kind == "f" else values.astype(object).filled(None)
+    if kind == "f":
+        return values.filled(np.nan)
+    return np.where(values.mask, None, values.data.astype(object))  # filled(None) would put "?"
 
 
 def unmasked(values: Any, where: str) -> Array:

@@ -37,7 +37,7 @@ function read(column, cell) {
   const value = typeof cell === "string" ? cell.trim() : cell;
   const where = `predict: column ${JSON.stringify(column.name)}`;
   if (value === undefined) throw new TypeError(`${where} is needed; null stands for a gap`);
-  if (value === null || value !== value || gaps.has(value)) {
+  if (value === null || value !== value || (gaps.has(value) && !codes.get(column.name)?.has(value))) {
     if (!column.gaps) throw new TypeError(`${where} needs a value, as there was no gap in training`);
     return NaN;
   }
@@ -66,7 +66,7 @@ const answers = {
 
 /* Predict a row, an object of values by column: { label, probabilities, set } of a class,
    { labels, probabilities } of several labels, or { values, interval } of numbers, where the
-   interval holds the share `level` of new targets, and the set that of new classes, if the model
+   interval holds the share `level` of new targets, and the set the same share of new classes, if the model
    was trained with folds. */
 export function predict(row, { level = 0.9 } = {}) {
   if (Object(row) !== row) throw new TypeError(`predict: a row is an object of values by column (got ${row})`);

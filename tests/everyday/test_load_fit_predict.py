@@ -82,7 +82,7 @@ def test_text_is_read_as_csv_is():
     given = {"n": ["1", " 2.5 ", "NA"], "d": ["2024-05-01", "", "2024-05-02"], "t": ["1", "x", "?"]}
     table = as_table(pd.DataFrame(given))
     assert [table[name].kind for name in given] == ["number", "date", "text"]
-    assert as_table(given, text=["n"])["n"].levels == ("1", "2.5")
+    assert as_table(given, text=["n"])["n"].levels == ("1", "2.5", "NA")
     frame = pd.DataFrame({"zip": pd.Categorical(["10115", "20095"])})
     assert as_table(frame)["zip"].kind == "text"
 

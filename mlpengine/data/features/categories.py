@@ -15,7 +15,7 @@ from mlpengine.data.features.thresholds import (
     SMALLEST_VALUE,
     WEIGHED_CODES,
 )
-from mlpengine.data.tables.parsing import FIRST_INEXACT, parse_numbers
+from mlpengine.data.tables.parsing import parse_numbers
 from mlpengine.data.tables.table import Column, Table, number_text
 
 UNKNOWN, MISSING_LEVEL = "(unknown)", "(missing)"
@@ -27,7 +27,8 @@ class Category:
     Levels in too few training rows count as unknown, so that the unknown feature is trained; a
     missing value is unknown too if none was missing in training. `text` tells whether the training
     table had texts rather than numbers that are treated as categories. The feature of a row's level
-    is `value`, chosen by `weigh`, and the other features are 0.
+    is `value`, chosen by `weigh`, and the other features are 0.  The texts `missing` are missing
+    values unless they are levels.
     """
 
     def __init__(
@@ -39,10 +40,11 @@ class Category:
         strict: bool,
         text: bool,
         value: float = 1.0,
+        missing: frozenset[str] = frozenset(),
     ) -> None:
         self.column, self.levels = column, levels
         self.gaps, self.strict, self.text = gaps, strict, text
-        self.value = value
+        self.value, self.missing = value, missing
 
     @classmethod
     def fit(cls, table: Table, column: str, options: Options) -> "Category":
@@ -65,7 +67,8 @@ class Category:
             )
         gaps = bool((codes < 0).any())
         text = table[column].kind == "text"
-        return cls(column, levels, gaps=gaps, strict=strict, text=text)
+        missing = options.reading.missing
+        return cls(column, levels, gaps=gaps, strict=strict, text=text, missing=missing)
 
     def weigh(self, table: Table, target: Array) -> None:
         """Make features small if the levels of training rows say little about the target.
@@ -97,11 +100,12 @@ class Category:
         codes, texts = coded(column)
         if column.kind == "text" and not self.text:
             texts = list(map(_as_number, texts))
-        _refuse_gap(table, self.column, codes, self.strict)
-        known = {level: code for code, level in enumerate(self.levels)}
+        known: dict[str, int] = dict.fromkeys(self.missing, -1)
+        known |= {level: code for code, level in enumerate(self.levels)}
         unknown = len(self.levels)
-        lookup = np.array([known.get(text, unknown) for text in texts] + [unknown + self.gaps])
-        return lookup[codes].astype(np.int64)
+        codes = np.array([*(known.get(text, unknown) for text in texts), -1], np.int64)[codes]
+        _refuse_gap(table, self.column, codes, self.strict)
+        return np.where(codes < 0, unknown + self.gaps, codes)
 
     def unknown_rows(self, table: Table) -> Array:
         """Return the rows with a text that was in no, or too few, training rows."""
@@ -120,10 +124,10 @@ class Category:
         }
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> "Category":
-        """Return the category that `state_dict` described."""
+    def from_state(cls, state: Mapping[str, Any], missing: frozenset[str]) -> "Category":
+        """Return the category that `state_dict` described; the dialect has the texts `missing`."""
         options = {name: state[name] for name in ("gaps", "strict", "text", "value")}
-        return cls(state["column"], list(state["levels"]), **options)
+        return cls(state["column"], list(state["levels"]), missing=missing, **options)
 
 
 def write_one_hots(categories: Sequence[Category], codes: Sequence[Array], out: Array) -> None:
@@ -173,35 +177,10 @@ def coded(column: Column) -> tuple[Array, list[str]]:
     """Return any column as codes into texts, -1 where missing."""
     if column.kind == "text":
         return column.values, list(column.levels)
-    if (places := _places_from_smallest(column)) is None:
-        distinct = column.distinct()
-        codes = codes_into(distinct, column)
-    else:
-        smallest, offsets = places
-        present = np.bincount(offsets[offsets >= 0]) > 0
-        distinct = smallest + np.flatnonzero(present)
-        codes = np.append(np.cumsum(present, dtype=np.int32) - 1, np.int32(-1))[offsets]
-    return codes, [number_text(column.kind, float(value)) for value in distinct]
-
-
-def _places_from_smallest(column: Column) -> tuple[float, Array] | None:
-    """Return the smallest number and how far each row is above it, -1 where missing.
-
-    The result is None unless all numbers are whole and their range is less than the number of rows.
-    Such numbers need no sorting.
-    """
-    values, missing = column.values, column.missing
-    known = values[~missing] if missing.any() else values
-    if not len(known):
-        return None
-    low, high = float(known.min()), float(known.max())
-    is_exact = low > -FIRST_INEXACT and high < FIRST_INEXACT and low.is_integer()
-    if not is_exact or high - low >= len(values):
-        return None
-    above = np.asarray(values, np.float64) - low
-    above[missing] = -1.0
-    offsets = above.astype(np.int64)
-    return (low, offsets) if (offsets == above).all() else None
+    distinct = column.distinct()
+    return codes_into(distinct, column), [
+        number_text(column.kind, float(value)) for value in distinct
+    ]
 
 
 def codes_into(distinct: Array, column: Column) -> Array:

@@ -103,7 +103,8 @@ class Profile:
             if MOSTLY_MISSING * self.n_rows < column.missing < self.n_rows
             and column.name not in dropped
         ]
-        lines += [f"column {n!r}: {t}" for n, t in self.format_remarks() if n not in dropped]
+        remarks = (f"column {n!r}: {t}" for n, t in self.format_remarks() if n not in dropped)
+        lines += [line for line in remarks if line not in lines]
         lines += [f"{o.text}; {CORRECT}" for o in self.outliers if o.column not in dropped]
         if self.target_missing:
             lines.append(f"target: missing in {plural(self.target_missing, 'row')}; left out")
@@ -196,15 +197,17 @@ def profile(
     if targets and task is None:
         check_target(table, targets)
         task = task_of([table[name] for name in targets])
-    classes: dict[str, int] = {}
-    leaks: list[Leak] = []
-    if len(targets) == 1 and complete.any():
-        classes, leaks = _relations(table.rows(complete), targets[0], task)
     features = [column for column in described if column.name not in targets]
     pairs = {name: marked_number(column) for name, column in table.columns.items()}
     marked = {name: pair for name, pair in pairs.items() if pair}
     told = {name: comma_text(column) for name, column in table.columns.items()}
     commas = {name: text for name, text in told.items() if text}
+    drop = _to_drop(table, features, marked, commas)
+    classes: dict[str, int] = {}
+    leaks: list[Leak] = []
+    if len(targets) == 1 and complete.any():
+        names = [column.name for column in features if column.name not in drop]
+        classes, leaks = _relations(table.rows(complete), targets[0], names, task)
     coded = {name: gap_code(column) for name, column in table.columns.items()}
     return Profile(
         source=table.source,
@@ -214,7 +217,7 @@ def profile(
         duplicates=count_duplicates(table),
         classes=classes,
         leaks=leaks,
-        drop=_to_drop(table, features, leaks, marked, commas),
+        drop=drop | {leak.column: leak.reason for leak in leaks if leak.is_target},
         target_missing=int((~complete).sum()),
         variants=_variants(table),
         marked=marked,
@@ -225,7 +228,7 @@ def profile(
 
 
 def _relations(
-    table: Table, target: str, task: TaskName | None
+    table: Table, target: str, names: Sequence[str], task: TaskName | None
 ) -> tuple[dict[str, int], list[Leak]]:
     column = table[target]
     classes: dict[str, int] = {}
@@ -243,7 +246,6 @@ def _relations(
         values = column.values.astype(np.float64)
     if task == "multilabel" or not (np.abs(values) <= LIMIT).all():
         return classes, []
-    names = [name for name in table.names if name != target]
     return classes, find_leaks(table, names, values, task or "regression")
 
 
@@ -268,7 +270,6 @@ def column_profile(name: str, column: Column) -> ColumnProfile:
 def _to_drop(
     table: Table,
     features: list[ColumnProfile],
-    leaks: list[Leak],
     marked: Collection[str],
     commas: Mapping[str, str],
 ) -> dict[str, str]:
@@ -299,7 +300,6 @@ def _to_drop(
             if len(extreme):
                 row = int(extreme[0])
                 reasons[column.name] = f"{own.text(row)} in {table.place(row)}; correct the value"
-    reasons |= {leak.column: leak.reason for leak in leaks if leak.is_target}
     return reasons
 
 

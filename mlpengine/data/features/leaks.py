@@ -54,7 +54,7 @@ def find_leaks(table: Table, names: Sequence[str], target: Array, task: TaskName
     """Return the leaks of some columns into the target (rows,), class numbers or values.
 
     A column of an exact sum counts as the target unless no other column is left.  The only column
-    may explain everything: it is reported only if it is the target.
+    may determine the target: then it is reported, and not as the target.
     """
     rows = np.arange(0, len(target), -(-len(target) // SAMPLE_ROWS) or 1)
     columns = {name: table[name].take(rows) for name in names}
@@ -79,7 +79,10 @@ def find_leaks(table: Table, names: Sequence[str], target: Array, task: TaskName
         reason = f"with others it adds up to the target ({terms.removeprefix('+ ')})"
         sums = [Leak(name, 1.0, reason, left) for name in signs]
         leaks = [*(leak for leak in leaks if leak.column not in signs), *sums]
-    return [leak for leak in leaks if leak.is_target or len(names) > 1]
+    if len(names) == 1:
+        reason = "it determines the target, value for value"
+        return [one._replace(is_target=False, reason=reason) for one in leaks if one.is_target]
+    return leaks
 
 
 def find_leak(name: str, column: Column, goal: Goal) -> Leak | None:

@@ -102,7 +102,8 @@ class Numbers:
         stats = Statistics(table, sources, strict, rows)
         center, spread = stats.scale(scaling)
         fill = stats.filling(filling)
-        varies = (stats.high > stats.low) & (spread > 1e-13 * np.abs(stats.mean))
+        rounding = 4 * np.finfo(np.float64).eps * np.abs(stats.mean)  # equal but for rounding
+        varies = (stats.high > stats.low) & (spread > rounding)
         factor = np.divide(1.0, spread, out=np.zeros(len(sources)), where=varies)
         if scaling == "none":
             factor = np.ones(len(sources))
@@ -110,7 +111,7 @@ class Numbers:
         flagged = np.flatnonzero(wanted).tolist()
         edges: list[Array] = []
         if bins is not None:
-            binned = varies & (stats.deviation > 1e-13 * np.abs(stats.mean))
+            binned = varies & (stats.deviation > rounding)
             whole = np.array([not source.part for source in sources], bool)
             edges = stats.edges(bins, binned & whole)
         numbers = cls(

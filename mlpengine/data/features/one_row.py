@@ -36,7 +36,7 @@ class _OneHot(NamedTuple):
             if not self.category.text:
                 return None
             text = value.strip()
-            if text in self.missing:
+            if text in self.missing and text not in self.codes:
                 value, kind = None, type(None)
         elif kind is bool or kind is np.bool_:
             text = number_text("boolean", float(value))

@@ -8,6 +8,7 @@ import numpy as np
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural
 from mlpengine.data.features.thresholds import MIN_SAMPLE_VALUES, OUTLIER_DISTANCE
+from mlpengine.data.tables.parsing import MISSING
 from mlpengine.data.tables.table import Column, Table, number_text
 
 GAP_CODES = tuple(sign * (10**k - 1) for k in range(1, 6) for sign in (1, -1))
@@ -37,6 +38,8 @@ def gap_code(column: Column) -> str:
     more than twice their range.
     """
     kind = column.kind
+    if kind == "text":
+        return _gap_texts(column)
     known: set[float] = {*GAP_CODES} if kind == "number" else {*GAP_DATES}
     ends = {np.fmin.reduce(column.values), np.fmax.reduce(column.values)}
     if kind not in ("number", "date") or not ends & known:
@@ -57,6 +60,19 @@ def gap_code(column: Column) -> str:
                 "file"
             )
     return ""
+
+
+def _gap_texts(column: Column) -> str:
+    """Return a message about levels that are missing values elsewhere, or ""."""
+    gaps = [level for level in column.used_levels() if level in MISSING]
+    if not gaps:
+        return ""
+    count = int(np.isin(column.values, [column.levels.index(gap) for gap in gaps]).sum())
+    texts = ", ".join(map(repr, gaps))
+    return (
+        f"{plural(count, 'value is', 'values are')} the text {texts}; if that is a missing value, "
+        f"set data.na_values: [{texts}]"
+    )
 
 
 def find_outliers(table: Table, names: Iterable[str], rows: Array | None = None) -> list[Outlier]:

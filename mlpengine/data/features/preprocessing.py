@@ -437,6 +437,8 @@ class Preprocessor:
         """The arguments of `read_table` with which the training table was read."""
         texts, plain = self.text_columns, ("number", "integer", "category")
         numbers = [n for n, kind in self.kinds.items() if kind in plain and n not in texts]
+        if any(isinstance(label, str) for label in self.classes):
+            texts = [*texts, *self.options.target]
         dialect = self.options.reading.to_dict()
         return {"text": texts, "numbers": numbers, **dialect}
 
@@ -472,12 +474,12 @@ class Preprocessor:
                 "features": [[name, text] for name, text in self.options.features.items()],
                 "reading": self.options.reading.to_dict(),
             },
-            "kinds": dict(self.kinds),
+            "kinds": [[name, kind] for name, kind in self.kinds.items()],
             "numbers": self.fitted_numbers.state_dict(),
             "categories": [category.state_dict() for category in self.categories],
             "target": self.target.state_dict() if self.target else None,
             "reads": self.formula_columns,
-            "operands": {name: asdict(operand) for name, operand in self.operands.items()},
+            "operands": [[name, asdict(operand)] for name, operand in self.operands.items()],
             "summary": self.summary,
         }
 
@@ -495,7 +497,10 @@ class Preprocessor:
         )
         preprocessor.kinds = dict(state["kinds"])
         preprocessor.numbers = Numbers.from_state(state["numbers"])
-        preprocessor.categories = [Category.from_state(one) for one in state["categories"]]
+        preprocessor.categories = [
+            Category.from_state(one, preprocessor.options.reading.missing)
+            for one in state["categories"]
+        ]
         if state["target"] is not None:
             preprocessor.target = target_from_state(state["target"])
         preprocessor._read_formulas(state["reads"])

@@ -10,7 +10,7 @@ from mlpengine.core.errors import CheckpointError
 from mlpengine.data.features.column_kinds import FeatureKind
 from mlpengine.data.features.computed import FormulaColumn
 from mlpengine.data.features.options import Options
-from mlpengine.data.features.sources import DATE_PARTS, LIMIT
+from mlpengine.data.features.sources import DATE_PARTS
 from mlpengine.data.features.summary import SummaryState, check_summary
 from mlpengine.data.features.targets import Label
 from mlpengine.settings.structure import conform
@@ -86,7 +86,8 @@ class PreprocessorState(TypedDict):
 def checked_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a preprocessor's state after checking its structure, and that its parts agree.
 
-    In files `features` is a list of pairs, because files do not keep the order of mappings.
+    In files `features`, `kinds` and `operands` are lists of pairs, because files do not keep the
+    order of mappings, and a matrix has its columns in this order.
 
     Raises: CheckpointError naming the first place that is wrong.
     """
@@ -95,20 +96,12 @@ def checked_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
             f"preprocessing: must be of version {STATE_VERSION} (got {state.get('version')!r:.60})"
         )
     if isinstance(state, dict) and isinstance(options := state.get("options"), dict):
-        features = options.get("features")
-        if isinstance(features, list) and all(
-            isinstance(f, list) and len(f) == 2 for f in features
-        ):
-            features = {str(name): text for name, text in features}
-        state = {**state, "options": {**options, "features": features}}
+        features = _in_order(options.get("features"))
+        ordered = {name: _in_order(state.get(name)) for name in ("kinds", "operands")}
+        state = {**state, **ordered, "options": {**options, "features": features}}
     conform(state, PreprocessorState, "preprocessing")
     kinds, target = state["kinds"], state["target"]
     _check_numbers(state["numbers"], kinds)
-    for category in state["categories"]:
-        _distinct(category["levels"], f"the levels of {category['column']!r}")
-        _demand(
-            0 < category["value"] <= 1, f"the value of {category['column']!r} must be in (0, 1]"
-        )
     encoded = [category["column"] for category in state["categories"]]
     _demand(
         sorted(encoded) == sorted(name for name, kind in kinds.items() if kind == "category"),
@@ -126,19 +119,20 @@ def checked_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
     return state
 
 
+def _in_order(pairs: Any) -> Any:
+    """Return a mapping from pairs of a name and a value; anything else as it is."""
+    if isinstance(pairs, list) and all(isinstance(p, list) and len(p) == 2 for p in pairs):
+        return {str(name): value for name, value in pairs}
+    return pairs
+
+
 def _check_numbers(numbers: NumbersState, kinds: Mapping[str, FeatureKind]) -> None:
-    sources = numbers["sources"]
-    for name in ("center", "factor", "fill"):
-        _demand(
-            len(numbers[name]) == len(sources),
-            f"numbers.{name} must have one entry for each source",
-        )
-    edges = numbers["edges"]
-    _demand(len(edges) in (0, len(sources)), "numbers.edges must have one entry for each source")
+    sources, edges = numbers["sources"], numbers["edges"]
+    of_each = [numbers["center"], numbers["factor"], numbers["fill"], edges or sources]
+    _demand({*map(len, of_each)} == {len(sources)}, "numbers must have an entry for each source")
     _demand(
-        all(len(each) != 1 and all(a < b for a, b in pairwise(each)) for each in edges)
-        and all(abs(edge) <= LIMIT for each in edges for edge in each),
-        f"numbers.edges must be increasing numbers within {LIMIT:g}, none or two and more",
+        all(len(each) != 1 and all(a < b for a, b in pairwise(each)) for each in edges),
+        "numbers.edges must be increasing numbers, none or two and more",
     )
     for column, part, minus in sources:
         dates = (not part or part in DATE_PARTS) and (not minus or kinds.get(minus) == "date")
@@ -153,8 +147,6 @@ def _check_numbers(numbers: NumbersState, kinds: Mapping[str, FeatureKind]) -> N
         and not any(kind in ("text", "mixed") for kind in kinds.values()),
         "numbers.sources and categories must be the columns in kinds",
     )
-    _distinct([tuple(source) for source in sources], "numbers.sources")
-    _distinct(numbers["flagged"], "numbers.flagged")
     _demand(
         all(0 <= number < len(sources) for number in numbers["flagged"]),
         "numbers.flagged must be numbers of sources",
@@ -163,32 +155,23 @@ def _check_numbers(numbers: NumbersState, kinds: Mapping[str, FeatureKind]) -> N
 
 def _check_target(target: Mapping[str, Any], kinds: Mapping[str, FeatureKind]) -> None:
     columns = target["columns"]
-    _distinct(columns, "target.columns")
-    _demand(bool(columns), "target.columns must name a column")
-    _demand(not kinds.keys() & set(columns), "target.columns must not be among the features")
-    match target["task"]:
-        case "classification":
-            _distinct([str(label) for label in target["classes"]], "target.classes")
-            _demand(len(target["classes"]) > 1, "target.classes must be two or more")
-        case "regression":
-            low, high = target.get("bounds", (target["center"],) * 2)
-            each = columns, target["center"], target["scale"], low, high
-            _demand(
-                len({len(one) for one in each}) == 1,
-                "target.center, target.scale and target.bounds must have an entry a column",
-            )
-            _demand(
-                all(a <= b for a, b in zip(low, high, strict=True)), "target.bounds must be a range"
-            )
-            _demand(min(target["scale"]) > 0.0, "target.scale must be positive")
-            _demand(
-                not target.get("log") or ("bounds" in target and min(low) > 0.0),
-                "target.log needs positive target.bounds",
-            )
-
-
-def _distinct(values: list[Any], what: str) -> None:
-    _demand(len(set(values)) == len(values), f"{what} must be distinct")
+    _demand(
+        bool(columns) and not kinds.keys() & {*columns},
+        "target.columns must name columns that are no features",
+    )
+    if target["task"] == "classification":
+        labels = [str(label) for label in target["classes"]]
+        _demand(len({*labels}) == len(labels) > 1, "target.classes must be two or more")
+    elif target["task"] == "regression":
+        low, high = target.get("bounds", (target["center"],) * 2)
+        _demand(
+            len({len(one) for one in (columns, target["center"], target["scale"], low, high)}) == 1,
+            "target.center, target.scale and target.bounds must have an entry a column",
+        )
+        _demand(
+            min(target["scale"]) > 0.0 and (not target.get("log") or "bounds" in target),
+            "target.scale must be positive, and target.log needs target.bounds",
+        )
 
 
 def _demand(true: bool, text: str) -> None:

@@ -10,9 +10,9 @@ import numpy as np
 from mlpengine.core.errors import DataError
 from mlpengine.core.spec import Array
 from mlpengine.data.tables._files import BINARY_BYTES, brief, readable, refuse_bomb
-from mlpengine.data.tables.column_reader import Growing, answers_of, dates_of
+from mlpengine.data.tables.column_reader import NUMBERS, TEXT, ColumnReader, boolean_or_date
 from mlpengine.data.tables.dialect import CsvOptions
-from mlpengine.data.tables.parsing import FIRST_INEXACT, sorted_levels
+from mlpengine.data.tables.parsing import FIRST_INEXACT
 from mlpengine.data.tables.stored import Spill
 from mlpengine.data.tables.table import Column, ColumnKind, Table, date_column
 
@@ -29,6 +29,10 @@ class Opened(NamedTuple):
     schema: Any
     n_rows: int
     batches: BatchReader
+
+
+def _where(path: str, name: str) -> str:
+    return f"{path}: column {name!r}"
 
 
 def _batch_rows(names: Sequence[str]) -> int:
@@ -99,7 +103,7 @@ class ArrowFiles(NamedTuple):
             grown: dict[str, _GrowingColumn] = {}
             n_rows = 0
             while todo:
-                grown |= {name: _GrowingColumn(spill, expected) for name in todo}
+                grown |= {name: _GrowingColumn(name, options, spill, expected) for name in todo}
                 unpacked = n_rows = 0
                 for batch in batches(todo):
                     n_rows += batch.num_rows
@@ -107,9 +111,11 @@ class ArrowFiles(NamedTuple):
                     if spill is None:
                         refuse_bomb(unpacked, size, path, BINARY_BYTES)
                     for name in todo:
-                        grown[name].add(*_values(batch[name], path, name, name in text))
+                        grown[name].add(*_values(batch[name], _where(path, name), name in text))
                 # whole numbers beyond 2**53 are texts, as in CSV
-                whole = {name for name in todo if _is_integer(schema, name)} - options.numbers
+                whole = {
+                    name for name in todo if _is_integer(schema.field(name).type)
+                } - options.numbers
                 todo = [name for name in todo if name in whole - text and grown[name].is_inexact]
                 text |= {*todo}
             if not n_rows:
@@ -120,7 +126,8 @@ class ArrowFiles(NamedTuple):
                 assert spill is not None
                 spill.skip(name)
                 continue
-            column = _parsed(grown.pop(name).column(), schema, name, name in text, options)
+            kind = schema.field(name).type
+            column = _parsed(grown.pop(name).column(), kind, name, options)
             if spill is None:
                 table.columns[name] = column
             else:
@@ -136,7 +143,7 @@ class ArrowFiles(NamedTuple):
             kept = [name for name in schema.names if name not in skipped]
             for batch in batches(kept):
                 if batch.num_rows:
-                    columns = {n: _block_column(batch, path, n, schema, options) for n in kept}
+                    columns = {n: arrow_column(batch[n], _where(path, n), n, options) for n in kept}
                     origin = np.arange(first, first + batch.num_rows)
                     yield Table(columns, path, origin=origin)
                 first += batch.num_rows
@@ -168,65 +175,64 @@ FEATHER = ArrowFiles("Arrow (Feather) file", _open_feather)
 class _GrowingColumn:
     """A column that is read in batches, each with texts of its own."""
 
-    def __init__(self, spill: Spill | None = None, expected: int = 0) -> None:
-        self._spill, self._expected = spill, expected
-        self._grown: Growing | None = None
-        self._codes: dict[str | None, int] = {None: -1}
+    def __init__(
+        self, name: str, options: CsvOptions, spill: Spill | None = None, expected: int = 0
+    ) -> None:
+        self._name, self._options, self._spill, self._expected = name, options, spill, expected
         self._kind: ColumnKind = "number"
+        self._reader: ColumnReader | None = None
         self.is_inexact = False
 
     def add(self, kind: ColumnKind, values: Array, texts: Sequence[str | None] = ()) -> None:
         """Add the values of further rows; codes of texts may repeat or lack one."""
+        if self._reader is None:
+            step = TEXT if kind == "text" else NUMBERS
+            self._kind = kind
+            self._reader = ColumnReader(self._name, self._options, step, self._spill)
+            self._reader.expect(self._expected)
         if kind == "text":
-            codes = self._codes
-            own = [codes.setdefault(text, len(codes) - 1) for text in texts]
-            values = np.array([*own, -1], np.int32)[values]
+            self._reader.add([text or "" for text in texts], values)
         else:
             self.is_inexact |= bool((np.abs(values) >= FIRST_INEXACT).any())
-        if self._grown is None:
-            self._kind = kind
-            self._grown = Growing(values.dtype.type, self._spill)
-            self._grown.expect(self._expected)
-        self._grown.append(values)
+            self._reader.append(values)
 
     def column(self) -> Column:
         """Return the finished column."""
-        assert self._grown is not None
-        values = self._grown.values()
-        if self._kind != "text":
-            return Column(values, self._kind)
-        levels = [text for text in self._codes if text is not None]
-        codes, ordered = sorted_levels(values, levels)
-        return Column(codes, "text", ordered)
+        assert self._reader is not None
+        column = self._reader.column()
+        return column if self._kind == "text" else Column(column.values, self._kind)
 
 
-def _block_column(batch: Any, path: str, name: str, schema: Any, options: CsvOptions) -> Column:
-    """Return a column of a batch, in the kind that its own rows imply."""
-    as_text = name in options.text
-    grown = _GrowingColumn()
-    grown.add(*_values(batch[name], path, name, as_text))
-    if grown.is_inexact and _is_integer(schema, name) and name not in options.numbers:
-        as_text, grown = True, _GrowingColumn()
-        grown.add(*_values(batch[name], path, name, as_text))
-    return _parsed(grown.column(), schema, name, as_text, options)
+def arrow_column(array: Any, where: str, name: str, options: CsvOptions) -> Column:
+    """Return an array of pyarrow as a column, in the kind that its own values imply.
+
+    Raises: DataError, led by `where`, for a type that is not supported.
+    """
+    as_text, is_whole = name in options.text, _is_integer(array.type)
+    while True:
+        grown = _GrowingColumn(name, options)
+        grown.add(*_values(array, where, as_text))
+        if as_text or not (grown.is_inexact and is_whole) or name in options.numbers:
+            return _parsed(grown.column(), array.type, name, options)
+        as_text = True  # whole numbers beyond 2**53 are texts, as in CSV
 
 
-def _parsed(column: Column, schema: Any, name: str, as_text: bool, options: CsvOptions) -> Column:
+def _parsed(column: Column, kind: Any, name: str, options: CsvOptions) -> Column:
     """Return a column of texts that are true and false, or dates, as one of these, as in CSV.
 
-    It stays as it is if it is `as_text`, or of a categorical type.
+    It stays as it is if it is to stay text, or of a categorical type.
     """
     from pyarrow import types
 
-    if column.kind != "text" or as_text or types.is_dictionary(schema.field(name).type):
+    if column.kind != "text" or name in options.text or types.is_dictionary(kind):
         return column
-    return answers_of(column) or dates_of(column, name, options) or column
+    return boolean_or_date(column, name, options)
 
 
-def _is_integer(schema: Any, name: str) -> bool:
+def _is_integer(kind: Any) -> bool:
     from pyarrow import types
 
-    return bool(types.is_integer(schema.field(name).type))
+    return bool(types.is_integer(kind))
 
 
 def _is_text(kind: Any) -> bool:
@@ -238,7 +244,7 @@ def _is_text(kind: Any) -> bool:
 
 
 def _values(
-    values: Any, path: str, name: str, as_text: bool
+    values: Any, where: str, as_text: bool
 ) -> tuple[ColumnKind, Array, Sequence[str | None]]:
     """Return the kind, the values or codes, and the texts of an array of pyarrow.
 
@@ -266,14 +272,14 @@ def _values(
         seconds = _numbers(values.cast("int64")) / per_second
         if types.is_duration(kind):
             return "number", seconds, ()
-        return "date", date_column(seconds, f"{path}: column {name!r}").values, ()
+        return "date", date_column(seconds, where).values, ()
     if types.is_null(kind):
         return "number", np.full(len(values), np.nan), ()
     if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
         return "number", _numbers(values), ()
     raise DataError(
-        f"{path}: column {name!r}: type {kind} is not supported; write the "
-        "file without it, or with numbers, texts or dates in its place"
+        f"{where}: type {kind} is not supported; leave the column out, or write numbers, texts or "
+        "dates in its place"
     )
 
 

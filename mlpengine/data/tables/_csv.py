@@ -9,9 +9,9 @@ column are not of the kind of its first rows, the file is read again for that co
 import re
 from codecs import BOM_UTF8
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
+from functools import cache, partial
 from io import BytesIO
 from itertools import islice
 from typing import Any, BinaryIO, NamedTuple
@@ -39,8 +39,10 @@ from mlpengine.data.tables.column_reader import (
     TEXT,
     ColumnReader,
     parsed_column,
+    without_rare_gaps,
 )
 from mlpengine.data.tables.dialect import CsvOptions
+from mlpengine.data.tables.progress import OnProgress
 from mlpengine.data.tables.stored import Spill
 from mlpengine.data.tables.table import Column, Table
 
@@ -54,7 +56,6 @@ _BLOCK, _BLOCK_ROWS = 1 << 20, 256  # bytes that are parsed at once, and rows of
 # where rows are read in blocks: bytes of one, and rows of wide tables
 _CHUNK, _CHUNK_ROWS = 1 << 23, 1024
 _NULL = np.iinfo(np.int64).min
-_SLICE = 1 << 17  # bytes; temporary arrays of this size stay in cache
 
 _THREADS = 2
 """Threads that parse blocks while parsed ones are added to the columns."""
@@ -80,10 +81,12 @@ def read_csv(
     options: CsvOptions,
     header: Header | None = None,
     spill: Spill | None = None,
+    progress: OnProgress | None = None,
 ) -> Table:
     """Read a CSV with a header line, or a CSV after its `header` has been read.
 
-    With `spill` the columns go there, one after the other, and the table has none.
+    With `spill` the columns go there, one after the other, and the table has none.  `progress` is
+    called with the share of a file that is read.
 
     Raises: DataError naming the file, line and column of the error.
     """
@@ -91,7 +94,7 @@ def read_csv(
         source = TextSource(stream, where)
         known = header or read_header(source, options.reading.delimiter)
         source.line = known.first_line
-        body = _Body(source, known, options, spill)
+        body = _Body(source, known, options, spill, progress)
         body.read()
     while body.is_broken:
         with readable(where), open_file() as stream:
@@ -133,9 +136,15 @@ class _Body:
     """The rows of a file; columns are read in one pass or several."""
 
     def __init__(
-        self, source: TextSource, header: Header, options: CsvOptions, spill: Spill | None
+        self,
+        source: TextSource,
+        header: Header,
+        options: CsvOptions,
+        spill: Spill | None,
+        progress: OnProgress | None,
     ) -> None:
         self.source, self.header, self.options, self.spill = source, header, options, spill
+        self.progress = progress
         names = header.names
         skipped = options.skipped(names) if spill is None else spill.skipped
         self.readers = {
@@ -186,8 +195,11 @@ class _Body:
             raise DataError(f"{self.source.where}: {_NO_ROWS}")
 
     def _records(self, size: int) -> Iterator[Records]:
+        total = size_of(self.source.stream)
         while records := self.source.records(self.header.delimiter, size):
             yield records
+            if self.progress is not None and total:
+                self.progress(min(1.0, self.source.offset / total))
 
     def _read_by_python(self, size: int, stop: int | None = None) -> None:
         for records in islice(self._records(size), stop):
@@ -286,7 +298,10 @@ class _Body:
                 _check_index(column, where, alone=len(names) == 1)
                 continue
             parsed = parsed_column(column, table, name, self.options)
-            table.decimal_commas |= column.kind == "text" and parsed.kind == "number"
+            if name not in self.options.text | self.options.labels:
+                parsed = without_rare_gaps(parsed, self.options.reading.missing)
+            is_read = column.kind == "text" and parsed.kind == "number"
+            table.decimal_commas |= is_read and any("," in level for level in column.levels)
             if spill is None:
                 columns[name] = parsed
             else:
@@ -329,7 +344,7 @@ class _ArrowBlocks:
             DATES: pyarrow.string(),
             TEXT: pyarrow.dictionary(pyarrow.int32(), pyarrow.string()),
         }
-        missing = body.options.missing
+        missing = body.options.reading.missing
         self.missing = sorted(missing)
         known = (parsing.parse_numbers([text], frozenset()) for text in missing)
         values = [float(value[0]) for value in known if value is not None]
@@ -358,7 +373,6 @@ class _ArrowBlocks:
                 column_types={str(place): self.types[step] for place, step in steps.items()}
                 or {names[0]: self.types[TEXT]},
                 null_values=self.missing,
-                strings_can_be_null=True,
                 check_utf8=False,  # it is checked
             ),
         )
@@ -400,7 +414,7 @@ class _ArrowBlocks:
                     again[place] = TEXT
                 else:
                     reader.append(values)
-            elif (seconds := _iso_seconds(cells, self.pyarrow)) is not None:
+            elif (seconds := self._iso_seconds(cells)) is not None:
                 reader.append(seconds)
             else:
                 _add_texts(reader, cells)
@@ -428,29 +442,48 @@ class _ArrowBlocks:
             or np.count_nonzero(np.isnan(values)) > cells.null_count  # nan(1) is a text
         )
 
+    def _iso_seconds(self, texts: Any) -> Array | None:
+        """Return texts that are dates of ISO 8601 as seconds since 1970, None if one is none.
+
+        It reads the same texts as `parsing.dates`, to the same seconds, but all with a zone or
+        none.
+        """
+        from pyarrow import compute
+
+        pyarrow = self.pyarrow
+        is_gap = compute.is_in(texts, pyarrow.array(self.missing, pyarrow.string()))
+        texts = compute.if_else(is_gap, None, texts)
+        known = texts.drop_null()
+        if not len(known):
+            return np.full(len(texts), np.nan)
+        pattern = f"^(?:{parsing.ISO_DATE})$"
+        if not compute.all(compute.match_substring_regex(known, pattern)).as_py():
+            return None
+        zone = "UTC" if re.search(r"(?:Z|[+-]\d{2}:?\d{2})$", known[0].as_py()) else None
+        try:
+            moments = texts.cast(pyarrow.timestamp("us", zone)).cast(pyarrow.int64())
+        except pyarrow.ArrowInvalid:  # such as the 30th of February
+            return None
+        ticks = array_of(moments, np.int64, _NULL)
+        seconds = np.where(ticks == _NULL, np.nan, ticks / 1e6)
+        return None if (seconds < parsing.FIRST_SECOND).any() else seconds
+
 
 def _has_codes(content: bytes, delimiter: str) -> bool:
-    """Return whether a cell of a block may begin with a zero and another digit."""
-    edges = [ord(delimiter), ord("\n"), *(mark for mark in b'\r"' if mark in content)]
-    blanks = [mark for mark in b" \t" if mark in content and mark != ord(delimiter)]
-    characters = np.frombuffer(b"\n\n" + content, np.uint8)
-    for first in range(0, len(content), _SLICE):
-        part = characters[first : first + _SLICE + 3]
-        before = _among(part[1:-2], edges)
-        if blanks:  # but not those between a day and a time
-            before |= _among(part[1:-2], blanks) & _among(part[:-3], [*edges, *blanks])
-        before &= part[2:-1] == ord("0")
-        before &= part[3:] - np.uint8(ord("0")) < 10
-        if before.any():
-            return True
-    return False
+    """Return whether a value of a block may begin with a zero and another digit."""
+    blanks = b" \t" if delimiter != "\t" else b" "
+    marks = (b"," + content).translate(_marks(delimiter), blanks)
+    return b",00" in marks or b",01" in marks
 
 
-def _among(characters: Array, marks: Sequence[int]) -> Array:
-    values: Array = characters == marks[0]
-    for mark in marks[1:]:
-        values |= characters == mark
-    return values
+@cache
+def _marks(delimiter: str) -> bytes:
+    """Return a table that maps digits to 0 and 1, the marks before a value to a comma."""
+    marks = bytearray(b"x" * 256)
+    marks[ord("0") : ord("9") + 1] = b"0111111111"
+    for mark in f'{delimiter}\n\r"':
+        marks[ord(mark)] = ord(",")
+    return bytes(marks)
 
 
 def _add_texts(reader: ColumnReader, cells: Any) -> None:
@@ -459,25 +492,3 @@ def _add_texts(reader: ColumnReader, cells: Any) -> None:
         reader.add(["" if cell is None else cell for cell in cells.to_pylist()])
         return
     reader.add(cells.dictionary.to_pylist(), array_of(cells.indices, np.int32, -1))
-
-
-def _iso_seconds(cells: Any, pyarrow: Any) -> Array | None:
-    """Return texts that are dates of ISO 8601 as seconds since 1970, None if one is no such date.
-
-    It reads the same cells as `cells.dates`, to the same seconds, but all with a zone or none.
-    """
-    from pyarrow import compute
-
-    known = cells.drop_null()
-    if not len(known):
-        return np.full(len(cells), np.nan)
-    if not compute.all(compute.match_substring_regex(known, f"^(?:{parsing.ISO_DATE})$")).as_py():
-        return None
-    zone = "UTC" if re.search(r"(?:Z|[+-]\d{2}:?\d{2})$", known[0].as_py()) else None
-    try:
-        moments = cells.cast(pyarrow.timestamp("us", zone)).cast(pyarrow.int64())
-    except pyarrow.ArrowInvalid:  # such as the 30th of February
-        return None
-    ticks = array_of(moments, np.int64, _NULL)
-    seconds = np.where(ticks == _NULL, np.nan, ticks / 1e6)
-    return None if (seconds < parsing.FIRST_SECOND).any() else seconds

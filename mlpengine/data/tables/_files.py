@@ -16,7 +16,6 @@ from mlpengine.core.errors import DataError, MlpEngineError, UsageError
 from mlpengine.core.files import similar_file
 from mlpengine.core.system import read_pipe
 from mlpengine.core.wording import quoted
-from mlpengine.data.tables.progress import OnProgress
 
 Opener = Callable[[], BinaryIO]
 
@@ -56,7 +55,7 @@ _SHEET = "an OpenDocument file", "save the sheet as CSV"
 _ZIPPED = (
     (rb"(\[Content_Types\]|_rels/|docProps/|xl/)", _EXCEL),
     (rb"mimetypeapplication/vnd\.oasis", _SHEET),
-    (rb".{1,99}?\.npy", ("a NumPy archive", "let its name end in .npz")),
+    (rb".{1,99}?\.npy", ("a NumPy archive", "save the table as CSV or Parquet")),
     (rb"", ("a zip archive", "unpack it")),
 )
 _PACKED = "unpack it, or pack it with gzip"
@@ -111,21 +110,6 @@ def size_of(stream: BinaryIO) -> int:
         return stream.getbuffer().nbytes
     is_file = isinstance(stream, io.BufferedReader) and isinstance(stream.raw, io.FileIO)
     return os.fstat(stream.fileno()).st_size if is_file else 0
-
-
-class _Watched(io.FileIO):
-    """A file that reports how much of it is read."""
-
-    def __init__(self, path: str | os.PathLike[str], progress: OnProgress) -> None:
-        super().__init__(path)
-        self.progress, self.size = progress, os.fstat(self.fileno()).st_size
-
-    def readinto(self, buffer: Any) -> int | None:
-        """Fill a buffer with the next bytes."""
-        count = super().readinto(buffer)
-        if self.size:
-            self.progress(min(1.0, self.tell() / self.size))
-        return count
 
 
 class _Converted(io.RawIOBase):
@@ -222,9 +206,7 @@ def _unpacked(packed: BinaryIO, where: str) -> BinaryIO:
     return io.BufferedReader(_Converted(packed, read))
 
 
-def opener(
-    path: str | os.PathLike[str], progress: OnProgress | None = None, encoding: str = "utf-8"
-) -> Opener:
+def opener(path: str | os.PathLike[str], encoding: str = "utf-8") -> Opener:
     """Return a function that opens a file as UTF-8, and unpacks it if its name says so.
 
     A pipe is read to its end now, into memory.  Raises: DataError for a pipe that has no writer.
@@ -232,9 +214,7 @@ def opener(
     content = _read_pipe(os.fspath(path)) if Path(path).is_fifo() else None
 
     def open_file() -> BinaryIO:
-        if content is not None:
-            return io.BytesIO(content)
-        return open(path, "rb") if progress is None else io.BufferedReader(_Watched(path, progress))
+        return open(path, "rb") if content is None else io.BytesIO(content)
 
     return lambda: transcoded(_unpacked(open_file(), os.fspath(path)), encoding, path)
 

@@ -5,14 +5,11 @@ The csv module defines the rows.  A block that it need not read goes to pyarrow 
 
 import csv
 import io
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
 from mlpengine.core.errors import DataError
-from mlpengine.core.fork_locks import process_lock
 from mlpengine.core.spec import Array
 from mlpengine.data.tables import parsing
 from mlpengine.data.tables._files import refuse_other_format
@@ -26,29 +23,15 @@ _SAMPLE, _SAMPLE_CHARACTERS = 20, 1 << 16  # lines from which the delimiter is i
 _NEWLINE, _RETURN, _QUOTE = b'\n\r"'
 _START = 256  # bytes that tell whether a file is of another format
 
-_limit_lock = process_lock()
-_limits: list[int] = []
-
-
-@contextmanager
-def long_cells() -> Iterator[None]:
-    """Let cells be as long as records; the csv module has one limit for the process.
-
-    The limit is restored when the last thread has left the context.
-    """
-    with _limit_lock:
-        _limits.append(csv.field_size_limit(max(csv.field_size_limit(), MAX_RECORD)))
-    try:
-        yield
-    finally:
-        with _limit_lock:
-            before = _limits.pop()  # the last to leave gets what the first has found
-            if not _limits:
-                csv.field_size_limit(before)
-
 
 class EncodingError(DataError):
     """A file has another encoding than it should."""
+
+
+def _allow_long_cells() -> None:
+    """Let cells be as long as records; the csv module has one limit for the process."""
+    if csv.field_size_limit() < MAX_RECORD:
+        csv.field_size_limit(MAX_RECORD)
 
 
 class CsvRows(NamedTuple):
@@ -67,9 +50,9 @@ class CsvRows(NamedTuple):
     error: csv.Error | None
 
 
-@long_cells()
 def csv_rows(lines: list[str], delimiter: str) -> CsvRows:
     """Return the rows of lines with line ends."""
+    _allow_long_cells()
     reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
     cells, starts, stop = [], [], 0
     try:
@@ -322,8 +305,8 @@ def read_header(source: TextSource, delimiter: str | None) -> Header:
         mark = delimiter or sniff(_sample(lines))
         reader = csv.reader(lines, delimiter=mark, skipinitialspace=True, strict=True)
         try:
-            with long_cells():
-                names = next((row for row in reader if row), [])
+            _allow_long_cells()
+            names = next((row for row in reader if row), [])
         except csv.Error as error:
             if source.at_end or size >= MAX_RECORD or not is_cut_off(error):
                 line = source.line + reader.line_num - 1

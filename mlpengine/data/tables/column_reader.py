@@ -4,7 +4,7 @@ A column is tried as numbers, then dates, then text; booleans and numbers such a
 its few texts at the end.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -12,8 +12,9 @@ from mlpengine.core.errors import DataError
 from mlpengine.core.spec import Array
 from mlpengine.data.tables import parsing
 from mlpengine.data.tables.dialect import CsvOptions
+from mlpengine.data.tables.parsing import EMPTY
 from mlpengine.data.tables.stored import Segment, Spill
-from mlpengine.data.tables.table import Column, Table
+from mlpengine.data.tables.table import Column, ColumnKind, Table
 
 NUMBERS, DATES, TEXT = 0, 1, 2
 """Kinds that a column is read as, in the order of the trials."""
@@ -69,8 +70,10 @@ class ColumnReader:
     ) -> None:
         self.padded = name in options.numbers
         self.broken = False
-        self._missing, self._pattern = options.missing, options.reading.date_pattern(name)
-        self._codes = parsing.Codes(self._missing)
+        self._missing = options.reading.missing
+        self._pattern = options.reading.date_pattern(name)
+        self._missing_texts = options.reading.missing_texts
+        self._codes = parsing.Codes(self._missing_texts)
         self._spill, self._expected = spill, 0
         self._begin(options.first_step(name) if step is None else step, 0)
 
@@ -90,8 +93,8 @@ class ColumnReader:
 
     def append(self, values: Array) -> None:
         """Store the values of further rows, NaN where missing."""
-        if self._is_empty:
-            self._is_empty = bool(np.isnan(values).all())
+        # a NaN may have been a text that is missing among numbers only
+        self._is_empty &= self._missing == self._missing_texts and bool(np.isnan(values).all())
         self._grown.append(values)
 
     def add(self, texts: Sequence[str], places: Array | None = None) -> None:
@@ -100,7 +103,7 @@ class ColumnReader:
             values = self._convert(texts)
             if values is not None:
                 self._is_empty = self._is_empty and all(
-                    text.strip() in self._missing for text in texts
+                    text.strip() in self._missing_texts for text in texts
                 )
                 self._grown.append(
                     values if places is None else np.append(values, self._gap)[places]
@@ -111,7 +114,9 @@ class ColumnReader:
     def _convert(self, texts: Sequence[str]) -> Array | None:
         """Return the values of texts as the current step reads them, None if it cannot."""
         if self.step == NUMBERS:
-            return parsing.parse_numbers(texts, self._missing, padded=self.padded)
+            return parsing.parse_numbers(
+                texts, self._missing, padded=self.padded, rounded=self.padded
+            )
         if self.step == DATES:
             return parsing.dates(texts, self._missing, self._pattern)
         return self._codes(texts)
@@ -145,9 +150,7 @@ def text_column(
     reader = ColumnReader(name, options, TEXT if as_text else options.first_step(""))
     reader.add(texts)
     table = Table({where: reader.column()}, where)
-    if as_text:
-        return table[where]
-    return parsed_column(table[where], table, where, options)
+    return table[where] if as_text else parsed_column(table[where], table, where, options)
 
 
 def parsed_column(column: Column, table: Table, name: str, options: CsvOptions) -> Column:
@@ -157,32 +160,56 @@ def parsed_column(column: Column, table: Table, name: str, options: CsvOptions) 
     """
     if column.kind != "text" or name in options.text:
         return column
-    if (answers := answers_of(column)) is not None:
-        return answers
-    levels = column.levels
     reading = options.reading
-    values = parsing.formatted_numbers(levels, reading.decimal, reading.thousands)
+    known = [level for level in column.levels if level not in reading.missing]
+    if (answers := parsing.booleans(known)) is not None:
+        return _by_level(column, dict(zip(known, answers, strict=True)), "boolean")
+    values = parsing.formatted_numbers(known, reading.decimal, reading.thousands)
     if isinstance(values, str):
-        row = int(np.flatnonzero(column.values == levels.index(values))[0])
+        row = int(np.flatnonzero(column.values == column.levels.index(values))[0])
         raise AmbiguousError(
             f"{table.where(name, row)}: {values!r} can mean {values.replace(',', '')} or "
             f"{values.replace(',', '.')}; say which with data.decimal"
         )
     if values is None:
+        return times_of(column)
+    return _by_level(column, dict(zip(known, values, strict=True)))
+
+
+def times_of(column: Column) -> Column:
+    """Return a text column as numbers if its levels are nanoseconds that seldom repeat."""
+    levels, filled = column.levels, int((column.values >= 0).sum())
+    if len(levels) <= filled / 2 or (times := parsing.nanoseconds(levels)) is None:
         return column
-    return Column(np.array([*values, np.nan])[column.values])
+    return _by_level(column, dict(zip(levels, times, strict=True)))
 
 
-def answers_of(column: Column) -> Column | None:
-    """Return a text column as booleans if all its texts are true or false, else None."""
-    words = parsing.booleans(column.levels)
-    return None if words is None else Column(np.array([*words, np.nan])[column.values], "boolean")
+def without_rare_gaps(column: Column, missing: frozenset[str]) -> Column:
+    """Return a text column without the levels in `missing` that at most FEW_GAPS rows have."""
+    gaps = [code for code, level in enumerate(column.levels) if level in missing]
+    if column.kind != "text" or not gaps:
+        return column
+    counts = np.bincount(column.values[column.values >= 0], minlength=len(column.levels))
+    rare = [code for code in gaps if counts[code] <= parsing.FEW_GAPS]
+    kept = np.array([code not in rare for code in range(len(column.levels))] + [True])
+    codes = np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int32)
+    codes[-1] = -1
+    levels = [level for code, level in enumerate(column.levels) if kept[code]]
+    return Column(codes[column.values], "text", tuple(levels))
 
 
-def dates_of(column: Column, name: str, options: CsvOptions) -> Column | None:
-    """Return a text column as dates if all its texts that are not missing are dates, else None."""
-    pattern = options.reading.date_pattern(name)
-    seconds = parsing.dates(column.levels, options.missing, pattern)
-    if seconds is None or np.isnan(seconds).all():
-        return None
-    return Column(np.array([*seconds, np.nan])[column.values], "date")
+def boolean_or_date(column: Column, name: str, options: CsvOptions) -> Column:
+    """Return a text column as booleans or dates if all its texts that are not missing are."""
+    known = [level for level in column.levels if level not in options.reading.missing]
+    if (answers := parsing.booleans(known)) is not None:
+        return _by_level(column, dict(zip(known, answers, strict=True)), "boolean")
+    seconds = parsing.dates(known, EMPTY, options.reading.date_pattern(name)) if known else None
+    if seconds is None:
+        return times_of(column)
+    return _by_level(column, dict(zip(known, seconds.tolist(), strict=True)), "date")
+
+
+def _by_level(column: Column, values: Mapping[str, float], kind: ColumnKind = "number") -> Column:
+    """Return a text column with these values in place of its levels, NaN for other levels."""
+    each = np.array([*(values.get(level, np.nan) for level in column.levels), np.nan])
+    return Column(each[column.values], kind)

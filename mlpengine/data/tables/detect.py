@@ -66,14 +66,14 @@ def detect(
         return Detected(read_table(source, progress=progress), DEFAULT, [])
     reading, notes = DEFAULT, []
     try:
-        table = read_table(source, progress=progress)
+        table = read_table(source, labels=target, progress=progress)
     except EncodingError:
         encoding = _encoding(source)
         reading = replace(reading, text_encoding=encoding)
         notes.append(f"the text is not UTF-8 and read as {encoding}; look at names with accents")
-        table, reading = _settled(source, reading, notes)
+        table, reading = _settled(source, reading, notes, target)
     except AmbiguousError:
-        table, reading = _settled(source, reading, notes)
+        table, reading = _settled(source, reading, notes, target)
     header = _header(source, reading)
     if header.delimiter != ",":
         reading = replace(reading, delimiter=header.delimiter)
@@ -83,10 +83,10 @@ def detect(
         notes.append("the last column has no name and no values; it is left out")
     proposed = _proposals(table, reading, notes, target, group)
     if proposed != reading:
-        again = read_table(source, **proposed.to_dict())
+        again = read_table(source, labels=target, **proposed.to_dict())
         if _is_worse(again, table):
             proposed = replace(proposed, decimal=reading.decimal, thousands=reading.thousands)
-            again = read_table(source, **proposed.to_dict())
+            again = read_table(source, labels=target, **proposed.to_dict())
         table = again
     return Detected(table, proposed, notes)
 
@@ -99,21 +99,23 @@ def _is_worse(table: Table, before: Table) -> bool:
     )
 
 
-def _settled(source: str, reading: CsvDialect, notes: list[str]) -> tuple[Table, CsvDialect]:
+def _settled(
+    source: str, reading: CsvDialect, notes: list[str], target: Sequence[str]
+) -> tuple[Table, CsvDialect]:
     """Read a file in which 1,234 may have two meanings: other numbers tell which, or the reader."""
     try:
-        return read_table(source, **reading.to_dict()), reading
+        return read_table(source, labels=target, **reading.to_dict()), reading
     except AmbiguousError as error:
         decimal: DecimalMark = "," if _header(source, reading).delimiter == ";" else "."
         chosen = replace(reading, decimal=decimal)
         means = "1.234" if decimal == "," else "1234"
         other = "." if decimal == "," else ","
         notes.append(f"{error}; read as 1,234 = {means} (else set data.decimal: {other!r})")
-        return read_table(source, **chosen.to_dict()), chosen
+        return read_table(source, labels=target, **chosen.to_dict()), chosen
 
 
 def _header(source: str, reading: CsvDialect) -> Any:
-    with readable(source), opener(source, encoding=reading.text_encoding)() as stream:
+    with readable(source), opener(source, reading.text_encoding)() as stream:
         return read_header(TextSource(stream, source), reading.delimiter)
 
 
@@ -141,19 +143,21 @@ def _proposals(
     formats: dict[str, str] = {}
     texts = {name: column for name, column in table.columns.items() if column.kind == "text"}
     values = {*texts[group].used_levels()} if group in texts else set()
+    added: list[str] = []
     for name in sorted(texts, key=lambda name: name not in target):
         levels = texts[name].used_levels()
         gaps = [level for level in levels if level.lower() in GAPS and level not in values]
         filled = [level for level in levels if level not in gaps]
         known = list(dict.fromkeys(formats.values()))
         fitting = next(_dialects(filled, reading, known), None) if filled else None
+        gaps = [gap for gap in gaps if gap not in parsing.MISSING]
         if fitting is not None and len(gaps) <= MAX_GAPS:
             if form := fitting.date_format:
                 formats[name] = str(form)
                 if form not in known:
                     notes.append(f"column {name!r}: dates are read as {form}")
             reading = replace(fitting, date_format=None)
-            reading = replace(reading, na_values=(*dict.fromkeys([*reading.na_values, *gaps]),))
+            added += gaps
             continue
         if name in target:
             values |= {*levels}
@@ -163,8 +167,10 @@ def _proposals(
                 f"column {name!r}: {filled[0]!r} can have {parts} first; to use it as a date set "
                 f"data.date_format to {' or '.join(forms)}"
             )
+    if added:
+        reading = replace(reading, na_values=tuple(dict.fromkeys(added)))
     for name, column in texts.items():
-        if gaps := [level for level in column.used_levels() if level in reading.na_values]:
+        if gaps := [level for level in column.used_levels() if level in added]:
             rows = np.isin(column.values, [column.levels.index(gap) for gap in gaps])
             shown = " or ".join(map(repr, gaps))
             count = plural(int(rows.sum()), "value")

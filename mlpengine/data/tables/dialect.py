@@ -8,10 +8,9 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from pydantic import Field
 
-from mlpengine.core.errors import DataError, UsageError
+from mlpengine.core.errors import DataError
 from mlpengine.core.fork_locks import cached_property
-from mlpengine.core.wording import suggestion
-from mlpengine.data.tables.parsing import MISSING
+from mlpengine.data.tables.parsing import EMPTY, MISSING
 from mlpengine.settings.base import Texts
 
 Delimiter: TypeAlias = Literal[",", ";", "\t", "|"]
@@ -57,9 +56,12 @@ class TextOptions:
         str, Field(description="Encoding of the file, such as cp1252 or utf-16.")
     ] = "utf-8"
     na_values: Annotated[
-        Texts,
-        Field(description="Texts read as missing, besides NA, N/A, NaN, null, None, ?."),
-    ] = ()
+        Texts | None,
+        Field(
+            description="Texts read as missing, besides NA, N/A, NaN, null, None and ?, which are "
+            "texts where they are classes or in more than five rows of a text column; [] for none."
+        ),
+    ] = None
     date_format: Annotated[
         str | dict[str, str] | None,
         Field(
@@ -97,8 +99,13 @@ class CsvDialect(TextOptions):
 
     @cached_property
     def missing(self) -> frozenset[str]:
-        """All texts that are missing values."""
-        return MISSING | frozenset(value.strip() for value in self.na_values)
+        """All texts that are missing values among numbers and dates."""
+        return self.missing_texts | (EMPTY if self.na_values == () else MISSING)
+
+    @property
+    def missing_texts(self) -> frozenset[str]:
+        """The texts that are missing values among texts, too."""
+        return EMPTY | frozenset(value.strip() for value in self.na_values or ())
 
     def date_pattern(self, column: str) -> re.Pattern[str] | None:
         """Return the pattern of dates of a column by `date_format`; None if there is none."""
@@ -125,18 +132,8 @@ class CsvDialect(TextOptions):
     @classmethod
     def from_dict(cls, options: Mapping[str, Any]) -> "CsvDialect":
         """Return what `to_dict` returned.  Raises: DataError."""
-        given: dict[str, Any] = dict(options)
-        known = [field.name for field in fields(cls)]
-        if unknown := [name for name in given if name not in known]:
-            name, value = unknown[0], given[unknown[0]]
-            raise UsageError(
-                f"table: has no option {name!r} (got {value!r:.60}){suggestion(name, known)}; the "
-                f"options of text are {', '.join(known)}; write "
-                "read_table('data.csv', delimiter=';')"
-            )
-        if "na_values" in given:
-            given["na_values"] = tuple(given["na_values"])
-        return cls(**given)
+        values = options.get("na_values")
+        return cls(**{**options, "na_values": None if values is None else tuple(values)})
 
 
 def _date_pattern(form: str) -> re.Pattern[str]:
@@ -167,28 +164,30 @@ class CsvOptions(NamedTuple):
     """How to read a CSV.
 
     Attributes:
-        missing: texts that are missing values.
         text: columns that stay text.
+        labels: columns of classes, in which the texts of `na_values` by default are classes.
         numbers: columns in which whole numbers with leading zeros are numbers, not codes.
         kept: the columns to read; all of them if it is empty, or if the file lacks one of them.
     """
 
     reading: CsvDialect = DEFAULT
-    missing: frozenset[str] = MISSING
     text: frozenset[str] = frozenset()
     numbers: frozenset[str] = frozenset()
+    labels: frozenset[str] = frozenset()
     kept: frozenset[str] = frozenset()
 
     @classmethod
     def of(
         cls,
-        reading: CsvDialect,
+        dialect: Mapping[str, Any],
         text: Iterable[str] = (),
         numbers: Iterable[str] = (),
+        labels: Iterable[str] = (),
         kept: Iterable[str] = (),
     ) -> "CsvOptions":
-        """Return the options for a dialect."""
-        return cls(reading, reading.missing, frozenset(text), frozenset(numbers), frozenset(kept))
+        """Return the options for arguments of `CsvDialect`.  Raises: DataError."""
+        reading = CsvDialect.from_dict(dialect)
+        return cls(reading, *map(frozenset, (text, numbers, labels, kept)))
 
     def skipped(self, names: Iterable[str]) -> frozenset[str]:
         """Return the columns of a file that are not read."""

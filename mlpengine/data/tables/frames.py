@@ -13,7 +13,7 @@ from mlpengine.core.buffers import with_missing
 from mlpengine.core.errors import DataError
 from mlpengine.core.spec import Array
 from mlpengine.data.tables.column_reader import text_column
-from mlpengine.data.tables.dialect import CsvDialect, CsvOptions
+from mlpengine.data.tables.dialect import CsvOptions
 from mlpengine.data.tables.parsing import FIRST_INEXACT
 from mlpengine.data.tables.table import Column, Table, column_of, number_text
 
@@ -29,6 +29,7 @@ def as_table(
     source: str = "table",
     text: Iterable[str] = (),
     numbers: Iterable[str] = (),
+    labels: Iterable[str] = (),
     **dialect: Any,
 ) -> Table:
     """Return data as a table: a data frame, columns or rows by name, or a matrix.
@@ -48,7 +49,7 @@ def as_table(
     """
     if isinstance(data, Table):
         return data
-    options = CsvOptions.of(CsvDialect.from_dict(dialect), text, numbers)
+    options = CsvOptions.of(dialect, text, numbers, labels)
     if isinstance(data, str | bytes | os.PathLike):
         raise DataError(f"{source}: a table in memory is needed (got {data!r:.60})")
     if isinstance(data, Mapping):
@@ -195,7 +196,21 @@ def _of_objects(
     if all(isinstance(value, timedelta) for value in known):
         return Column(_spread([value.total_seconds() for value in known], missing))
     texts = [_text(value, where, row) for row, value in enumerate(values)]
+    if name in options.labels:
+        _refuse_equal_labels(values, texts, where)
     return text_column(texts, name, where, options, as_text)
+
+
+def _refuse_equal_labels(values: list[Any], texts: list[str], where: str) -> None:
+    """Raise DataError for labels that differ in type alone, such as 1 and "1"."""
+    kinds: dict[str, type] = {}
+    for row, (value, text) in enumerate(zip(values, texts, strict=True)):
+        kind, before = type(value), kinds.setdefault(text, type(value))
+        if text and kind is not before and str in (kind, before):
+            raise DataError(
+                f"{where}, row {row + 1}: classes must differ as texts ({value!r:.60} is a "
+                f"{kind.__name__} here and a {before.__name__} before)"
+            )
 
 
 def _spread(known: Sequence[Any], missing: Array) -> Array:

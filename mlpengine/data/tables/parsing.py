@@ -10,7 +10,12 @@ import numpy as np
 from mlpengine.core.spec import Array
 
 MISSING = frozenset({"", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?"})
-"""Texts that are missing values; `missing=` of the reader replaces them."""
+"""Texts that are missing values by default."""
+
+EMPTY = frozenset({""})
+
+FEW_GAPS = 5
+"""Rows of a column of texts up to which one of these texts is a missing value, not a level."""
 
 FIRST_INEXACT = 2.0**53
 """Whole numbers from this one on are not exact in float64; a column with one is kept as text."""
@@ -50,13 +55,13 @@ CENTURY_ENDS = 69
 
 
 def parse_numbers(
-    texts: Sequence[str], missing: frozenset[str], *, padded: bool = True
+    texts: Sequence[str], missing: frozenset[str], *, padded: bool = True, rounded: bool = False
 ) -> Array | None:
     """Return the texts as float64 with NaN where missing, or None if one is not a number.
 
     A number is a text that Python's `float` reads, in ASCII and without underscores, blanks around
-    it allowed.  Whole numbers beyond 2**53 are not numbers here, because float64 would change them.
-    Codes (whole numbers with a leading zero) are numbers only if `padded`.
+    it allowed.  Codes (whole numbers with a leading zero) are numbers only if `padded`, and whole
+    numbers beyond 2**53 only if they may be `rounded` to float64.
     """
     values = _floats(texts) if missing == MISSING else None
     if values is None:  # texts of one's own may be numbers, such as -99
@@ -65,11 +70,16 @@ def parse_numbers(
     if values is None:
         return None
     joined = "\n".join(texts)
+    if not joined.isascii():  # a no-break space beside a number is no part of it
+        texts = [text.strip() for text in texts]
+        joined = "\n".join(texts)
     if "_" in joined or not joined.isascii():
         return None
     # one search of all texts takes a tenth of the time of a match of each
     if not padded and _MAY_BE_PADDED.search(joined) and any(map(_PADDED.fullmatch, texts)):
         return None
+    if rounded:
+        return values
     large = np.flatnonzero(np.abs(values) >= FIRST_INEXACT).tolist()
     if any(texts[row].strip().lstrip("+-").isdigit() for row in large):
         return None
@@ -219,6 +229,17 @@ def _grouped(levels: Sequence[str], point: str, groups: str) -> list[float] | No
             return None
         values.append(float(text))
     return values
+
+
+def nanoseconds(levels: Sequence[str]) -> list[float] | None:
+    """Return whole numbers that are nanoseconds since 1970 as float64, or None if one is not one.
+
+    They lie between the years 1980 and 2100.  Other whole numbers beyond 2**53 are codes.
+    """
+    values = [float(level) for level in levels if level.isdecimal() and level.isascii()]
+    first, last = 3.15e17, 4.1e18
+    is_time = len(values) == len(levels) and all(first < value < last for value in values)
+    return values if is_time and values else None
 
 
 def is_number(text: str) -> bool:

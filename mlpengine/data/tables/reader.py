@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from mlpengine.core.errors import DataError
-from mlpengine.data.tables._arrays import read_npy, read_npz
+from mlpengine.data.tables._arrays import read_npy
 from mlpengine.data.tables._arrow import FEATHER, PARQUET
 from mlpengine.data.tables._csv import read_csv, read_csv_blocks
 from mlpengine.data.tables._files import (
@@ -18,7 +18,7 @@ from mlpengine.data.tables._files import (
     require_file,
     transcoded,
 )
-from mlpengine.data.tables.dialect import DEFAULT, CsvDialect, CsvOptions
+from mlpengine.data.tables.dialect import CsvOptions
 from mlpengine.data.tables.progress import OnProgress
 from mlpengine.data.tables.stored import Spill, stored_table
 from mlpengine.data.tables.table import Table
@@ -30,9 +30,9 @@ DATASETS: Mapping[str, str] = {"digits": "digit", "diabetes": "progression", "pe
 def read_table(
     source: str | os.PathLike[str] | BinaryIO,
     *,
-    missing: Iterable[str] | None = None,
     text: Iterable[str] = (),
     numbers: Iterable[str] = (),
+    labels: Iterable[str] = (),
     progress: OnProgress | None = None,
     **dialect: Any,
 ) -> Table:
@@ -42,26 +42,25 @@ def read_table(
     hold delimiters and line breaks, blanks around cells and blank lines are dropped. A first column
     that has no name and numbers the rows is left out, and so are last ones with neither names nor
     values.
-    Texts in `missing` (by default empty, NA, N/A, NaN, null, None, ?) are missing.
+    Empty values are missing, and so are `na_values`: by default NA, N/A, NaN, null, None and ? in
+    columns of numbers and dates, and in at most `FEW_GAPS` rows of a column of texts that is not
+    one of the `labels`.
     Numbers may be written 1e-3, inf or, unless 1,234 leaves it open, 1,5; a column with whole
     numbers beyond 2**53 is text, and so are the columns `text` and, unless they are among
     `numbers`, those with codes such as 007. Dates of ISO 8601 or dd.mm.yyyy, times
     of day and true/false are recognized. `dialect` are the options of `CsvDialect`: delimiter,
     decimal, thousands, text_encoding, na_values, date_format.
     `.npy` is memory-mapped: a matrix has columns "x0", "x1", ..., a vector one column called like
-    the file; `.npz` has one column per 1-D array and "name0", "name1", ... per matrix. In Parquet
-    and Feather, whole numbers beyond 2**53, texts of true/false, of dates and the
-    columns `text` are read as in CSV. `progress` is called with the share of a CSV file that
-    is read.
+    the file. In Parquet and Feather, whole numbers beyond 2**53, texts of true/false, of dates and
+    the columns `text` are read as in CSV. `progress` is called with the share of a CSV file that is
+    read.
 
     >>> read_table("penguins")
     Table('penguins', 344 rows, 7 columns)
 
     Raises: DataError if it cannot be read.
     """
-    options = CsvOptions.of(CsvDialect.from_dict(dialect), text, numbers)
-    if missing is not None:
-        options = options._replace(missing=frozenset(map(str.strip, missing)) | {""})
+    options = CsvOptions.of(dialect, text, numbers, labels)
     encoding = options.reading.text_encoding
     if not isinstance(source, str | os.PathLike):
         return read_csv(buffered(checked_stream(source), encoding), "standard input", options)
@@ -76,7 +75,7 @@ def read_table(
         raise DataError(
             f"{name}: no such file, and not one of the data sets {', '.join(sorted(DATASETS))}"
         )
-    return read_csv(opener(name, progress, encoding), name, options)
+    return read_csv(opener(name, encoding), name, options, progress=progress)
 
 
 def store_table(
@@ -85,6 +84,7 @@ def store_table(
     *,
     text: Iterable[str] = (),
     numbers: Iterable[str] = (),
+    labels: Iterable[str] = (),
     skip: Iterable[str] = (),
     progress: OnProgress | None = None,
     **dialect: Any,
@@ -97,24 +97,23 @@ def store_table(
     Raises: DataError, also for a file of another format; RunError if the file cannot be written.
     """
     name = os.fspath(path)
-    if known := table_format(name):
-        options = CsvOptions.of(DEFAULT, text, numbers)
-        store = known.store
-        if store is None:
-            raise DataError(f"{name}: only CSV, Parquet and Feather can be streamed")
-        how = {"text": sorted(options.text), "numbers": sorted(options.numbers)}
-        return stored_table(
-            Path(path), directory, how, lambda at, spill: store(at, spill, options), frozenset(skip)
-        )
-
-    reading = CsvDialect.from_dict(dialect)
-    options = CsvOptions.of(reading, text, numbers)
+    options = CsvOptions.of(dialect, text, numbers, labels)
+    known = table_format(name)
+    if known and not known.store:
+        raise DataError(f"{name}: only CSV, Parquet and Feather can be streamed")
 
     def read(where: str, spill: Spill) -> Table:
-        open_file = opener(where, progress, reading.text_encoding)
-        return read_csv(open_file, where, options, spill=spill)
+        if known and known.store:
+            return known.store(where, spill, options)
+        open_file = opener(where, options.reading.text_encoding)
+        return read_csv(open_file, where, options, spill=spill, progress=progress)
 
-    how = {**asdict(reading), "text": sorted(options.text), "numbers": sorted(options.numbers)}
+    how = {
+        **asdict(options.reading),
+        "text": sorted(options.text),
+        "numbers": sorted(options.numbers),
+        "labels": sorted(options.labels),
+    }
     with readable(name):
         return stored_table(Path(path), directory, how, read, frozenset(skip))
 
@@ -124,18 +123,18 @@ def read_blocks(
     *,
     text: Iterable[str] = (),
     numbers: Iterable[str] = (),
+    labels: Iterable[str] = (),
     kept: Iterable[str] = (),
     **dialect: Any,
 ) -> Iterator[Table]:
     """Yield the rows of a table as `read_table` reads them, in blocks of bounded memory.
 
     The values of a block determine the kinds of its CSV columns.  Only the columns `kept` are read;
-    all columns are read if none are given or one of them is missing.  `.npy` and `.npz` are one
-    block.
+    all columns are read if none are given or one of them is missing.  `.npy` is one block.
 
     Raises: DataError.
     """
-    options = CsvOptions.of(CsvDialect.from_dict(dialect), text, numbers, kept)
+    options = CsvOptions.of(dialect, text, numbers, labels, kept)
     encoding = options.reading.text_encoding
     if not isinstance(source, str | os.PathLike):
         yield from read_csv_blocks(
@@ -150,10 +149,10 @@ def read_blocks(
         yield from known.blocks(name, options)
         return
     if os.path.isfile(name) and not known:
-        with readable(name), opener(name, encoding=encoding)() as stream:
+        with readable(name), opener(name, encoding)() as stream:
             yield from read_csv_blocks(stream, name, options)
         return
-    yield read_table(source, text=text, numbers=numbers, **dialect)
+    yield read_table(source, text=text, numbers=numbers, labels=labels, **dialect)
 
 
 def _refuse_config(name: str) -> None:
@@ -191,7 +190,6 @@ _PARQUET, _FEATHER = (Format(files.read, files.blocks, files.store) for files in
 
 FORMATS: dict[str, Format] = {
     ".npy": Format(read_npy),
-    ".npz": Format(read_npz),
     ".parquet": _PARQUET,
     ".pq": _PARQUET,
     ".feather": _FEATHER,

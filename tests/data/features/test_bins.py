@@ -165,11 +165,10 @@ def test_a_state_comes_back():
 @pytest.mark.parametrize(
     ("edges", "message"),
     [
-        ([[0.0, 1.0], []], "numbers.edges must have one entry for each source"),
+        ([[0.0, 1.0], []], "numbers must have an entry for each source"),
         ([[0.0]], "numbers.edges must be increasing"),
         ([[0.0, 1.0, 1.0]], "numbers.edges must be increasing"),
         ([[1.0, 0.0]], "numbers.edges must be increasing"),
-        ([[-1e308, 1e308]], "numbers.edges must be increasing numbers within 1e+100"),
         ([[0.0, NAN]], r"edges[0][1]: must be a finite number"),
         ([0.0, 1.0], "edges[0]: must be a list"),
         (None, "edges: must be a list"),
