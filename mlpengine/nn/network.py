@@ -133,10 +133,11 @@ class Network(Recordable):
 
         Inputs and outputs that have names are arrays by name.
 
-        The last of several passes takes a full `PREDICT_ROWS` rows, some of them again.  BLAS
-        rounds by the number of rows; with full passes a row has the same bits in any two calls of
-        at least `PREDICT_ROWS` rows (OpenBLAS's AVX2 kernels round by a row's place as well).  Safe
-        to call from several threads.  Raises: ShapeError or DtypeError.
+        The same rows in the same order have the same bits in each call.  BLAS rounds by the number
+        of rows and by a row's place among them, so that a row may differ in its last bits between
+        calls with other rows.  The last of several passes takes a full `PREDICT_ROWS` rows, some of
+        them again, so that the number of rows seldom matters.  Safe to call from several threads.
+        Raises: ShapeError or DtypeError.
         """
         rows = self._rows(x)
         if not hasattr(self._thread, "scratch"):
