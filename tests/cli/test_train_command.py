@@ -80,6 +80,19 @@ def test_the_run_directory_holds_everything(mlpengine, config):
     assert len(Model.load(run / "model.safetensors").mlp.params) == result["parameters"]
 
 
+def test_the_config_of_a_run_names_the_one_with_all_paths(mlpengine, tmp_path, monkeypatch):
+    """Before, the file was missed without a word on the other config of the run."""
+    (tmp_path / "below").mkdir()
+    rows = "\n".join(f"{k},{k % 7}" for k in range(40))
+    (tmp_path / "below" / "rows.csv").write_text(f"a,b\n{rows}\n")
+    text = "data: {source: rows.csv, target: b}\ntraining: {epochs: 1}\nreport: false\n"
+    (tmp_path / "below" / "c.yaml").write_text(text)
+    assert mlpengine("train", "below/c.yaml", "-o", "run", "-q").code == 0
+    ran = mlpengine("train", "run/config.yaml")
+    assert (ran.code, "run/config.resolved.yaml" in ran.err) == (2, True)
+    assert mlpengine("train", "run/config.resolved.yaml", "-o", "again", "-q").code == 0
+
+
 def test_the_reported_best_epoch_is_that_of_the_csv(mlpengine, config):
     result = json.loads(mlpengine("train", config, "--json", "--epochs", 9).out)
     rows = np.genfromtxt(Path(result["run_dir"]) / "metrics.csv", delimiter=",", names=True)
