@@ -135,13 +135,20 @@ def _trained(model: Data, verb: str) -> str:
     sizes = model["architecture"]
     trained = plural(rows["train"], "training row")
     how = f" by folds of {trained}" if model["folds"] else f", {trained}"
-    networks = "A network" if model["networks"] == 1 else plural(model["networks"], "network")
-    size = f"{networks} of {sizes} units ({plural(model['parameters'], 'parameter')})"
+    count, linear = model["networks"], model["linear_models"]
+    networks = "A network" if count == 1 else plural(count, "network")
+    kinds = [f"{networks} of {sizes} units"] * (count > 0)
+    kinds += [f"{plural(linear, 'linear model')}"] * (linear > 0)
+    size = f"{' and '.join(kinds)} ({plural(model['parameters'], 'parameter')})"
     count = plural(len(model["classes"]), "class", "classes")
     classes = f", one of {count}" if model["classes"] else ""
+    share = model["linear_weight"]
+    weighed = ""
+    if model["networks"] and share > 0.5:
+        weighed = f" The linear models make {_percent(share)} of it: the networks add little."
     return (
         f"{size} {verb} predict {target}{classes}, from {plural(model['columns'], 'column')} "
-        f"of {shortened(Path(model['source']).name, 60)}{how}."
+        f"of {shortened(Path(model['source']).name, 60)}{how}.{weighed}"
     )
 
 
