@@ -13,6 +13,7 @@ from small import SMALL
 
 from mlpengine.config import load_config
 from mlpengine.models.model import Model
+from mlpengine_cli.progress import clock
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 KEYS = [
@@ -127,6 +128,11 @@ def test_progress_is_one_line_per_epoch_on_stderr(mlpengine, config):
     assert [line.split()[0] for line in lines[-3:]] == ["1/3", "2/3", "3/3"]
     assert "test" in found.out
     assert "model.safetensors" in found.out
+
+
+def test_durations_are_minutes_and_seconds_or_hours_and_minutes():
+    shown = {0.4: "0:00", 59.6: "1:00", 127: "2:07", 3600: "1h00", 11_040: "3h04"}
+    assert {seconds: clock(seconds) for seconds in shown} == shown
 
 
 def test_without_validation_and_test_their_metrics_are_empty(mlpengine, config):
