@@ -1,6 +1,6 @@
 """The page of a report: HTML without scripts, readable on phones, screens and paper."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
 from math import isfinite
 from pathlib import Path
