@@ -67,7 +67,6 @@ class Network(Recordable):
 
     Attributes:
         in_shape: shape of a row of the input; of several inputs, by name.
-        in_dtypes: dtype of each input by name; the only one has the empty name.
         params: all parameters.
         rng: the generator that dropout draws from; `TrainingStep` sets its step.
 
@@ -173,7 +172,10 @@ class Network(Recordable):
         kind, other = self.dtype if dtype is None else np.dtype(dtype), copy(self)
         params = Flat({n: Spec(s.shape, kind) for n, s in self.params.specs.items()})
         params.flat[...], params.frozen = self.params.flat, self.params.frozen
-        vars(other).update(params=params, rng=None)  # a tape without one records no dropout
+        inputs = {n: kind if k == self.dtype else k for n, k in self.in_dtypes.items()}
+        vars(other).update(  # a tape without a generator records no dropout
+            params=params, rng=None, in_dtypes=inputs
+        )
         return other
 
     @cached_property
