@@ -16,7 +16,7 @@ PHRASES = {
 }
 """Phrases, each with the limit in 1,000 lines."""
 
-LIMIT_OF_MESSAGES = 5.0
+LIMIT_OF_MESSAGES = 10.0
 """The limit in 1,000 messages: they are few, and each is read alone."""
 
 FENCED = re.compile(r"^(`{3,}).*?^\1\s*$", re.MULTILINE | re.DOTALL)

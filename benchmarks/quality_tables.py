@@ -1,4 +1,4 @@
-"""The tables of ``benchmarks/quality.py``: shipped, bundled with scikit-learn, and generated.
+"""The tables of ``benchmarks/arena.py``: shipped, bundled with scikit-learn, and generated.
 
 Real tables in a folder of their own are added where ``MLPENGINE_TABLES`` names it.  A column that
 gives the target away is left out for every method.
@@ -174,27 +174,3 @@ def problems() -> list[Problem]:
     ]
     folder = os.environ.get("MLPENGINE_TABLES")
     return tables + (list(_outside(Path(folder))) if folder else [])
-
-
-def linear_truths() -> list[Problem]:
-    """Return generated tables on which ridge regression is the right model."""
-    rng = np.random.default_rng(2026)
-
-    def made(name: str, x: np.ndarray, noise: float = 0.3) -> Problem:
-        y = (x - x.mean(axis=0)) @ rng.normal(size=x.shape[1])
-        y = y / y.std() + noise * rng.normal(size=len(x))
-        return Problem(f"linear, {name}", _columns(x, y), "y", is_classification=False)
-
-    tables = [
-        made("normal", rng.normal(size=(1000, 8))),
-        made("heavy tails", rng.standard_t(3, size=(1000, 8))),
-        made("skewed", np.exp(rng.normal(0, 0.8, size=(1000, 8)))),
-    ]
-    mixed = rng.normal(size=(10, 10))[:3]
-    correlated = rng.normal(size=(1000, 3)) @ mixed + 0.3 * rng.normal(size=(1000, 10))
-    return [
-        *tables,
-        made("correlated", correlated),
-        made("few rows", rng.normal(size=(250, 6))),
-        made("noise", rng.normal(size=(500, 20)), noise=1.0),
-    ]

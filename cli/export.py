@@ -2,25 +2,20 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 
-from mlpengine.config import load_config
-from mlpengine.config.tables import read_tables
 from mlpengine.core.errors import MlpEngineError, RunError, UsageError
 from mlpengine.core.files import is_run, keep_input, missing, not_a_run
-from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.wording import printable
-from mlpengine.data.tables import Table
 from mlpengine.export import Exported, Package, export, format_of
 from mlpengine.models.model import MODEL_FILE, Model
 from mlpengine.report import write_page
 from mlpengine.report.form import form_page
-from mlpengine.training.run_directory import RESOLVED
 
 from . import device
 from .options import AS_JSON, MODEL_ARGUMENT
@@ -70,9 +65,6 @@ EXPORT_NAMES = {
 }
 """Default names in a run directory, where model.safetensors is the model itself."""
 
-HELD_OUT_ROWS = 500
-"""Largest number of held-out rows on which a module is compared."""
-
 
 @click.command("export", epilog=EPILOG)
 @MODEL_ARGUMENT
@@ -112,7 +104,7 @@ def command(
     """Write the model of RUN, a run directory or a model file, in another format.
 
     The ONNX model is run and compared with mlpengine's own predictions before the file is
-    written; it needs the extra onnx. So is js, on held-out rows of the run, if Node is installed.
+    written; it needs the extra onnx. So is js, if Node is installed.
     """
     if not run.exists():
         raise missing(run, "run or model file")
@@ -139,8 +131,7 @@ def command(
         elif form == PAGE_FORMAT:
             shown, lines = _write_form(model, path)
         else:
-            rows = held_out_rows(run, model) if form == "js" else None
-            exported = export(model, path, form, name=name, package=package, rows=rows)
+            exported = export(model, path, form, name=name, package=package)
             fields = ("format", "inputs", "outputs", "difference")
             shown = {"path": path, **{field: getattr(exported, field) for field in fields}}
             lines = [*map(device.written, exported.paths), *_facts(exported)]
@@ -197,13 +188,3 @@ def _write_form(model: Model, path: Path) -> tuple[dict[str, Any], list[str]]:
         raise UsageError(f"{path}: the name must end in .html")
     write_page(path, form_page(model))
     return {"path": path, "format": PAGE_FORMAT}, [device.written(path)]
-
-
-def held_out_rows(run: Path, model: Model) -> Table | None:
-    """Return some rows of the last part of a run; None if they cannot be read any more."""
-    with suppress(MlpEngineError, OSError):
-        config = load_config(run / RESOLVED)
-        parts = read_tables(config, preprocessor=model.preprocessor).parts
-        table, rows = [*parts.values()][-1]
-        return table.rows(rows[evenly_spaced(len(rows), HELD_OUT_ROWS)])
-    return None

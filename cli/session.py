@@ -30,6 +30,7 @@ from mlpengine.core.system import peak_bytes
 from mlpengine.core.wording import differing
 from mlpengine.data.features import Preprocessor
 from mlpengine.diagnostics.verdict import Verdict, without
+from mlpengine.models.card import parameters_of
 from mlpengine.models.model import MODEL_FILE, Model
 from mlpengine.models.task import Split
 from mlpengine.settings.structure import conform
@@ -243,7 +244,7 @@ class Session:
         weights = self.fitted.ensemble_weights if self.fitted else {}
         outcome = {
             "run_dir": str(directory.path),
-            "parameters": self.model.params.size,
+            "parameters": parameters_of(self.model),
             "epochs": result.epochs,
             **(
                 {

@@ -7,8 +7,12 @@ import pytest
 
 import mlpengine
 from mlpengine import Adam, Mlp, Program, Sgd, Tape, TrainingStep
-from mlpengine.core.errors import CheckpointError, NumericalError, ShapeError, UsageError
+from mlpengine.core.errors import CheckpointError, DataError, NumericalError, ShapeError, UsageError
 from mlpengine.core.spec import Spec
+from mlpengine.data.features.sources import Source
+from mlpengine.data.features.statistics import Statistics
+from mlpengine.data.tables.table import Table
+from mlpengine.estimators import MlpRegressor
 from mlpengine.ops import REGISTRY, Loss
 from mlpengine.optim import OPTIMIZERS as EVERY
 from mlpengine.optim import FullBatch
@@ -154,3 +158,25 @@ def test_numbers_that_overflow_raise_no_warnings(compute):
         compute()
     assert [str(w.message) for w in raised] == []
     assert np.geterr()["over"] == "warn"  # the caller's settings are as before
+
+
+@pytest.mark.parametrize("scale", [1e-170, 1e-298])
+def test_a_feature_of_tiny_numbers_is_learned(scale):
+    """Squares of such numbers are 0: the column was taken for a constant."""
+    x = np.random.default_rng(0).standard_normal((200, 2))
+    y = 2 * x[:, 0] - x[:, 1]
+    model = MlpRegressor(epochs=10, random_state=0).fit(x * scale, y)
+    assert model.score(x * scale, y) > 0.9
+    stats = Statistics(Table.from_arrays(x * scale), [Source("x0"), Source("x1")], True, None)
+    np.testing.assert_allclose(stats.deviation, (x * scale / 2.0**-900).std(axis=0) * 2.0**-900)
+
+
+@pytest.mark.parametrize("scale", [1e-170, 1e-310])
+def test_a_target_of_tiny_numbers_is_refused(scale):
+    x = np.random.default_rng(0).standard_normal((50, 2))
+    for fit in (
+        lambda: MlpRegressor().fit(x, x[:, 0] * scale),
+        lambda: mlpengine.fit({"a": x[:, 1], "y": x[:, 0] * scale}, "y"),
+    ):
+        with pytest.raises(DataError, match=r"y: the target's numbers differ by .*e-\d+"):
+            fit()

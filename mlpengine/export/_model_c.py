@@ -212,7 +212,7 @@ def to_c(model: Model | Network, name: str | None = None) -> tuple[bytes, Export
 def _header(
     name: str | None, functions: Sequence[str], real: Real, macros: str, text: str, reason: str
 ) -> dict[str, bytes]:
-    """Return the header of a file whose functions begin with `name`, by its suffix."""
+    """Return the header of the functions that begin with `name`, by its suffix."""
     if name is None:
         return {}
     header = PREDICTION_HEADER.format(

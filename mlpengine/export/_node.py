@@ -34,32 +34,27 @@ writeFileSync("answers.json", JSON.stringify(rows.map((row) => predict(row))));
 """
 
 
-def verified(
-    module: bytes, model: Model | Network, rows: Table | None, exported: Exported
-) -> Exported:
+def verified(module: bytes, model: Model | Network, exported: Exported) -> Exported:
     """Return `exported` with the largest difference between a module and our own predictions.
 
-    `rows` are made up if they are None.  Without Node there is no difference.
+    Without Node there is no difference.
 
     Raises: NumericalError if it exceeds `EXPORT_TOLERANCE`, or Node cannot run the module.
     """
     if shutil.which("node") is None:
         return replace(exported, compared="Node is not installed")
-    made_up = rows is None or not rows.n_rows
     if isinstance(model, Network):
         x = np.random.default_rng(0).standard_normal((RANDOM_ROWS, *model.in_shape))
         x = x.reshape(RANDOM_ROWS, -1).astype(np.float32).astype(np.float64)
         answers = run_node(module, x.tolist())
         ours = model.predict(x.reshape(RANDOM_ROWS, *model.in_shape).astype(model.dtype))
         difference = largest_error(np.array(answers), ours)
-        count = RANDOM_ROWS
     else:
-        table = probe_table(model.preprocessor) if rows is None or made_up else rows
+        table = probe_table(model.preprocessor)
         answers = run_node(module, row_objects(model.preprocessor, table))
         difference = largest_difference(model, table, _outputs(model, answers))
-        count = table.n_rows
-    which = f"{plural(count, 'made-up row' if made_up else 'held-out row')} in Node"
-    return replace(exported, difference=checked(difference, "Node"), compared=which)
+    compared = f"{plural(len(answers), 'made-up row')} in Node"
+    return replace(exported, difference=checked(difference, "Node"), compared=compared)
 
 
 def run_node(module: bytes, rows: list[Any]) -> list[Any]:

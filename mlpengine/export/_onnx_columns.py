@@ -141,7 +141,7 @@ def _one_hot(graph: Graph, category: Category, missing: Collection[str]) -> list
 
 
 SPACES = r"[\s\x0b\x1c-\x1f\x85\p{Z}]*"
-"""What `str.strip` removes, as a regular expression of RE2."""
+"""The characters that `str.strip` removes, as a regular expression of RE2."""
 
 
 def _matches(graph: Graph, x: str, texts: Collection[str]) -> str:

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from mlpengine.core.spec import Array
 
 OPSET, IR = 20, 9
-"""Versions that onnxruntime reads from 1.17 on, which matches texts since then."""
+"""Versions with operators that match texts; onnxruntime reads them from 1.17 on."""
 
 _TYPES = {
     "float32": TensorProto.FLOAT,

@@ -19,7 +19,7 @@ DESCRIPTION_KEY = "description"
 
 def to_safetensors(model: Model | Network) -> tuple[bytes, Exported]:
     """Return a file that ``safetensors.torch.load_file`` reads into an ``nn.Sequential``."""
-    arrays = model.state_dict()  # copies: C-contiguous, which safetensors stores rightly
+    arrays = model.state_dict()  # copies: safetensors stores C-contiguous arrays rightly
     return save(arrays, {"format": "pt"}), _exported("safetensors", arrays)
 
 

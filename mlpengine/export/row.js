@@ -66,7 +66,7 @@ const answers = {
 
 /* Predict a row, an object of values by column: { label, probabilities, set } of a class,
    { labels, probabilities } of several labels, or { values, interval } of numbers, where the
-   interval holds the share `level` of new targets, and the set that of new classes, if the model
+   interval holds the share `level` of new targets, and the set the same share of new classes, if the model
    was trained with folds. */
 export function predict(row, { level = 0.9 } = {}) {
   if (Object(row) !== row) throw new TypeError(`predict: a row is an object of values by column (got ${row})`);

@@ -67,7 +67,6 @@ class Network(Recordable):
 
     Attributes:
         in_shape: shape of a row of the input; of several inputs, by name.
-        in_dtypes: dtype of each input by name; the only one has the empty name.
         params: all parameters.
         rng: the generator that dropout draws from; `TrainingStep` sets its step.
 
@@ -133,10 +132,11 @@ class Network(Recordable):
 
         Inputs and outputs that have names are arrays by name.
 
-        The last of several passes takes a full `PREDICT_ROWS` rows, some of them again.  BLAS
-        rounds by the number of rows; with full passes a row has the same bits in any two calls of
-        at least `PREDICT_ROWS` rows (OpenBLAS's AVX2 kernels round by a row's place as well).  Safe
-        to call from several threads.  Raises: ShapeError or DtypeError.
+        The same rows in the same order have the same bits in each call.  BLAS rounds by the number
+        of rows and by a row's place among them, so that a row may differ in its last bits between
+        calls with other rows.  The last of several passes takes a full `PREDICT_ROWS` rows, some of
+        them again, so that the number of rows seldom matters.  Safe to call from several threads.
+        Raises: ShapeError or DtypeError.
         """
         rows = self._rows(x)
         if not hasattr(self._thread, "scratch"):
@@ -172,7 +172,10 @@ class Network(Recordable):
         kind, other = self.dtype if dtype is None else np.dtype(dtype), copy(self)
         params = Flat({n: Spec(s.shape, kind) for n, s in self.params.specs.items()})
         params.flat[...], params.frozen = self.params.flat, self.params.frozen
-        vars(other).update(params=params, rng=None)  # a tape without one records no dropout
+        inputs = {n: kind if k == self.dtype else k for n, k in self.in_dtypes.items()}
+        vars(other).update(  # a tape without a generator records no dropout
+            params=params, rng=None, in_dtypes=inputs
+        )
         return other
 
     @cached_property

@@ -16,7 +16,7 @@ from mlpengine.optim.schedules import ConstantSchedule, ScheduleLike
 NoSchedule: TypeAlias = Annotated[ScheduleLike | None, Given]
 
 
-class Problem(Protocol):
+class Objective(Protocol):
     """The loss of all rows as a function of the parameters; `TrainingStep` makes it.
 
     Attributes:
@@ -80,7 +80,7 @@ class FullBatch(Optimizer):
         self._trained = [places[name] for name in places if name not in self.params.frozen]
 
     @abstractmethod
-    def minimize(self, problem: Problem) -> tuple[float, float]:
+    def minimize(self, problem: Objective) -> tuple[float, float]:
         """Change the parameters so that the loss falls; return loss and gradient norm before.
 
         The parameters stay as they are where the loss is not finite, or does not fall.

@@ -8,7 +8,7 @@ import numpy as np
 from mlpengine.core.fields import Count
 from mlpengine.core.spec import Array
 from mlpengine.optim._optimizer import HasParams
-from mlpengine.optim.full_batch import FullBatch, NoSchedule, Problem
+from mlpengine.optim.full_batch import FullBatch, NoSchedule, Objective
 
 DECREASE, CURVATURE = 1e-4, 0.9
 """Constants of the strong Wolfe conditions (Nocedal and Wright 2006, section 3.1)."""
@@ -55,7 +55,7 @@ class Lbfgs(FullBatch, name="lbfgs"):
         )
         self._work: Array | None = None
 
-    def minimize(self, problem: Problem) -> tuple[float, float]:
+    def minimize(self, problem: Objective) -> tuple[float, float]:
         gradient, flat = problem.gradient, self.params.flat
         loss = problem.evaluate()
         norm = sqrt(_dot(gradient, gradient))
@@ -113,7 +113,7 @@ class Lbfgs(FullBatch, name="lbfgs"):
             step[...], change[...] = moved, changed
             self.numbers_of_state["pairs"] += 1
 
-    def _search(self, problem: Problem, origin: Point, length: float) -> bool:
+    def _search(self, problem: Objective, origin: Point, length: float) -> bool:
         """Move along the direction to a point that meets the Wolfe conditions, or a lower one.
 
         `length` is tried first.  Returns whether there is such a point; the problem was evaluated
@@ -142,7 +142,7 @@ class Lbfgs(FullBatch, name="lbfgs"):
             self._at(problem, low.at)
         return bool(low.at)
 
-    def _at(self, problem: Problem, at: float) -> Point:
+    def _at(self, problem: Objective, at: float) -> Point:
         """Evaluate the problem at a place along the direction."""
         assert self._work is not None
         start, _, direction, part, _ = self._work

@@ -9,7 +9,7 @@ from mlpengine.core.errors import UsageError
 from mlpengine.core.fields import Positive
 from mlpengine.core.spec import Array
 from mlpengine.optim._optimizer import HasParams
-from mlpengine.optim.full_batch import FullBatch, NoSchedule, Problem
+from mlpengine.optim.full_batch import FullBatch, NoSchedule, Objective
 
 MAX_PARAMETERS = 5_000
 """Trained parameters of a network; three matrices of this size squared take 600 MB."""
@@ -58,7 +58,7 @@ class LevenbergMarquardt(FullBatch, name="levenberg_marquardt"):
         self._work: _Work | None = None
         self.numbers_of_state["effective"] = float(count)
 
-    def minimize(self, problem: Problem) -> tuple[float, float]:
+    def minimize(self, problem: Objective) -> tuple[float, float]:
         loss = problem.evaluate()
         work = self._work = self._work or _Work(self.trained)
         self._take(problem.gradient, work.gradient)

@@ -83,7 +83,8 @@ class TrainingStep:
         weighted: whether batches come with sample weights.
         backend: ``compiled``: machine code for these shapes, with NumPy for ops without a compiled
             rule; ``numpy``; ``numexpr``: NumExpr for ops with such a rule, NumPy for others; or
-            ``auto``: compiled if there is a compiler, else NumPy.
+            ``auto``: compiled if there is a compiler, else NumPy.  In machine code numbers below
+            the smallest normal one (1.2e-38 in float32) count as zero.
         threads: maximum for a compiled step.  The step uses fewer threads where more would not be
             faster.  The result has the same bits for every number of threads.
         rematerialization: as for `Mlp.scratch`.

@@ -1,4 +1,4 @@
-"""What the compiled backend is tested on."""
+"""Training steps for the tests of the compiled backend."""
 
 from dataclasses import dataclass, field
 

@@ -76,6 +76,19 @@ def test_a_step_computes_outputs_as_the_network_does(sizes, batch, threads, dtyp
     np.testing.assert_array_equal(*ends)  # the next steps do not depend on it
 
 
+def test_machine_code_gives_a_row_the_same_bits_wherever_it_stands():
+    """BLAS does not: it rounds by the place of a row."""
+    mlp, rng = Mlp([257, 257, 33, 10], seed=0, dtype="float64"), np.random.default_rng(0)
+    step = TrainingStep(mlp, MeanSquaredError(), Adam(mlp), 64, backend="compiled")
+    x = rng.standard_normal((150, 257))
+    outputs = [np.empty((len(part), 10)) for part in (x, x, x[3:80])]
+    for part, out in zip((x, x[::-1].copy(), x[3:80]), outputs, strict=True):
+        step.bound(64).forward.forward(part, out)
+    whole, turned, some = outputs
+    np.testing.assert_array_equal(turned[::-1], whole)
+    np.testing.assert_array_equal(some, whole[3:80])
+
+
 def test_a_layer_without_a_rule_cannot_be_compiled():
     with pytest.raises(CompileError, match="softmax"):
         Mlp([3, 4, 2], activation=Softmax(0)).compile()

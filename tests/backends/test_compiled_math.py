@@ -37,7 +37,7 @@ TYPES = {
 WIDER = {"f4": np.float64, "f8": np.longdouble}
 TARGETS = {target.level: target for target in available_targets()}
 LARGEST_ERROR = {"f4": 1.25e-7, "f8": 1e-15}
-"""Of the other functions, whose largest value is 1."""
+"""Largest error of the functions with values up to 1."""
 
 
 def promised(dtype, level, name):
@@ -51,7 +51,7 @@ VECTORS = {
     "zero_small": lambda x: np.where(np.abs(x) < x.dtype.type(0.3), 0, x),
     "raise_to": lambda x: np.where(x < x.dtype.type(0.3), x.dtype.type(0.3), x),
 }
-"""What flushes do to a part of a vector with 0.3."""
+"""The effect of flushes with 0.3 on a part of a vector."""
 
 
 @cache

@@ -139,7 +139,7 @@ def test_memory_is_not_used_again_by_other_rows_before_all_of_it_is_read():
 
 
 def test_parameters_with_as_many_rows_as_the_batch_are_not_its_rows():
-    """What follows from them is computed once a step, and its gradient after all rows."""
+    """Values that follow from them are computed once a step, gradients after all rows."""
     tape = Tape()
     x = tape.input((ROWS, 5), name="x")
     w = tape.parameter(np.ones((ROWS, 5), np.float32), name="w")

@@ -1,4 +1,4 @@
-"""What a compiled program is made of: typed statements, functions, and the layout of its memory."""
+"""The parts of a compiled program: typed statements, functions, and the layout of its memory."""
 
 import re
 

@@ -460,6 +460,17 @@ def test_many_steps_do_not_let_the_process_grow():
     assert step.optimizer.steps == 100_000
 
 
+def test_numbers_below_the_smallest_normal_one_are_zero_as_documented():
+    gradients = []
+    for backend in ("numpy", "compiled"):
+        mlp = Mlp([1, 1], seed=0)
+        mlp.params.flat[:] = 0
+        step = TrainingStep(mlp, MeanSquaredError(), Sgd(mlp, lr=0.0), 1, backend=backend)
+        step(np.full((1, 1), 1e-30, "f4"), np.full((1, 1), 1e-12, "f4"))
+        gradients.append(float(step.grads.views["0.weight"][0, 0]))
+    assert gradients == [pytest.approx(-2e-42, rel=1e-3), 0.0]
+
+
 def test_a_converged_network_stays_out_of_the_denormal_numbers():
     case = StepCase("converged", (3, 8, 2), 8, "relu", MeanSquaredError(), dtype="float32")
     step = case.step("compiled")

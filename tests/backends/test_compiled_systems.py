@@ -20,7 +20,7 @@ SYSTEMS = {
     "x86_64-windows-gnu": b"\x64\x86",
     "aarch64-windows-gnu": b"\x64\xaa",
 }
-"""What zig calls them, and the bytes with which their object files begin."""
+"""The names of systems for zig, and the first bytes of their object files."""
 
 WARNINGS = ("-Wall", "-Wextra", "-Wno-psabi", "-Werror")
 

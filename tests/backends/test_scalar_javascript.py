@@ -172,7 +172,7 @@ TRUTH = {
     **{f: getattr(np, f) for f in ("cos", "exp", "expm1", "log", "log1p", "log2", "sin", "sqrt")},
     "tanh": np.tanh,
 }
-"""What NumPy and SciPy compute of a, with 0.5 as the second number."""
+"""The same in NumPy and SciPy, of a, with 0.5 as the second number."""
 
 SPECIAL = {
     "clip": make("clip", A, -0.25, 0.75),

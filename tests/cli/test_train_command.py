@@ -13,6 +13,7 @@ from small import SMALL
 
 from mlpengine.config import load_config
 from mlpengine.models.model import Model
+from mlpengine_cli.progress import clock
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 KEYS = [
@@ -80,6 +81,19 @@ def test_the_run_directory_holds_everything(mlpengine, config):
     assert len(Model.load(run / "model.safetensors").mlp.params) == result["parameters"]
 
 
+def test_the_config_of_a_run_names_the_one_with_all_paths(mlpengine, tmp_path, monkeypatch):
+    """Before, the file was missed without a word on the other config of the run."""
+    (tmp_path / "below").mkdir()
+    rows = "\n".join(f"{k},{k % 7}" for k in range(40))
+    (tmp_path / "below" / "rows.csv").write_text(f"a,b\n{rows}\n")
+    text = "data: {source: rows.csv, target: b}\ntraining: {epochs: 1}\nreport: false\n"
+    (tmp_path / "below" / "c.yaml").write_text(text)
+    assert mlpengine("train", "below/c.yaml", "-o", "run", "-q").code == 0
+    ran = mlpengine("train", "run/config.yaml")
+    assert (ran.code, "run/config.resolved.yaml" in ran.err) == (2, True)
+    assert mlpengine("train", "run/config.resolved.yaml", "-o", "again", "-q").code == 0
+
+
 def test_the_reported_best_epoch_is_that_of_the_csv(mlpengine, config):
     result = json.loads(mlpengine("train", config, "--json", "--epochs", 9).out)
     rows = np.genfromtxt(Path(result["run_dir"]) / "metrics.csv", delimiter=",", names=True)
@@ -114,6 +128,11 @@ def test_progress_is_one_line_per_epoch_on_stderr(mlpengine, config):
     assert [line.split()[0] for line in lines[-3:]] == ["1/3", "2/3", "3/3"]
     assert "test" in found.out
     assert "model.safetensors" in found.out
+
+
+def test_durations_are_minutes_and_seconds_or_hours_and_minutes():
+    shown = {0.4: "0:00", 59.6: "1:00", 127: "2:07", 3600: "1h00", 11_040: "3h04"}
+    assert {seconds: clock(seconds) for seconds in shown} == shown
 
 
 def test_without_validation_and_test_their_metrics_are_empty(mlpengine, config):

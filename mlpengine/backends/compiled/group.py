@@ -52,7 +52,7 @@ class StepGroup:
             written = {value.address for value in self._values.current() if value.mask is None}
             for name, place in self._needed:
                 if place not in written:
-                    return f"{name}, whose gradient is NumPy's"
+                    return f"{name}: NumPy computes its gradient"
         self.instructions.append(instruction)
         return ""
 

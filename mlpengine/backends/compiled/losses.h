@@ -10,7 +10,7 @@ INLINE void store_row_losses(double *restrict row_loss, const vec entry, const d
   for (int64_t i = 0; i < n; i++) row_loss[i] = loss[i];
 }
 
-/* The sum of the rows' losses in their order, which does not depend on the threads. */
+/* The sum of the rows' losses in their order, whatever the number of threads. */
 INLINE double sum_in_order(const double *row_loss, int64_t n) {
   double part[4] = {0, 0, 0, 0};
   for (int64_t i = 0; i < n; i++) part[i & 3] += row_loss[i];

@@ -4,8 +4,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* What programs need of <math.h>, which takes the compiler 14 of some 250 milliseconds to read: all
-   functions of formulas, for the numbers of a step, and those that are computed lane by lane. */
+/* Declared here because the compiler takes 14 of some 250 milliseconds to read <math.h>: all functions
+   of formulas, for the numbers of a step, and the functions that are computed lane by lane. */
 double cos(double), exp(double), expm1(double), fabs(double), log(double), log1p(double);
 double log2(double), pow(double, double), sin(double), sqrt(double), tanh(double);
 float cosf(float), log1pf(float), log2f(float), powf(float, float), sinf(float), sqrtf(float);
@@ -26,7 +26,7 @@ float cosf(float), log1pf(float), log2f(float), powf(float, float), sinf(float),
 #define ACROSS static
 #endif
 
-#define SHARED __attribute__((noinline, unused)) static /* one instance, which compiles faster */
+#define SHARED __attribute__((noinline, unused)) static /* one instance compiles faster */
 /* GCC 12 takes a function that writes only by restrict pointers of its own for one without effects,
    and drops its calls. */
 #define HAS_EFFECTS __asm__ volatile("" ::: "memory")
@@ -93,7 +93,7 @@ INLINE vec load_some(const real *p, const int64_t n) {
 INLINE void store_some(real *p, vec v, const int64_t n) { memcpy(p, &v, (size_t)n * sizeof(real)); }
 #endif
 
-/* The same for a constant n, which may be the number of all lanes. */
+/* The same for a constant n, up to the number of all lanes. */
 INLINE vec load_first(const real *p, const int64_t n) {
   return n == LANES ? load(p) : load_some(p, n);
 }

@@ -83,7 +83,7 @@ SHARED void pack_transposed(real *restrict panel, const real *restrict w, const 
 
 /* Pack `rows` rows of `terms` entries for a tile: the entries of a term are contiguous.  They are
    a_row apart between rows and a_term between terms.  Vectors are stored beyond a term's entries,
-   where those of the next term follow, but not beyond the tile. */
+   where the entries of the next term follow, but not beyond the tile. */
 SHARED void pack_tile(real *restrict tile, const real *restrict a, const int64_t a_row,
                       const int64_t a_term, const int64_t rows, const int64_t terms) {
   int64_t k = 0;

@@ -258,7 +258,7 @@ def _need_leaf(values: Values, *operands: MatrixValue | None) -> None:
     gathers = values.batch is not None and any(a is not None for a in values.batch.gathered)
     for value in present(*operands):
         if value.kind != "parameters" and (value.written or gathers):
-            raise UnsupportedError(f"a product with {value.name}, which is computed")
+            raise UnsupportedError(f"a product with {value.name}: it is computed from rows")
 
 
 def _claims(

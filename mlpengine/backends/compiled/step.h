@@ -64,7 +64,7 @@ static int64_t step(struct call *call, const int64_t *order, const int64_t numbe
   if (LABEL_ERROR[0]) return BAD_LABEL;
 #endif
 #ifndef EACH_LOSS
-  loss = call->loss; /* of the gradients, which the caller has computed */
+  loss = call->loss; /* the caller has computed the gradients */
 #else
 #define ADD_LOSS(of_rows, total)                           \
   {                                                        \

@@ -2,7 +2,7 @@
    core, so the pool measures its steps, and makes them on the caller alone unless all threads are
    clearly faster. */
 
-/* Duration of the steps between two choices of the threads, a burst, which may be those of several
+/* Duration of the steps between two choices of the threads, a burst; they may belong to several
    calls.  A call of few steps would be measured by how long it takes to wake the workers. */
 #define BURST_NANOSECONDS 1000000
 
@@ -15,10 +15,10 @@
 
 /* All threads are tried again after so many times the duration of their last trial.  The number
    doubles whenever the caller alone is faster: beside other programs every other trial of all
-   threads is fast by chance.  It halves whenever a trial of the caller alone is in vain, which
-   follows after the largest number of bursts, or a slow one.  The largest number bounds what trials
+   threads is fast by chance.  It halves whenever a trial of the caller alone is in vain; such a
+   trial follows after the largest number of bursts, or a slow one.  The largest number bounds what trials
    cost beside other programs, 1/32 of the time, and how long the caller goes on alone once they have
-   ended: the last trial, which they slow down, may have taken 20 ms. */
+   ended: they slow down the last trial, so that it may have taken 20 ms. */
 #define MIN_PATIENCE 8
 #define MAX_PATIENCE 32
 
@@ -61,8 +61,8 @@ static int start_workers(void) {
   return all;
 }
 
-/* Reset the pool, at first and in a forked child, which has no workers and may inherit locks that
-   are held. */
+/* Reset the pool, at first and in a forked child: it has no workers and may inherit locks that are
+   held. */
 static void reset(void) {
   make_lock(&pool.busy);
   make_lock(&pool.round_lock);

@@ -1,4 +1,4 @@
-/* Transpositions of blocks: those of packed panels, and rows of few columns as vectors of columns. */
+/* Transpositions of blocks: for packed panels, and for rows of few columns as vectors of columns. */
 
 #if BYTES >= 32 && defined(__has_builtin)
 #if __has_builtin(__builtin_shufflevector)
@@ -101,8 +101,8 @@ SHARED void transpose(vec r[LANES]) {
 #endif
 }
 
-/* Load the columns of a vector's lanes of rows, of which there are fewer at the end: then the last
-   lanes are zero. */
+/* Load the columns of as many rows as a vector has lanes; with fewer rows, at the end, the last lanes
+   are zero. */
 INLINE void load_columns(vec to[LANES], const real *from, const int64_t rows, const int64_t columns,
                          const int64_t ld) {
   for (int64_t i = 0; i < LANES; i++)

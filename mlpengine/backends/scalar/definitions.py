@@ -18,7 +18,7 @@ TEXT_WIDTH = 96
 
 IN_FLASH = """\
 #if defined(__FLASH) && !defined(__STRICT_ANSI__) && !defined(__cplusplus)
-#define IN_FLASH __flash /* GNU C for an AVR, whose other constants are copied to RAM */
+#define IN_FLASH __flash /* GNU C for an AVR; other constants are copied to RAM */
 #else
 #define IN_FLASH
 #endif

@@ -66,7 +66,7 @@ def dot(functions: Functions, length: int = 0) -> str:
             ForLoop("i", "n - n % 8", "n", [Assign(sums[0], a * b, "+")]),
             Return((sums[0] + sums[2]) + (sums[1] + sums[3])),
         ],
-        about="The sum of a[i] b[i], in four parts, none of which waits for another",
+        about="The sum of a[i] b[i], in four parts that do not wait for each other",
         result="real",
     )
 

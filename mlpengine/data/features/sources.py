@@ -20,6 +20,13 @@ LIMIT = np.float64(1e100)
 It is a NumPy number, because comparing an array of float32 with a Python number would overflow.
 """
 
+SMALLEST = np.float64(1e-150)
+"""Squares of such numbers vanish: features are scaled before they are squared, and such a target is
+refused."""
+
+EQUAL = np.float64(1e-300)
+"""Numbers of a feature that differ by no more than this count as equal."""
+
 _DAY = timedelta(days=1).total_seconds()
 PERIODS = {"hour": (_DAY, 0.0), "weekday": (7 * _DAY, 3 * _DAY), "season": (365.2425 * _DAY, 0.0)}
 """The periods of dates: the length in seconds, and the seconds from the start of a period to the

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from mlpengine.core.spec import Array
-from mlpengine.data.features.sources import Source, read_block, read_slices
+from mlpengine.data.features.sources import EQUAL, SMALLEST, Source, read_block, read_slices
 from mlpengine.data.features.thresholds import QUANTILE_ROWS, SAMPLE_NUMBERS
 from mlpengine.data.tables.table import Table
 from mlpengine.settings.features import Filling, Scaling
@@ -31,13 +31,18 @@ class Statistics:
         self.missing = self.count < self.n_rows
         self.mean = total / np.maximum(self.count, 1)
         squares, shift = np.zeros((2, width))
+        span = self.high - self.low
+        unit = np.where((span > EQUAL) & (span < SMALLEST), span, 1.0)
         for _, values, _ in read_slices(table, sources, strict, rows):
             centered = values - self.mean
+            if unit.min(initial=1.0) < 1:
+                centered /= unit
             shift += np.nansum(centered, axis=0)
             squares += np.nansum(np.square(centered, out=centered), axis=0)
         count = np.maximum(self.count, 1)
         # the mean is rounded, by more than some columns deviate from it
-        self.deviation = np.sqrt(np.maximum(squares / count - np.square(shift / count), 0.0))
+        variance = np.maximum(squares / count - np.square(shift / count), 0.0)
+        self.deviation = np.sqrt(variance) * unit
 
     def quantiles(self, shares: Sequence[float]) -> Array:
         """Return one row per share, one column per feature."""

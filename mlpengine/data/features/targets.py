@@ -21,6 +21,7 @@ from mlpengine.data.features.column_kinds import (
     odd_texts,
     task_of,
 )
+from mlpengine.data.features.sources import SMALLEST
 from mlpengine.data.tables.table import Column, Table, number_text
 from mlpengine.settings.features import Standardizing, TaskName
 
@@ -108,6 +109,20 @@ class ClassTarget(Target):
         return {"task": self.task, "columns": self.columns, "classes": self.classes}
 
 
+def deviation(values: Array, where: str) -> float:
+    """Return the standard deviation of a target's numbers, or 1 if all are equal.
+
+    Raises: DataError, led by `where`, for numbers so near to each other that squared errors vanish.
+    """
+    span = float(np.ptp(values))
+    if 0 < span < SMALLEST:
+        raise DataError(
+            f"{where}: the target's numbers differ by {span:g} at most, and squares of such errors "
+            "are 0; multiply the target"
+        )
+    return float(values.std()) or 1.0
+
+
 class NumberTarget(Target):
     """One or more columns of numbers, scaled as (y - center) / scale.
 
@@ -161,7 +176,7 @@ class NumberTarget(Target):
             scale = [mean if mean > 0 else 1.0 for mean in (float(one.mean()) for one in values)]
         elif standardize:
             center = [float(column.mean()) for column in values]
-            scale = [float(column.std()) or 1.0 for column in values]
+            scale = [deviation(one, name) for one, name in zip(values, columns, strict=True)]
         ends = [float(one.min()) for one in units], [float(one.max()) for one in units]
         bounds = ends if bounded or log else None
         return cls(columns, center, scale, bounds, log=log)
