@@ -67,7 +67,6 @@ class Network(Recordable):
 
     Attributes:
         in_shape: shape of a row of the input; of several inputs, by name.
-        in_dtypes: dtype of each input by name; the only one has the empty name.
         params: all parameters.
         rng: the generator that dropout draws from; `TrainingStep` sets its step.
 

@@ -90,6 +90,8 @@ WITH_OPTIONS = [
     *(Pow(n) for n in (0, 1, 2, 3, 4, 0.5, -1, -2.5)),
     ScalarAdd(0.5),
     ScalarMul(-2.5),
+    FormulaActivation("where(not x < 0 and (x >= 1 or x <= 0.2), log1p(abs(x)), sign(x) * sin(x))"),
+    FormulaActivation("where(x != 0.5, clip(cos(x), -0.5, 2), log2(abs(x) + 2)) + (x > 1) / 2"),
 ]
 
 
@@ -195,6 +197,7 @@ EXACTNESS = {
     "bce_with_logits": CANCELS,
     "binary_focal": CANCELS,
     "elu": SLOPE_CANCELS | {"onnx_floor": 1},  # ONNX Runtime has exp(x) - 1
+    "formula_activation": {"onnx_floor": 1},  # log(x + 1) there
     "gamma": CANCELS,
     "gaussian_nll": CANCELS,
     "gelu": CANCELS,
