@@ -63,7 +63,7 @@ class CalibrationSet:
         classes = self.drawn[:, 0].astype(np.int64)
         student, teacher = _logit(chances[rows, classes]), _logit(self.taught[rows, classes])
         moved = 1 / (1 + np.exp(teacher - student - _logit(self.drawn[:, 1])))
-        return {"sets": ClassSets.of(moved[:, None], np.zeros_like(classes))}
+        return {"sets": ClassSets.kept(moved, classes)}
 
 
 @dataclass(frozen=True, eq=False)
