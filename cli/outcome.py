@@ -155,7 +155,11 @@ def mistakes(
 
 def metric_text(value: float | None) -> str:
     """Return a metric for a table."""
-    return "-" if value is None else f"{value:.4f}" if abs(value) < 100 else f"{value:.5g}"
+    if value is None:
+        return "-"
+    if abs(value) < 100:
+        return f"{value:.4f}"
+    return f"{value:.5g}" if abs(value) < 1e6 else f"{value:.2e}"
 
 
 def shortest(path: Path) -> Path:

@@ -64,6 +64,7 @@ Examples:
     metavar="SHARE",
     help="Add the set of classes that holds this share of new classes (needs folds).",
 )
+@click.option("--by-class", is_flag=True, help="With --set: hold this share of each class.")
 @click.option("--spread", "with_spread", is_flag=True, help="Add the deviation over the networks.")
 @click.option("--id", "key", metavar="COL", help="Column to copy; by default the line in FILE.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
@@ -73,6 +74,7 @@ def command(
     out: str,
     level: float | None,
     set_level: float | None,
+    by_class: bool,
     with_spread: bool,
     key: str | None,
     as_json: bool,
@@ -84,7 +86,8 @@ def command(
     quantiles; price, price_std for the loss gaussian_nll).  A text that a spreadsheet would take
     for a formula gets a ' before it.  --interval adds <target>_low and <target>_high, from
     out-of-fold errors.  --set adds <target>_set, such as a|b; it is empty if no class is likely
-    enough.  --spread adds the standard deviation over the networks, of the number or of the
+    enough.  It holds its share of all rows, with --by-class of the rows of each class, in larger
+    sets.  --spread adds the standard deviation over the networks, of the number or of the
     probability of the predicted class.  A .npy file holds numbers only: probabilities or predicted
     values, and 0 or 1 for each class of --set.  The column of --id keeps the type that its file
     has; in CSV it is text.
@@ -102,7 +105,7 @@ def command(
         raise _without_folds(model, "--interval", "numbers")
     if set_level is not None and model.sets is None:
         raise _without_folds(model, "--set", "classes")
-    sure = Sure(level, set_level, with_spread)
+    sure = Sure(level, set_level, with_spread, by_class)
     blocks = _blocks(model, sys.stdin.buffer if file == "-" else file, key, sure)
     if path is None and not as_json:
         for number, (columns, _) in enumerate(blocks):
@@ -129,6 +132,7 @@ class Sure(NamedTuple):
     level: float | None = None
     set_level: float | None = None
     with_spread: bool = False
+    by_class: bool = False
 
 
 AS_THEY_ARE = Sure()
@@ -205,7 +209,7 @@ def output_columns(
     of_each = {f"probability_{name}": chances[:, i] for i, name in enumerate(names)}
     numbers = [chances, *added.values()]
     if sure.set_level is not None:
-        sets = model.set_of(output, sure.set_level)
+        sets = model.set_of(output, sure.set_level, by_class=sure.by_class)
         added[f"{model.target[0]}_set"] = _sets(sets, preprocessor.classes)
         numbers.append(sets)
     return _together(labels, of_each, added), np.column_stack(numbers)

@@ -65,10 +65,12 @@ def card_lines(known: dict[str, Any]) -> list[str]:
     classes = f": {', '.join(map(printable, known['classes'][:SHOWN_LEVELS]))}"
     classes += ", ..." if len(known["classes"]) > SHOWN_LEVELS else ""
     networks = f"{known['networks']} of " if known["networks"] > 1 else ""
+    kinds = [f"{networks}{known['architecture']}"] * (known["networks"] > 0)
+    kinds += [plural(known["linear_models"], "linear model")] * (known["linear_models"] > 0)
     target = ", ".join(map(printable, known["target"]))
     lines = [
         f"predicts  {target} ({known['task']}{classes if known['classes'] else ''})",
-        f"network   {networks}{known['architecture']}, "
+        f"network   {' and '.join(kinds)}, "
         f"{plural(known['parameters'], 'parameter')}, loss {known['loss']}",
     ]
     if record:

@@ -131,12 +131,12 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         output = self._output(X)
         return self._problem.predicted_numbers(output)
 
-    def predict_set(self, X: Any, level: float = 0.9) -> Array:
+    def predict_set(self, X: Any, level: float = 0.9, *, by_class: bool = False) -> Array:
         """Return the prediction set of each row, as bool (rows, classes).
 
         By the out-of-fold probabilities (on rows that a network was not trained on), the set of a
-        new row contains its class with probability `level`.  A set may be empty if no class is
-        likely enough.
+        new row contains its class with probability `level`: on average over rows or, `by_class`,
+        for each class.  A set may be empty if no class is likely enough.
         Raises: UsageError for several labels, and for an estimator that was fitted without `folds`.
         """
         require_fit(self)
@@ -144,7 +144,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
             raise UsageError("predict_set: takes one label for each row (y has several)")
         if self._sets is None:
             raise UsageError("predict_set: fit with folds first (got folds=None)")
-        return self._sets.contain(self.predict_proba(X), level)
+        return self._sets.contain(self.predict_proba(X), level, by_class=by_class)
 
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Table, Array]:
         table, y = checked_rows(

@@ -15,6 +15,7 @@ from mlpengine.ops import BinaryCrossEntropyWithLogits, Loss, MeanSquaredError, 
 
 METRICS: dict[str, Callable[[Array, Array, Array | None], float]] = {
     "accuracy": metrics.accuracy,
+    "roc_auc": metrics.roc_auc,
     "log_loss": lambda _, losses, weights: float(np.average(losses, weights=weights)),
     "macro_f1": metrics.f1,
     "r2": metrics.r2,
@@ -22,7 +23,7 @@ METRICS: dict[str, Callable[[Array, Array, Array | None], float]] = {
     "rmse": metrics.rmse,
 }
 """The metrics by which predictions are compared: functions of targets, predictions and weights.
-The log loss takes the losses of the rows as predictions."""
+The log loss takes the losses of the rows as predictions, the area under the curve probabilities."""
 
 LINEAR_ROWS, LINEAR_FEATURES = 4_000, 600
 """Training rows, evenly spaced, of a linear prediction, and the maximum number of its features."""
@@ -43,6 +44,8 @@ class Guess(NamedTuple):
 
     def compared(self, metric: str, truth: Array) -> Array:
         """Return what a metric compares with the targets, a value or a vector for each row."""
+        if metric == "roc_auc":
+            return np.asarray(self.chances)
         if metric != "log_loss":
             return self.predicted
         with np.errstate(all="ignore"):

@@ -11,7 +11,7 @@ from mlpengine.core.spec import Array
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.tables import Column, Table
 from mlpengine.data.tables.table import ColumnKind
-from mlpengine.models.evaluate import Scorer
+from mlpengine.models.evaluate import Scorer, jackknife_error
 from mlpengine.models.members import NetworkMean
 from mlpengine.models.model import Model
 from mlpengine.models.task import Regression, Split
@@ -159,8 +159,7 @@ def importances(
         loss, metric = changes[0].tolist()
         loss_error = metric_error = nan
         if left_out:
-            error = changes[1:].std(axis=0) * np.sqrt(groups - 1)
-            loss_error, metric_error = error.tolist()
+            loss_error, metric_error = map(jackknife_error, changes[1:].T.tolist())
         rows.append(Importance(column, loss, loss_error, metric, metric_error))
     return sorted(rows, key=lambda row: -row.loss)
 

@@ -20,7 +20,14 @@ from mlpengine.data.features.drift import NewRows
 from mlpengine.data.tables import Table, read_table
 from mlpengine.data.tables.frames import as_table
 from mlpengine.data.tables.rows import usable_rows
-from mlpengine.models.calibration import RESIDUALS, SET_CHANCES, ClassSets, Residuals, spread
+from mlpengine.models.calibration import (
+    RESIDUALS,
+    SET_CHANCES,
+    SET_CLASSES,
+    ClassSets,
+    Residuals,
+    spread,
+)
 from mlpengine.models.evaluate import Scorer
 from mlpengine.models.forward import Features, outputs_of
 from mlpengine.models.members import NetworkMean
@@ -267,22 +274,24 @@ class Model:
         ends = self._task.target_range
         return np.clip(low, *ends), np.clip(high, *ends)
 
-    def predict_set(self, data: Any, level: float = 0.9) -> Array:
+    def predict_set(self, data: Any, level: float = 0.9, *, by_class: bool = False) -> Array:
         """Return which of the `classes` are in the set of each row, bool (rows, classes).
 
         `level` is the share of new rows with their class in their set, on average over rows like
-        the training rows.  A set is empty where no class is likely enough.  Some sets are empty if
-        predictions are right more often than `level`.
+        the training rows; with `by_class` over the rows of each class, in larger sets.  A set is
+        empty where no class is likely enough.  Some sets are empty if predictions are right more
+        often than `level`.
 
         Raises: UsageError for a model of numbers, or one that was trained without folds.
         """
-        return self.set_of(self.outputs(data), level)
+        return self.set_of(self.outputs(data), level, by_class=by_class)
 
-    def set_of(self, output: Array, level: float) -> Array:
+    def set_of(self, output: Array, level: float, *, by_class: bool = False) -> Array:
         """Return `predict_set` (rows, classes) for outputs (rows, out_dim)."""
         if self.sets is None:
             raise self._without_folds("set", "classes")
-        return self.sets.contain(self._task.predicted_numbers(output), level)
+        chances = self._task.predicted_numbers(output)
+        return self.sets.contain(chances, level, by_class=by_class)
 
     def _without_folds(self, where: str, what: str) -> UsageError:
         networks = plural(len(self.networks), "network")
@@ -413,19 +422,24 @@ class Model:
         """Write the model, whole or not at all; equal models give equal bytes."""
         more = self.residuals.to_arrays() if self.residuals else {}
         if self.sets:
-            more[SET_CHANCES] = self.sets.chances
+            more |= self.sets.to_arrays()
         write_tensors(path, {**self.state_dict(), **more}, self.to_dict())
 
     @classmethod
     def load(cls, path: str | Path) -> "Model":
         """Read a model.  Raises: CheckpointError if the file is damaged or not a model."""
         arrays, header = read_tensors(path)
-        more = {n: arrays.pop(n) for n in [*arrays] if n.startswith((RESIDUALS, SET_CHANCES))}
+        more = {
+            n: arrays.pop(n)
+            for n in [*arrays]
+            if n.startswith((RESIDUALS, SET_CHANCES, SET_CLASSES))
+        }
         model = cls.restored(header, arrays, Path(path))
         check_finite(arrays, path)
         try:
             residuals = Residuals.taken_from(more, len(model.target))
-            return replace(model, residuals=residuals, sets=ClassSets.taken_from(more))
+            sets = ClassSets.taken_from(more, len(model.classes))
+            return replace(model, residuals=residuals, sets=sets)
         except CheckpointError as error:
             raise CheckpointError(f"{path}: {error}") from error
 

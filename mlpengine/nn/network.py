@@ -67,7 +67,6 @@ class Network(Recordable):
 
     Attributes:
         in_shape: shape of a row of the input; of several inputs, by name.
-        in_dtypes: dtype of each input by name; the only one has the empty name.
         params: all parameters.
         rng: the generator that dropout draws from; `TrainingStep` sets its step.
 
@@ -116,7 +115,9 @@ class Network(Recordable):
         Raises: ShapeError or DtypeError if `x` does not fit the scratch; nothing is broadcast.
         """
         if scratch.mlp is not self:
-            raise TapeError(f"forward: scratch must be of this network (got that of {scratch.mlp})")
+            raise TapeError(
+                f"forward: scratch must be of this network (it belongs to {scratch.mlp})"
+            )
         if isinstance(scratch.input, NamedRows):
             scratch.input.write(x, "forward: x")
         elif x is not scratch.input:
@@ -173,7 +174,10 @@ class Network(Recordable):
         kind, other = self.dtype if dtype is None else np.dtype(dtype), copy(self)
         params = Flat({n: Spec(s.shape, kind) for n, s in self.params.specs.items()})
         params.flat[...], params.frozen = self.params.flat, self.params.frozen
-        vars(other).update(params=params, rng=None)  # a tape without one records no dropout
+        inputs = {n: kind if k == self.dtype else k for n, k in self.in_dtypes.items()}
+        vars(other).update(  # a tape without a generator records no dropout
+            params=params, rng=None, in_dtypes=inputs
+        )
         return other
 
     @cached_property

@@ -102,7 +102,6 @@ class Recordable(Saved):
     """Named parameters, and how outputs are recorded from them; `Network` adds the buffers."""
 
     in_shape: Any
-    in_dtypes: Mapping[str, np.dtype[Any]]
     params: Flat
     rng: Philox
 
@@ -132,7 +131,7 @@ class Recordable(Saved):
         else:
             rows = {"": _input_spec(inputs, where, kind)}
             self.in_shape = rows[""].shape
-        self.in_dtypes = {name: spec.dtype for name, spec in rows.items()}
+        self._integers = frozenset(name for name, spec in rows.items() if spec.dtype != kind)
         self._buffers = frozenset(buffers or {})
         parameters = {**parameters, **(buffers or {})}
         values = {n: v for n, v in parameters.items() if isinstance(v, np.ndarray)}
@@ -243,6 +242,11 @@ class Recordable(Saved):
         """The shapes of a row of each input by name; the only one has the empty name."""
         return self.in_shape if isinstance(self.in_shape, dict) else {"": self.in_shape}
 
+    @property
+    def in_dtypes(self) -> Mapping[str, np.dtype[Any]]:
+        """The dtype of each input by name, int64 or the dtype of the network."""
+        return {name: INTEGERS if name in self._integers else self.dtype for name in self.in_shapes}
+
     def _owns(self, op: BatchNorm) -> bool:
         """Return whether the running statistics are buffers of this network."""
         return op.running is not None and np.shares_memory(op.running.mean, self.params.flat)
@@ -349,7 +353,7 @@ class Recordable(Saved):
             "network": type(self).__name__,
             "in_shape": {n: [*s] for n, s in shapes.items()} if "" not in shapes else [*shapes[""]],
             "dtype": self.dtype.name,
-            "integers": [n for n, dtype in self.in_dtypes.items() if dtype != self.dtype],
+            "integers": sorted(self._integers),
             "parameters": {name: list(spec.shape) for name, spec in self.params.specs.items()},
         }
 
@@ -400,8 +404,8 @@ def check_arrays(specs: Mapping[str, Spec], arrays: Mapping[str, Array]) -> None
         left = len(problems) - SHOWN_PARAMETERS
         more = f"; {left:,} more" if left > 0 else ""
         raise CheckpointError(
-            f"parameters: {'; '.join(problems[:SHOWN_PARAMETERS])}{more}; the names and shapes "
-            "must be those of mlp.state_dict()"
+            f"parameters: {'; '.join(problems[:SHOWN_PARAMETERS])}{more}; mlp."
+            "state_dict() shows the names and shapes that are needed"
         )
 
 

@@ -246,17 +246,6 @@ def _collect(run: RunData, effort: ReportBudget, *, whole: bool) -> Collected:
     return Collected(plain_data(data), scored)
 
 
-def model_of(model: Model, **training: Any) -> dict[str, Any]:
-    """Return what a model predicts, its size, and these facts of its training."""
-    preprocessor = model.preprocessor
-    return facts_of(model) | {
-        "columns": len(preprocessor.columns),
-        "features": preprocessor.n_features,
-        "activations": [str(name) for name in model.mlp.activations.values()],
-        **training,
-    }
-
-
 def epochs_of(run: RunData) -> dict[str, Any] | None:
     """Return the curves of metrics.csv by name, thinned to what a screen shows."""
     path = run.path / METRICS_FILE
@@ -293,14 +282,16 @@ def curves_of(columns: Mapping[str, Array]) -> dict[str, dict[str, Array]]:
 
 def model_of_run(loaded: LoadedData, model: Model) -> dict[str, Any]:
     """Return the facts of a trained model: its data, its network and its target."""
-    config = loaded.file.config
-    return model_of(
-        model,
-        source=config.data.source,
-        rows=loaded.tables.rows,
-        folds=config.training.folds,
-        optimizer=config.optimizer.name,
-    )
+    config, preprocessor = loaded.file.config, model.preprocessor
+    return facts_of(model) | {
+        "columns": len(preprocessor.columns),
+        "features": preprocessor.n_features,
+        "activations": [str(name) for name in model.mlp.activations.values()],
+        "source": config.data.source,
+        "rows": loaded.tables.rows,
+        "folds": config.training.folds,
+        "optimizer": config.optimizer.name,
+    }
 
 
 def drivers_of(loaded: LoadedData, model: Model, effort: ReportBudget) -> dict[str, Any]:

@@ -135,13 +135,20 @@ def _trained(model: Data, verb: str) -> str:
     sizes = model["architecture"]
     trained = plural(rows["train"], "training row")
     how = f" by folds of {trained}" if model["folds"] else f", {trained}"
-    networks = "A network" if model["networks"] == 1 else plural(model["networks"], "network")
-    size = f"{networks} of {sizes} units ({plural(model['parameters'], 'parameter')})"
+    count, linear = model["networks"], model["linear_models"]
+    networks = "A network" if count == 1 else plural(count, "network")
+    kinds = [f"{networks} of {sizes} units"] * (count > 0)
+    kinds += [f"{plural(linear, 'linear model')}"] * (linear > 0)
+    size = f"{' and '.join(kinds)} ({plural(model['parameters'], 'parameter')})"
     count = plural(len(model["classes"]), "class", "classes")
     classes = f", one of {count}" if model["classes"] else ""
+    share = model["linear_weight"]
+    weighed = ""
+    if model["networks"] and share > 0.5:
+        weighed = f" The linear models make {_percent(share)} of it: the networks add little."
     return (
         f"{size} {verb} predict {target}{classes}, from {plural(model['columns'], 'column')} "
-        f"of {shortened(Path(model['source']).name, 60)}{how}."
+        f"of {shortened(Path(model['source']).name, 60)}{how}.{weighed}"
     )
 
 
@@ -492,36 +499,28 @@ def _values(value: Any) -> str:
 
 def settings_section(data: Data) -> Markup:
     """Return config, seed, versions, times, and how to make the run again."""
-    known, result, model = data.get("settings") or {}, data.get("result") or {}, data.get("model")
-    facts: dict[str, Content] = {}
-    if data.get("ending"):
-        facts["ended"] = {"epochs": "after all epochs", "early": "early"}.get(
-            data["ending"], data["ending"]
-        )
-    if known.get("started"):
-        facts["started"] = str(known["started"])
-    if result.get("seconds") is not None:
-        facts["training"] = f"{number(result['seconds'], 3)} s"
-    if result.get("samples_per_second"):
-        facts["rows per second"] = number(round(result["samples_per_second"]))
-    if result.get("peak_bytes"):
-        facts["peak memory"] = f"{result['peak_bytes'] / 1e6:,.0f} MB"
-    if result.get("skipped_steps"):
-        facts["skipped steps"] = number(result["skipped_steps"])
-    if model:
-        facts |= {name: model[name] for name in ("loss", "optimizer") if name in model}
-        facts["activations"] = ", ".join(dict.fromkeys(model["activations"])) or "none"
+    known, result, model = (data.get(key) or {} for key in ("settings", "result", "model"))
+    ending, seconds, peak = data.get("ending"), result.get("seconds"), result.get("peak_bytes")
     names = ("seed", "backend", "target", "threads", "python", "processor", "platform", "blas")
-    for key in names:
-        if known.get(key) is not None:
-            facts[key] = str(known[key])
-    versions = known.get("packages")
-    if isinstance(versions, Mapping):
-        facts |= {str(name): str(text) for name, text in versions.items() if text}
-    digests = known.get("data_sha256")
-    if isinstance(digests, Mapping):
-        facts |= {f"SHA-256 of {name}": shortened(text, 17) for name, text in digests.items()}
-    rows = [tag("div", tag("dt", name), tag("dd", value)) for name, value in facts.items()]
+    packages, digests = (  # a file may be damaged
+        one if isinstance(one, Mapping) else {}
+        for one in (known.get("packages"), known.get("data_sha256"))
+    )
+    facts = {
+        "ended": "after all epochs" if ending == "epochs" else ending,
+        "started": known.get("started"),
+        "training": None if seconds is None else f"{number(seconds, 3)} s",
+        "rows per second": f"{rate:,.0f}" if (rate := result.get("samples_per_second")) else None,
+        "peak memory": f"{peak / 1e6:,.0f} MB" if peak else None,
+        "skipped steps": result.get("skipped_steps") or None,
+        **{name: model.get(name) for name in ("loss", "optimizer")},
+        "activations": ", ".join(dict.fromkeys(model["activations"])) if model else None,
+        **{name: known.get(name) for name in names},
+        **{str(name): text for name, text in packages.items()},
+        **{f"SHA-256 of {name}": shortened(text, 17) for name, text in digests.items()},
+    }
+    shown = {name: str(value) for name, value in facts.items() if value not in (None, "")}
+    rows = [tag("div", tag("dt", name), tag("dd", value)) for name, value in shown.items()]
     parts: list[Content] = [tag("dl", *rows, class_="facts")]
     if known.get("again"):
         parts += [tag("p", "The same run again, with every default and override in the config:"),

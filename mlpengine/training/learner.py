@@ -18,6 +18,7 @@ from mlpengine.core.errors import CheckpointError, NumericalError, RunError
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural
 from mlpengine.data.features import Batches
+from mlpengine.diagnostics.constant_loss import constant_losses
 from mlpengine.models.evaluate import Evaluator, loss_names, odd_value
 from mlpengine.models.task import Split, Task
 from mlpengine.optim import PlateauSchedule
@@ -34,6 +35,9 @@ from mlpengine.training.history import EpochRow, History
 
 CHECKED_ROWS = 512
 """Number of training rows on which the outputs of the final weights must be finite."""
+
+HOPELESS = 1e12
+"""A run fails if its loss is so many times the loss of the best constant output."""
 
 _log = logging.getLogger("mlpengine")
 
@@ -289,7 +293,8 @@ class Learner(Uncopyable):
     def finish(self, ending: Ending) -> None:
         """Give the network its best weights, and check its outputs.
 
-        Raises: NumericalError if outputs are not finite, or if no epoch can be the best.
+        Raises: NumericalError if outputs are not finite, if the loss has exploded, or if no epoch
+        can be the best.
         """
         if self.best.epoch:
             params = self.step.mlp.params
@@ -304,6 +309,13 @@ class Learner(Uncopyable):
             raise NumericalError(
                 f"step {self.steps}: outputs must be finite after the update "
                 f"({odd_value(head, output)})"
+            )
+        (constant,) = constant_losses(self.step.loss, self.step.mlp.outputs, [(head.y, None)])
+        loss = self.evaluator.run(head)["loss"]
+        if loss > HOPELESS * constant > 0 and ending != "interrupted":
+            raise NumericalError(
+                f"step {self.steps}: the loss on training rows must not explode (it is {loss:.3g}, "
+                f"of a constant output {constant:.3g}); lower the learning rate"
             )
         if self._odd_validation and not self.best.epoch and ending != "interrupted":
             raise NumericalError(f"no epoch can be the best: {self._odd_validation}")

@@ -1,6 +1,7 @@
 """The metrics of one or several trained networks, by part, and their uncertainty."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from statistics import fmean, stdev
 
@@ -12,7 +13,7 @@ from mlpengine.models.evaluate import Evaluator, Scorer, standard_errors
 from mlpengine.models.forward import outputs_of
 from mlpengine.models.members import NetworkMean
 from mlpengine.models.metrics import calibration_error
-from mlpengine.models.task import Regression, Split
+from mlpengine.models.task import Classification, Regression, Split
 from mlpengine.nn import TabularNetwork
 from mlpengine.training.trainer import Fitted
 
@@ -55,16 +56,19 @@ def measure(
 ) -> Measured:
     """Measure trained networks on each part; with folds, the training part is out-of-fold.
 
+    Two classes have the area under the ROC curve, too.
+
     The loss is the training loss or, for calibrated probabilities, the evaluation loss.
 
     `blocks` gives each training row a number; rows with equal numbers depend on each other.
     `beside` holds outputs of other models by part and title, to be measured, too.
     """
     measured, mean, loss = Measured(), fitted.mean, fitted.scored_loss
-    task, networks, evaluator = mean.task, mean.networks, fitted.evaluator
+    task, networks, evaluator = copy(mean.task), mean.networks, fitted.evaluator
+    if isinstance(task, Classification) and task.outputs <= 2:
+        task.watch("roc_auc")
     if evaluator is not None:
-        if loss is not fitted.loss:
-            evaluator = Evaluator(networks[0], loss, task, evaluator.ranks)
+        evaluator = Evaluator(networks[0], loss, task, evaluator.ranks)
         for name, part in parts.items():
             measured.metrics[name] = evaluator.run(part)
             measured.last = name, part, evaluator.output

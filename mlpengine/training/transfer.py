@@ -63,7 +63,7 @@ class CalibrationSet:
         classes = self.drawn[:, 0].astype(np.int64)
         student, teacher = _logit(chances[rows, classes]), _logit(self.taught[rows, classes])
         moved = 1 / (1 + np.exp(teacher - student - _logit(self.drawn[:, 1])))
-        return {"sets": ClassSets.of(moved[:, None], np.zeros_like(classes))}
+        return {"sets": ClassSets.kept(moved, classes)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +168,7 @@ class TransferSet:
         fits = len(self.mixed) == made + held and _checksum(train) == self.checksum
         if not fits or self.targets.shape[1] != fitted.n_outputs:
             raise UsageError(
-                "must be of the training rows, which have changed since the teacher labeled them; "
+                "does not fit the training rows: they have changed since the teacher labeled them; "
                 "distill again, or write null to train on the rows' own targets"
             )
         features = fitted.transform(self.mixed.table(table), targets=False).features

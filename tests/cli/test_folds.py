@@ -13,6 +13,7 @@ from mlpengine.config import load_config
 from mlpengine.config.build import load_data
 from mlpengine.data.features import Preprocessor, split_rows
 from mlpengine.data.tables import read_table
+from mlpengine.models.card import facts_of
 from mlpengine.models.model import Model
 from mlpengine.training.checkpoint import Checkpoints
 from mlpengine.training.learner import Learner
@@ -385,6 +386,12 @@ def test_networks_of_several_kinds_have_the_best_shares(target, mlpengine, rows,
     model, used = load("runs/c"), {kind: share for kind, share in shares.items() if share}
     assert len(model.networks) == 3 * len(used)
     assert model.ensemble_weights == (tuple(used.values()) if len(used) > 1 else ())
+    facts = facts_of(model)
+    assert (facts["networks"], facts["linear_models"]) == (3 * len(used) - 3, 3)
+    assert facts["linear_weight"] == pytest.approx(shares["linear"])
+    linear = model.mlp.outputs * (model.preprocessor.n_features + 1)
+    networks = [len(one.params) for one in model.networks if not one.is_linear]
+    assert facts["parameters"] == result["parameters"] == sum(networks) + 3 * linear
     # each reads its own inputs: numbers and texts; their bins, too; their cosines, too
     names = model.preprocessor.feature_names
     for kind, network in zip(np.repeat([*used], 3), model.networks, strict=True):

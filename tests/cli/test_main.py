@@ -164,7 +164,7 @@ def test_a_hangup_that_is_ignored_stays_so(mlpengine):
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
 
-@pytest.mark.parametrize("given", ["26"])
+@pytest.mark.parametrize("given", ["", "26"])
 def test_threads_of_openblas_that_wait_sleep_unless_another_time_is_given(given, monkeypatch):
     monkeypatch.delenv("OPENBLAS_THREAD_TIMEOUT", raising=False)
     if given:

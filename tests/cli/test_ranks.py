@@ -115,7 +115,7 @@ def test_ranks_and_threads_give_the_same_bits(mpiexec, mlpengine, tmp_path, caps
     assert [getattr(rank_runs, name)() for name in of_two] == [0, 0]
     assert [rank_runs.bits(*one.split()) for one in RUNS_OF[1]] == [0] * len(CONFIGS)
     expected = printed(capsys.readouterr().out)
-    counts = {"update": len(rank_runs.UPDATES), "network": 4}
+    counts = {"update": len(rank_runs.UPDATES), "network": 3}
     assert {kind: len(lines) for kind, lines in expected.items()} == counts
     assert all(re.search("row 60 of the .*row 14 of the batch", one) for one in expected["update"])
     for ranks, first in ((2, of_two), (4, ())):

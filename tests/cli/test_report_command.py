@@ -142,6 +142,13 @@ def test_training_writes_a_page(mlpengine, tmp_path, name):
     assert known["result"]["peak_bytes"] > 10_000_000
     for section in ("Training", "Predictions", "What drives", "Gradients", "Data", "Hardest rows"):
         assert section in page.text
+    areas = {who: one.get("roc_auc") for who, one in known["score"]["predictions"].items()}
+    if name.startswith("two"):
+        assert 0 < areas["model"]["value"] < 0.9 < areas["linear"]["value"] <= 1
+        assert areas["constant"]["value"] == 0.5
+        assert "ROC-AUC" in page.text
+    else:
+        assert not any(areas.values())
     if name == "two with folds":  # 40 test rows
         levels = known["predictions"]["sets"]["levels"]
         assert [one["level"] for one in levels] == [0.5, 0.8, 0.9, 0.95]

@@ -229,6 +229,8 @@ GOOD = rows_of("classes")[0]
 FORM = "row 1: must be an object of values by column, or a list of such rows, for example {"
 WRONG = {
     "no JSON": (b"{", "", 400, "the body must be JSON"),
+    "nested": (b"[" * 100_000, "", 400, "nested too deeply"),
+    "too large": ({**GOOD, "size": 1e200}, "", 422, "'size': Input should be less than or equal"),
     "not UTF-8": (b'"\xff"', "", 400, "the body must be JSON"),
     "another form": ({"inputs": [[1, 2]]}, "", 422, FORM),
     "a list in a list": ([GOOD, []], "", 422, FORM.replace("row 1", "row 2")),

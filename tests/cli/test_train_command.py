@@ -13,6 +13,7 @@ from small import SMALL
 
 from mlpengine.config import load_config
 from mlpengine.models.model import Model
+from mlpengine_cli.progress import clock
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 KEYS = [
@@ -129,6 +130,11 @@ def test_progress_is_one_line_per_epoch_on_stderr(mlpengine, config):
     assert "model.safetensors" in found.out
 
 
+def test_durations_are_minutes_and_seconds_or_hours_and_minutes():
+    shown = {0.4: "0:00", 59.6: "1:00", 127: "2:07", 3600: "1h00", 11_040: "3h04"}
+    assert {seconds: clock(seconds) for seconds in shown} == shown
+
+
 def test_without_validation_and_test_their_metrics_are_empty(mlpengine, config):
     settings = ["--set", "data.split={validation: 0, test: 0}"]
     result = json.loads(mlpengine("train", config, "--json", "-q", *settings).out)
@@ -143,6 +149,17 @@ def test_numbers_that_explode_end_with_1_and_name_the_step(mlpengine, config):
     *verdicts, last = found.err.splitlines()
     assert last.startswith("error: step ")
     assert any("lr" in line for line in verdicts)
+
+
+def test_a_loss_far_above_that_of_a_constant_is_a_failed_run(mlpengine, tmp_path):
+    """Before, it ended with 0 and a table of 1e24."""
+    (tmp_path / "c.yaml").write_text(
+        "data: {source: diabetes}\nmodel: {hidden: []}\ntraining: {epochs: 1, batch_size: 310}\n"
+        "optimizer: {name: sgd, lr: 1e12}\nreport: false\n"
+    )
+    found = mlpengine("train", "c.yaml", "-q", "--epochs", 2, "--out", "run")
+    assert (found.code, "1e+12 times" in found.err) == (1, True), found.err
+    assert not Path("run", "model.safetensors").exists()
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

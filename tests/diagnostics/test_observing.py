@@ -162,22 +162,6 @@ def test_a_spike_among_the_first_steps_does_not_hide_later_ones():
     assert spikes.limit < 10.0
 
 
-def test_spikes_need_a_level_and_rise_above_it():
-    rng = np.random.default_rng(0)
-    spikes = Spikes()
-    usual = np.exp(rng.normal(0.0, 0.1, 500))
-    for norm in usual:
-        assert norm <= spikes.limit
-        spikes.pending.append(float(norm))
-        if len(spikes.pending) == 10:
-            spikes.update()
-    assert spikes.usual == pytest.approx(1.0, abs=0.1)
-    assert 2.0 * spikes.usual == pytest.approx(spikes.limit)
-    other = Spikes()
-    other.load_state_dict(spikes.state_dict())
-    assert (other.limit, other.mean, other.pending) == (spikes.limit, spikes.mean, spikes.pending)
-
-
 @pytest.mark.parametrize("at_once", [1, 7, 3_000])
 def test_level_and_limit_are_those_of_decaying_means(at_once):
     """A norm above the limit counts as one at the limit; norms that are 0 or infinite do not."""

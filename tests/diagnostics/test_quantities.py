@@ -1,10 +1,9 @@
-"""Every quantity against an explicit per-row computation in float64."""
+"""Every quantity against the gradients of single rows in float64, from a backward of each row."""
 
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from explicit import explicit
 
 from mlpengine import (
     Adam,
@@ -65,8 +64,71 @@ def watched(activation, loss, dtype, *, weighted=False, clip_norm=None, batch=24
     return Watched(step, Diagnostics(mlp, every=every), x, y, weights)
 
 
-def parameters(mlp):
-    return [w.astype(float) for w in mlp.weights], [b.astype(float) for b in mlp.biases]
+def wide(mlp):
+    """Return the network as it is now, in float64."""
+    activation = mlp.layers[0].activation
+    copied = Mlp(mlp.sizes, activation=activation, dtype="float64", seed=0)
+    copied.params.flat[...] = mlp.params.flat
+    return copied
+
+
+@dataclass
+class Explicit:
+    """The quantities of the net and of each layer, and the norm of each row's gradient."""
+
+    net: dict
+    layers: list
+    norms: np.ndarray
+
+
+def explicit(before, activation, loss, run):
+    """Return the quantities of a step from the network before it, and the watched run after it."""
+    scratch, grads = before.scratch(1), before.gradients(1)
+    gradients, pre, post = [], [], []
+    x = run.x.astype(float)
+    for i in range(len(x)):
+        output = before.forward(x[i : i + 1], scratch)
+        weight = None if run.weights is None else run.weights[i : i + 1].astype(float)
+        LOSSES[loss]()(output, run.y[i : i + 1], grads.d_output, weight)
+        before.backward(scratch, grads)
+        gradients.append(grads.flat.copy())
+        post.append([values[0].copy() for values in scratch.activations])
+        inputs = zip(before.weights, before.biases, [x[i], *post[-1]], strict=False)
+        pre.append([w @ values + b for w, b, values in inputs])
+    rows = np.stack(gradients)
+    mean, norms = rows.mean(axis=0), np.linalg.norm(rows, axis=1)
+    variance = np.square(rows - mean).sum() / (len(x) - 1)
+    layers = []
+    for n, (name, start) in enumerate(zip(before.groups["weights"], before.weights, strict=True)):
+        gradient = mean[before.params.places[name]].reshape(start.shape)
+        step = run.step.mlp.weights[n].astype(float) - start
+        y, z = (np.array([row[n] for row in values]) for values in (post, pre))
+        is_relu = activation == "relu" and n < len(before.weights) - 1
+        lengths = np.linalg.norm(step), np.linalg.norm(gradient)
+        known = {
+            "gradient_rms": np.sqrt(np.square(gradient).mean()),
+            "update_ratio": lengths[0] / np.linalg.norm(start),
+            "update_cosine": -(step * gradient).sum() / (lengths[0] * lengths[1]),
+            "activation_mean": y.mean(),
+            "activation_std": y.std(),
+            "pre_activation_max": max(z.max(), 0) if is_relu else np.abs(z).max(),
+        }
+        if activation in ("tanh", "sigmoid") and n < len(before.weights) - 1:
+            centered = y if activation == "tanh" else 2 * y - 1
+            known["saturated_share"] = (np.abs(centered) > 0.97).mean()
+        layers.append(known)
+    net = {
+        "gradient_norm": np.linalg.norm(mean),
+        "depth_slope": np.log10(layers[0]["gradient_rms"] / layers[-1]["gradient_rms"]),
+        "input_mean": x.mean(),
+        "input_std": x.std(),
+        "example_norm_median": np.median(norms),
+        "example_norm_max": norms.max(),
+        "hardest_row": norms.argmax(),
+        "gradient_variance": variance,
+        "squared_gradient_norm": np.square(mean).sum() - variance / len(x),
+    }
+    return Explicit(net, layers, norms)
 
 
 def compare(diagnostics, truth, tolerance):
@@ -99,10 +161,9 @@ def compare(diagnostics, truth, tolerance):
 def test_quantities_equal_the_explicit_computation(activation, loss, weighted, dtype):
     run = watched(activation, loss, dtype, weighted=weighted)
     for number in (1, 2):  # the second step takes weights that Adam has moved
-        weights, biases = parameters(run.step.mlp)
+        before = wide(run.step.mlp)
         assert run.run(number)
-        after = [w.astype(float) for w in run.step.mlp.weights]
-        truth = explicit(weights, biases, activation, loss, run.x, run.y, run.weights, after)
+        truth = explicit(before, activation, loss, run)
         compare(run.diagnostics, truth, TOLERANCE[dtype])
         probes = run.diagnostics._probes(run.step.scratch, run.step.grads)
         np.testing.assert_allclose(probes.rows.norms, truth.norms, rtol=TOLERANCE[dtype])
@@ -110,10 +171,9 @@ def test_quantities_equal_the_explicit_computation(activation, loss, weighted, d
 
 def test_a_wrong_gradient_would_be_seen():
     run = watched("tanh", "mse", "float64")
-    weights, biases = parameters(run.step.mlp)
+    before = wide(run.step.mlp)
     run.run(1)
-    after = [w.astype(float) for w in run.step.mlp.weights]
-    truth = explicit(weights, biases, "tanh", "mse", run.x, run.y, None, after)
+    truth = explicit(before, "tanh", "mse", run)
     place = run.diagnostics.columns.index("example_norm_max")
     run.diagnostics.values[place] *= 1 + 1e-9
     with pytest.raises(AssertionError):
@@ -123,10 +183,9 @@ def test_a_wrong_gradient_would_be_seen():
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_quantities_are_those_before_clipping(dtype):
     run = watched("relu", "mse", dtype, clip_norm=0.01)
-    weights, biases = parameters(run.step.mlp)
+    before = wide(run.step.mlp)
     run.run(1)
-    after = [w.astype(float) for w in run.step.mlp.weights]
-    truth = explicit(weights, biases, "relu", "mse", run.x, run.y, None, after)
+    truth = explicit(before, "relu", "mse", run)
     tolerance = TOLERANCE[dtype] if dtype == "float32" else 1e-11
     compare(run.diagnostics, truth, tolerance)
     values, columns = run.diagnostics.values, run.diagnostics.columns
@@ -138,11 +197,10 @@ def test_shorter_batches_and_row_numbers():
     run = watched("tanh", "mse", "float64")
     run.run(1)
     run.x, run.y = run.x[:10], run.y[:10]
-    weights, biases = parameters(run.step.mlp)
+    before = wide(run.step.mlp)
     rows = np.arange(100, 110)
     run.run(2, rows=rows)
-    after = [w.astype(float) for w in run.step.mlp.weights]
-    truth = explicit(weights, biases, "tanh", "mse", run.x, run.y, None, after)
+    truth = explicit(before, "tanh", "mse", run)
     truth.net["hardest_row"] += 100
     compare(run.diagnostics, truth, 1e-12)
 
@@ -151,10 +209,9 @@ def test_noise_scale_divides_running_means():
     run = watched("tanh", "mse", "float64")
     variance = squared = 0.0
     for number in range(1, 8):
-        weights, biases = parameters(run.step.mlp)
+        before = wide(run.step.mlp)
         run.run(number)
-        after = [w.astype(float) for w in run.step.mlp.weights]
-        truth = explicit(weights, biases, "tanh", "mse", run.x, run.y, None, after).net
+        truth = explicit(before, "tanh", "mse", run).net
         variance += 0.1 * (truth["gradient_variance"] - variance)
         squared += 0.1 * (truth["squared_gradient_norm"] - squared)
     place = run.diagnostics.columns.index("noise_scale")

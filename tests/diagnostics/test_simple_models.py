@@ -197,15 +197,6 @@ def names(core):
     return [verdict.name for verdict in verdicts(core)]
 
 
-def test_weighted_classes_are_not_compared_by_their_errors():
-    _, watcher = loop(epochs=9)
-    behind = watcher.core.baselines._replace(error=0.9, best=0.1, deviation=0.01)
-    watcher.core.baselines = behind
-    assert "underfitting" in names(watcher.core) or "unfinished" in names(watcher.core)
-    watcher.core.loss = SoftmaxCrossEntropy(class_weights=(1.0, 2.0))
-    assert "underfitting" not in names(watcher.core)
-
-
 def test_quantities_of_other_shapes_are_left_out():
     core = Diagnostics(Mlp([4, 3, 2], seed=0), loss=MeanSquaredError())
 

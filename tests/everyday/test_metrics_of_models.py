@@ -54,6 +54,18 @@ def test_errors_of_several_targets_are_shown_one_by_one(frame):
     )
 
 
+@pytest.mark.parametrize("folds", [None, 2])
+def test_two_classes_have_an_area_under_the_curve(folds, frame):
+    rows, new = frame[:90][["a", "c", "kind"]], frame[90:][["a", "c", "kind"]]
+    model, result = mlpengine.fit(rows, "kind", test=new, training={"epochs": 3, "folds": folds})
+    area = reference.roc_auc_score(new.kind == "yes", model.predict_proba(new)[:, 1])
+    assert result.metrics["test"]["roc_auc"] == pytest.approx(area)
+    assert all("roc_auc" in part for part in result.metrics.values())
+    assert "roc_auc" not in result.history.metrics  # after the last epoch alone
+    if folds:
+        assert result.spreads["out_of_fold"]["+-"]["roc_auc"] > 0
+
+
 @pytest.mark.parametrize("monitor", ["gain", "recall of no", "brier"])
 def test_early_stopping_watches_any_metric_of_classes(monitor, frame, own):
     features = frame[["a", "b", "c", "kind"]]

@@ -1,12 +1,8 @@
 """Formulas against SciPy and differences in float64, in every target, and text that is hostile."""
 
 import copy
-import ctypes
 import pickle
-import shutil
-import subprocess
 
-import numexpr
 import numpy as np
 import pytest
 from scipy import special
@@ -14,15 +10,12 @@ from scipy import special
 from mlpengine.core.errors import FormulaError
 from mlpengine.formula import (
     FUNCTIONS,
-    SCALARS,
-    c_expression,
     constant,
     evaluate,
     gradients,
     in_steps,
     make,
     numexpr_text,
-    onnx_node,
     order,
     parse,
     plan,
@@ -207,67 +200,6 @@ def test_outputs_that_exchange_their_buffers_are_refused():
         list(planned.calls([], [np.ones(2), np.ones(2)]))
 
 
-@every_formula
-def test_numexpr_reads_them(text):
-    arrays = draw()
-    formula = parse(text, arrays)
-    written = numexpr_text(formula, {})
-    if written is None:
-        assert {"normal_cdf", "log2"} & {n.name for n in order([formula])}
-        return
-    read = {n: arrays[n] for n in variables(formula)}
-    np.testing.assert_allclose(
-        numexpr.evaluate(written, read), evaluate(formula, arrays), rtol=1e-12, atol=1e-13
-    )
-
-
-def test_scalars_in_c_are_those_of_numpy(tmp_path):
-    arrays = draw(shape=(60,))
-    seed = np.random.default_rng(5).standard_normal(60)
-    functions = []
-    for i, text in enumerate(TRUTHS):
-        formula, (dx, _) = pair(text)
-        steps = in_steps({"value": formula, "slope": dx}, {x: "x", y: "y", dy: "dy"})
-        body = "\n  ".join(
-            f"const {'int' if one.is_mask else 'real'} {name} = {c_expression(one, 8, 'real')};"
-            for name, one in steps
-        )
-        functions.append(
-            f"void f{i}(real x, real y, real dy, real *out) {{\n  {body}\n"
-            "  (void)x, (void)y, (void)dy;\n  out[0] = value;\n  out[1] = slope;\n}\n"
-        )
-    head = f"#include <math.h>\ntypedef double real;\n#define M(f) f\n{SCALARS}"
-    (tmp_path / "f.c").write_text(head + "".join(functions))
-    compiler = shutil.which("cc") or "gcc"
-    strict = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC"]
-    command = [compiler, *strict, str(tmp_path / "f.c"), "-o", str(tmp_path / "f.so"), "-lm"]
-    subprocess.run(command, check=True)
-    library = ctypes.CDLL(str(tmp_path / "f.so"))
-    for i, text in enumerate(TRUTHS):
-        formula, (dx, _) = pair(text)
-        function = library[f"f{i}"]
-        function.argtypes = [ctypes.c_double] * 3 + [ctypes.c_void_p]
-        found = np.empty((60, 2))
-        for row, *values in zip(found, arrays["x"], arrays["y"], seed, strict=True):
-            function(*values, row.ctypes.data)
-        np.testing.assert_allclose(found[:, 0], evaluate(formula, arrays), rtol=1e-13, atol=1e-15)
-        slope = run([dx], [dy, x, y], [seed, *arrays.values()], seed)[0]
-        np.testing.assert_allclose(found[:, 1], slope, rtol=1e-12, atol=1e-14)
-
-
-def test_onnx_operators_are_named_with_their_inputs():
-    written = []
-
-    def add_node(operator, *inputs):
-        written.append((operator, *inputs))
-        return f"v{len(written)}"
-
-    formula = parse("normal_cdf(x) * max(x, 0)", ["x"])
-    assert onnx_node(formula, {x: "input"}, add_node, str) == f"v{len(written)}"
-    assert [w[0] for w in written] == ["Mul", "Erf", "Mul", "Add", "Max", "Mul"]
-    assert written[4] == ("Max", "input", "0.0")
-
-
 # ---------------------------------------------------------------- simplification
 EDGES = np.array([0.0, -0.0, 1.0, -2.5, INF, -INF, NAN, 1e300, 5e-324])
 
@@ -301,7 +233,7 @@ with np.errstate(all="ignore"):
         (x / x, "div(x, x)", EDGES / EDGES),
         (0 - x, "sub(0.0, x)", 0 - EDGES),
     ]
-"""What is written, the node it becomes, and its values: the last rows stay as they are."""
+"""An expression, its node, and its values: the last rows stay as they are."""
 
 
 @pytest.mark.parametrize(("node", "written", "expected"), REWRITES, ids=range(len(REWRITES)))
@@ -343,47 +275,31 @@ def test_names_that_are_no_identifiers_stand_between_backticks():
 
 MISTAKES = {
     "prise * 2": (0, "no name is called 'prise'; did you mean 'price'"),
-    "price * sgima": (8, "no name is called 'sgima'"),
     "2 + lgo(price)": (4, "no function is called 'lgo'; did you mean 'log'"),
     "price +": (7, "cannot be read"),
     "(price": (0, "cannot be read"),
     "": (0, "cannot be read"),
-    "price.real": (0, "names, numbers, arithmetic"),
     "price[0]": (0, "names, numbers, arithmetic"),
     "'a' + price": (0, "names, numbers, arithmetic"),
     "1 + True": (4, "names, numbers, arithmetic"),
-    "2j * price": (0, "names, numbers, arithmetic"),
-    "log(price, base=2)": (0, "names, numbers, arithmetic"),
-    "log(*price)": (4, "names, numbers, arithmetic"),
     "log(price, 2)": (0, "takes 1 arguments"),
-    "(lambda: 1)()": (0, "names, numbers, arithmetic"),
     "__import__('os')": (0, "no function is called '__import__'"),
-    "price if price else 1": (0, "names, numbers, arithmetic"),
     "price // 2": (0, "names, numbers, arithmetic"),
-    "price in price": (0, "names, numbers, arithmetic"),
-    "(x := 2)": (1, "names, numbers, arithmetic"),
     "price ** price": (0, "exponent must be a number"),
     "where(price, 1, 2)": (0, "must be a comparison"),
     "not price": (0, "must be a comparison"),
     "1 > 0": (0, r"must compare something that varies \(got 1 and 0\)"),
     "where(1 > 0, price, 2)": (6, "must compare something that varies"),
-    "price > 0 and sqrt(4) == 2": (14, "must compare something that varies"),
-    "1 < 2 < price": (0, "must compare something that varies"),
     "10 ** 10 ** 10 * price": (0, "must be finite"),
-    "1e999": (0, "must be finite"),
     "9" * 900: (0, "must be finite"),
     "(" * 900: (50, "nest at most"),
-    "[" * 90: (50, "nest at most"),
     "-" * 900 + "price": (0, "nest at most"),
-    "not " * 200 + "price": (0, "nest at most"),
     "price" + "+1" * 400: (0, "nest at most"),
     "(" * 500_000 + ")" * 500_000: (1000, "at most 1000 characters"),
     "price + " * 131_072: (1000, "at most 1000 characters"),
     "price\0": (5, "cannot be read"),
     "price # comment": (6, "cannot be read"),
-    "price +\n1": (7, "cannot be read"),
     "Größe * price": (0, "no name is called 'Größe'"),
-    "price * `a b`": (8, "no name is called 'a b'"),
     "`a b + price": (0, "cannot be read"),
 }
 

@@ -107,6 +107,25 @@ def test_a_set_holds_the_classes_above_the_quantile_of_conformal_prediction():
     assert many.contain(chances, 0.9)[np.arange(203), truth].mean() == pytest.approx(0.9, abs=0.01)
 
 
+def test_sets_by_class_hold_each_class_as_often():
+    """One of two classes is rare and hard to tell: sets of all rows seldom hold it."""
+    rng = np.random.default_rng(4)
+
+    def rows(count):
+        truth = (rng.random(count) < 0.1).astype(int)
+        logit = 1.5 * truth - 2.5 + rng.standard_normal(count)
+        return np.c_[expit(-logit), expit(logit)], truth
+
+    sets, (chances, truth) = ClassSets.of(*rows(9_000)), rows(9_000)
+    assert len(sets.classes) == calibration.MAX_RESIDUALS
+    held = [sets.contain(chances, 0.9, by_class=k)[np.arange(9_000), truth] for k in (False, True)]
+    shares = [[one[truth == k].mean() for k in (0, 1)] for one in held]
+    assert shares[0][1] < 0.3
+    np.testing.assert_allclose(shares[1], 0.9, atol=0.02)
+    few = ClassSets.of(chances[:5], np.zeros(5, int))  # no row of class 1: always in the set
+    assert few.contain(chances, 0.5, by_class=True)[:, 1].all()
+
+
 def ridge_folds(rng, y_of):
     """Return targets, folds and outputs of 8 ridge regressions; the same of new rows.
 
@@ -354,6 +373,7 @@ def test_a_model_keeps_how_sure_it_is(tmp_path):
     np.testing.assert_array_equal(held, classes.predict_set(table, 0.8))
     lowest = classes.sets.chances[60 - 49]  # ceil(0.8 * 61) = 49 of 60 are in their sets
     np.testing.assert_array_equal(held, classes.predict_proba(table) >= lowest)
+    assert (again.predict_set(table, 0.8, by_class=True) != held).any()
     for wrong, of in ((whole, "regression, 3 networks"), (replace(classes, sets=None), "class")):
         with pytest.raises(UsageError, match=f"set: .*classes .*{of}"):
             wrong.predict_set(table)
@@ -384,6 +404,10 @@ DAMAGED = [
     ("set_chances", lambda one: one + 1, "set_chances"),
     ("set_chances", lambda one: one - 1, "set_chances"),
     ("set_chances", lambda one: one[::-1].copy(), "set_chances"),
+    ("set_classes", lambda one: None, "set_classes"),
+    ("set_classes", lambda one: one[1:], "set_classes"),
+    ("set_classes", lambda one: one + 1, "3 classes"),
+    ("set_classes", lambda one: one - 1, "3 classes"),
     ("ensemble_weights", [0.5, 0.5], "3 networks"),
     ("ensemble_weights", [0.5, 0.1, 0.1], "ensemble_weights"),
     ("ensemble_weights", [1.5, -0.5, 0.0], "ensemble_weights"),
@@ -394,7 +418,7 @@ DAMAGED = [
 
 @pytest.mark.parametrize(("name", "change", "message"), DAMAGED)
 def test_a_file_that_does_not_fit_is_refused(name, change, message, tmp_path):
-    whole, _ = model("kind" if name == "set_chances" else "y")
+    whole, _ = model("kind" if name.startswith("set_") else "y")
     whole.save(tmp_path / "m")
     arrays, header = read_tensors(tmp_path / "m")
     if callable(change):

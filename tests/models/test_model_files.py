@@ -14,7 +14,7 @@ from safetensors.numpy import save
 from traced import traced
 
 import mlpengine.data.features.saved_state
-from mlpengine import Mlp
+from mlpengine import Mlp, fit
 from mlpengine.core.errors import CheckpointError, MlpEngineError
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.saved_state import ClassState, NumbersState, NumberState
@@ -215,3 +215,17 @@ def test_structure(value, kind, message):
     with pytest.raises(CheckpointError) as caught:
         conform(value, kind, "x")
     assert message in str(caught.value)
+
+
+def test_a_loaded_model_has_its_columns_in_the_order_of_a_matrix(tmp_path):
+    """A file of sorted mappings gave an array's columns to other names."""
+    g = np.random.default_rng(0)
+    names = ["zeta", "alpha", "mid"]
+    columns = {name: Column(g.normal(k, k + 1, 50)) for k, name in enumerate(names)}
+    rows = Table({**columns, "y": Column(g.normal(size=50))}, "rows")
+    model, _ = fit(rows, "y", data={"features": {"double": "zeta * 2"}}, training={"epochs": 1})
+    model.save(tmp_path / "m.safetensors")
+    loaded = Model.load(tmp_path / "m.safetensors")
+    assert loaded.columns == model.columns == names
+    matrix = np.column_stack([column.values for column in columns.values()])
+    np.testing.assert_array_equal(loaded.predict(matrix), model.predict(matrix))

@@ -158,6 +158,13 @@ def test_only_floats_have_a_gradient():
     np.testing.assert_allclose(grads.d_input["x"], slope, rtol=1e-12)
 
 
+def test_a_copy_in_another_dtype_has_its_floats_in_it():
+    network, (rows, _) = Sentence(seed=1), data()
+    wide = network.without_dropout("float64")
+    assert wide.in_dtypes == {"tokens": np.dtype("i8"), "x": np.dtype("f8")}
+    np.testing.assert_allclose(wide.predict(rows), network.predict(rows), rtol=1e-5, atol=1e-5)
+
+
 def test_messages_name_the_way():
     class Wrong(Network):
         change = staticmethod(lambda x: x)

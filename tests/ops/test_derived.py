@@ -65,7 +65,7 @@ MEANINGS = {
     "where": np.where,
     "pow": np.power,
 }
-"""What functions mean where the table has no ufunc for them."""
+"""Functions by NumPy or SciPy where the table has no ufunc."""
 
 POINTS = [
     *np.random.default_rng(0).normal(0, 3, 40),
@@ -90,6 +90,8 @@ WITH_OPTIONS = [
     *(Pow(n) for n in (0, 1, 2, 3, 4, 0.5, -1, -2.5)),
     ScalarAdd(0.5),
     ScalarMul(-2.5),
+    FormulaActivation("where(not x < 0 and (x >= 1 or x <= 0.2), log1p(abs(x)), sign(x) * sin(x))"),
+    FormulaActivation("where(x != 0.5, clip(cos(x), -0.5, 2), log2(abs(x) + 2)) + (x > 1) / 2"),
 ]
 
 
@@ -143,7 +145,7 @@ class Row:
         units: allowed error, in units in the last place of the exact value.
         value_floor, gradient_floor: a size; smaller values have the units of this size, because
             terms cancel.
-        onnx_floor: the same for the value in ONNX Runtime, which approximates some functions to
+        onnx_floor: the same for the value in ONNX Runtime: it approximates some functions to
             absolute instead of relative errors.
     """
 
@@ -195,6 +197,7 @@ EXACTNESS = {
     "bce_with_logits": CANCELS,
     "binary_focal": CANCELS,
     "elu": SLOPE_CANCELS | {"onnx_floor": 1},  # ONNX Runtime has exp(x) - 1
+    "formula_activation": {"onnx_floor": 1},  # log(x + 1) there
     "gamma": CANCELS,
     "gaussian_nll": CANCELS,
     "gelu": CANCELS,
@@ -230,7 +233,7 @@ def _numpy_op(row, dtype):
 
 
 def _loss_by_entry(row, dtype):
-    """Return the loss of each entry, which is the mean over a batch of one, and the gradients."""
+    """Return the loss of each entry, the mean over a batch of one, and the gradients."""
     operands = [*row.data(dtype)[0].values()]
     output, target = np.stack(operands[:-1], 1), operands[-1][:, None]
     bound = Bound(row.op, (output[:1], target[:1]))
@@ -370,7 +373,7 @@ def by_onnx(rows, dtype):
 
 @dataclass(frozen=True)
 class Target:
-    """What runs formulas: for the rows that `takes` accepts, in its dtypes."""
+    """A way to run formulas: for the rows that `takes` accepts, in its dtypes."""
 
     run: Callable
     takes: Callable
@@ -387,7 +390,7 @@ TARGETS = {
 
 
 def compare(row, answer, target, dtype):
-    """Raise AssertionError where an answer is another than that of the formula."""
+    """Raise AssertionError where an answer differs from the formula."""
     given, dy = row.data(dtype)
     info = np.finfo(dtype)
     with np.errstate(all="ignore"):

@@ -86,8 +86,8 @@ for made in (Counts, Normal2, Pair, Skewed, LogGamma2):  # other tests count wha
 
 
 RNG = np.random.default_rng(0)
-TARGET = RNG.poisson(3.0, (301, 2)) + 1.0
-WEIGHTS = RNG.uniform(0, 2, 301)
+TARGET = RNG.poisson(3.0, (101, 2)) + 1.0
+WEIGHTS = RNG.uniform(0, 2, 101)
 MEAN = np.average(TARGET, 0, WEIGHTS)
 VARIANCE = np.average((TARGET - MEAN) ** 2, 0, WEIGHTS)
 
@@ -130,7 +130,7 @@ def test_the_best_constants_are_those_of_the_books():
 def test_no_constant_nearby_is_better(loss, weights):
     target, outputs = TARGET, 2 * getattr(loss, "columns", 1)
     if loss.name == "softmax_cross_entropy":
-        target, outputs = RNG.choice(3, 301, p=[0.6, 0.3, 0.1]), 3
+        target, outputs = RNG.choice(3, 101, p=[0.6, 0.3, 0.1]), 3
     elif "classification" in loss.tasks and loss.name != "formula":
         target = (TARGET > 3) * 1.0
     best = baseline_loss(loss, target, outputs, weights)
@@ -208,7 +208,7 @@ def test_metrics_follow_from_what_a_loss_predicts():
 
 @pytest.mark.parametrize(("own", "ours"), [(Counts, Poisson), (Normal2, GaussianNll)])
 def test_a_loss_by_another_name_is_trained_and_measured_alike(own, ours, monkeypatch):
-    """Baselines were those of named losses: two columns ended `fit` in a ShapeError."""
+    """Baselines were known for our losses alone: two columns ended `fit` in a ShapeError."""
     monkeypatch.setitem(REGISTRY, own.name, own)
     monkeypatch.setitem(LOSSES, own.name, own)
     x = RNG.normal(size=(60, 2))

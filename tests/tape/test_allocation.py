@@ -7,8 +7,8 @@ import pytest
 from traced import least_peak
 
 from mlpengine.core.spec import Spec, call
-from mlpengine.ops import GradOp, RunningStatistics
-from mlpengine.tape import Node, Program, Tape, apply, cat, where
+from mlpengine.ops import GradOp
+from mlpengine.tape import Node, Program, Tape, apply, where
 
 ROWS = 4096, 65536
 GROWTH = 1024
@@ -33,29 +33,11 @@ def arithmetic(tape: Tape, x: Node) -> Node:
     return (h.maximum(x) * 0.5 + 1).logsumexp(axis=1).mean()
 
 
-def shapes(tape: Tape, x: Node) -> Node:
-    left, _ = x.chunk(2, axis=1)
-    h = cat([left, x[:, 1:3] * 2, x.T.reshape(4, -1).T[:, :1]], axis=1)
-    h = h.gather(rows_of(tape, x, "int64").reshape(-1, 1), axis=1) + h.max(axis=1, keepdims=True)
-    return weights(tape, 3, 4).embedding(rows_of(tape, x, "int32")).mul(h).mean()
-
-
-def sequence(tape: Tape, x: Node) -> Node:
-    steps = x.reshape(-1, 4, 1)
-    return steps.sigmoid().ssm_scan(steps, steps * 2).batch_norm().reshape(-1, 4).mse(x)
-
-
-def image(tape: Tape, x: Node) -> Node:
-    h = x.reshape(-1, 1, 2, 2).conv2d(weights(tape, 2, 1, 1, 1), weights(tape, 2))
-    running = RunningStatistics(2)
-    return h.batch_norm(running=running).max_pool2d(2).reshape(-1, 2).huber(x[:, :2])
-
-
 def rows_of(tape: Tape, x: Node, dtype: str) -> Node:
     return tape.input((x.shape[0],), dtype, name=f"rows{len(tape.nodes)}")
 
 
-NETWORKS = [dense, arithmetic, shapes, sequence, image]
+NETWORKS = [dense, arithmetic]
 
 
 def peak(record: Callable[[Tape, Node], Node], rows: int, how: str) -> int:

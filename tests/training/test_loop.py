@@ -253,6 +253,20 @@ def test_outputs_of_the_final_weights_are_looked_at():
         loop.run()
 
 
+@pytest.mark.parametrize(("epochs", "fails"), [(3, False), (12, True)])
+def test_a_loss_that_has_exploded_fails(epochs, fails):
+    x = np.random.default_rng(0).standard_normal((40, 2))
+    part = Split(x, y := x[:, :1].copy(), y)
+    mlp = Mlp([2, 1], dtype="float64", seed=0)
+    step = TrainingStep(mlp, MeanSquaredError(), Sgd(mlp, lr=50.0), 40)
+    loop = Loop(step, Regression(NumberTarget(["y"], [0.0], [1.0])), part, epochs=epochs)
+    if fails:
+        with pytest.raises(NumericalError, match="lower the learning rate"):
+            loop.run()
+    else:
+        assert loop.run().history.rows[-1].train_loss > 1e4
+
+
 def test_steps_are_not_skipped_for_a_callback_without_a_budget():
     """One overrides `on_train_batch_end`, another `skip_budget`: as many of each."""
 

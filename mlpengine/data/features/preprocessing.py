@@ -474,12 +474,12 @@ class Preprocessor:
                 "features": [[name, text] for name, text in self.options.features.items()],
                 "reading": self.options.reading.to_dict(),
             },
-            "kinds": dict(self.kinds),
+            "kinds": [[name, kind] for name, kind in self.kinds.items()],
             "numbers": self.fitted_numbers.state_dict(),
             "categories": [category.state_dict() for category in self.categories],
             "target": self.target.state_dict() if self.target else None,
             "reads": self.formula_columns,
-            "operands": {name: asdict(operand) for name, operand in self.operands.items()},
+            "operands": [[name, asdict(operand)] for name, operand in self.operands.items()],
             "summary": self.summary,
         }
 

@@ -86,7 +86,8 @@ class PreprocessorState(TypedDict):
 def checked_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a preprocessor's state after checking its structure, and that its parts agree.
 
-    In files `features` is a list of pairs, because files do not keep the order of mappings.
+    In files `features`, `kinds` and `operands` are lists of pairs, because files do not keep the
+    order of mappings, and a matrix has its columns in this order.
 
     Raises: CheckpointError naming the first place that is wrong.
     """
@@ -95,12 +96,9 @@ def checked_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
             f"preprocessing: must be of version {STATE_VERSION} (got {state.get('version')!r:.60})"
         )
     if isinstance(state, dict) and isinstance(options := state.get("options"), dict):
-        features = options.get("features")
-        if isinstance(features, list) and all(
-            isinstance(f, list) and len(f) == 2 for f in features
-        ):
-            features = {str(name): text for name, text in features}
-        state = {**state, "options": {**options, "features": features}}
+        features = _in_order(options.get("features"))
+        ordered = {name: _in_order(state.get(name)) for name in ("kinds", "operands")}
+        state = {**state, **ordered, "options": {**options, "features": features}}
     conform(state, PreprocessorState, "preprocessing")
     kinds, target = state["kinds"], state["target"]
     _check_numbers(state["numbers"], kinds)
@@ -119,6 +117,13 @@ def checked_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
         "options.features must be columns of numbers",
     )
     return state
+
+
+def _in_order(pairs: Any) -> Any:
+    """Return a mapping from pairs of a name and a value; anything else as it is."""
+    if isinstance(pairs, list) and all(isinstance(p, list) and len(p) == 2 for p in pairs):
+        return {str(name): value for name, value in pairs}
+    return pairs
 
 
 def _check_numbers(numbers: NumbersState, kinds: Mapping[str, FeatureKind]) -> None:

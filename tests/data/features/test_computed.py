@@ -143,6 +143,6 @@ def test_hostile_formulas_in_a_model_file_are_refused(name):
 
 def test_computed_columns_must_be_numbers_in_a_model_file():
     state = model(features={"f": "x * 2"}).preprocessor.state_dict()
-    state["operands"]["x"]["kind"] = "text"
+    state["operands"][0][1]["kind"] = "text"
     with pytest.raises(CheckpointError, match="operands"):
         Preprocessor.from_state(state)
