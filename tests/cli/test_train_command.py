@@ -151,6 +151,17 @@ def test_numbers_that_explode_end_with_1_and_name_the_step(mlpengine, config):
     assert any("lr" in line for line in verdicts)
 
 
+def test_a_loss_far_above_that_of_a_constant_is_a_failed_run(mlpengine, tmp_path):
+    """Before, it ended with 0 and a table of 1e24."""
+    (tmp_path / "c.yaml").write_text(
+        "data: {source: diabetes}\nmodel: {hidden: []}\ntraining: {epochs: 1, batch_size: 310}\n"
+        "optimizer: {name: sgd, lr: 1e12}\nreport: false\n"
+    )
+    found = mlpengine("train", "c.yaml", "-q", "--epochs", 2, "--out", "run")
+    assert (found.code, "1e+12 times" in found.err) == (1, True), found.err
+    assert not Path("run", "model.safetensors").exists()
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_training_after_the_step(number, code, tmp_path, config):
     command = [sys.executable, "-m", "mlpengine_cli.main", "train", str(config), "--json"]
