@@ -44,13 +44,13 @@ class InputLayer:
         Positive, "Standard deviation of initial frequencies, in periods per unit."
     ] = 0.1
     scaling: Annotated[
-        bool, "Whether each of its outputs has a learned factor, which starts at 1."
+        bool, "Whether each of its outputs has a learned factor; it starts at 1."
     ] = False
     masked: Annotated[
         bool,
         Given,
-        "Whether all outputs are then multiplied by 0 or 1, which `Mlp.mask_inputs` sets and "
-        "training does not change.",
+        "Whether all outputs are then multiplied by 0 or 1; `Mlp.mask_inputs` sets them and "
+        "training does not change them.",
     ] = False
 
     def __post_init__(self) -> None:

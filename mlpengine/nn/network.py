@@ -115,7 +115,9 @@ class Network(Recordable):
         Raises: ShapeError or DtypeError if `x` does not fit the scratch; nothing is broadcast.
         """
         if scratch.mlp is not self:
-            raise TapeError(f"forward: scratch must be of this network (got that of {scratch.mlp})")
+            raise TapeError(
+                f"forward: scratch must be of this network (it belongs to {scratch.mlp})"
+            )
         if isinstance(scratch.input, NamedRows):
             scratch.input.write(x, "forward: x")
         elif x is not scratch.input:

@@ -404,8 +404,8 @@ def check_arrays(specs: Mapping[str, Spec], arrays: Mapping[str, Array]) -> None
         left = len(problems) - SHOWN_PARAMETERS
         more = f"; {left:,} more" if left > 0 else ""
         raise CheckpointError(
-            f"parameters: {'; '.join(problems[:SHOWN_PARAMETERS])}{more}; the names and shapes "
-            "must be those of mlp.state_dict()"
+            f"parameters: {'; '.join(problems[:SHOWN_PARAMETERS])}{more}; mlp."
+            "state_dict() shows the names and shapes that are needed"
         )
 
 

@@ -86,7 +86,7 @@ class Residual(TabularNetwork):
                 raise UsageError(f"residual: {name} must be at least 0 and below 1 (got {rate!r})")
         if initializer == "unit_variance":
             raise UsageError(
-                "residual: initializer must not be unit_variance, which an Mlp has; leave it out"
+                "residual: initializer must not be unit_variance, only an Mlp has it; leave it out"
             )
         self.sizes = (in_dim, *[width] * (blocks + 1), outputs)
         self.blocks, self.width, self.expansion = blocks, width, expansion

@@ -84,7 +84,7 @@ class Saved:
         unnamed = Parameter.VAR_POSITIONAL, Parameter.POSITIONAL_ONLY
         if lost := [p.name for p in form.parameters.values() if p.kind in unnamed]:
             raise UsageError(
-                f"{name}.save: needs a constructor whose arguments have names (it takes "
+                f"{name}.save: needs a constructor with named arguments (it takes "
                 f"{', '.join(lost)} by place)"
             )
         bound = form.bind(*args, **named)
@@ -113,7 +113,7 @@ class Saved:
         name = of_type(description["name"], str, "network.name")
         settings = of_type(description["settings"], dict, "network.settings")
         if name != cls.__name__:
-            raise CheckpointError(f"holds a network of the class {name}, which {name}.load reads")
+            raise CheckpointError(f"holds a network of the class {name}; write {name}.load(path)")
         try:
             arguments = cls._constructed(settings)
             network = cls.__new__(cls, **arguments)
@@ -153,9 +153,7 @@ class Saved:
         """
         arrays, header = read_tensors(path)
         if "step" in header:
-            raise CheckpointError(
-                f"{path}: holds a training step, which step.load({str(path)!r}) reads"
-            )
+            raise CheckpointError(f"{path}: holds a training step; write step.load({str(path)!r})")
         if NETWORK_KEY not in header:
             raise CheckpointError(
                 f"{path}: must describe a network (its header has no key {NETWORK_KEY!r})"
@@ -167,8 +165,8 @@ class Saved:
         check_finite(arrays, path)
         if "preprocessing" in header:
             _log.warning(
-                "warning: %s: holds a model, of which %s.load reads the network without its "
-                "preprocessing; mlpengine.load reads the whole",
+                "warning: %s: holds a model; %s.load reads its network without the preprocessing, "
+                "mlpengine.load reads all",
                 path,
                 cls.__name__,
             )

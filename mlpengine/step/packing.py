@@ -74,7 +74,7 @@ def check_step(state: Mapping[str, Any], params: Iterable[str]) -> None:
     """Raise CheckpointError unless `state` is a `TrainingStep.state_dict` for these parameters."""
     if "weights" not in state:
         own = state.keys() <= {*params}
-        given = "that of a network" if own else f"one with {', '.join(map(repr, state))}"
+        given = "a network's" if own else f"one with {', '.join(map(repr, state))}"
         raise CheckpointError(
             f"training step: needs what step.state_dict() returned (got {given:.100}); "
             "write mlp.load_state_dict(state) for weights alone"

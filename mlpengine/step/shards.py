@@ -110,8 +110,8 @@ class Shards:
         self.scratches = [make(rows) for _ in range(here)]
         if self.scratches[0].recording.statistics:
             raise UsageError(
-                "training step: shards must be 1, on one rank, for batch_norm, whose averages are "
-                "those of a whole batch"
+                "training step: shards must be 1, on one rank, for batch_norm, because it averages "
+                "over a whole batch"
             )
         self._rng = mlp.rng if self.scratches[0].recording.draws else None
         d_outputs = [mlp.empty_outputs(rows) for _ in range(here)]

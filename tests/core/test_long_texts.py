@@ -64,7 +64,7 @@ def patterns():
 
 
 OWN = ("backends.", "report.markup")
-"""Rooms whose patterns read texts of our own."""
+"""Rooms with patterns for texts of our own."""
 
 PATTERNS = patterns()
 PARTS = (

@@ -1,4 +1,4 @@
-"""What differs between systems is asked of one module, which keeps its promises on each."""
+"""One module asks for the operating system, and keeps its promises on each."""
 
 import os
 import re

@@ -93,17 +93,17 @@ def test_a_constructor_without_names_is_refused(tmp_path):
         def __init__(self, *sizes):
             super().__init__(IN_DIM, {"weight": sizes})
 
-    with pytest.raises(UsageError, match=r"constructor whose arguments have names \(it takes siz"):
+    with pytest.raises(UsageError, match=r"named arguments \(it takes siz"):
         Chain(2, IN_DIM).save(tmp_path / "n")
 
 
 def test_a_file_of_another_network_is_refused(tmp_path):
     own, mlp = file_of(Residual(8), tmp_path / "own"), file_of(Mlp([2, 3]), tmp_path / "mlp")
-    with pytest.raises(CheckpointError, match="own: holds a network of the class Residual, which"):
+    with pytest.raises(CheckpointError, match="the class Residual; write Residual"):
         Wide.load(own)
-    with pytest.raises(CheckpointError, match="of the class Residual, which"):
+    with pytest.raises(CheckpointError, match="the class Residual;"):
         Mlp.load(own)
-    with pytest.raises(CheckpointError, match="of the class Mlp, which"):
+    with pytest.raises(CheckpointError, match="the class Mlp;"):
         Residual.load(mlp)
     with pytest.raises(CheckpointError, match=r"must take the settings of the file \(blocks=2, "):
         renamed(Residual).load(own)

@@ -125,7 +125,7 @@ SAVED = {
     MeanAbsoluteError(): "sub",  # the sign is computed by backward
     Huber(): "clip",
 }
-"""The function whose value forward keeps for backward."""
+"""The function of the value that forward keeps for backward."""
 
 
 @pytest.mark.parametrize("loss", SAVED, ids=lambda x: x.name)

@@ -25,6 +25,7 @@ from mlpengine.report.chart_types import (
 )
 from mlpengine.report.collect import curves_of, gradients_of, plain_data
 from mlpengine.report.markup import number, shortened, tag, with_error
+from mlpengine.report.page import drivers_section
 from mlpengine.report.predictions import of_numbers
 from mlpengine.report.svg import BOTTOM, LEFT, RIGHT, TOP, figure
 
@@ -239,6 +240,15 @@ def test_a_diverged_run_has_charts(value, rows):
     with np.errstate(all="ignore"):
         data = plain_data(gradients_of(series, 32))
     assert [*map(parsed, charts.gradient_charts(data))]
+
+
+def test_partial_dependence_is_announced_where_it_is_drawn():
+    one = {"column": "a", "loss": 0.2, "loss_error": 0.1, "metric": 0.1, "metric_error": None}
+    known = {"importances": [one], "columns": 1, "permuted": 1, "rows": 500, "part": "test"}
+    known |= {"metric": "r2", "outputs": ["y"], "dependence": []}
+    assert "artial dependence" not in drivers_section(known)
+    known["dependence"] = [{"column": "a", "values": [1.0, 2.0], "predictions": [[3.0, 4.0]]}]
+    assert "artial dependence" in drivers_section(known)
 
 
 @pytest.mark.parametrize("value", [1.0, 123456.789, 1e30])

@@ -331,7 +331,7 @@ def test_a_step_refuses_files_that_are_not_its_own(tmp_path):
     with pytest.raises(CheckpointError, match=r"must be written by TrainingStep\.save"):
         step.load(path)
     step.save(path)
-    with pytest.raises(CheckpointError, match=r"holds a training step, which step\.load"):
+    with pytest.raises(CheckpointError, match=r"holds a training step; write step\.load"):
         Mlp.load(path)
     step_of(Mlp([6, 9, 3]), "numpy").save(path)
     with pytest.raises(CheckpointError, match=r"of the same network .*'sizes': \[6, 9, 3\]"):
