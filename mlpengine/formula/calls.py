@@ -106,8 +106,7 @@ def plan(
     """Return the plan of formulas.
 
     Among several orders and places it has the fewest work buffers, with a first output that may
-    share the buffer of the first given node if possible; then its steps touch the fewest
-    buffers.  By default outputs are computed last to first and arguments in their own order.
+    share the buffer of the first given node if possible; then its steps touch the fewest buffers.
 
     Args:
         outputs: the formulas.
@@ -125,10 +124,9 @@ def _plan(
 ) -> Plan:
     known = {*given, *overwritten}
     directions = (outputs[::-1],) if overwritten else (outputs[::-1], outputs)
-    orders = [find(roots, known) for find in (_given_order, _thrifty_order) for roots in directions]
     plans = [
-        _Planner(outputs, given, overwritten, nodes, follows=follows).plan(alike)
-        for nodes in orders
+        _Planner(outputs, given, overwritten, _order(roots, known), follows=follows).plan(alike)
+        for roots in directions
         for follows in (False, True)
     ]
     return min(plans, key=lambda p: (not p.in_place, p.floats, p.masks, p.streams))
@@ -150,12 +148,7 @@ def evaluate(formula: Expr, operands: Mapping[str, Array]) -> Array:
     return out
 
 
-def _given_order(roots: Sequence[Expr], known: Set[Expr]) -> list[Expr]:
-    """Return the nodes to compute, arguments from first to last."""
-    return [n for n in order(roots, known) if n.args and n not in known]
-
-
-def _thrifty_order(roots: Sequence[Expr], known: Set[Expr]) -> list[Expr]:
+def _order(roots: Sequence[Expr], known: Set[Expr]) -> list[Expr]:
     """Return the nodes to compute; of a node's arguments, first the one that needs most buffers.
 
     Source: Sethi and Ullman 1970, section 3.

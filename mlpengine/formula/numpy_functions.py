@@ -155,7 +155,7 @@ def expm1_below_0(x: Array, factor: float, out: Array, workspace: Array) -> Call
     """Yield factor * (exp(x) - 1) for x <= 0.
 
     In float32 exp(x) - 1 is 2 t / (1 - t) with t = tanh(x / 2), without cancellation: faster than
-    np.expm1, which NumPy does not vectorize.
+    np.expm1: NumPy does not vectorize it.
     """
     if x.dtype == np.float32:
         yield call(np.multiply, x, constant_like(0.5, x), out)
@@ -173,7 +173,7 @@ def expm1_below_0(x: Array, factor: float, out: Array, workspace: Array) -> Call
 # P(u) with u = (z - 4) / (z + 4), where P is the polynomial with the smallest maximal error of the
 # product, fitted for 0 <= z <= 9 by Remez' algorithm in 40 digits; for larger z the exponential
 # dominates.  The errors of the fits are 2e-17 (float64) and 6e-10 (float32).  The substitution is
-# that of Shepherd and Laframboise 1981, Mathematics of Computation 36, p. 249.
+# the one by Shepherd and Laframboise 1981, Mathematics of Computation 36, p. 249.
 _CENTER = 4.0
 TAIL_SINGLE = (
     0.000517948884, -0.0005045072227, -0.01008151466, 0.02960110124, -0.07228264662,

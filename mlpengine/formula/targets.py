@@ -8,7 +8,7 @@ import numpy as np
 from mlpengine.formula.expr import FUNCTIONS, Expr, order, variable
 
 LONGEST_TEXT = 10_000
-"""Maximum length of a NumExpr text, which repeats shared nodes; NumPy computes longer formulas."""
+"""Maximum length of a NumExpr text, with shared nodes repeated; NumPy computes longer formulas."""
 
 SCALARS = """\
 #define splat(x) ((real)(x))

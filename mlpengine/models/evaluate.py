@@ -221,9 +221,10 @@ def odd_value(part: Split, output: Array) -> str:
     """
     bad = bad_rows(output)
     if 2 * len(bad) > len(output):
-        return f"the outputs of {len(bad):,} of {plural(len(output), 'row')} are not; lower the lr"
+        count = plural(len(output), "row")
+        return f"outputs of {len(bad):,} of {count} are not finite; lower the learning rate"
     if isinstance(output, NamedRows) or isinstance(part.x, NamedRows):
-        return f"the outputs of {len(bad):,} of {plural(len(output), 'row')} are not"
+        return f"outputs of {len(bad):,} of {plural(len(output), 'row')} are not finite"
     with np.errstate(over="ignore", invalid="ignore"):
         off = np.abs(output - part.y if part.y.shape == output.shape else output, dtype=np.float64)
     row = int(np.nan_to_num(off, nan=np.inf, posinf=np.inf).max(axis=1).argmax())
@@ -232,7 +233,7 @@ def odd_value(part: Split, output: Array) -> str:
     column = int((targets if in_target else features).argmax())
     value = (part.y[row].reshape(-1) if in_target else part.x[row : row + 1][0])[column]
     if abs(value) < ODD:
-        return f"the largest error is that of row {row}"
+        return f"row {row} has the largest error"
     kind = "target" if in_target else "feature"
     places = part.places
     if places is None:

@@ -108,7 +108,7 @@ class Softplus(Activation, name="softplus"):
     """Smooth rectifier, y = log(1 + exp(x)) = max(x, 0) + log(1 + exp(-abs(x))).
 
     Backward: dx = dy * exp(x - y), the sigmoid of x, from the stored y; NaN at x = infinity, where
-    the sigmoid itself, which takes up to twice the time, is 1.
+    the sigmoid itself is 1, but takes up to twice the time.
     """
 
     range = (0.0, inf)

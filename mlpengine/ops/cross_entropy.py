@@ -39,7 +39,7 @@ class SoftmaxCrossEntropy(Loss, name="softmax_cross_entropy"):
     Backward: d_output = dy * weight * (sum(q) softmax(output) - q) / batch
     (in C `mlpengine/backends/compiled/loss_rows.py`).
     Raises: IndexRangeError, when replayed, naming row and index of a class out of range; from
-    calls of the loss and of a step also for a row of probabilities that is none.
+    calls of the loss and of a step also for a row that does not sum to 1.
 
     Source: label smoothing as in Szegedy et al. 2016, section 7.
     """
@@ -49,7 +49,7 @@ class SoftmaxCrossEntropy(Loss, name="softmax_cross_entropy"):
 
     class_weights: Annotated[tuple[float, ...] | None, Given, "One for each class."] = None
     label_smoothing: Annotated[Share, "Share of each target spread evenly."] = 0.0
-    ignore_index: Annotated[int | None, Given, "A class whose rows have no loss."] = None
+    ignore_index: Annotated[int | None, Given, "A class; its rows have no loss."] = None
 
     def target_spec(self, output: Spec, target: Spec | None = None) -> Spec:
         indices = Spec(output.shape[:1], WIDE)

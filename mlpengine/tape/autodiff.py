@@ -182,7 +182,7 @@ class EagerGradients(Uncopyable):
     It holds arrays and no graph.
     """
 
-    _instead = "belongs to tensors, of which copies are others; copy what grad() returns"
+    _instead = "belongs to its tensors; copy the arrays that grad() returns"
 
     def __init__(self, arrays: dict[int, Array]) -> None:
         self._arrays = arrays
@@ -217,7 +217,7 @@ class EagerGradients(Uncopyable):
 class GradientAccumulator(Uncopyable):
     """Sums the gradients of several backward passes, say of the parts of a large batch."""
 
-    _instead = "belongs to tensors, of which copies are others; copy what grad() returns"
+    _instead = "belongs to its tensors; copy the arrays that grad() returns"
 
     def __init__(self) -> None:
         self._sums: dict[int, Array] = {}

@@ -72,8 +72,8 @@ def _slopes(record: Record, known: dict[int, Any], wanted: Sequence[bool]) -> Sl
     if rule is None:
         names = ", ".join(sorted(kind.name for kind in GRADIENT_RULES))
         raise TapeError(
-            f"gradient: no rule for {op.name}; there are those of element-wise ops of one operand "
-            f"and of {names}"
+            f"gradient: no rule for {op.name}; element-wise ops of one operand have one, as have "
+            f"{names}"
         )
     return rule(op, dys[0] if len(dys) == 1 else dys, y, *record.operands)
 

@@ -52,7 +52,9 @@ class Best:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a state of `state_dict`."""
         if state["weights"].shape != self.weights.shape:
-            raise CheckpointError(f"best: weights of another network ({state['weights'].shape})")
+            raise CheckpointError(
+                f"best: the weights must be of this network (got {state['weights'].shape})"
+            )
         self.weights[...] = state["weights"]
         self.epoch, self.waited = int(state["epoch"]), int(state["waited"])
         self.value = float(state["value"])

@@ -82,10 +82,10 @@ class Checkpoints:
             try:
                 return read_checkpoint(path)
             except CheckpointError as error:
-                _log.warning("warning: %s; the checkpoint before it is taken", error)
+                _log.warning("warning: %s; reading the checkpoint before it", error)
         if paths:
             raise CheckpointError(
-                f"{self.path}: every checkpoint is damaged ({len(paths)} in all); train again"
+                f"{self.path}: all {len(paths)} checkpoints are damaged; train again"
             )
         return None
 

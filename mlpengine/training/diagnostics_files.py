@@ -54,7 +54,7 @@ def read_epochs(path: Path) -> list[tuple[float, float]]:
                 if row["train_loss"]
             ]
         except (KeyError, TypeError, ValueError) as error:
-            raise DataError(f"{path}: is no list of epochs ({error})") from error
+            raise DataError(f"{path}: cannot be read as a list of epochs ({error})") from error
 
 
 def read_diagnostics(
@@ -85,8 +85,8 @@ def read_diagnostics(
             raise DataError(f"{path}: the last sample must have a number of spikes (got {count})")
         if not (0 <= hardest < rows or isnan(hardest)):
             raise DataError(
-                f"{path}: must be of the training rows of the config, which was edited, or its "
-                f"data changed (the hardest row is number {hardest:g} of {rows:,})"
+                f"{path}: does not fit the training rows: config or data have changed since "
+                f"(the hardest row is number {hardest:g} of {rows:,})"
             )
         spikes.count, spikes.steps = int(count), diagnostics.sampled
         noise.variance, noise.squared_norm = diagnostics.get("noise_scale"), 1.0
@@ -104,4 +104,4 @@ def _lines(path: Path) -> Iterator[tuple[int, str, str, float]]:
                 step, layer, quantity, value = line.decode().rstrip("\r\n").split(",")
                 yield int(step), layer, quantity, float(value)
             except ValueError as error:
-                raise DataError(f"{path}:{number}: is no sample ({error})") from error
+                raise DataError(f"{path}:{number}: cannot be read as a sample ({error})") from error

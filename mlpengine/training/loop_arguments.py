@@ -59,7 +59,7 @@ def check_fit(step: TrainingStep, task: Task, train: Split, validation: Split | 
     if not isinstance(outputs, int):
         names = ", ".join(outputs)
         raise UsageError(
-            f"loop: of outputs by name ({names}) the task must be LossOnly(), or tasks by output"
+            f"loop: task must be LossOnly(), or tasks by output (the network has outputs {names})"
         )
     raise UsageError(
         f"loop: task must have as many outputs as the network (got {task.outputs} and "
@@ -84,7 +84,7 @@ def _by_output(step: TrainingStep, tasks: Mapping[str, Task]) -> OutputTasks:
             raise UsageError(f"loop: task of {name!r} must be a Task (got {quoted(task)})")
         if not isinstance(task, LossOnly) and task.outputs != outputs[name]:
             raise UsageError(
-                f"loop: task of {name!r} must have as many outputs as the network there "
+                f"loop: task of {name!r} must have as many outputs as the network "
                 f"(got {task.outputs} and {outputs[name]})"
             )
     return OutputTasks({n: t for n, t in tasks.items() if not isinstance(t, LossOnly)})

@@ -168,7 +168,7 @@ class TransferSet:
         fits = len(self.mixed) == made + held and _checksum(train) == self.checksum
         if not fits or self.targets.shape[1] != fitted.n_outputs:
             raise UsageError(
-                "must be of the training rows, which have changed since the teacher labeled them; "
+                "does not fit the training rows: they have changed since the teacher labeled them; "
                 "distill again, or write null to train on the rows' own targets"
             )
         features = fitted.transform(self.mixed.table(table), targets=False).features

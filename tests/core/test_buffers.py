@@ -19,7 +19,7 @@ def test_the_address_is_that_of_the_first_element(array):
 
 
 def test_an_array_is_as_free_as_before():
-    """An address does not hold the memory, which could then not be resized."""
+    """An address does not hold the memory: the array can still be resized."""
     array = np.zeros(3)
     address_of(array)
     array.resize(5, refcheck=False)

@@ -233,7 +233,7 @@ with np.errstate(all="ignore"):
         (x / x, "div(x, x)", EDGES / EDGES),
         (0 - x, "sub(0.0, x)", 0 - EDGES),
     ]
-"""What is written, the node it becomes, and its values: the last rows stay as they are."""
+"""An expression, its node, and its values: the last rows stay as they are."""
 
 
 @pytest.mark.parametrize(("node", "written", "expected"), REWRITES, ids=range(len(REWRITES)))

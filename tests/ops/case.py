@@ -1,4 +1,4 @@
-"""What a row of the op table is, and the draws that rows share."""
+"""A row of the op table, and the draws that rows share."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,11 +29,11 @@ class Case:
     expect: Callable[..., Any]
     """Operands to the value, or a tuple of values, in float64."""
     rtol: float = 1e-6
-    """Of the gradient against differences: 1e-6 where smooth, 1e-4 near kinks."""
+    """Tolerance of the gradient against differences: 1e-6 where smooth, 1e-4 near kinks."""
     tolerance: float = 1e-5
-    """Of the value in float32 against the formula in float64, relative and absolute."""
+    """Tolerance of the value in float32 against the formula in float64, relative and absolute."""
     gradient_tolerance: float = 1e-4
-    """Of float32 gradients against float64 ones, relative to the largest."""
+    """Tolerance of float32 gradients against float64 ones, relative to the largest."""
     empty: bool = True
     """Whether a batch of no rows has a value."""
     extremes: tuple[float, ...] = (1e-12, 1e12)
@@ -89,7 +89,7 @@ def away_from(kinks: Sequence[float], *shape: int) -> Array:
 
 
 def distinct(*shape: int) -> Array:
-    """Return numbers of order 1 of which no two are closer than their number allows."""
+    """Return numbers of order 1, evenly spaced, in random order."""
     n = int(np.prod(shape))
     order = np.random.default_rng((*shape, 9)).permutation(n)
     return np.asarray(np.linspace(-2, 2, n)[order].reshape(shape))

@@ -42,7 +42,7 @@ def gelu_by_tanh(x):
 
 
 def along(axis, *shape, op=Softmax, formula=special.softmax):
-    """A row along an axis of (n, *shape), which must not be the batch of no rows."""
+    """A row along an axis of (n, *shape); along the batch there must be rows."""
     name = f"{op.name} along axis {axis} of (n, {', '.join(map(str, shape))})"
 
     def plain(x):

@@ -7,7 +7,7 @@ from mlpengine.ops import PeriodicEmbedding
 
 
 def embedded(name, features, count, waves, outputs=None):
-    """A row on `features`, of which the first `count` have `waves` waves."""
+    """A row on `features`; the first `count` of them have `waves` waves."""
 
     def make(n):
         mixing = (None, None)

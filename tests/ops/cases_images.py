@@ -122,7 +122,7 @@ CASES = [
     convolution("of 1 x 1 images", size=(1, 1), kernel=(1, 1)),
     replace(
         convolution("that skips rows", stride=4, kernel=(2, 2)), memory_rows=(16400, 32800)
-    ),  # of which it reads few
+    ),  # it reads few of them
     pooling("plain", kernel=2),
     pooling("overlapping", kernel=3, stride=1),
     pooling("padded", kernel=(3, 2), stride=(2, 1), padding=1),

@@ -57,7 +57,7 @@ def layers(name, x, scale=None, bias=None, eps=1e-5):
 
 
 def features(name, x, scale=None, bias=None, op=None, **options):
-    """A row of batch_norm in training, which needs two rows; of x without its batch."""
+    """A row of batch_norm in training, with two rows or more; `shape` is x without its batch."""
 
     def make(n):
         return (normal(n + 1, *x), scale and positive(*scale), bias and normal(*bias))

@@ -46,7 +46,7 @@ def reduction(op, formula, draw=normal, *, empty=True, **fields):
 
 
 def logsumexp(x, axis=None, keepdims=False):
-    """As SciPy's, which fails on empty arrays."""
+    """SciPy's function fails on empty arrays."""
     if not x.size:
         return np.sum(x, axis, keepdims=keepdims)
     return special.logsumexp(x, axis, keepdims=keepdims)

@@ -17,7 +17,7 @@ def scanned(a, b, x, h0=None):
 
 
 def scan(name, *shape, h0=True, extremes=(1e-12, 1e3)):
-    """A row whose a is below 1 in size; `extremes` multiply a power of it."""
+    """A row with a below 1 in size; `extremes` multiply a power of it."""
 
     def make(n):
         operands = (np.tanh(normal(n, *shape)), positive(n, *shape), distinct(n, *shape))

@@ -19,7 +19,7 @@ AGREEMENT = {"float64": 1e-12, "float32": 5e-6}
 
 
 def check_value(case: Case, rows: int = ROWS) -> None:
-    """The value is that of an independent formula, in float64 and, less exactly, in float32."""
+    """The value equals an independent formula, in float64 and, less exactly, in float32."""
     for dtype in case.dtypes:
         operands = case.operands(rows, dtype)
         case.prepare()

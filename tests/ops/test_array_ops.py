@@ -1,4 +1,4 @@
-"""What the op table cannot say: errors, ties, padding, state, and gradients nobody wants."""
+"""Promises beyond the op table: errors, ties, padding, state, and gradients nobody wants."""
 
 import numpy as np
 import pytest

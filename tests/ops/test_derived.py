@@ -65,7 +65,7 @@ MEANINGS = {
     "where": np.where,
     "pow": np.power,
 }
-"""What functions mean where the table has no ufunc for them."""
+"""Functions by NumPy or SciPy where the table has no ufunc."""
 
 POINTS = [
     *np.random.default_rng(0).normal(0, 3, 40),
@@ -145,7 +145,7 @@ class Row:
         units: allowed error, in units in the last place of the exact value.
         value_floor, gradient_floor: a size; smaller values have the units of this size, because
             terms cancel.
-        onnx_floor: the same for the value in ONNX Runtime, which approximates some functions to
+        onnx_floor: the same for the value in ONNX Runtime: it approximates some functions to
             absolute instead of relative errors.
     """
 
@@ -233,7 +233,7 @@ def _numpy_op(row, dtype):
 
 
 def _loss_by_entry(row, dtype):
-    """Return the loss of each entry, which is the mean over a batch of one, and the gradients."""
+    """Return the loss of each entry, the mean over a batch of one, and the gradients."""
     operands = [*row.data(dtype)[0].values()]
     output, target = np.stack(operands[:-1], 1), operands[-1][:, None]
     bound = Bound(row.op, (output[:1], target[:1]))
@@ -373,7 +373,7 @@ def by_onnx(rows, dtype):
 
 @dataclass(frozen=True)
 class Target:
-    """What runs formulas: for the rows that `takes` accepts, in its dtypes."""
+    """A way to run formulas: for the rows that `takes` accepts, in its dtypes."""
 
     run: Callable
     takes: Callable
@@ -390,7 +390,7 @@ TARGETS = {
 
 
 def compare(row, answer, target, dtype):
-    """Raise AssertionError where an answer is another than that of the formula."""
+    """Raise AssertionError where an answer differs from the formula."""
     given, dy = row.data(dtype)
     info = np.finfo(dtype)
     with np.errstate(all="ignore"):

@@ -1,4 +1,4 @@
-"""What happens at kinks, ties, poles, NaN and infinity, and which operands are refused."""
+"""Values at kinks, ties, poles, NaN and infinity, and refused operands."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from mlpengine.ops import GradOp
 INF, NAN = np.inf, np.nan
 
 TALL = np.array([[1.0, INF, -INF, 0.5], [-2.0, 3.0, -INF, 0.0]] * 20)
-"""A matrix of few columns, whose maxima are computed on whole columns."""
+"""A matrix of few columns: maxima are computed on whole columns."""
 
 
 @dataclass(frozen=True)

@@ -208,7 +208,7 @@ def test_metrics_follow_from_what_a_loss_predicts():
 
 @pytest.mark.parametrize(("own", "ours"), [(Counts, Poisson), (Normal2, GaussianNll)])
 def test_a_loss_by_another_name_is_trained_and_measured_alike(own, ours, monkeypatch):
-    """Baselines were those of named losses: two columns ended `fit` in a ShapeError."""
+    """Baselines were known for our losses alone: two columns ended `fit` in a ShapeError."""
     monkeypatch.setitem(REGISTRY, own.name, own)
     monkeypatch.setitem(LOSSES, own.name, own)
     x = RNG.normal(size=(60, 2))

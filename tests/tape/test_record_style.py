@@ -1,4 +1,4 @@
-"""Bringing one's own forward values: a tape whose leaves are slots of the caller's.
+"""Bringing one's own forward values: a tape on slots of the caller.
 
 A separate recorder with methods such as ``record_mul(a, a_value, b, b_value)`` would say nothing
 that the tape does not.
@@ -22,7 +22,7 @@ def sigmoid(x):
 
 
 def slots(*arrays):
-    """Return a tape with a public slot for each array, which wants a gradient."""
+    """Return a tape with a public slot for each array; it wants a gradient."""
     tape = Tape()
     names = "abcd"[: len(arrays)]
     return tape, [
@@ -56,7 +56,7 @@ def test_the_slots_are_the_callers_memory_both_ways():
 
 
 def test_a_value_computed_elsewhere_is_a_slot_and_its_gradient_goes_back_there():
-    hidden = np.tanh(A @ draw(3, 3))  # from another library, which will go on with its gradient
+    hidden = np.tanh(A @ draw(3, 3))  # from another library; it goes on with the gradient
     tape, (h, w) = slots(hidden, B)
     program, grads = both(tape, (h.silu() * w).sum(), (hidden, B))
     program.backward(2.0)

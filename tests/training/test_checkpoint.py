@@ -304,12 +304,11 @@ def test_the_checkpoint_before_a_damaged_one_is_taken(saved, tmp_path, caplog):
     with caplog.at_level(logging.WARNING, "mlpengine"):
         found = store.newest()
     assert found.path == older
-    assert "damaged" in caplog.text or "must be a readable" in caplog.text
-    assert "the checkpoint before it is taken" in caplog.text
+    assert newer.name in caplog.text
     store.remove_after(older)
     assert store.paths() == [older]
     older.write_bytes(b"")
-    with pytest.raises(CheckpointError, match="every checkpoint is damaged"):
+    with pytest.raises(CheckpointError, match="damaged"):
         store.newest()
 
 
