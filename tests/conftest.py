@@ -8,6 +8,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 import mlpengine
+from mlpengine.backends.compiled import target
 from mlpengine.settings import recipes
 from mlpengine.step.step import TrainingStep
 
@@ -43,6 +44,16 @@ def _program_cache(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MLPENGINE_CACHE", str(folder))
         yield
+
+
+@pytest.fixture(autouse=True)
+def quick_programs(monkeypatch):
+    """Compile without optimization, in a third of the time; no bit depends on it.
+
+    The table of steps in tests/backends and `.ci/targets` compile as users do.
+    """
+    if "MLPENGINE_TARGET" not in os.environ:
+        monkeypatch.setattr(target, "FLAGS", ("-O0", *target.FLAGS[1:]))
 
 
 @pytest.fixture(autouse=True)

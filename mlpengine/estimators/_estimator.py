@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from mlpengine.config.build import loss_and_task, trainer_of
-from mlpengine.config.columns import cell_verdicts, column_verdicts
+from mlpengine.config.columns import column_verdicts
 from mlpengine.config.fitting import as_config, checked_sections, loaded_data
 from mlpengine.config.load import ConfigFile
 from mlpengine.config.proposal import complete_config
@@ -26,6 +26,7 @@ from mlpengine.core.spec import Array, ArrayLike
 from mlpengine.core.wording import plural
 from mlpengine.data.features import Preprocessor, profile
 from mlpengine.data.features.duplicate_rows import table_duplicates
+from mlpengine.data.features.sources import LIMIT
 from mlpengine.data.features.targets import Target
 from mlpengine.data.tables import Table
 from mlpengine.data.tables.detect import Detected
@@ -34,7 +35,7 @@ from mlpengine.data.tables.frames import as_table, categorical_columns
 from mlpengine.data.tables.table import Column
 from mlpengine.diagnostics.verdict import Verdicts
 from mlpengine.estimators._callbacks import CallbackSupportMixin, EpochTasks, PrintEpochs
-from mlpengine.estimators._rows import checked_rows, is_frame, plain_profile
+from mlpengine.estimators._rows import checked_rows, is_frame, matrix_features, plain_profile
 from mlpengine.estimators._running import RunningScale
 from mlpengine.models.calibration import ClassSets, Residuals
 from mlpengine.models.members import NetworkMean
@@ -305,7 +306,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         with trainer.pinned():
             known = fitted.verdicts()
         if len(self._columns) <= SEARCHED_COLUMNS:
-            known = [*cell_verdicts(file, data.tables), *column_verdicts(file, data.tables), *known]
+            known = [*column_verdicts(file, data.tables), *known]
         self.verdicts_ = Verdicts(known)
         if context is not None:
             context.call_on_fit_task_end(estimator=self, **shown)
@@ -401,6 +402,9 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             given = [self.members] if isinstance(self.members, str) else [*self.members]
             training["members"] = [] if given in (["plain"], ["periodic"]) else given
             data["encoding"] = "piecewise" if "piecewise" in given else "none"
+        elif folds is None and (rows <= FOLDED_ROWS or self.early_stopping is not None):
+            # bins would take most of the time of one network
+            data["encoding"] = "none"
         if isinstance(self.loss, str) and self.loss not in LOSSES and is_formula(self.loss):
             sections["loss"] = {"formula": self.loss}
         elif self.loss != "auto":
@@ -540,14 +544,14 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         """Return the outputs of the networks for features in the caller's form."""
         if not self.__sklearn_is_fitted__():
             require_fit(self)  # this asks for tags: a tenth of the time of a row
+        networks = [member.mlp for member in self._members]
+        mean = NetworkMean(networks, self._problem, self._ensemble_weights)
         if self._is_plain(x):
-            table = Table.from_arrays(x, names=self._columns, source=type(self).__name__)
-        else:
-            table, _ = checked_rows(self, x, reset=False, fitted=self._preprocessor)
-            if table.names != self._columns:  # scikit-learn has warned of other names
-                pairs = zip(self._columns, table.columns.values(), strict=True)
-                table = Table(dict(pairs), table.source)
-        mean = NetworkMean(self.mlps_, self._problem, self._ensemble_weights)
+            return mean.forward(matrix_features(x, self._preprocessor))
+        table, _ = checked_rows(self, x, reset=False, fitted=self._preprocessor)
+        if table.names != self._columns:  # scikit-learn has warned of other names
+            pairs = zip(self._columns, table.columns.values(), strict=True)
+            table = Table(dict(pairs), table.source)
         return mean.forward(self._preprocessor.features_of(table))
 
     def _known(self, reset: bool) -> Preprocessor | None:
@@ -555,9 +559,9 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         return None if reset else self._preprocessor
 
     def _is_plain(self, x: Any) -> bool:
-        """Return whether `x` is an array that `validate_data` would return unchanged.
+        """Return whether `x` is an array of usable numbers, as were the rows of `fit`.
 
-        The checks of `validate_data` take twice as long as all other work for one row.
+        The checks of `validate_data`, and a table, take twice as long as all other work for a row.
         """
         return (
             type(x) is np.ndarray
@@ -566,6 +570,9 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             and x.shape[1] == self.n_features_in_
             and x.dtype in (np.float64, np.float32)
             and not hasattr(self, "feature_names_in_")
+            and not self._preprocessor.categories
+            and len(self._preprocessor.fitted_numbers.sources) == self.n_features_in_
+            and bool(x.max() <= LIMIT and x.min() >= -LIMIT)  # NaN fails a comparison
         )
 
     def __sklearn_is_fitted__(self) -> bool:

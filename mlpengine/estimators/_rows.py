@@ -7,14 +7,20 @@ from scipy.sparse import issparse
 from sklearn.utils.validation import check_array, check_consistent_length, validate_data
 
 from mlpengine.core.buffers import with_missing
+from mlpengine.core.errors import DataError
+from mlpengine.core.spec import Array
 from mlpengine.data.features import Preprocessor, Profile
 from mlpengine.data.features.checks import ColumnProfile
 from mlpengine.data.features.column_kinds import FeatureKind
+from mlpengine.data.features.dataset import TableFeatures
 from mlpengine.data.tables import Table
 from mlpengine.data.tables.frames import as_table, categorical_columns
 from mlpengine.settings.features import TaskName
 
 FLOATS = [np.float64, np.float32]
+
+FIRST_ROWS = 1_000
+"""Rows in which most columns of numbers show three different values."""
 
 
 def checked_rows(
@@ -79,9 +85,29 @@ def plain_profile(table: Table, target: list[str], task: TaskName) -> Profile | 
     for name, column in table.columns.items():
         if column.kind not in ("number", "boolean") or column.values.dtype.kind not in "iufb":
             return None
-        missing = int(np.count_nonzero(column.missing))
-        low, high = np.fmin.reduce(column.values), np.fmax.reduce(column.values)
-        between = bool(((column.values > low) & (column.values < high)).any())
-        kind: FeatureKind = "number" if between or name in target else "boolean"
+        values = column.values
+        missing = int(np.count_nonzero(column.missing)) if np.isnan(values.min()) else 0
+        several = _between_ends(values[:FIRST_ROWS]) or _between_ends(values)
+        kind: FeatureKind = "number" if several or name in target else "boolean"
         columns.append(ColumnProfile(name, kind, missing, table.n_rows, False, ""))
     return Profile(table.source, table.n_rows, task, columns, duplicates=0)
+
+
+def _between_ends(values: Array) -> bool:
+    """Return whether a value is between the smallest and the largest one."""
+    low, high = np.fmin.reduce(values), np.fmax.reduce(values)
+    return bool(((values > low) & (values < high)).any())
+
+
+def matrix_features(x: Array, fitted: Preprocessor) -> TableFeatures:
+    """Return the features of a matrix of usable numbers, computed when they are read.
+
+    Raises: DataError, when they are read, for a number that is too large after scaling.
+    """
+    numbers, dtype = fitted.fitted_numbers, np.dtype(fitted.options.dtype)
+
+    def write(rows: range, out: Array) -> None:
+        if not numbers.write(x[rows.start : rows.stop].astype(np.float64), None, out):
+            raise DataError(f"X: must be numbers that {dtype} holds after scaling")
+
+    return TableFeatures(write, (len(x), numbers.width), dtype)

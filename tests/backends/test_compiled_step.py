@@ -17,9 +17,10 @@ from mlpengine.backends.compiled import (
     chosen_target,
     compile_program,
     executor,
+    target,
 )
 from mlpengine.backends.compiled.products import MIN_CLAIMABLE
-from mlpengine.backends.compiled.target import CompileTarget
+from mlpengine.backends.compiled.target import FLAGS, CompileTarget
 from mlpengine.core.errors import (
     CompileError,
     DataError,
@@ -86,7 +87,8 @@ WIDE = StepCase("wide", (100, 200, 1024, 40), 72, "relu", clip_norm=0.2)
 
 
 @pytest.mark.parametrize("case", [*CASES, WIDE], ids=lambda c: c.name)
-def test_steps_agree_with_numpy(case):
+def test_steps_agree_with_numpy(case, monkeypatch):
+    monkeypatch.setattr(target, "FLAGS", FLAGS)  # other tests compile without optimization
     assert (compare(case).bound(case.batch).fused is not None) == case.fused
 
 

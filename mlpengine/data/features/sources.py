@@ -109,8 +109,9 @@ def read_slices(
     Raises: DataError for a column that is not numeric, an infinite value, or, if `strict`, a
         missing one.
     """
-    for name in {source.column for source in sources}:
-        check_numeric(table, name)
+    if table.block is None:  # a matrix holds numbers
+        for name in {source.column for source in sources}:
+            check_numeric(table, name)
     count = table.n_rows if rows is None else len(rows)
     size = max(1, SLICE_NUMBERS // max(1, len(sources)))
     at_once = size * -(-READ_ROWS // size)

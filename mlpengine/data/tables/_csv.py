@@ -9,9 +9,9 @@ column are not of the kind of its first rows, the file is read again for that co
 import re
 from codecs import BOM_UTF8
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cache, partial
+from functools import partial
 from io import BytesIO
 from itertools import islice
 from typing import Any, BinaryIO, NamedTuple
@@ -56,6 +56,7 @@ _BLOCK, _BLOCK_ROWS = 1 << 20, 256  # bytes that are parsed at once, and rows of
 # where rows are read in blocks: bytes of one, and rows of wide tables
 _CHUNK, _CHUNK_ROWS = 1 << 23, 1024
 _NULL = np.iinfo(np.int64).min
+_SLICE = 1 << 17  # bytes; temporary arrays of this size stay in cache
 
 _THREADS = 2
 """Threads that parse blocks while parsed ones are added to the columns."""
@@ -451,14 +452,15 @@ class _ArrowBlocks:
         from pyarrow import compute
 
         pyarrow = self.pyarrow
-        is_gap = compute.is_in(texts, pyarrow.array(self.missing, pyarrow.string()))
-        texts = compute.if_else(is_gap, None, texts)
+        is_date = compute.match_substring_regex(texts, f"^(?:{parsing.ISO_DATE})$")
+        if not compute.all(is_date).as_py():
+            is_gap = compute.is_in(texts, pyarrow.array(self.missing, pyarrow.string()))
+            if not compute.all(compute.or_(is_date, is_gap)).as_py():
+                return None
+            texts = compute.if_else(is_date, texts, None)
         known = texts.drop_null()
         if not len(known):
             return np.full(len(texts), np.nan)
-        pattern = f"^(?:{parsing.ISO_DATE})$"
-        if not compute.all(compute.match_substring_regex(known, pattern)).as_py():
-            return None
         zone = "UTC" if re.search(r"(?:Z|[+-]\d{2}:?\d{2})$", known[0].as_py()) else None
         try:
             moments = texts.cast(pyarrow.timestamp("us", zone)).cast(pyarrow.int64())
@@ -471,19 +473,26 @@ class _ArrowBlocks:
 
 def _has_codes(content: bytes, delimiter: str) -> bool:
     """Return whether a value of a block may begin with a zero and another digit."""
-    blanks = b" \t" if delimiter != "\t" else b" "
-    marks = (b"," + content).translate(_marks(delimiter), blanks)
-    return b",00" in marks or b",01" in marks
+    edges = [ord(delimiter), ord("\n"), *(mark for mark in b'\r"' if mark in content)]
+    blanks = [mark for mark in b" \t" if mark in content and mark != ord(delimiter)]
+    characters = np.frombuffer(b"\n\n" + content, np.uint8)
+    for first in range(0, len(content), _SLICE):
+        part = characters[first : first + _SLICE + 3]
+        before = _among(part[1:-2], edges)
+        if blanks:  # but not those between a day and a time
+            before |= _among(part[1:-2], blanks) & _among(part[:-3], [*edges, *blanks])
+        before &= part[2:-1] == ord("0")
+        before &= part[3:] - np.uint8(ord("0")) < 10
+        if before.any():
+            return True
+    return False
 
 
-@cache
-def _marks(delimiter: str) -> bytes:
-    """Return a table that maps digits to 0 and 1, the marks before a value to a comma."""
-    marks = bytearray(b"x" * 256)
-    marks[ord("0") : ord("9") + 1] = b"0111111111"
-    for mark in f'{delimiter}\n\r"':
-        marks[ord(mark)] = ord(",")
-    return bytes(marks)
+def _among(characters: Array, marks: Sequence[int]) -> Array:
+    values: Array = characters == marks[0]
+    for mark in marks[1:]:
+        values |= characters == mark
+    return values
 
 
 def _add_texts(reader: ColumnReader, cells: Any) -> None:

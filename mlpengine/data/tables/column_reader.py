@@ -4,7 +4,8 @@ A column is tried as numbers, then dates, then text; booleans and numbers such a
 its few texts at the end.
 """
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -161,7 +162,7 @@ def parsed_column(column: Column, table: Table, name: str, options: CsvOptions) 
     if column.kind != "text" or name in options.text:
         return column
     reading = options.reading
-    known = [level for level in column.levels if level not in reading.missing]
+    known = _without(column.levels, reading.missing)
     if (answers := parsing.booleans(known)) is not None:
         return _by_level(column, dict(zip(known, answers, strict=True)), "boolean")
     values = parsing.formatted_numbers(known, reading.decimal, reading.thousands)
@@ -186,21 +187,33 @@ def times_of(column: Column) -> Column:
 
 def without_rare_gaps(column: Column, missing: frozenset[str]) -> Column:
     """Return a text column without the levels in `missing` that at most FEW_GAPS rows have."""
-    gaps = [code for code, level in enumerate(column.levels) if level in missing]
-    if column.kind != "text" or not gaps:
+    gaps = _codes_of(missing, column.levels) if column.kind == "text" else []
+    rare = [code for code in gaps if (column.values == code).sum() <= parsing.FEW_GAPS]
+    if not rare:
         return column
-    counts = np.bincount(column.values[column.values >= 0], minlength=len(column.levels))
-    rare = [code for code in gaps if counts[code] <= parsing.FEW_GAPS]
-    kept = np.array([code not in rare for code in range(len(column.levels))] + [True])
+    kept = np.ones(len(column.levels) + 1, bool)
+    kept[[*rare, -1]] = False
     codes = np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int32)
-    codes[-1] = -1
-    levels = [level for code, level in enumerate(column.levels) if kept[code]]
-    return Column(codes[column.values], "text", tuple(levels))
+    levels = tuple(level for level, is_kept in zip(column.levels, kept, strict=False) if is_kept)
+    return Column(codes[column.values], "text", levels)
+
+
+def _codes_of(texts: Iterable[str], levels: Sequence[str]) -> list[int]:
+    """Return the codes of texts that are among sorted levels."""
+    codes = [(bisect_left(levels, text), text) for text in texts]
+    return [code for code, text in codes if code < len(levels) and levels[code] == text]
+
+
+def _without(levels: Sequence[str], texts: frozenset[str]) -> Sequence[str]:
+    """Return sorted levels without some texts."""
+    if not _codes_of(texts, levels):
+        return levels
+    return [level for level in levels if level not in texts]
 
 
 def boolean_or_date(column: Column, name: str, options: CsvOptions) -> Column:
     """Return a text column as booleans or dates if all its texts that are not missing are."""
-    known = [level for level in column.levels if level not in options.reading.missing]
+    known = _without(column.levels, options.reading.missing)
     if (answers := parsing.booleans(known)) is not None:
         return _by_level(column, dict(zip(known, answers, strict=True)), "boolean")
     seconds = parsing.dates(known, EMPTY, options.reading.date_pattern(name)) if known else None

@@ -236,10 +236,10 @@ def nanoseconds(levels: Sequence[str]) -> list[float] | None:
 
     They lie between the years 1980 and 2100.  Other whole numbers beyond 2**53 are codes.
     """
-    values = [float(level) for level in levels if level.isdecimal() and level.isascii()]
-    first, last = 3.15e17, 4.1e18
-    is_time = len(values) == len(levels) and all(first < value < last for value in values)
-    return values if is_time and values else None
+    if not all(level.isdecimal() and level.isascii() for level in levels):
+        return None
+    values = [*map(float, levels)]
+    return values if values and min(values) > 3.15e17 and max(values) < 4.1e18 else None
 
 
 def is_number(text: str) -> bool:

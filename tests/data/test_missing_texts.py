@@ -1,0 +1,181 @@
+"""Texts that may be missing values: classes and levels keep them, numbers and dates do not."""
+
+import io
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+import mlpengine
+from mlpengine.core.errors import DataError
+from mlpengine.data.features import Preprocessor, profile
+from mlpengine.data.tables import read_table
+from mlpengine.data.tables.detect import detect
+from mlpengine.data.tables.frames import as_table
+from mlpengine.data.tables.parsing import FEW_GAPS
+
+TEXTS = """
+None NA N/A n/a nan NaN null NULL ? none Null na nil missing unknown - -- . n.a. NaT <NA> inf True
+yes 0 1 007 2020-01-02
+"""
+LABELS = TEXTS.split()
+"""Labels, each of which is a class beside `a` and `b`."""
+
+NUMPY = {"training.backend": "numpy"}
+X = np.random.default_rng(0).normal(size=60).round(4)
+
+
+def csv(columns: dict) -> bytes:
+    rows = zip(*columns.values(), strict=True)
+    return "\n".join([",".join(columns), *(",".join(map(str, row)) for row in rows)]).encode()
+
+
+def file_of(columns, path):
+    path.write_bytes(csv(columns))
+    return detect(str(path), target=["y"]).table
+
+
+def parquet_of(columns, path):
+    parquet.write_table(pa.table(columns), path.with_suffix(".parquet"))
+    return read_table(path.with_suffix(".parquet"), labels=["y"])
+
+
+WAYS = {
+    "CSV": file_of,
+    "Parquet": parquet_of,
+    "pandas": lambda c, _: as_table(pd.DataFrame(c), labels=["y"]),
+    "pandas categories": lambda c, _: as_table(pd.DataFrame(c).astype({"y": "category"})),
+    "polars": lambda c, _: as_table(pl.DataFrame(c), labels=["y"]),
+    "pyarrow": lambda c, _: as_table(pa.table(c), labels=["y"]),
+    "batches of pyarrow": lambda c, _: as_table(pa.RecordBatch.from_pydict(c), labels=["y"]),
+    "lists": lambda c, _: as_table(c, labels=["y"]),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_labels_are_classes_in_any_form(way, tmp_path):
+    for label in LABELS:
+        columns = {"x": X.tolist(), "y": [label, "a", "b"] * 20}
+        table = WAYS[way](columns, tmp_path / "t.csv")
+        fitted = Preprocessor("y", task="classification").fit(table)
+        assert sorted(fitted.classes) == sorted([label, "a", "b"]), label
+        codes = fitted.transform(table).target
+        assert [fitted.classes[code] for code in codes[:3]] == [label, "a", "b"]
+
+
+def test_an_estimator_learns_such_classes():
+    y = np.array(["None", "NA", "nan"] * 20)
+    model = mlpengine.MlpClassifier(
+        hidden=(4,), epochs=1, folds=2, members="plain", settings=NUMPY
+    ).fit(X[:, None], y)
+    assert sorted(model.classes_) == ["NA", "None", "nan"]
+
+
+def test_a_class_is_evaluated_and_predicted_under_its_name(tmp_path):
+    columns = {"x": X + np.tile([0, 4, 8], 20), "y": ["None", "a", "b"] * 20}
+    path = tmp_path / "t.csv"
+    path.write_bytes(csv(columns))
+    quick = {"training": {"epochs": 1, "folds": None}, "model": {"hidden": [4]}}
+    for given in (str(path), columns):
+        model, result = mlpengine.fit(given, "y", **quick)
+        assert model.classes == ["None", "a", "b"]
+        assert not [line for line in result.remarks if "left out" in line]
+    path.write_bytes(csv({name: values[::3] for name, values in columns.items()}))
+    assert read_table(path, **model.preprocessor.read_arguments)["y"].levels == ("None",)
+
+
+def test_few_gaps_among_texts_are_missing_and_more_are_a_level():
+    for count, levels in ((FEW_GAPS, ("a", "b")), (FEW_GAPS + 1, ("NA", "a", "b"))):
+        texts = ["NA"] * count + ["a", "b"] * 20
+        column = read_table(io.BytesIO(csv({"t": texts})))["t"]
+        assert column.levels == levels
+        assert column.missing.sum() == (count if levels[0] == "a" else 0)
+        assert [column.text(row) for row in range(count, len(texts))] == texts[count:]
+    told = profile(read_table(io.BytesIO(csv({"t": texts})))).warnings()
+    assert told[0].startswith("column 't': 6 values are the text 'NA'; if that is a missing value")
+    explicit = read_table(io.BytesIO(csv({"t": texts})), na_values=["NA"])["t"]
+    assert explicit.missing.sum() == FEW_GAPS + 1
+    none = read_table(io.BytesIO(csv({"n": ["1", "NA"], "t": ["NA", "a"]})), na_values=[])
+    assert [none[name].levels for name in none.names] == [("1", "NA"), ("NA", "a")]
+
+
+def test_a_level_of_later_rows_only_is_kept_in_the_first_ones():
+    """The first block holds nothing but None, so that it might be a column of missing numbers."""
+    texts = ["None"] * 80_000 + ["a"] * 10
+    column = read_table(io.BytesIO(csv({"t": texts, "n": range(len(texts))})))["t"]
+    assert column.levels == ("None", "a")
+    assert np.bincount(column.values).tolist() == [80_000, 10]
+
+
+def test_a_gap_of_new_rows_is_the_gap_of_training():
+    texts = ["a", "b", None] * 20
+    fitted = Preprocessor().fit(as_table({"t": texts}))
+    assert fitted.feature_names == ["t=a", "t=b", "t=(unknown)", "t=(missing)"]
+    new = as_table({"t": ["a", "NA", "c", None]}, **fitted.read_arguments)
+    assert fitted.transform(new).features.argmax(axis=1).tolist() == [0, 3, 2, 3]
+    known = Preprocessor().fit(as_table({"t": ["a", "NA", None] * 20}))
+    new = as_table({"t": ["a", "NA", "null", None]}, **known.read_arguments)
+    assert known.transform(new).features.argmax(axis=1).tolist() == [1, 0, 3, 3]
+
+
+def test_labels_that_differ_in_type_alone_are_refused():
+    for labels in ([1, "a", "1"], ["1", 1], ["true", True]):
+        with pytest.raises(DataError, match=r"column 'y', row \d: classes must differ as texts"):
+            as_table({"y": labels}, labels=["y"])
+    assert as_table({"y": [1, "a"]}, labels=["y"])["y"].levels == ("1", "a")
+
+
+def test_masked_texts_are_missing():
+    texts = np.ma.masked_array(["u", "v", "w"], [False, True, False])
+    assert as_table({"t": texts})["t"].missing.tolist() == [False, True, False]
+
+
+def test_nanoseconds_are_numbers():
+    times = 1_700_000_000 * 10**9 + 86_400 * 10**9 * np.arange(60)
+    for table in (
+        read_table(io.BytesIO(csv({"t": times, "x": X}))),
+        as_table(pd.DataFrame({"t": times})),
+        as_table(pa.table({"t": times})),
+    ):
+        assert table["t"].kind == "number"
+        np.testing.assert_allclose(table["t"].values, times, rtol=1e-15)
+    fitted = Preprocessor().fit(table)
+    one = read_table(io.BytesIO(csv({"t": times[:1]})), **fitted.read_arguments)
+    np.testing.assert_allclose(fitted.transform(one).features, fitted.transform(table).features[:1])
+    ids = read_table(io.BytesIO(csv({"t": 2**53 + 1 + 7 * np.arange(60)})))
+    assert ids["t"].kind == "text"
+
+
+def test_a_no_break_space_beside_a_number_is_no_part_of_it():
+    numbers = [f"{i}.5\u00a0" if i == 7 else f"{i}.5" for i in range(50)]
+    column = read_table(io.BytesIO(csv({"a": numbers})))["a"]
+    np.testing.assert_array_equal(column.values, np.arange(50) + 0.5)
+    within = [f"{i}\u00a0000" if i == 7 else f"{i}" for i in range(1, 50)]
+    warnings = profile(read_table(io.BytesIO(csv({"a": within})))).warnings()
+    assert "1 of 49 values are like '7\\xa0000'" in warnings[0]
+
+
+@pytest.mark.parametrize("function", [lambda c: 1.8 * c + 32, lambda c: c**3])
+def test_one_column_that_determines_the_target_is_learned_from(function):
+    c = np.linspace(-20, 30, 200)
+    for more in ({}, {"constant": np.ones(200), "name": [f"row {i}" for i in range(200)]}):
+        found = profile(as_table({"c": c, **more, "y": function(c)}), "y")
+        assert found.drop.keys() == more.keys()
+        assert [leak.reason for leak in found.suspects] == [
+            "it determines the target, value for value"
+        ]
+    two = profile(as_table({"c": c, "d": np.sin(c), "y": function(c)}), "y")
+    assert [*two.drop] == ["c"]
+
+
+@pytest.mark.parametrize("spread", [100.0, 1.0])
+def test_a_small_spread_beside_a_large_mean_is_learned_from(spread):
+    z = np.random.default_rng(1).normal(size=500)
+    table = as_table({"x": 1e15 + spread * z})
+    fitted = Preprocessor(clip="none").fit(table)
+    assert np.corrcoef(fitted.transform(table).features[:, 0], z)[0, 1] > 0.99
+    rounded = as_table({"x": 0.1 + np.arange(300) % 3 * 2e-17})
+    assert Preprocessor().fit(rounded).constant == ["x"]
