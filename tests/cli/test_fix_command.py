@@ -1,4 +1,4 @@
-"""`diagnose --fix` and `train --fix`, silenced verdicts, and verdicts before a run."""
+"""`diagnose --fix`, silenced verdicts, and verdicts before a run."""
 
 import json
 from pathlib import Path
@@ -24,7 +24,7 @@ def test_diagnose_writes_the_config_with_the_fix(mlpengine, dropped):
     assert mlpengine("train", dropped, "--out", "run", "-q").code == 0
     result = mlpengine("diagnose", "run", "--fix", "better.yaml")
     assert "wrote better.yaml, with model.dropout" in result.out
-    assert "# dropout_high: dropout of 0.9" in Path("better.yaml").read_text()
+    assert "[dropout_high] (was [0.9])\n  dropout: [0.1]" in Path("better.yaml").read_text()
     silent = ("--set", "diagnostics.silence=[dropout_high]", "--set", "model.dropout=0")
     assert mlpengine("train", dropped, "--out", "silent", "-q", *silent).code == 0
     result = mlpengine("diagnose", "silent", "--fix", "other.yaml")

@@ -231,7 +231,6 @@ BAD = {
     "both": (["training.seeds=2"], "give folds or seeds, not both"),
     "one": (["training.folds=1"], "folds"),
     "validation": (["data.split.validation=0.1"], "leave this out: with training.folds"),
-    "a file": (["data.validation_source=rows.csv"], "leave this out: with training.folds"),
     "temperature": (
         [
             *("training.folds=null", "training.calibration=temperature"),
@@ -239,7 +238,6 @@ BAD = {
         ],
         "a temperature needs validation rows",
     ),
-    "rows": (["training.folds=999"], "999 need at least as many rows (there are 102)"),
 }
 
 

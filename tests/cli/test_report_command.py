@@ -349,38 +349,27 @@ training: {{{training}}}
 @pytest.mark.parametrize(
     ("ahead", "words"),
     [
-        (0.19, "and the linear prediction do not clearly differ (0.19 ± 0.10)"),
-        (0.21, "is probably ahead of the linear one by 0.21 ± 0.10"),
-        (-0.34, "is probably behind the linear one by 0.34 ± 0.10"),
-        (-0.36, "is behind the linear one by 0.36 ± 0.10"),
-        (0.36, "is ahead of the linear one by 0.36 ± 0.10"),
+        (0.19, "do not clearly differ (0.19"),
+        (0.21, "is probably ahead of the linear one by 0.21"),
+        (-0.34, "is probably behind the linear one by 0.34"),
+        (-0.36, "is behind the linear one by 0.36"),
     ],
 )
 def test_a_difference_of_two_to_three_and_a_half_errors_is_probable(ahead, words):
     rows = {who: {"r2": {"value": 0.5, "error": 0.1}} for who in ("model", "linear", "constant")}
     rows["linear"]["ahead"] = {"value": ahead, "error": 0.1}
     text = page._compared({"metric": "r2", "predictions": rows})
-    assert text.endswith(f" The network {words}.")
+    assert words in text
 
 
-def test_curves_of_networks_that_stopped_early_are_explained(mlpengine, tmp_path):
+def test_curves_of_networks_that_stopped_early_are_explained():
     """Before, the mean loss jumped without a word where networks left it."""
-    write_csv(tmp_path / "rows.csv", rows_of("number", np.random.default_rng(1)))
-    training = "{epochs: 30, seeds: 4, early_stopping: {patience: 1}}"
-    (tmp_path / "c.yaml").write_text(
-        f"data: {{source: rows.csv, target: y}}\ntraining: {training}\noptimizer: {{lr: 0.03}}\n"
-    )
-    assert mlpengine("train", "c.yaml", "-q", "--out", "run").code == 0
-    result = json.loads(Path("run/result.json").read_text())
-    ended, last = result["member_epochs"], result["epochs"]
-    early = sorted({n for n in ended if n < last})
-    assert max(ended) == last
-    assert early
-    text = read("run/report.html").text
-    assert f"{sum(n < last for n in ended)} of 4 stopped before the last epoch" in text
-    assert f"after epoch{'s' * (len(early) > 1)} {', '.join(map(str, early))};" in text
     assert page._stopped(30, [30, 30]) is None
-    assert "after epochs 1 to 9;" in page._stopped(30, [*range(1, 10), 30])
+    text = page._stopped(30, [*range(1, 10), 30])
+    assert "9 of 10 stopped before the last epoch" in text
+    assert "after epochs 1 to 9;" in text
+    assert "after epochs 4, 7;" in page._stopped(30, [4, 7, 30])
+    assert "after epoch 4;" in page._stopped(30, [4, 30])
 
 
 def test_scores_of_classes_have_a_log_loss(mlpengine, tmp_path):

@@ -130,7 +130,7 @@ Split(X, Y, Y[:5])
     Split: truth needs 8 rows | got 5
 # a network's weights for a step
 step.load_state_dict(mlp.state_dict())
-    training step: needs what step.state_dict() returned | that of a network
+    training step: needs what step.state_dict() returned | got a network's
     write mlp.load_state_dict(state)
 # classes from 1
 step(X, Y % 3 + 1)

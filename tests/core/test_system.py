@@ -13,7 +13,6 @@ import pytest
 import mlpengine
 import mlpengine_cli
 from mlpengine.core import system
-from mlpengine.training.checkpoint import Checkpoints
 
 PACKAGES = tuple(Path(m.__path__[0]) for m in (mlpengine, mlpengine_cli))
 DIFFERS = re.compile(
@@ -176,16 +175,6 @@ def test_a_rename_waits_for_a_process_that_reads_the_file(tmp_path, monkeypatch)
         monkeypatch.setattr(system.time, "sleep", lambda _: process.communicate(b"\n"))
         system.replace(tmp_path / "new", tmp_path / "old")
         assert (tmp_path / "old").read_bytes() == b"new"
-
-
-def test_a_checkpoint_that_is_read_is_removed_with_the_next(tmp_path):
-    checkpoints = Checkpoints(tmp_path)
-    first = checkpoints.save(1, {}, {})
-    with first.open("rb"):
-        for step in range(2, 5):
-            checkpoints.save(step, {}, {})
-    checkpoints.save(5, {}, {})
-    assert [path.name[5:14] for path in checkpoints.paths()] == ["000000004", "000000005"]
 
 
 WORKER = """\
