@@ -331,7 +331,7 @@ def _database(storage: str) -> BaseStorage:
     except (ImportError, ArgumentError) as error:
         reason = f": {without_values(str(error.__cause__ or error), storage)}"
     raise UsageError(
-        "must be the URL of a database whose driver is installed, such as "
+        "must be the URL of a database with an installed driver, such as "
         f"postgresql://user@host/name (got {shown_storage(storage)}{reason})"
     )
 

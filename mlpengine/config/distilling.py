@@ -255,7 +255,7 @@ def _checked(given: Any, rows: int, fitted: Preprocessor) -> Array:
         row = int(np.flatnonzero(wrong.any(axis=1))[0])
         values = ", ".join(f"{value:g}" for value in np.asarray(given, float).reshape(wanted)[row])
         what = "probabilities from 0 to 1" if classes else "finite numbers"
-        also = ", which sum to 1" if fitted.task == "classification" else ""
+        also = " with a sum of 1" if fitted.task == "classification" else ""
         raise UsageError(f"distill: predict must return {what}{also} (row {row + 1} has {values})")
     return predicted
 

@@ -37,7 +37,7 @@ class StreamSection:
         default="runs/prepared", description="Directory of the prepared files, for later runs, too."
     )
     window: Annotated[int, Limits(at_least=1, at_most=100_000, whole=True)] = Field(
-        default=64, description="Blocks of 1 MB whose rows are shuffled together."
+        default=64, description="Number of blocks of 1 MB that are shuffled together."
     )
 
 
@@ -60,8 +60,7 @@ class DataSection(TextOptions, FeatureSettings):
     test_source: str | None = Field(default=None, description="A separate file for the test.")
     transfer_set: str | None = Field(
         default=None,
-        description="What a teacher predicts for the training rows and rows made of them, which "
-        "train in their place: a file of mlpengine distill.",
+        description="File of mlpengine distill; predictions of a teacher replace the targets.",
     )
     split: SplitSettings = Field(
         default_factory=defaults(SplitSettings), description="Shares of rows."
@@ -118,7 +117,7 @@ class Config:
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")] | None = Field(
         default=None,
-        description="Name of the run's directory; by default that of the config file.",
+        description="Name of the run's directory; by default the name of the config file.",
     )
     seed: Seed = 0
     data: DataSection = Field(description="Where the rows come from.")

@@ -112,8 +112,8 @@ def read_tables(
     remarks = [line for one in usable.values() for line in one.remarks]
     if copied := counted - len(rows["train"]):
         remarks.append(
-            f"{table.source}: {plural(copied, 'training row')} equal another one, which is learned "
-            "in place of both, with the sum of weights"
+            f"{table.source}: {plural(copied, 'training row')} repeat earlier rows; a repeated row "
+            "is learned once, with the sum of the weights"
         )
     remarks += _many_classes(preprocessor, table, sum(map(len, rows.values())))
     remarks += _commas(preprocessor, table)
@@ -430,7 +430,7 @@ def dividing_values(table: Table, key: str, name: str) -> Array:
         if not re.match(r"\d{4}", level) or len(level) != len(levels[0]):
             row = int(np.flatnonzero(column.values == column.levels.index(level))[0])
             raise DataError(
-                f"{table.where(name, row)}: is text, whose order is not that of time ({level!r}); "
+                f"{table.where(name, row)}: is text without an order in time ({level!r}); "
                 "describe dates by data.date_format, or write them as 2024-12-31"
             )
     return column.values

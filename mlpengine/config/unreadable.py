@@ -55,7 +55,7 @@ def _second_colon(here: int, lines: list[str]) -> tuple[int, str]:
     above = max((k for k, line in enumerate(lines[:here]) if line.strip()), default=here)
     if not re.search(r":(?:\s|$)", lines[above]):
         return above, _lacks_colon(lines[above])
-    return here, "this line must be indented as the line above, whose key has a value already"
+    return here, "this line must be indented as the line above; the key above has a value already"
 
 
 def _end_of_block(problem: str) -> str:

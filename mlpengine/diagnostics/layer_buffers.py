@@ -39,8 +39,8 @@ def layer_buffers(
         outputs = scratch.activations
     except TapeError as error:
         raise UsageError(
-            "diagnostics: needs every activation, which only a training scratch with "
-            "rematerialization='keep' holds"
+            "diagnostics: needs every activation: make a training scratch with "
+            "rematerialization='keep'"
         ) from error
     recording, buffers = scratch.recording, []
     for facts, layer, output in zip(layers, recording.layers, outputs, strict=True):

@@ -351,7 +351,7 @@ def signal(diagnostics: Diagnostics) -> Verdict | None:
         return None
     headline = "Activations vanish"
     evidence = (
-        f"Its first activations vary {two_digits(share)} times as much as those of "
+        f"Its first activations vary {two_digits(share)} times as much as the activations of "
         f"{brief(diagnostics.layers[0].name)}; 0.1 to 1 is usual."
     )
     advice, (fix, no_fix) = "Use another initializer or fewer layers.", unsaturated(diagnostics)

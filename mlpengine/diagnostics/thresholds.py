@@ -40,7 +40,7 @@ TOO_FAST = tuned(4.0, "times", "above the rate of the lowest loss a rate is repo
 LOWEST_RATE = tuned(1e-7, "learning rate", "of the first step")
 HIGHEST_RATE = tuned(10.0, "learning rate", "of the last step")
 STEPS = tuned(160, "steps", "from the lowest to the highest rate")
-SWEEPS = tuned(3, "sweeps", "with orders of the rows of their own, which are averaged")
+SWEEPS = tuned(3, "sweeps", "with random orders of the rows; their losses are averaged")
 MEASURED_ROWS = tuned(256, "rows", "the same in each step, so that a rate of 0 has a flat curve")
 SMOOTHING_STEPS = tuned(3, "steps", "deviation of the Gaussian window: 0.15 decades")
 DIVERGED = tuned(4.0, "first losses", "beyond which a sweep ends")
@@ -122,7 +122,7 @@ MANY_STEPS = tuned(500, "steps", "up to which a run is short", CORPUS)
 HURRIED_SHARE = tuned(0.1, "constant", "training loss of a short run", CORPUS)
 
 # Simple models
-NEIGHBORS = tuned(10, "rows", "nearest ones, whose mean is a prediction")
+NEIGHBORS = tuned(10, "rows", "nearest ones; their mean is a prediction")
 MIN_BASELINE_ROWS = tuned(50, "rows", "below which no simple model is fitted")
 MAX_ROWS = tuned(2_000, "rows", "on which simple models are fitted")
 MAX_FEATURES = tuned(500, "features", "of simple models")

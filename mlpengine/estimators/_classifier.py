@@ -111,7 +111,9 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
                     f"partial_fit: classes must be two or more labels (got {classes!r})"
                 )
         elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
-            raise DataError("partial_fit: classes must be those of the first call")
+            raise DataError(
+                f"partial_fit: classes must be as in the first call ({self.classes_.tolist()})"
+            )
         codes = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
         unknown = self.classes_[codes] != y
         if unknown.any():
@@ -198,7 +200,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
 
 
 def _refuse_mixed(y: Array) -> None:
-    """Raise DataError for labels of several types, which have no order."""
+    """Raise DataError for labels of several types; they cannot be sorted."""
     kinds = {type(label): label for label in y.ravel()} if y.dtype.kind == "O" else {}
     texts = [label for kind, label in kinds.items() if issubclass(kind, str)]
     others = [label for kind, label in kinds.items() if not issubclass(kind, str)]

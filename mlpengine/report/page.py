@@ -102,7 +102,7 @@ def score_section(data: Data) -> Markup:
         head.append(tag("p", f"The run failed: {data['failure']}", class_="failed"))
     elif not data.get("ending") and data["kind"] == "run":
         text = "The run has not ended, or it failed."
-        text += " The numbers are those of its newest checkpoint." if known else ""
+        text += " The numbers come from its newest checkpoint." if known else ""
         head.append(tag("p", text, class_="failed"))
     if not model:
         return joined(*head)
@@ -274,7 +274,7 @@ def predictions_section(known: Data | None) -> Markup | None:
         return None
     where = f"{known['rows']:,} {PART_PHRASES[known['part']]}"
     if known["part"] == "train":
-        where += ", which the model was trained on"
+        where += " that trained the model"
     parts: list[Content] = [tag("p", f"On {where}.", class_="soft")]
     if "confusion" in known:
         parts.append(_matrix(known))

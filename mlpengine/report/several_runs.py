@@ -272,7 +272,7 @@ def sweep_page(data: Mapping[str, Any]) -> str:
         lead.append(
             tag("p", tag("span", with_error(one["value"], one["error"]), class_="value"),
                 tag("span", f"{shown_name(score['metric'])} of the best on {score['rows']:,} "
-                    f"{where}, which chose no trial", class_="unit"), class_="headline")
+                    f"{where} that chose no trial", class_="unit"), class_="headline")
         )  # fmt: skip
     sections = [
         ("trials", "Trials", grid(sweep_charts(data))),

@@ -265,7 +265,7 @@ LossOption: TypeAlias = Annotated[
     Loss | None,
     LOSS,
     Field(
-        description="What training minimizes; by default cross-entropy for classes, BCE for "
+        description="Loss that training minimizes; by default cross-entropy for classes, BCE for "
         "several labels, MSE for numbers."
     ),
 ]

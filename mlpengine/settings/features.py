@@ -35,7 +35,7 @@ class FeatureSettings:
         description="Column to predict, or several; shipped data sets have a default.",
     )
     task: Literal["auto", TaskName] = Field(
-        default="auto", description="What to predict; auto: inferred from the target."
+        default="auto", description="Task; auto: inferred from the target."
     )
     drop: Texts = Field(default=(), description="Columns to leave out.")
     categorical: Texts = Field(
@@ -74,15 +74,15 @@ class FeatureSettings:
     )
     transform_target: TargetTransform = Field(
         default="none",
-        description="What networks learn of a positive target: log: its logarithm, which "
-        "predictions bring back, in the range of the training targets; none: itself; auto: log "
-        "where a small model predicts skewed targets better by it.",
+        description="log: learn the logarithm of a positive target; predictions are in its units "
+        "and in the range of the training targets; auto: log where a small model predicts a skewed "
+        "target better by it; none: learn the target itself.",
     )
     bound_predictions: Flag = Field(
         default=False,
         description="Whether predictions of numbers stay in the range of the training targets.",
     )
-    missing: Filling = Field(default="mean", description="What stands in for a missing number.")
+    missing: Filling = Field(default="mean", description="Replacement of missing numbers.")
     min_count: Count = Field(default=3, description="Rows a text must occur in to get a feature.")
     max_levels: Annotated[int, Limits(at_least=1, at_most=1000, whole=True)] | None = Field(
         default=250,

@@ -22,7 +22,9 @@ class SplitSettings:
     )
     test: Fraction = Field(default=0.15, description="Share of rows held out for the final score.")
     stratify: Flag = Field(default=True, description="Keep each class's share (classification).")
-    group: str | None = Field(default=None, description="Column whose equal values stay together.")
+    group: str | None = Field(
+        default=None, description="Column of groups; the rows of a group stay together."
+    )
     time: str | None = Field(
         default=None,
         description="Column to order by: the newest rows are the test. No feature; of dates the "

@@ -108,14 +108,15 @@ class TrainingOptions:
     )
     shards: Count = Field(
         default=1,
-        description="Parts of a batch whose gradients are added: a power of two, and a multiple of "
-        "the ranks under mpiexec.",
+        description="Parts of a batch; their gradients are added. A power of two, and a multiple "
+        "of the ranks under mpiexec.",
     )
     clip_norm: Positive | None = Field(
         default=None, description="Largest global gradient norm; larger gradients are scaled down."
     )
     on_nonfinite: Action = Field(
-        default="stop", description="What to do at a step whose loss or gradient is not finite."
+        default="stop",
+        description="End, or skip a step, when a loss or gradient is not finite.",
     )
     nonfinite_limit: Count = Field(default=10, description="Steps that may be skipped in a run.")
     early_stopping: Annotated[EarlyStopping | None, switch(EarlyStopping)] = Field(
@@ -127,7 +128,7 @@ class TrainingOptions:
     )
     backend: BackendName = Field(
         default="auto",
-        description="What runs the steps; auto: compiled code in runs of much arithmetic, else "
+        description="Code of the steps; auto: compiled code in runs of much arithmetic, else "
         "NumPy.",
     )
     rematerialization: Rematerialization = Field(

@@ -210,7 +210,7 @@ def test_wrong_predictions_are_refused(predict, message):
 @pytest.mark.parametrize(
     ("predict", "message"),
     [
-        (lambda rows: np.full((275, 3), 0.5), r"which sum to 1 \(row 1 has 0.5, 0.5, 0.5\)"),
+        (lambda rows: np.full((275, 3), 0.5), r"sum of 1 \(row 1 has 0.5, 0.5, 0.5\)"),
         (lambda rows: np.zeros(275), r"write predict=model.predict_proba"),
     ],
 )

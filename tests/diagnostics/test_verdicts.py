@@ -15,6 +15,7 @@ from mlpengine.diagnostics.constant_loss import ExtremeValue, extreme_feature, e
 from mlpengine.diagnostics.constant_loss import feature_sizes as sizes_of
 from mlpengine.diagnostics.layer_table import noise_sentence
 from mlpengine.diagnostics.leak_verdict import leak_verdict
+from mlpengine.diagnostics.run_rules import fall
 from mlpengine.diagnostics.spikes import Spike
 from mlpengine.diagnostics.verdict import percent, two_digits
 from mlpengine.settings import Fix, NetworkSettings
@@ -347,6 +348,19 @@ def test_a_run_of_few_steps_needs_smaller_batches(batch, rows):
     losses = curve(np.linspace(0.81, 0.8, 20))
     (verdict,) = verdicts(measured(epochs=losses, batch_size=batch, baselines=known))
     assert by_key(verdict.fix) == {"training.batch_size": rows}
+
+
+@pytest.mark.parametrize(
+    ("losses", "expected"),
+    [
+        ([1.0, 0.8, 0.5], (0.3, 0.6)),
+        ([1.0, 0.5, 0.8], (0.0, 0.0)),  # the lowest loss is earlier
+        ([*[1.0] * 4, 0.7, 0.7, 0.5, 0.5], (0.2, 0.4)),
+        ([*[1.0] * 4, 0.9, 0.5, 0.7, 0.3], (0.0, 0.0)),  # within two standard errors
+    ],
+)
+def test_the_fall_of_the_last_quarter(losses, expected):
+    assert fall(measured(epochs=curve(losses))) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
