@@ -11,7 +11,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from errno import ELOOP
 from pathlib import Path
 from threading import Lock, Thread
@@ -44,7 +44,7 @@ lies beyond the end of all files with locks."""
 PATIENCE, PAUSE = 2.0, 0.01
 """Seconds to wait on Windows for a file that another process has open, and between two tries."""
 
-_at_offset = Lock()  # for Windows
+_at_offset = nullcontext() if sys.platform != "win32" else Lock()
 
 
 def open_file(
