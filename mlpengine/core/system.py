@@ -11,7 +11,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from errno import ELOOP
 from pathlib import Path
 from threading import Lock, Thread
@@ -44,7 +44,7 @@ lies beyond the end of all files with locks."""
 PATIENCE, PAUSE = 2.0, 0.01
 """Seconds to wait on Windows for a file that another process has open, and between two tries."""
 
-_at_offset = Lock()  # for Windows
+_at_offset = nullcontext() if sys.platform != "win32" else Lock()
 
 
 def open_file(
@@ -201,6 +201,9 @@ def hold_at_fork(held: AbstractContextManager[object]) -> None:
             after_in_parent=lambda: held.__exit__(None, None, None),
             after_in_child=lambda: held.__exit__(None, None, None),
         )
+
+
+hold_at_fork(_at_offset)
 
 
 def call_in_forks(action: Callable[[], None]) -> None:

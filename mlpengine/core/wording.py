@@ -1,6 +1,7 @@
 """Parts of messages, for many modules: numbers with nouns, similar names, foreign text."""
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from html import escape
@@ -10,8 +11,10 @@ from unicodedata import normalize
 LONGEST_NAME = 200
 """Characters of a name up to which similar names are searched."""
 
-LONGEST_LINE = 2000
-"""Characters of a line of a message."""
+LONGEST_WORD, LONGEST_LINE = 200, 2000
+"""Characters of a word and of a line of a message."""
+
+_LONG_WORD = re.compile(rf"(?<!\S)\S{{{LONGEST_WORD + 1},}}")
 
 
 def plural(number: int, noun: str, many: str = "") -> str:
@@ -47,7 +50,11 @@ def quoted(value: object) -> str:
 
 
 def shortened(text: str) -> str:
-    """Return a message with each line cut to `LONGEST_LINE` characters."""
+    """Return a message with long words cut within, as words before them and after them say more.
+
+    Long lines are cut at their ends.
+    """
+    text = _LONG_WORD.sub(lambda word: f"{word[0][: LONGEST_WORD // 2]}...{word[0][-20:]}", text)
     lines = text.split("\n")
     return "\n".join(n if len(n) <= LONGEST_LINE else f"{n[:LONGEST_LINE]}..." for n in lines)
 

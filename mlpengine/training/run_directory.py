@@ -10,7 +10,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from mlpengine import __version__
 from mlpengine.backends.compiled import chosen_target
 from mlpengine.core import system
 from mlpengine.core.errors import RunError, UsageError
@@ -128,7 +127,7 @@ def environment(threads: int, backend: str) -> dict[str, Any]:
     """
     target = chosen_target() if "compiled" in backend else None
     return {
-        "packages": {"mlpengine": __version__} | {name: _version(name) for name in PACKAGES},
+        "packages": {name: _version(name) for name in ("mlpengine", *PACKAGES)},
         "python": platform.python_version(),
         "platform": _platform(),
         "machine": platform.machine(),

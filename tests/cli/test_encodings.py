@@ -96,26 +96,19 @@ def test_every_command_is_called():
     assert {arguments[0] for arguments in CALLS.values()} == set(COMMANDS)
 
 
-def test_every_command_ends_as_it_should(outputs):
-    _, encoding, results, stderr = outputs
+def test_every_command_in_an_encoding(outputs):
+    """Commands end as they should; what the encoding lacks is escaped; files are UTF-8."""
+    folder, encoding, results, stderr = outputs
     assert "Traceback" not in stderr
     assert {name: code for name, (_, code) in results.items() if code} == {
         name: code for name, code in FAILS.items() if name in results
     }
     for name, (content, _) in results.items():
         content.decode("utf-8" if name in FILES else encoding)
-
-
-def test_what_the_encoding_lacks_is_escaped(outputs):
-    _, encoding, results, stderr = outputs
     escaped = [name.encode(encoding, "backslashreplace") for name in (COLUMN, CITIES[0])]
     assert all(name in results["check"][0] for name in escaped)
     assert TARGET.encode(encoding, "backslashreplace").decode(encoding) in stderr
     assert "żródło".encode(encoding, "backslashreplace") in results["train"][0]
-
-
-def test_the_content_of_a_file_is_the_same_on_stdout(outputs):
-    folder, _, results, _ = outputs
     assert results["predict"][0] == (folder / "p.csv").read_bytes()
     assert CLASSES[0].encode() in results["predict"][0]
     assert results["init on stdout"][0] == (folder / "t.yaml").read_bytes()

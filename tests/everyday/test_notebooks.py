@@ -60,6 +60,14 @@ SHOWN = {
 }
 
 
+@pytest.mark.parametrize(
+    ("ending", "text"), [("epochs", "best 4; "), ("early", "best 4, stopped early; ")]
+)
+def test_a_result_says_how_it_ended(ending, text):
+    result = FitResult(ending, 15, 4, 0.1, 9.0, history(15), {"test": {"r2": 0.5}}, [])
+    assert repr(result) == f"FitResult(15 epochs, {text}test: r2 0.5)"
+
+
 @pytest.mark.parametrize("name", SHOWN)
 def test_objects_are_small_tables(name):
     shown, expected = SHOWN[name]

@@ -62,7 +62,7 @@ def test_standard_errors_are_those_of_a_mean():
     rng = np.random.default_rng(2)
     truth = rng.integers(0, 2, 4000)
     one = np.where(rng.random(4000) < 0.9, truth, 1 - truth)
-    other = np.where(rng.random(4000) < 0.8, truth, 1 - truth)
+    other = np.where(rng.random(4000) < 0.9, one, 1 - truth)  # wrong where `one` is
     known = baselines.baseline_scores(
         ["accuracy"], truth, {"model": Guess(one), "linear": Guess(other)}, None
     )

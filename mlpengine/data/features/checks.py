@@ -283,7 +283,7 @@ def _to_drop(
             reasons[column.name] = commas[column.name]
         elif column.kind == "text":
             texts = plural(column.distinct, "different text")
-            also = ", which look like numbers with marks" if column.name in marked else ""
+            also = "; they look like numbers with marks" if column.name in marked else ""
             if are_codes(table[column.name].levels):
                 also = ": whole numbers beyond 2**53, or with zeros before them"
             reasons[column.name] = f"{texts}, almost one per row{also}"

@@ -1,6 +1,6 @@
 """Duplicate rows: they share a fold, and are learned once."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,12 +18,12 @@ from mlpengine.data.tables.table import Column, Table
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
-def hashed(values: Array, column: Array | int) -> Array:
+def hashed(values: Array, column: int) -> Array:
     """Return a 64-bit hash of each value in the column of this number; the hash of 0 is 0.
 
     Shape: as `values`, float64 and contiguous.  Dtype: uint64.
     """
-    key = (np.atleast_1d(column).astype(np.uint64) * np.uint64(2) + np.uint64(1)) * _FACTOR
+    key = np.array([2 * column + 1], np.uint64) * _FACTOR  # an array: its product may overflow
     bits = (values + 0.0).view(np.uint64) * key  # -0.0 and 0.0 are equal
     bits ^= bits >> np.uint64(30)
     bits *= np.uint64(0xBF58476D1CE4E5B9)
@@ -73,33 +73,23 @@ class DuplicateRows(NamedTuple):
         return order[starts], np.add.reduceat(each, starts)
 
 
-def find_duplicates(
-    hashes: Array, hashes_of: Callable[[Array, int], Array], columns: int
-) -> DuplicateRows:
-    """Return the hashes of rows, and whether equal rows are duplicates, not a coincidence.
+def table_duplicates(table: Table, names: Sequence[str], rows: Array) -> DuplicateRows:
+    """Return which of some rows of a table are duplicates in the columns of these names.
 
-    `hashes` are sums over columns of the hash of each value; ``hashes_of(rows, k)`` returns the
-    hashes of the values of column k.
+    Equal rows are no duplicates where chance explains them.
     """
+    columns = [table[name].take(rows) for name in names]
+    hashes = row_hashes(columns)
     ordered = np.sort(hashes)  # takes a tenth of finding the rows
     repeated = np.count_nonzero(ordered[1:] == ordered[:-1])
     if not repeated or len(hashes) - repeated < FEWEST_DISTINCT * len(hashes):
         return DuplicateRows(hashes, False)
     _, first = np.unique(hashes, return_index=True)
-    rows = np.sort(first)[:: -(-len(first) // CHANCE_ROWS)]
-    compared = range(0, columns, -(-columns // CHANCE_COLUMNS))
-    chance = _by_chance(hashes[rows], [hashes_of(rows, k) for k in compared])
-    return DuplicateRows(hashes, chance * len(first) / len(rows) <= EQUAL_BY_CHANCE)
-
-
-def table_duplicates(table: Table, names: Sequence[str], rows: Array) -> DuplicateRows:
-    """Return which of some rows of a table are duplicates in the columns of these names."""
-    columns = [table[name].take(rows) for name in names]
-    return find_duplicates(
-        row_hashes(columns),
-        lambda rows, k: hashed(_numbers(columns[k].take(rows)), k),
-        len(columns),
-    )
+    some = np.sort(first)[:: -(-len(first) // CHANCE_ROWS)]
+    compared = range(0, len(columns), -(-len(columns) // CHANCE_COLUMNS))
+    each = [hashed(_numbers(columns[k].take(some)), k) for k in compared]
+    chance = _by_chance(hashes[some], each)
+    return DuplicateRows(hashes, chance * len(first) / len(some) <= EQUAL_BY_CHANCE)
 
 
 def row_hashes(columns: Iterable[Column]) -> Array:

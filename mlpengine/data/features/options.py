@@ -23,6 +23,6 @@ class Options(FeatureSettings):
     )
     periods: Texts = Field(
         default=(),
-        description="Columns of which no more than the periods of dates are features, those that "
-        "training saw whole, so that rows may be later than those of training.",
+        description="Date columns with only their periods as features, as far as the training rows "
+        "span a whole period. New rows may then be later than the training rows.",
     )

@@ -183,7 +183,7 @@ def _shares(fractions: Sequence[float]) -> Array:
     if shares.shape not in ((2,), (3,)) or not (shares >= 0).all() or shares[0] == 0:
         raise DataError(
             "split: fractions for train, validation and test are needed, none of them "
-            f"negative and that of train positive ({list(fractions)})"
+            f"negative and a positive one for train ({list(fractions)})"
         )
     if abs(shares.sum() - 1) > 1e-6:
         raise DataError(f"split: the fractions must add up to 1 ({shares.sum():g})")

@@ -32,7 +32,7 @@ SKEW = tuned(1.0, "skewness", "from which logarithms of a target are tried", TAB
 GAIN = tuned(0.03, "share of RMSE", "that logarithms must save", TABLES)
 PARTS = tuned(5, "folds", "of the probe of logarithms")
 RANDOM_UNITS = tuned(200, "units", "of its model")
-PROBE_PENALTIES = tuned((10.0, 100.0, 1000.0, 10_000.0), "squares", "of which the best one counts")
+PROBE_PENALTIES = tuned((10.0, 100.0, 1000.0, 10_000.0), "squares", "the best one counts")
 
 # Duplicate rows
 EQUAL_BY_CHANCE = tuned(
@@ -46,7 +46,7 @@ CHANCE_COLUMNS = tuned(256, "columns", "by which chance is estimated")
 ANSWER = tuned(0.97, "share of the target", "carat explains 0.87 of a price, a leak nearly all")
 SAMPLE_ROWS = tuned(1_000, "rows", "evenly spaced, that are searched")
 MIN_LEAK_ROWS = tuned(20, "rows", "below which nothing is searched")
-SAMPLE_COLUMNS = tuned(1_000, "columns", "that follow the target most, which are searched")
+SAMPLE_COLUMNS = tuned(1_000, "columns", "searched: the ones that follow the target most")
 EACH_SIDE = tuned(10, "rows", "nearest ones of other numbers, above and below")
 MAX_SUMMANDS = tuned(100, "columns", "in which an exact sum is searched")
 SUM_TOLERANCE = tuned(1e-7, "largest distance from the mean", "difference of two equal sums")
@@ -71,7 +71,7 @@ ODDS = tuned(4.0, "deviations", "of missing values beyond chance")
 KS_LIMIT = tuned(2.2, "sqrt(1/n + 1/m)", "distance of samples beyond chance (1 in 8,000)")
 
 # Synthetic rows
-NEAR_ROWS = tuned(5, "rows", "nearest ones, one of which gives values", "benchmarks/distill.py")
+NEAR_ROWS = tuned(5, "rows", "nearest ones; one of them gives values", "benchmarks/distill.py")
 SWAPPED = tuned(0.25, "probability", "of a value of the near row", "benchmarks/distill.py")
 CANDIDATES = tuned(8_192, "rows", "among which the nearest are looked for")
 FARTHEST = tuned(4.0, "deviations", "from the mean that count in distances")
@@ -79,7 +79,7 @@ FARTHEST = tuned(4.0, "deviations", "from the mean that count in distances")
 # Memory: what is computed at once stays in a cache
 COMPUTED_ROWS = tuned(1 << 16, "rows", "of formulas, 0.5 MB a column")
 HASHED_ROWS = tuned(1 << 15, "rows", "that are hashed")
-DISTANCE_ROWS = tuned(256, "rows", "whose distances are computed")
+DISTANCE_ROWS = tuned(256, "rows", "distances are computed for at once")
 ONE_HOT_ROWS = tuned(1024, "rows", "of one-hot features")
 SLICE_NUMBERS = tuned(1 << 17, "values", "of a slice of rows, 1 MB")
 READ_ROWS = tuned(256, "rows", "of all columns that are read, at least")

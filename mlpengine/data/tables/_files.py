@@ -232,7 +232,9 @@ def require_file(path: str | os.PathLike[str]) -> None:
     """Check that a path that exists can be read more than once.  Raises: DataError."""
     if os.path.exists(path) and not os.path.isfile(path):
         kind = "a directory" if os.path.isdir(path) else "a pipe or a device"
-        raise DataError(f"{os.fspath(path)}: must be a file, which is read more than once ({kind})")
+        raise DataError(
+            f"{os.fspath(path)}: must be a file, because it is read more than once (it is {kind})"
+        )
 
 
 def checked_stream(source: BinaryIO) -> BinaryIO:

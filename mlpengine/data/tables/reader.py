@@ -47,7 +47,7 @@ def read_table(
     one of the `labels`.
     Numbers may be written 1e-3, inf or, unless 1,234 leaves it open, 1,5; a column with whole
     numbers beyond 2**53 is text, and so are the columns `text` and, unless they are among
-    `numbers`, those with codes such as 007. Dates of ISO 8601 or dd.mm.yyyy, times
+    `numbers`, columns with codes such as 007. Dates of ISO 8601 or dd.mm.yyyy, times
     of day and true/false are recognized. `dialect` are the options of `CsvDialect`: delimiter,
     decimal, thousands, text_encoding, na_values, date_format.
     `.npy` is memory-mapped: a matrix has columns "x0", "x1", ..., a vector one column called like

@@ -17,33 +17,16 @@ def gamma(mean: float, shape: float = 4.0) -> np.ndarray:
 
 
 READINGS = gamma(15)[:, None] * G.lognormal(0, 0.22, (N, 10))
-LOW, INNER, ROUTE, INCOME = 45 + 18 * G.normal(size=N), gamma(20), gamma(900), gamma(40_000)
-BRANCH, PLANNED, HIP = (
-    np.round(gamma(25, 2.0)),
-    np.round(gamma(120, 2.0)),
-    100 + 12 * G.normal(size=N),
-)
-
+LOW, INNER, INCOME = 45 + 18 * G.normal(size=N), gamma(20), gamma(40_000)
 HONEST = {
     "mean and largest reading": (READINGS.mean(axis=1), READINGS.max(axis=1), {}),
-    "mean among other measures": (
-        READINGS.mean(axis=1),
-        READINGS.max(axis=1),
-        {"smallest": READINGS.min(axis=1), "deviation": READINGS.std(axis=1)},
-    ),
     "mean and twice a deviation more": (
         INNER,
         INNER + 2 * (DEVIATION := gamma(2, 2.0)),
         {"deviation": DEVIATION},
     ),
     "low and high of a day": (LOW.round(), (LOW + 6 + gamma(10)).round(), {"rain": gamma(3)}),
-    "high and low of a day": ((LOW + 6 + gamma(10)).round() + 40, LOW.round() + 40, {}),
     "inner and outer diameter": (INNER.round(1), (INNER + G.uniform(2, 12, N)).round(1), {}),
-    "route and way": (ROUTE.round(), (ROUTE * (1.02 + gamma(0.15, 1.5))).round(), {}),
-    "income and spending": (INCOME.round(), (INCOME * G.beta(12, 3, N)).round(), {}),
-    "lowest branch and height": (BRANCH, BRANCH + np.round(gamma(6, 2.0)), {"age": gamma(50)}),
-    "time planned and taken": (PLANNED, PLANNED + np.floor(gamma(20, 1.0)), {}),
-    "hip and waist": (HIP.round(), (HIP - 2 - gamma(7, 4.0)).round(), {"weight": gamma(80)}),
 }
 """By case: an honest column, the target, and other columns; sizes of living and made things."""
 

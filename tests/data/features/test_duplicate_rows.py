@@ -4,13 +4,11 @@ from collections import Counter
 
 import numpy as np
 import pytest
-import scipy.sparse
 
 from mlpengine import fit
 from mlpengine.data.features import fold_rows, split_rows
 from mlpengine.data.features.duplicate_rows import row_hashes, table_duplicates
 from mlpengine.data.tables import Column, Table
-from mlpengine.estimators._sparse import matrix_duplicates
 
 RNG = np.random.default_rng(0)
 MEASURED = RNG.standard_normal((150, 3))
@@ -21,6 +19,12 @@ CATEGORIES = RNG.integers(0, 3, (400, 5)).astype(float)
 PHASE = RNG.integers(0, 30, 400)
 DEPENDENT = np.stack([PHASE, np.sin(PHASE), np.cos(PHASE)], axis=1)
 """A column and what follows from it."""
+
+
+def matrix_duplicates(x):
+    """Return the duplicates among the rows of a matrix."""
+    table = Table.from_arrays(x)
+    return table_duplicates(table, table.names, np.arange(len(x)))
 
 
 def with_duplicates(x, count=20):
@@ -50,7 +54,6 @@ def with_duplicates(x, count=20):
 )
 def test_equal_rows_are_duplicates_where_they_are_no_coincidence(x, exist):
     assert matrix_duplicates(x).exist is exist
-    assert matrix_duplicates(scipy.sparse.csr_matrix(x)).exist is exist
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
@@ -59,10 +62,6 @@ def test_hashes_are_equal_for_equal_rows_alone(dtype):
     x = x.astype(dtype)
     x[3], x[4] = 0.0, -0.0
     hashes = matrix_duplicates(x).hashes
-    sparse = scipy.sparse.csr_matrix(x)
-    np.testing.assert_array_equal(hashes, matrix_duplicates(sparse).hashes)
-    halves = np.repeat(sparse.data / 2, 2), np.repeat(sparse.indices, 2), sparse.indptr * 2
-    np.testing.assert_array_equal(hashes, matrix_duplicates(scipy.sparse.csr_matrix(halves)).hashes)
     truth = np.unique(x + 0.0, axis=0, return_inverse=True)[1]
     assert Counter(Counter(hashes.tolist()).values()) == Counter(np.bincount(truth).tolist())
     assert len({*zip(hashes.tolist(), truth.tolist(), strict=True)}) == truth.max() + 1

@@ -1,23 +1,10 @@
 """Features of rows that are read on demand are those of the whole table."""
 
 import numpy as np
-import pytest
-from sklearn.preprocessing import OneHotEncoder
 
-from mlpengine.core.errors import DataError
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.drift import NewRows
-from mlpengine.data.tables import Table
 from mlpengine.data.tables.frames import as_table
-
-
-@pytest.mark.parametrize("cell", [np.inf, -np.inf, 1e101, np.nan])
-def test_a_cell_that_cannot_be_used_is_named(cell):
-    x = np.random.default_rng(0).standard_normal((50, 5))
-    preprocessor = Preprocessor(missing="error").fit(Table.from_arrays(x))
-    x[17, 3] = cell
-    with pytest.raises(DataError, match=r"row 18, column 'x3'"):
-        preprocessor.transform(Table.from_arrays(x))
 
 
 def test_rows_of_a_table_are_those_of_the_whole_and_warnings_stay():
@@ -56,20 +43,3 @@ def test_dates_whole_numbers_and_categories_are_read_by_rows():
     assert {"second - first", "first season sin", "many=7"} <= {*preprocessor.feature_names}
     rows = preprocessor.features_of(table)
     np.testing.assert_array_equal(np.concatenate([rows[:7], rows[7:1024], rows[1024:]]), expected)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_one_hots_are_those_of_scikit_learn(dtype):
-    table = dated(2500)
-    preprocessor = Preprocessor(
-        "y", drop=["first", "second", "x", "n"], categorical=["many"], min_count=1, dtype=dtype
-    ).fit(table)
-    texts = np.array([[table[n].text(i) for n in ("t", "many")] for i in range(2500)])
-    levels = [category.levels for category in preprocessor.categories]
-    truth = OneHotEncoder(categories=levels, sparse_output=False).fit_transform(texts)
-    features = preprocessor.transform(table).features
-    known = [name.endswith("(unknown)") for name in preprocessor.feature_names]
-    assert features.dtype == dtype
-    assert not features[:, known].any()
-    values = np.repeat([c.value for c in preprocessor.categories], [len(one) for one in levels])
-    np.testing.assert_array_equal(features[:, ~np.array(known)], (truth * values).astype(dtype))
