@@ -23,6 +23,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import ClassVar
 
+from mlpengine.core.wording import shortened
+
 __all__ = [
     "CheckpointError",
     "CompileError",
@@ -43,9 +45,15 @@ __all__ = [
 
 
 class MlpEngineError(Exception):
-    """Base class of all errors; `exit_code` is the exit code of the command line."""
+    """Base class of all errors; `exit_code` is the exit code of the command line.
+
+    Their texts are shown cut, whatever values they quote (see `shortened`).
+    """
 
     exit_code: ClassVar[int] = 1
+
+    def __str__(self) -> str:
+        return shortened(super().__str__())
 
 
 class ShapeError(MlpEngineError, ValueError):
