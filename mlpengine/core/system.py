@@ -203,6 +203,9 @@ def hold_at_fork(held: AbstractContextManager[object]) -> None:
         )
 
 
+hold_at_fork(_at_offset)
+
+
 def call_in_forks(action: Callable[[], None]) -> None:
     """Call `action` at the beginning of every forked child; Windows has no forks."""
     if sys.platform != "win32":

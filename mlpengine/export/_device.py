@@ -22,7 +22,7 @@ from mlpengine.models.model import Model
 from mlpengine.models.task import Regression
 from mlpengine.nn import Mlp
 from mlpengine.ops import Loss
-from mlpengine.optim import Optimizer
+from mlpengine.optim import FullBatch, Optimizer
 
 MakeOptimizer = Callable[[Mlp], Optimizer]
 """``Sgd``, or a function that returns an optimizer for a network."""
@@ -120,7 +120,13 @@ class DeviceStep:
     @cached_property
     def optimizer(self) -> Optimizer:
         """The optimizer, before its first step."""
-        return self.make_optimizer(self.mlp)
+        optimizer = self.make_optimizer(self.mlp)
+        if isinstance(optimizer, FullBatch):
+            raise UsageError(
+                "export: an optimizer must make steps on single rows to train in C "
+                f"(got {type(optimizer).__name__})"
+            )
+        return optimizer
 
     @cached_property
     def update(self) -> UpdateCode:

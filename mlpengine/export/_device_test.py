@@ -205,7 +205,7 @@ def _doubles(name: str, values: Array) -> str:
 def _scale(values: Array) -> float:
     """Return the root mean square of the finite values, to which differences are relative."""
     known = values[np.isfinite(values)]
-    return float(np.sqrt(np.mean(np.square(known)))) if known.any() else 1.0
+    return float(np.sqrt(np.mean(np.square(known)))) or 1.0 if known.size else 1.0
 
 
 def golden_of(step: DeviceStep) -> tuple[TestRows, Golden]:
@@ -217,7 +217,7 @@ def golden_of(step: DeviceStep) -> tuple[TestRows, Golden]:
     rows = _rows(step)
     start = _train(step, rows, 0.0)
     norms = start.norms[: len(rows.x)]
-    large = norms >= 0.1 * np.median(norms)
+    large = norms >= 0.1 * np.median(norms[norms > 0]) if norms.any() else norms == 0
     rows = rows.rolled(int(np.argmax(large & np.roll(large, -1))))
     limit = GROWTH * np.abs(start.losses).max()
     for factor in (1.0, 1e-2, 1e-4):

@@ -19,7 +19,7 @@ from mlpengine.export.c_train import export_training
 from mlpengine.formula import constant, evaluate, power, variable
 from mlpengine.models.model import Model
 from mlpengine.models.task import task_for
-from mlpengine.optim import AdamW, Group, Lion, NAdam, RmsProp
+from mlpengine.optim import AdamW, Group, Lbfgs, Lion, NAdam, RmsProp
 
 WARNINGS = ("all", "extra", "conversion", "double-promotion", "shadow", "error")
 STRICT = ("-std=c99", "-pedantic", *(f"-W{name}" for name in WARNINGS), "-O1")
@@ -394,6 +394,7 @@ def test_comments_cannot_be_left(text):
             "must have no groups",
         ),
         ({"loss": ops.SoftmaxCrossEntropy(ignore_index=0)}, "softmax_cross_entropy"),
+        ({"optimizer": Lbfgs}, "Lbfgs"),
     ],
 )
 def test_what_has_no_c_is_refused(tmp_path, options, message):
