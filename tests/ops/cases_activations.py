@@ -123,6 +123,12 @@ CASES = [
         lambda x: x * np.tanh(-special.log_expit(-x)),
         **EVERYWHERE,
     ),
+    *unary(  # with a condition that takes two expensive functions
+        "formula of two cases",
+        FormulaActivation("where(exp(min(x, 1)) + tanh(x) > 1.5, x * x, 0.1 * x)"),
+        lambda x: np.where(np.exp(np.minimum(x, 1)) + np.tanh(x) > 1.5, x * x, 0.1 * x),
+        partial(away_from, [0.237]),
+    ),
     *(
         Case(
             f"learned {name}",
