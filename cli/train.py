@@ -40,6 +40,7 @@ Examples:
   mlpengine train configs/digits.yaml
   mlpengine train configs/digits.yaml --set optimizer.lr=3e-3 --set 'model.hidden=[64, 32]'
   mlpengine train configs/digits.yaml --out runs/first --set seed=7 --json
+  mlpengine train configs/digits.yaml --fix
   mlpengine train configs/digits.yaml --set training.refit=true
   mlpengine train --resume runs/first
   mlpengine train --resume runs/first --epochs 200
@@ -73,6 +74,11 @@ Examples:
     "--epochs", type=click.IntRange(1), metavar="N", help="Short for --set training.epochs=N."
 )
 @click.option("--mpi", is_flag=True, help="Train on the ranks of a launcher other than mpiexec.")
+@click.option(
+    "--fix",
+    is_flag=True,
+    help="Train once more with the settings that the verdicts ask for, and compare the two runs.",
+)
 @QUIET_OPTION
 @AS_JSON
 def command(
@@ -83,6 +89,7 @@ def command(
     settings: tuple[str, ...],
     epochs: int | None,
     mpi: bool,
+    fix: bool,
     quiet: bool,
     as_json: bool,
 ) -> None:
@@ -106,6 +113,8 @@ def command(
             )
         if resume is None and config is None and warm_start is None:
             raise UsageError("train: give a CONFIG, --resume RUN or --warm-start RUN (see --help)")
+        if fix and (ranks or resume is not None):
+            raise UsageError("--fix: needs a new run of one process (got --resume or mpiexec)")
         overrides = [parse_override(text) for text in settings]
         if epochs is not None:
             overrides.append(Override("--epochs", ("training", "epochs"), str(epochs)))
@@ -121,6 +130,8 @@ def command(
         refits = data.file.config.training.refit
         if refits and ranks:
             raise UsageError("training.refit: needs one process (got mpiexec)")
+        if refits and fix:
+            raise UsageError("training.refit: cannot be combined with --fix")
         if ranks:
             on_all(ranks, lambda: require_equal_ranks(ranks, data, trainer))
         if ranks and not root:
@@ -131,7 +142,9 @@ def command(
             callbacks = progress(quiet)
             session = on_all(ranks, lambda: begin.session(data, trainer, callbacks, opened))
             shown = Shown(quiet, as_json)
-            if refits:
+            if fix:
+                run_and_fix(begin, session, state, shown)
+            elif refits:
                 run_and_refit(begin, session, state, shown)
             else:
                 run_session(session, state, ranks, shown)
@@ -295,25 +308,65 @@ def run_session(session: Session, state: Stopping, ranks: Ranks | None, shown: S
             say("\n".join(str(shortest(file)) for file in files))
 
 
+def run_and_fix(begin: Start, session: Session, state: Stopping, shown: Shown) -> None:
+    """Run a session, and once more with the settings that its verdicts ask for; compare both.
+
+    A first run that failed is run again, too.  With JSON the output has a line for each run, also
+    for one that failed, and one for the comparison.
+    """
+    from mlpengine.config.fixed_config import fix_overrides
+
+    from .compare import comparison
+
+    first, failure = session.directory.path, None
+    try:
+        run_session(session, state, None, shown)
+    except NumericalError as error:
+        failure = error
+    fixes = [] if state.code else fix_overrides(session.verdicts())
+    if failure and not fixes:
+        raise failure
+    if failure:
+        say(f"failed   {failure}", err=True)
+        if shown.as_json:
+            say(json.dumps({"run_dir": str(first), "error": str(failure)}))
+    if not fixes:
+        if not shown.quiet and not state.code:
+            say("fix      no verdict asks for a setting", err=True)
+        return
+    other = first.with_name(f"{first.name}-fixed")
+    run_again(begin._replace(out=other), "fix", fixes, state, shown)
+    if failure or state.code:
+        return
+    data, lines = comparison(shortest(first), shortest(other))
+    with suppress(BrokenPipeError):
+        say(json.dumps(data) if shown.as_json else "\n".join(["", *lines]))
+
+
 def run_and_refit(begin: Start, session: Session, state: Stopping, shown: Shown) -> None:
     """Run a session, and once more on its training and validation rows, to the epoch it chose."""
     first = session.directory.path
     run_session(session, state, None, shown)
     if state.code or not session.loop.best_epoch:
         return
-    overrides = refit_overrides(session.loop.best_epoch)
+    begin = begin._replace(
+        out=first.with_name(f"{first.name}-refit"),
+        model=load(first / WARM_START_MODEL) if (first / WARM_START_MODEL).is_file() else None,
+    )
+    run_again(begin, "refit", refit_overrides(session.loop.best_epoch), state, shown)
+
+
+def run_again(
+    begin: Start, title: str, overrides: list[Override], state: Stopping, shown: Shown
+) -> None:
+    """Run a config once more with other settings, in the directory `begin.out`."""
     if not shown.quiet:
         texts = (f"{'.'.join(one.path)}={one.text}" for one in overrides)
-        say(f"\nrefit    {' '.join(texts)}", err=True)
-    again = Start(
-        begin.config,
-        [*begin.overrides, *overrides],
-        first.with_name(f"{first.name}-refit"),
-        load(first / WARM_START_MODEL) if (first / WARM_START_MODEL).is_file() else None,
-    )
+        say(f"\n{title:<9}{' '.join(texts)}", err=True)
+    again = Start(begin.config, [*begin.overrides, *overrides], begin.out, begin.model)
     with ExitStack() as opened:
-        second = again.session(*again.load(), progress(shown.quiet), opened)
-        run_session(second, state, None, shown)
+        session = again.session(*again.load(), progress(shown.quiet), opened)
+        run_session(session, state, None, shown)
 
 
 def opening(data: LoadedData, trainer: Trainer, session: Session | None = None) -> str:

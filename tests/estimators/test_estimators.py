@@ -418,8 +418,6 @@ BAD_CALLS = {
         UsageError,
         "predict_set: fit with folds first",
     ),
-    "preset": (lambda x, y: MlpClassifier(preset="best").fit(x, y), UsageError, "preset"),
-    "loss of another task": (lambda x, y: MlpClassifier(loss="mse").fit(x, y), UsageError, "loss"),
     "loss of two classes": (
         lambda x, y: MlpClassifier(loss="binary_focal").fit(x, y),
         UsageError,
@@ -430,27 +428,6 @@ BAD_CALLS = {
         lambda x, y: MlpRegressor(loss="gamma").fit(x, x[:, 0] - 5),
         DataError,
         "row 2, column 'y'",
-    ),
-    "hidden": (lambda x, y: MlpClassifier(0).fit(x, y), UsageError, r"model\.hidden.*got 0\)"),
-    "early_stopping": (
-        lambda x, y: MlpClassifier(early_stopping="yes").fit(x, y),
-        UsageError,
-        "early_stopping",
-    ),
-    "class_weight": (
-        lambda x, y: MlpClassifier(class_weight={"rose": 2}).fit(x, y),
-        UsageError,
-        "class_weight: 'rose'",
-    ),
-    "settings of estimators": (
-        lambda x, y: MlpClassifier(settings={"data.split.test": 0.1}).fit(x, y),
-        UsageError,
-        "settings: data.split.test",
-    ),
-    "unknown setting": (
-        lambda x, y: MlpClassifier(settings={"training.clip_nrom": 1.0}).fit(x, y),
-        UsageError,
-        r"training\.clip_nrom: .*clip_norm",
     ),
     "members": (
         lambda x, y: MlpClassifier(members=["plain", "cubic"]).fit(x, y),
@@ -465,16 +442,6 @@ def test_errors_name_what_is_wrong(iris, name):
     call, error, message = BAD_CALLS[name]
     with pytest.raises(error, match=message), np.errstate(all="ignore"):
         call(*iris)
-
-
-def test_an_error_leaves_an_estimator_as_it_was(iris):
-    x, y = iris
-    model = MlpClassifier(4, epochs=2, random_state=0).fit(x, y)
-    before = model.predict_proba(x)
-    for call in (model.fit, model.partial_fit):
-        with pytest.raises(DataError):
-            call(np.full_like(x, np.inf), y)
-    np.testing.assert_array_equal(model.predict_proba(x), before)
 
 
 def test_without_the_extra_the_error_says_how_to_install_it(monkeypatch):

@@ -1,26 +1,14 @@
 """Estimators, `fit`, and `init` with `train`: at their defaults the same model, to the last bit."""
 
-import json
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import mlpengine
-from mlpengine.data.tables import Table, load_dataset, read_table
+from mlpengine.data.tables import Table, load_dataset
 from mlpengine.estimators import MlpClassifier, MlpRegressor
 from mlpengine_cli.main import run
-
-FOLDER = os.environ.get("MLPENGINE_ARENA", "")
-"""A folder of tables with a tables.json, as benchmarks/arena.py takes it."""
-
-NUMBERS = (
-    *("check_times", "concrete", "contraceptive_method", "cylinder_bands", "fishing_mode"),
-    *("libras", "pendigits", "phoneme", "rain_innsbruck", "road_speed", "satellite", "shuttle"),
-    "yogurt_choice",
-)
-"""Its tables of numbers alone, none of which is missing, and of which `init` drops no column."""
 
 ROWS, EPOCHS = 600, 5
 
@@ -102,19 +90,3 @@ def test_three_views_learn_logarithms_of_one_table(tmp_path):
     for other in others:
         np.testing.assert_array_equal(other, first)
     assert mlpengine.load(tmp_path / "run").preprocessor.target.log
-
-
-@pytest.mark.skipif(
-    not FOLDER, reason="set MLPENGINE_ARENA to the folder of the arena: 13 REAL TABLES ARE LEFT OUT"
-)
-@pytest.mark.parametrize("name", NUMBERS)
-def test_three_views_make_one_model_of_real_tables(name, tmp_path):
-    entries = json.loads(Path(FOLDER, "tables.json").read_text(encoding="utf-8"))
-    entry = next(one for one in entries if one["name"] == name)
-    table = read_table(Path(FOLDER, entry["csv"]))
-    table = table.select([one for one in table.names if one not in entry["drop"]])
-    rows = np.sort(np.random.default_rng(0).permutation(table.n_rows)[:ROWS])
-    classes = entry["task"] == "classification"
-    first, *others = three_models(table.rows(rows), entry["target"], classes, tmp_path)
-    for other in others:
-        np.testing.assert_array_equal(other, first)
