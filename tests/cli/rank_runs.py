@@ -14,13 +14,13 @@ from pathlib import Path
 
 import numpy as np
 
+import mlpengine
 from mlpengine import Mlp, SoftmaxCrossEntropy
 from mlpengine.backends.compiled import emitter
 from mlpengine.core.errors import NumericalError
 from mlpengine.optim import AdamW, Sgd
 from mlpengine.step.ranks import Ranks
 from mlpengine.step.step import TrainingStep
-from mlpengine.training import run_directory
 from mlpengine.training.trainer import Trainer
 from mlpengine_cli import ranks as rank_commands
 from mlpengine_cli.main import main, run
@@ -169,12 +169,12 @@ def stopped(*arguments: str) -> int:
 
 def other_version(*arguments: str) -> int:
     """Train with a version of its own on each rank."""
-    plain = run_directory.__version__
-    run_directory.__version__ = f"0.{os.environ['PMI_RANK']}"
+    plain = mlpengine.__version__
+    mlpengine.__version__ = f"0.{os.environ['PMI_RANK']}"
     try:
         return run(["train", *arguments])
     finally:
-        run_directory.__version__ = plain
+        mlpengine.__version__ = plain
 
 
 def other_backend(*arguments: str) -> int:

@@ -261,7 +261,7 @@ def test_init_divides_rows_by_group_or_time(mlpengine, tmp_path, option, name, f
         (["--time", "effect"], "--time: must not be the target (got 'effect')"),
         (["--time", "day", "--group", "patient"], "init: give --group or --time, not both"),
         (["--group", ""], "--group: there is no column ''"),
-        (["--time", "patient"], "line 2, column 'patient': is text, whose order is not that of"),
+        (["--time", "patient"], "line 2, column 'patient': is text without an order"),
     ],
 )
 def test_init_refuses_what_cannot_divide_rows(mlpengine, tmp_path, options, text):

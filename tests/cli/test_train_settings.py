@@ -18,12 +18,14 @@ def test_three_mistakes_are_three_messages(mlpengine, tmp_path):
     found = mlpengine("train", path)
     assert found.code == 2
     lines = found.err.splitlines()
-    assert lines[1:] == [
-        f"  {path}:2: modle: unknown key - did you mean 'model'?",
-        f"  {path}:4: training.epochs: must be a whole number (got 'no')",
-        f"  {path}:5: optimizer: must be one of 'adam', 'adamw', 'nadam', 'lion', 'rmsprop', 'sgd' "
-        "(got 'adm') - did you mean 'adam'?",
-    ]
+    parts = (
+        (":2: modle", "'model'?"),
+        (":4: training.epochs", "'no'"),
+        (":5: optimizer", "'adam'?"),
+    )
+    for line, (place, said) in zip(lines[1:], parts, strict=True):
+        assert line.startswith(f"  {path}{place}: ")
+        assert said in line
     assert not (tmp_path / "runs").exists()
 
 
