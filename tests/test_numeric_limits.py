@@ -161,12 +161,12 @@ def test_numbers_that_overflow_raise_no_warnings(compute):
     assert np.geterr()["over"] == "warn"  # the caller's settings are as before
 
 
-@pytest.mark.parametrize("scale", [1e-170, 1e-298])
-def test_a_feature_of_tiny_numbers_is_learned(scale):
+def test_a_feature_of_tiny_numbers_is_learned():
     """Squares of such numbers are 0: the column was taken for a constant."""
+    scale = 1e-298
     x = np.random.default_rng(0).standard_normal((200, 2))
     y = 2 * x[:, 0] - x[:, 1]
-    model = MlpRegressor(epochs=10, random_state=0).fit(x * scale, y)
+    model = MlpRegressor(epochs=5, random_state=0).fit(x * scale, y)
     assert model.score(x * scale, y) > 0.9
     stats = Statistics(Table.from_arrays(x * scale), [Source("x0"), Source("x1")], True, None)
     np.testing.assert_allclose(stats.deviation, (x * scale / 2.0**-900).std(axis=0) * 2.0**-900)

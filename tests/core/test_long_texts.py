@@ -74,8 +74,7 @@ PARTS = (
 
 
 def slow(pattern, method, parts=PARTS):
-    """Return texts that a pattern reads in more than a time proportional to their length."""
-    found = []
+    """Yield texts that a pattern reads in more than a time proportional to their length."""
     for part in parts:
         for head, tail in (("", "!"), ("1", "!"), ("a", "x"), ("http://", " ")):
             text = head + part * (20_000 // len(part)) + tail
@@ -83,23 +82,20 @@ def slow(pattern, method, parts=PARTS):
                 with seconds(0.25):  # some milliseconds, or a second
                     pattern.sub("", text) if method == "sub" else getattr(pattern, method)(text)
             except TimeoutError:
-                found.append((head, part, tail))
-    return found
+                yield head, part, tail
 
 
 def test_no_pattern_takes_more_than_a_time_proportional_to_the_text():
     assert len(PATTERNS) > 25
-    assert {place: texts for place, use in PATTERNS.items() if (texts := slow(*use))} == {}
+    assert {place: texts for place, use in PATTERNS.items() if (texts := [*slow(*use)])} == {}
 
 
 def test_a_quadratic_pattern_is_noticed():
-    assert slow(re.compile(r"(?<!\w)\w+:/"), "search", ["a"]) == []
-    assert slow(re.compile(r"\w+:/"), "search", ["a"]) != []
+    assert [*slow(re.compile(r"(?<!\w)\w+:/"), "search", ["a"])] == []
+    assert next(slow(re.compile(r"\w+:/"), "search", ["a"])) == ("", "a", "!")
 
 
-@pytest.mark.parametrize(
-    "part", ["a", "é", "\n", "/a", "C:\\a", "a://b:c@d ", "x://", "[", "'", "${"]
-)
+@pytest.mark.parametrize("part", ["a", "é", "/a", "C:\\a", "a://b:c@d ", "x://", "[", "'", "${"])
 def test_a_megabyte_is_read_in_time(part):
     text = part * (1_000_000 // len(part))
     with seconds(10):

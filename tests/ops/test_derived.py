@@ -29,6 +29,7 @@ from mlpengine.formula import (
     SCALARS,
     numexpr_text,
     onnx_node,
+    order,
     tanh,
     variable,
 )
@@ -213,6 +214,13 @@ EXACTNESS = {
 """By op, the fields of its row that are not the defaults."""
 
 ROWS = [Row(op, **EXACTNESS.get(op.name, {})) for op in [*ops(), *losses()]]
+
+
+def is_expensive(formula):
+    """Return whether a formula has a function with C of its own for each dtype."""
+    return any(
+        node.name in FUNCTIONS and FUNCTIONS[node.name].expensive for node in order([formula])
+    )
 
 
 def title(row):
@@ -410,6 +418,8 @@ def compare(row, answer, target, dtype):
 def test_every_target_keeps_to_the_formula(target, dtype):
     """All rows in one test: their programs are compiled together, once."""
     rows, wrong = [row for row in ROWS if TARGETS[target].takes(row)], []
+    if (target, dtype) == ("compiled", "float64"):  # arithmetic is compiled in float32 alone
+        rows = [row for row in rows if any(is_expensive(f) for f in row.formulas())]
     with np.errstate(all="ignore"):
         answers = TARGETS[target].run(rows, dtype)
     for row, answer in zip(rows, answers, strict=True):

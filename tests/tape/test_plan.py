@@ -37,7 +37,7 @@ def same(a: np.ndarray, b: np.ndarray) -> bool:
     return a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(dags(), rematerialization, st.data())
 def test_shared_memory_changes_no_bit(drawn, how, data):
     tape, outputs = drawn
@@ -78,7 +78,7 @@ def collisions(storages: list[Storage]) -> list[tuple[Storage, Storage]]:
     ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(dags(), rematerialization)
 def test_no_two_live_storages_overlap(drawn, how):
     tape, outputs = drawn
@@ -90,7 +90,7 @@ def test_no_two_live_storages_overlap(drawn, how):
         assert all(s.offset % ALIGNMENT == 0 and s.offset + s.nbytes <= nbytes for s in storages)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 300), st.integers(0, 12), st.integers(0, 6)), max_size=12))
 def test_placing_keeps_the_living_apart(lives):
     storages = [Storage(n, first, first + length) for n, first, length in lives]

@@ -32,7 +32,7 @@ def test_scale_and_zero_point_follow_the_formula(axis, dtype):
         assert np.abs(q.values[place] - expected).max() <= (dtype == "float32")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     arrays.arrays(
         np.float64,

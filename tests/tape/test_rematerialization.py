@@ -122,7 +122,7 @@ def enough(kept: set, needed: set, records: list, alias: dict) -> bool:
     return needed <= there
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(dags())
 def test_no_other_choice_keeps_fewer_bytes(drawn):
     tape, outputs = drawn
