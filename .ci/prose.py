@@ -16,9 +16,6 @@ PHRASES = {
 }
 """Phrases, each with the limit in 1,000 lines."""
 
-LIMIT_OF_MESSAGES = 10.0
-"""The limit in 1,000 messages: they are few, and each is read alone."""
-
 FENCED = re.compile(r"^(`{3,}).*?^\1\s*$", re.MULTILINE | re.DOTALL)
 
 
@@ -68,12 +65,10 @@ def problems(root: Path) -> list[str]:
                     if re.match(r"(?:What|Of)\b", said)
                 ]
         for (name, (_, limit)), number in zip(PHRASES.items(), total, strict=True):
-            share, most = 1000 * number / max(1, lines), limit
-            if place == "messages":
-                most = max(limit, LIMIT_OF_MESSAGES)
-            print(f"{place:10} {name:26} {share:6.2f} of 1,000 (limit {most})")
-            if share > most:
-                found.append(f"{place}: {name!r} {share:.2f} times in 1,000 (limit {most})")
+            share = 1000 * number / max(1, lines)
+            print(f"{place:10} {name:26} {share:6.2f} of 1,000 (limit {limit})")
+            if share > limit:
+                found.append(f"{place}: {name!r} {share:.2f} times in 1,000 (limit {limit})")
     return found
 
 

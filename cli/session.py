@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import sha256
-from math import inf
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NotRequired
@@ -127,9 +126,6 @@ class CheckpointHeader(TypedDict):
     epochs: NotRequired[int]
 
 
-FAILED_LOSS = 1e12
-"""A run has failed if its loss is more than so many times the loss of a constant prediction."""
-
 MAX_THREADS = 1_024
 """Maximum number of threads that a checkpoint may request."""
 
@@ -203,26 +199,11 @@ class Session:
     def run(self) -> Result:
         """Train; where a number is not finite, print the verdicts."""
         try:
-            result = self.loop.run()
-            if self.trainer.ranks is None:  # an error of one rank would leave the others waiting
-                self._check_loss()
-            return result
+            return self.loop.run()
         except NumericalError:
             for verdict in self.verdicts():
                 say(f"  {verdict}", err=True)
             raise
-
-    def _check_loss(self) -> None:
-        """Raise NumericalError if a network is far worse than the best constant prediction."""
-        constant = (self.diagnostics.core.baseline if self.diagnostics else None) or inf
-        for member in self.loop.members:
-            best = member.history.rows[: member.best.epoch or None][-1:]
-            loss = max((row.validation.get("loss", row.train_loss) for row in best), default=0.0)
-            if loss > FAILED_LOSS * abs(constant):
-                raise NumericalError(
-                    f"train: the loss must be below {FAILED_LOSS:g} times the loss of a constant "
-                    f"prediction ({loss:.3g}, constant {constant:.3g}); lower optimizer.lr"
-                )
 
     def verdicts(self) -> list[Verdict]:
         """Return the verdicts on values and, after the end, on columns; then the diagnostics'."""

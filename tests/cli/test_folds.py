@@ -338,8 +338,13 @@ def test_probabilities_are_calibrated_and_exported_so(mlpengine, rows):
     done = mlpengine("predict", "runs/c", "rows.csv", "--set", "0.8", "--json")
     lists = [record["kind_set"] for record in json.loads(done.out)["predictions"]]
     assert ["|".join(one) for one in lists] == expected
-    assert mlpengine("predict", "runs/c", "rows.csv", "--set", "0.8", "-o", "p.npy").code == 0
-    np.testing.assert_array_equal(np.load("p.npy")[:, len(model.classes) :], sets)
+    for option, each in (
+        ([], sets),
+        (["--by-class"], model.predict_set(table, 0.8, by_class=True)),
+    ):
+        words = ("--set", "0.8", *option, "-o", "p.npy")
+        assert mlpengine("predict", "runs/c", "rows.csv", *words).code == 0
+        np.testing.assert_array_equal(np.load("p.npy")[:, len(model.classes) :], each)
     refused = mlpengine("predict", "runs/c", "rows.csv", "--set", "90")
     assert "--set: the level must be a number between 0 and 1" in refused.err
     refused = mlpengine("predict", "runs/c", "rows.csv", "--interval", "0.9")

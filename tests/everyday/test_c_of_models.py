@@ -10,7 +10,11 @@ from plain import plain
 
 import mlpengine
 from mlpengine.backends.compiled.target import compiler_command
+from mlpengine.data.features import Preprocessor
+from mlpengine.data.tables import Column, Table
 from mlpengine.export import export
+from mlpengine.export._model_c import why_double
+from mlpengine.models.model import Model
 
 G = np.random.default_rng(4)
 ROWS = 80
@@ -212,3 +216,21 @@ def test_a_header_lets_arrays_of_one_type_compile(compiler, tmp_path):
             command = [*compiler, "-std=c11", "-w", "main.c", "-fsyntax-only"]
             done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
             assert (done.returncode == 0) == works, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype", "reason"),
+    [
+        (X, "float32", ""),
+        (X, "float64", "float64"),
+        (300.0 + X, "float32", ""),
+        (1e6 + X, "float32", "far"),  # a float is right to 0.03
+        (1e6 * X.round(1), "float32", ""),
+        (1e60 * X, "float32", "beyond"),
+    ],
+)
+def test_numbers_are_double_where_a_float_loses_them(values, dtype, reason):
+    table = Table({"far": Column(values), "y": Column(X)}, "rows")
+    model = Model(mlpengine.Mlp([1, 1], dtype=dtype), Preprocessor("y").fit(table), "mse")
+    assert reason in why_double(model)
+    assert bool(why_double(model)) == bool(reason)
