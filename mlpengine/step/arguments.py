@@ -70,9 +70,12 @@ def backend_of(backend: str) -> tuple[str, str]:
     return auto_backend()
 
 
-def check_full_batch(step: Any, optimizer: FullBatch) -> None:
+def check_full_batch(step: Any) -> None:
     """Raise UsageError for options that a full-batch step cannot have; choose its backend."""
-    name, network = optimizer.name, step.mlp
+    optimizer, network = step.optimizer, step.mlp
+    if not isinstance(optimizer, FullBatch):
+        return
+    name = optimizer.name
     for option, problem in (
         ("clip_norm", step.clip_norm is not None),
         ("shards", step.shards > 1),

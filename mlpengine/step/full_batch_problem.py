@@ -1,6 +1,6 @@
 """The loss of a bound step as a problem of a full-batch optimizer."""
 
-from math import prod
+from math import isfinite, prod
 
 import numpy as np
 
@@ -8,6 +8,7 @@ from mlpengine.core.buffers import replay
 from mlpengine.core.spec import Array, Call, call
 from mlpengine.nn import Network
 from mlpengine.nn.row_gradients import RowGradient, RowGradients
+from mlpengine.optim import FullBatch, Optimizer
 from mlpengine.step.bound_step import BoundStep
 
 BLOCK_BYTES = 2**20
@@ -46,6 +47,34 @@ class BatchProblem:
         """
         assert self._rows is not None
         self._rows.curvature(matrix)
+
+
+class FullBatchSteps:
+    """Steps of a full-batch optimizer, each on the rows of a bound step."""
+
+    def __init__(self, mlp: Network, optimizer: FullBatch) -> None:
+        self._mlp, self._optimizer = mlp, optimizer
+        self._problems: dict[int, BatchProblem] = {}
+
+    def minimize(self, bound: BoundStep) -> tuple[float, float]:
+        """Make a step; return the loss and the gradient norm.
+
+        A step with a loss or norm that is not finite is not counted.
+        """
+        optimizer = self._optimizer
+        problem = self._problems.get(id(bound))
+        if problem is None:
+            problem = BatchProblem(self._mlp, bound, needs_rows=optimizer.needs_rows)
+            self._problems[id(bound)] = problem
+        loss, norm = optimizer.minimize(problem)
+        if isfinite(loss + norm):
+            optimizer.count(optimizer.lr)
+        return loss, norm
+
+
+def full_batch_steps(mlp: Network, optimizer: Optimizer) -> FullBatchSteps | None:
+    """Return the steps of a full-batch optimizer, or None for another optimizer."""
+    return FullBatchSteps(mlp, optimizer) if isinstance(optimizer, FullBatch) else None
 
 
 class _Rows:

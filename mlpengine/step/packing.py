@@ -14,6 +14,7 @@ from mlpengine.core.wording import differing
 from mlpengine.nn.network import Network
 from mlpengine.nn.safetensors_file import read_tensors, write_tensors
 from mlpengine.nn.saving import NETWORK_KEY
+from mlpengine.optim import Optimizer
 
 _ARRAY, _FLOAT = "$array", "$float"
 
@@ -70,7 +71,7 @@ def unpack(arrays: Mapping[str, Array], plain: Any) -> Any:
     return {key: unpack(arrays, below) for key, below in plain.items()}
 
 
-def check_step(state: Mapping[str, Any], params: Iterable[str]) -> None:
+def _check(state: Mapping[str, Any], params: Iterable[str]) -> None:
     """Raise CheckpointError unless `state` is a `TrainingStep.state_dict` for these parameters."""
     if "weights" not in state:
         own = state.keys() <= {*params}
@@ -79,6 +80,29 @@ def check_step(state: Mapping[str, Any], params: Iterable[str]) -> None:
             f"training step: needs what step.state_dict() returned (got {given:.100}); "
             "write mlp.load_state_dict(state) for weights alone"
         )
+
+
+def set_state(
+    state: Mapping[str, Any], before: Mapping[str, Any], mlp: Network, optimizer: Optimizer
+) -> None:
+    """Set the weights, the seed of dropout and the optimizer of a step.
+
+    Raises: CheckpointError if the state belongs to another network or optimizer; the step then has
+    the state `before` again.
+    """
+    try:
+        _set(state, mlp, optimizer)
+    except CheckpointError:
+        _set(before, mlp, optimizer)
+        raise
+
+
+def _set(state: Mapping[str, Any], mlp: Network, optimizer: Optimizer) -> None:
+    with restoring():
+        _check(state, mlp.params.views)
+        mlp.load_state_dict(state["weights"])
+        optimizer.load_state_dict(state["optimizer"])
+        mlp.rng.seed = state["dropout"]["seed"]
 
 
 def save_step(path: str | Path, mlp: Network, state: Mapping[str, Any]) -> None:

@@ -13,7 +13,6 @@ import numpy as np
 from mlpengine.backends.update_rules import largest_update
 from mlpengine.core.buffers import quiet_runner, second_call, unmasked
 from mlpengine.core.errors import (
-    CheckpointError,
     CompileError,
     DataError,
     DtypeError,
@@ -29,15 +28,15 @@ from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.network import Network
 from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import Loss
-from mlpengine.optim import FullBatch, Optimizer
+from mlpengine.optim import Optimizer
 from mlpengine.optim.clipping import bind_clip
 from mlpengine.optim.schedules import ScheduleLike
 from mlpengine.step import arguments
 from mlpengine.step.bound_step import BoundStep, StepData, step_data
 from mlpengine.step.dropout_rates import DropoutRates, checked_schedule
-from mlpengine.step.full_batch_problem import BatchProblem
+from mlpengine.step.full_batch_problem import full_batch_steps
 from mlpengine.step.fused_run import FusedRun, steps_at_once
-from mlpengine.step.packing import check_step, load_step, restoring, save_step
+from mlpengine.step.packing import load_step, save_step, set_state
 from mlpengine.step.ranks import Ranks
 from mlpengine.step.shards import Buffers, make_buffers
 from mlpengine.tape.rematerialization import Rematerialization
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
 
 _BOUND = (
     *("_bound", "_buffers", "_clip", "_dropout", "_full", "_full_batch", "_last", "_many"),
-    *("_problems", "_quiet", "_update"),
+    *("_quiet", "_update"),
 )
 """Attributes that a copy creates anew."""
 
@@ -140,8 +139,7 @@ class TrainingStep:
         self.bad_rows: list[int] = []
         self.loss_value = self.grad_norm = self.clipped_norm = nan
         self.clipped_steps = 0
-        if isinstance(self.optimizer, FullBatch):
-            arguments.check_full_batch(self, self.optimizer)
+        arguments.check_full_batch(self)
         self._target: Any = None  # specs of targets, if they are not of the usual kind
         self._checked = False  # whether the first targets were checked
         self._start()
@@ -164,9 +162,8 @@ class TrainingStep:
         self._axes = -1 if "" not in self.mlp.in_shapes else len(self.mlp.in_shape) + 1
         self._busy = False
         _STEPS.add(self)
-        full = self.optimizer if isinstance(self.optimizer, FullBatch) else None
-        self._full_batch, self._problems = full, dict[int, BatchProblem]()
-        self._update = () if full else tuple(self.optimizer.calls(self._full.grads.flat))
+        self._full_batch = full_batch_steps(self.mlp, self.optimizer)
+        self._update = () if self._full_batch else tuple(self.optimizer.calls(self.grads.flat))
         self._clip = bind_clip(self.clip_norm, self._full.grads.flat)
 
     def _scratch(self, rows: int) -> Scratch:
@@ -289,7 +286,11 @@ class TrainingStep:
         if self._dropout is not None:
             self._dropout.begin(optimizer.steps)
         if self._full_batch is not None:
-            return self._minimize(bound, self._full_batch)
+            self.loss_value, self.grad_norm = self._full_batch.minimize(bound)
+            self.clipped_norm = self.grad_norm
+            if not isfinite(self.loss_value + self.grad_norm):
+                raise self._error(bound)
+            return self.loss_value
         for call in bound.calls:
             call()
         self.loss_value = value = bound.value
@@ -303,18 +304,6 @@ class TrainingStep:
         for call in self._update:
             call()
         return value
-
-    def _minimize(self, bound: BoundStep, optimizer: FullBatch) -> float:
-        problem = self._problems.get(id(bound))
-        if problem is None:
-            problem = BatchProblem(self.mlp, bound, needs_rows=optimizer.needs_rows)
-            self._problems[id(bound)] = problem
-        self.loss_value, self.grad_norm = optimizer.minimize(problem)
-        self.clipped_norm = self.grad_norm
-        if not isfinite(self.loss_value + self.grad_norm):
-            raise self._error(bound)
-        optimizer.count(optimizer.lr)
-        return self.loss_value
 
     def _run_fused(self, bound: BoundStep, fused: "Executor") -> float:
         optimizer, steps = self.optimizer, self.optimizer.steps
@@ -443,18 +432,7 @@ class TrainingStep:
         Raises: CheckpointError if the state belongs to another network or optimizer.
         """
         before = {**self.state_dict(), "weights": self.mlp.state_dict()}
-        try:
-            self._load(state)
-        except CheckpointError:
-            self._load(before)
-            raise
-
-    def _load(self, state: Mapping[str, Any]) -> None:
-        with restoring():
-            check_step(state, self.mlp.params.views)
-            self.mlp.load_state_dict(state["weights"])
-            self.optimizer.load_state_dict(state["optimizer"])
-            self.mlp.rng.seed = state["dropout"]["seed"]
+        set_state(state, before, self.mlp, self.optimizer)
 
     def save(self, path: str | Path) -> None:
         """Write the state to a safetensors file, atomically; with several ranks, rank 0 writes."""
