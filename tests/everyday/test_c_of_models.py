@@ -35,12 +35,6 @@ MODELS = {
     "numbers": ({"y": PRICE}, {}),
     "classes": ({"y": KIND}, {}),
     "two classes by one output": ({"y": KIND}, {"loss": "bce_with_logits"}),
-    "bins and indicators": (
-        {"y": PRICE},
-        {"data": {"encoding": "piecewise", "bins": 4, "missing": "indicator"}},
-    ),
-    "two targets": ({"y": PRICE, "z": X.tolist()}, {}),
-    "formulas": ({"y": PRICE}, {"data": {"features": {"half": "`size (mm)` / 2"}}}),
     "dates": ({"y": PRICE, "day": DAYS}, {}),
     "dates later than those of training": (
         {"y": PRICE, "day": DAYS},
@@ -54,7 +48,6 @@ MODELS = {
         {"y": PRICE},
         {"loss": {"name": "quantile", "levels": [0.2, 0.4, 0.5, 0.6, 0.8]}},
     ),
-    "logarithms": ({"y": PRICE}, {"data": {"transform_target": "log"}}),
     "a residual network": (
         {"y": PRICE},
         {
