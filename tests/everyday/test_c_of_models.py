@@ -35,7 +35,6 @@ MODELS = {
     "numbers": ({"y": PRICE}, {}),
     "classes": ({"y": KIND}, {}),
     "two classes by one output": ({"y": KIND}, {"loss": "bce_with_logits"}),
-    "dates": ({"y": PRICE, "day": DAYS}, {}),
     "dates later than those of training": (
         {"y": PRICE, "day": DAYS},
         {"data": {"split": {"time": "day", "test": 0.2}}},
@@ -47,17 +46,6 @@ MODELS = {
     "outputs that cross": (
         {"y": PRICE},
         {"loss": {"name": "quantile", "levels": [0.2, 0.4, 0.5, 0.6, 0.8]}},
-    ),
-    "a residual network": (
-        {"y": PRICE},
-        {
-            "model": {
-                "network": "residual",
-                "width": 6,
-                "blocks": 2,
-                "input_layer": {"scaling": True},
-            }
-        },
     ),
     "several networks": ({"y": KIND}, {"training": {"epochs": 2, "batch_size": 16, "seeds": 2}}),
 }
