@@ -47,19 +47,19 @@ class Diagnostics(Uncopyable):
     Call `after_step` after each step of the optimizer.  Most calls only compare the norm with a
     limit, and some record which units fire; at the first step and every `every` steps, all
     quantities (see `mlpengine.diagnostics.samples`) are measured on the buffers of training.
-    Memory does not grow with the data, except for two numbers per epoch.
+    Memory is bounded, except for two numbers for each epoch.
 
     Args:
-        every: steps between samples; by default 50 and, if a sample takes as long as several steps,
-            500 after the first 1,000 steps.
-        steps_per_epoch: a unit is dead if it fires in none of at least this many steps.
+        every: steps between samples.  By default 50; for steps that are short beside a sample, 500
+            after step 1,000.
+        steps_per_epoch: a unit is dead if it does not fire for a window of at least so many steps.
         baseline: loss of the best constant prediction, see `baseline_loss`; None if unknown.
         validation_baseline: loss of the same prediction on the validation rows.
         target_rms: root mean square of the targets of a regression.
         feature_sizes: (in_dim,), the size of each feature, see `feature_sizes`.
         feature_names: their names; by default, numbers from 0.
         name_row: returns the name of a row by its number, as in "line 17".
-        loss: the loss; the verdicts check the output activation against its kind.
+        loss: the loss; the verdicts check that the output activation suits it.
         optimizer: the optimizer; the verdicts check its settings.
         target_range: smallest and largest target of a regression.
         weight_scale: root mean square of the initial weights, see `weight_scale`.
@@ -80,7 +80,7 @@ class Diagnostics(Uncopyable):
         free_until: the last step before the next one that needs `sample`.
         pending: norms since the last `sample`; `after_step` appends to it.
         clipped: steps since the last sample that were clipped.
-        layers: facts about the layers that the network's recording names.
+        layers: facts about each named layer of the network.
         dropout: the rates of dropout, in forward order.
         unknown_rows: the reason why the gradients of single rows are unknown, or "".
         windows: by layer, a record of the rectifier units that fire.

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mlpengine.backends.compiled import Executor
 
 TAIL_BYTES = ALIGNMENT
-"""Bytes of the float64 numbers after a gradient: further values that are added over all shards."""
+"""Bytes of the tail after each gradient: float64 values, such as the loss, summed over shards."""
 
 LOSS_PLACE, FAILURES_PLACE, STOPS_PLACE = range(3)
 """Positions in the tail: the loss, the count of ranks with an error, the count of ranks that ask to
@@ -55,7 +55,7 @@ def shards_problem(shards: int, batch_size: int, ranks: int) -> str:
     if shards > batch_size:
         return f"must be at most the batch size, {batch_size} (got {shards})"
     if ranks & (ranks - 1):
-        return f"must be a multiple of the ranks, so these must be a power of two (got {ranks})"
+        return f"need a power of two as the number of ranks (got {ranks})"
     if shards % ranks:
         return f"must be a multiple of the ranks: {ranks}, {2 * ranks}, ... (got {shards})"
     return ""
@@ -71,9 +71,9 @@ class Shards:
     Attributes:
         total: (parameters,), the gradient of a batch.
         tail: (TAIL_BYTES / 8,) of float64, further values that are added over all shards.
-        scratches, grads: one of each for each shard of this rank.  The gradients of shard k are in
-            row ``popcount(k)`` of a block of partial sums: two sums are added as soon as both are
-            complete, and the total is in row 0.
+        scratches, grads: one of each for each shard of this rank.  Shard k writes its gradient to
+            row ``popcount(k)`` of a block of partial sums.  Two sums are added as soon as both are
+            complete.  At the end row 0 holds the total.
 
     Raises: UsageError unless the number of shards is a power of two and a multiple of the number
         of ranks.
@@ -95,7 +95,7 @@ class Shards:
         self.count, self.ranks = count, ranks
         self._mine = ranks.share(count) if ranks else slice(0, count)
         here, rows = count // size, -(-batch_size // count)
-        # a row: the gradient, zeros, the tail; each rank adds one part of it, in whole cache lines
+        # a row: gradient, zeros, tail; the zeros make the part of each rank whole cache lines
         line, tail = ALIGNMENT // mlp.dtype.itemsize * size, TAIL_BYTES // mlp.dtype.itemsize
         length = -(-(len(mlp.params) + tail) // line) * line
         self._block = np.zeros((here.bit_length(), length), mlp.dtype)
@@ -110,8 +110,8 @@ class Shards:
         self.scratches = [make(rows) for _ in range(here)]
         if self.scratches[0].recording.statistics:
             raise UsageError(
-                "training step: shards must be 1, on one rank, for batch_norm, because it averages "
-                "over a whole batch"
+                "training step: batch_norm needs shards=1 and one rank, because it averages over "
+                "a whole batch"
             )
         self._rng = mlp.rng if self.scratches[0].recording.draws else None
         d_outputs = [mlp.empty_outputs(rows) for _ in range(here)]
@@ -194,7 +194,9 @@ class Shards:
         self._add_ranks()
         ranks.stops = tail.item(STOPS_PLACE) > 0
         if tail.item(FAILURES_PLACE):
-            raise ranks.first(error) or RunError("ranks: a shard must not fail")
+            raise ranks.first(error) or RunError(
+                "ranks: a shard failed on a rank that reported no error"
+            )
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the settings and the contents of all buffers; a copy is bound anew."""

@@ -14,11 +14,11 @@ from mlpengine.tape.record import Record, Value, as_tuple, dependents, viewed
 class BackwardPlan:
     """The steps that turn gradients of the outputs into gradients of `wanted` leaves.
 
-    Gradients of the outputs (seeds) and of leaves belong to the caller; the others are planned.
-    A node in `retain` keeps its gradient after the replay.  Every replay overwrites every
-    gradient: the first consumer writes it, later ones write to separate buffers that are added,
-    and the gradient of a node that no output depends on is set to zero.  `like` are the storages
-    of a larger plan, as for `place`.
+    The caller allocates the gradients of the outputs (seeds) and of the leaves; the plan allocates
+    all others.  A node in `retain` keeps its gradient after the replay.  Every replay overwrites
+    every gradient.  The first consumer of a value writes its gradient; each later one writes a
+    temporary buffer, which is then added.  If no output depends on a node, its gradient is set to
+    zero.  `like`: storages of the plan for a larger batch, whose offsets are used again (`place`).
     """
 
     forward: Computed
@@ -39,7 +39,7 @@ class BackwardPlan:
         flowing = [r for r in self.forward.records if not r.op.stops_gradient]
         self._dependent = dependents(flowing, (*self.wanted, *self.retain))
         self._plan_seeds()
-        # In reverse all consumers of a value have added to its gradient before its own op reads it.
+        # In reverse order a gradient is complete before the op that made the value reads it.
         for record in reversed(self.forward.records):
             self._plan_record(record)
         for node in (*self.wanted, *self.retain):
@@ -71,7 +71,7 @@ class BackwardPlan:
         return Buffer(label, spec, storage)
 
     def _plan_seeds(self) -> None:
-        """Use an output's seed as its gradient; copy it for leaves and operands of other ops."""
+        """Use the seed of an output as its gradient; copy it if it is a leaf or an operand, too."""
         consumed = {x.index for r in self.forward.records for x in r.operands if x is not None}
         for node in self.forward.outputs:
             if node.index in self.seeds or node.index not in self._dependent:
@@ -203,7 +203,7 @@ class BackwardPlan:
         shared = set(names) & set(record.op.signature.work["forward"])
         saved = self.forward.saved.get(record.key, {})
         if shared - set(saved) and record.key not in self._recomputed_work:
-            # By the cut of rematerialization, forward did not keep its work buffers.
+            # Rematerialization did not keep the work buffers of forward: compute them again.
             self._recompute(record)  # fills the work buffers too
         available = {**self._recomputed_work.get(record.key, {}), **saved}
         own = self._new_work(record, [name for name in names if name not in shared])

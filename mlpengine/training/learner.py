@@ -45,7 +45,7 @@ Ending = Literal["epochs", "early", "interrupted"]
 
 
 class SkipBudget(NamedTuple):
-    """Number of `steps` without a callback; a gradient norm above `norm` ends them early."""
+    """How many `steps` a callback allows before its next call; a norm above `norm` ends them."""
 
     steps: float = inf
     norm: float = inf
@@ -72,7 +72,7 @@ class Learner(Uncopyable):
         skipped: number of steps that were skipped because they were not finite.
         stops: whether training ends after the current step.
         may_skip: whether several steps may run in one call, if the callbacks allow it.
-        after_step, after_many: hooks of callbacks after a step, and after several skipped steps.
+        after_step, after_many: hooks of callbacks, after one step and after several in one call.
         budgets: functions of callbacks that return a `SkipBudget`.
     """
 
@@ -135,7 +135,7 @@ class Learner(Uncopyable):
 
     @property
     def position(self) -> tuple[int, int, int]:
-        """Steps, epochs and place in the epoch; they differ between different states."""
+        """Steps, epochs and place in the epoch; no two states of a run have the same three."""
         return self.steps, len(self.history.rows), self.batches.cursor
 
     @property
@@ -149,7 +149,7 @@ class Learner(Uncopyable):
         return bool(np.isfinite(self.step.mlp.params.flat).all())
 
     def ending(self, epochs: int) -> Ending | None:
-        """Return the reason why training ends by `epochs` epochs; None if an epoch is left."""
+        """Return why training ends now, with a limit of `epochs` epochs; None if it continues."""
         if len(self.history.rows) >= epochs:
             return "epochs"
         stopping = self.early_stopping
@@ -240,7 +240,7 @@ class Learner(Uncopyable):
             call(norms)
 
     def _failed(self, error: NumericalError, indices: Array) -> None:
-        """Count a step that is not finite if it may be skipped; else go back and raise an error."""
+        """Count a non-finite step if it may be skipped; else go back to its batch and raise."""
         text, bad = str(error), indices[self.step.bad_rows]
         if bad.size:
             places = self.train.places
@@ -314,8 +314,8 @@ class Learner(Uncopyable):
         loss = self.evaluator.run(head)["loss"]
         if loss > HOPELESS * constant > 0 and ending != "interrupted":
             raise NumericalError(
-                f"step {self.steps}: the loss on training rows must not explode (it is {loss:.3g}, "
-                f"of a constant output {constant:.3g}); lower the learning rate"
+                f"step {self.steps}: the training loss exploded (it is {loss:.3g}, and a constant "
+                f"prediction has {constant:.3g}); lower the learning rate"
             )
         if self._odd_validation and not self.best.epoch and ending != "interrupted":
             raise NumericalError(f"no epoch can be the best: {self._odd_validation}")

@@ -272,7 +272,7 @@ def test_init_refuses_what_cannot_divide_rows(mlpengine, tmp_path, options, text
 
 
 HOW_DIVIDED = {
-    "one group": ("group", lambda i: "x", "--group g: split: 3 parts need at least as many groups"),
+    "one group": ("group", lambda i: "x", "--group g: split: 3 parts need at least 3 groups"),
     "three groups": ("group", lambda i: "xyz"[i % 3], 1),
     "one time": ("time", lambda i: 5, "--time g: split: too many rows share one time"),
     "a missing group": (

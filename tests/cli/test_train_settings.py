@@ -41,7 +41,7 @@ UNFIT = {
     ),
     "too few groups": (
         "source: rows.csv, target: y, split: {group: c}",
-        "data.split: split: 3 parts need at least as many groups",
+        "data.split: split: 3 parts need at least 3 groups",
     ),
 }
 

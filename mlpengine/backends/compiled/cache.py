@@ -1,10 +1,10 @@
 """A cache of compiled programs per user, keyed by source, compiler, flags and processor.
 
-Nothing is executed that another user could have written: the directory and its files must belong to
-this user and be writable by this user only, and no other user may be able to replace the directory
-in its parents.  Beside the library of a key lies the SHA-256 of both, so that a library that is
-damaged or belongs to another program is detected and built again.  Nothing is appended to a
-library, because systems may have signed it.  Files appear by renaming, whole or not at all.
+The cache never loads a file that another user could have written.  The directory and its files must
+belong to this user and be writable by this user only.  No parent directory may let another user
+replace it.  A ``.sha256`` file beside each library holds the SHA-256 of the key and the library; if
+it does not match, the library is built again.  Nothing is appended to a library, because macOS may
+have signed it.  Files are written atomically: written, then renamed.
 """
 
 import atexit
@@ -37,10 +37,10 @@ from mlpengine.core import system
 from mlpengine.core.errors import CompileError, UsageError, install_line
 
 LIBRARY, DIGEST = ".so", ".sha256"
-"""How the names of files end; loaders of all systems take a library of any name."""
+"""Suffixes of files.  The loaders of Linux, macOS and Windows take a library of any suffix."""
 
 UNITS = "#if IN_UNIT(1)"
-"""Text in the source of a program with two units, compiled at the same time (prelude.h)."""
+"""A source with this text is compiled as two translation units at the same time (prelude.h)."""
 
 STALE_SECONDS = 10 * SECONDS
 """Age in seconds from which a temporary file cannot be in use."""
@@ -69,9 +69,9 @@ def load_library(
             _build(folder, key, source, target)
             library = _load_kept(folder, key, functions)
     except OSError as error:
-        raise CompileError(f"compiled program: must be kept and loaded ({error})") from error
+        raise CompileError(f"compiled program: cannot be stored or loaded ({error})") from error
     if library is None:
-        raise CompileError(f"compiled program: {folder / key} must be loadable once it is built")
+        raise CompileError(f"compiled program: was built, but cannot be loaded ({folder / key})")
     _loaded[key] = library
     return library
 
@@ -145,8 +145,8 @@ def _ask_target(command: tuple[str, ...], level: str, path: Path) -> CompileTarg
 def cache_directory() -> Path:
     """Return the directory of compiled programs; create it if it does not exist.
 
-    It is $MLPENGINE_CACHE, or ``mlpengine`` in $XDG_CACHE_HOME (unless that is relative) or in
-    ~/.cache; if the last cannot be created it is a temporary directory of this process.
+    The first of these that applies: $MLPENGINE_CACHE; $XDG_CACHE_HOME/mlpengine, if that path is
+    absolute; ~/.cache/mlpengine; a temporary directory of this process, if that cannot be created.
     Raises: CompileError if it cannot be created, or others could write to it.
     """
     named, shared = (os.environ.get(name, "") for name in ("MLPENGINE_CACHE", "XDG_CACHE_HOME"))
@@ -163,8 +163,8 @@ def cache_directory() -> Path:
 def _private(folder: Path) -> Path:
     """Create `folder` if needed; raise CompileError if others could write to it or replace it.
 
-    A path that is not UTF-8 is refused too: threadpoolctl cannot list the libraries of a process
-    that has loaded one from there.  scikit-learn uses threadpoolctl as well.
+    A path that is not UTF-8 is refused too.  If a process has loaded a library from there,
+    threadpoolctl, which scikit-learn uses as well, fails to list its libraries.
     """
     try:
         os.fsencode(folder).decode()
@@ -197,7 +197,7 @@ def _remove_own(folder: Path, owner: int) -> None:
 def _require_private(path: Path, status: os.stat_result, kind: int) -> None:
     """Raise CompileError unless `path` belongs to this user and no other user may write to it."""
     if stat.S_IFMT(status.st_mode) != kind:
-        raise CompileError(f"cache: {path} must not be a link or another kind of file")
+        raise CompileError(f"cache: {path} must be a regular file or directory, not a link")
     if problem := system.other_writers(status):
         raise CompileError(f"cache: {path} {problem}")
 
@@ -207,8 +207,8 @@ def _require_firm(folder: Path, parent: Path, status: os.stat_result) -> None:
     if system.lets_others_replace(status):
         raise CompileError(
             f"cache: {folder} must not lie where others can replace it ({parent} has mode "
-            f"{stat.filemode(status.st_mode)}, owner {status.st_uid}); $MLPENGINE_CACHE names "
-            "another directory"
+            f"{stat.filemode(status.st_mode)}, owner {status.st_uid}); set $MLPENGINE_CACHE to "
+            "a private directory"
         )
 
 
@@ -277,7 +277,7 @@ def _run(commands: Sequence[list[str]], folder: Path) -> None:
     for done in run_compilers(commands, folder):
         if done.returncode:
             lines = [ln for ln in done.stderr.splitlines() if "error" in ln] or ["no message"]
-            raise CompileError(f"compiler: must accept the program ({lines[0].strip()})")
+            raise CompileError(f"compiler: cannot compile the program ({lines[0].strip()})")
 
 
 def _remove_stale(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Split of the rows of a table into training, validation and test parts, by shares of settings."""
+"""Split rows into training, validation and test parts by fractions; assign rows to folds."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -36,11 +36,13 @@ def split_rows(
 ) -> SplitRows:
     """Split rows at random; equal seeds give equal splits (PCG64).
 
-    With `labels` each class is split in these proportions, to within one row: it is in every
-    part if it has as many rows as there are parts, and a class of one row is in training only.
+    With `labels` the split is stratified: each part gets its fraction of every class, to within one
+    row.  A class with as many rows as there are parts is in every part; one of a single row is in
+    training only.
     With `groups` the rows of a group stay together. With `times` the split is not random: the
     earliest rows are for training, the latest for testing, and rows of the same time stay together.
-    Otherwise rows with the same number in `duplicates` stay together, and are divided as one row.
+    Without `groups` and `times`, rows with equal values in `duplicates` go to one part and count as
+    one row, unless there are fewer distinct rows than parts.
 
     Raises: DataError for invalid fractions, too few rows or groups, a missing group or time, or
         more than one of `labels`, `groups` and `times`.
@@ -55,7 +57,7 @@ def split_rows(
             of_one = split_rows(len(first), fractions, seed=seed, labels=own)
             return SplitRows(*(np.flatnonzero(np.isin(one, rows)) for rows in of_one))
     if n_rows < used:
-        raise DataError(f"split: {used} parts need at least as many rows {_only(n_rows)}")
+        raise DataError(f"split: {used} parts need at least {used} rows (got {n_rows})")
     generator = np.random.Generator(np.random.PCG64(seed))
     if times is not None:
         part = _by_time(np.asarray(times), shares)
@@ -79,10 +81,10 @@ def fold_rows(
 ) -> Array:
     """Return the fold of each row, int64 from 0; equal seeds give equal folds (PCG64).
 
-    Folds are equally large to within one row, and so is each class with `labels`.  With `groups`
-    the rows of a group are in one fold, and folds are as equal as that allows.  With `times` the
-    folds are not random but follow each other in time, and rows of the same time stay together.
-    Otherwise rows with the same number in `duplicates` are in one fold, and count as one row.
+    The sizes of folds differ by at most one row.  With `labels` (stratified) so do the rows of each
+    class.  With `groups` the rows of a group are in one fold; large groups go to small folds.  With
+    `times` the folds follow each other in time, and rows of the same time stay together.
+    Without these two, rows with equal values in `duplicates` are in one fold, and count as one row.
 
     Raises: DataError for fewer than 2 folds, too few rows, groups or times, a missing group or
         time, or more than one of `labels`, `groups` and `times`.
@@ -91,7 +93,7 @@ def fold_rows(
         raise DataError(f"folds: at least 2 are needed (got {folds})")
     _check_columns("folds", n_rows, labels=labels, groups=groups, times=times)
     if n_rows < folds:
-        raise DataError(f"folds: {folds} need at least as many rows {_only(n_rows)}")
+        raise DataError(f"folds: {folds} folds need at least {folds} rows (got {n_rows})")
     if duplicates is not None and groups is None and times is None:
         first, one = _distinct(duplicates)
         if len(first) >= folds:
@@ -111,7 +113,7 @@ def fold_rows(
 
 
 def _distinct(duplicates: Array) -> tuple[Array, Array]:
-    """Return the first row of each number, and for each row its position among these."""
+    """Return the first row of each distinct value, and the position of each row's value."""
     _, first, one = np.unique(duplicates, return_index=True, return_inverse=True)
     return first, one
 
@@ -120,7 +122,7 @@ def _folds_by_group(groups: Array, folds: int, generator: np.random.Generator) -
     """Put each group, largest first, into the smallest fold so far."""
     names, members, counts = np.unique(groups, return_inverse=True, return_counts=True)
     if len(names) < folds:
-        raise DataError(f"folds: {folds} need at least as many groups {_only(len(names))}")
+        raise DataError(f"folds: {folds} folds need at least {folds} groups (got {len(names)})")
     sizes = np.zeros(folds, np.int64)
     fold_of = np.empty(len(names), np.int64)
     order = generator.permutation(len(names))
@@ -134,18 +136,15 @@ def _folds_by_group(groups: Array, folds: int, generator: np.random.Generator) -
 def _folds_by_time(times: Array, folds: int) -> Array:
     distinct, place, counts = np.unique(times, return_inverse=True, return_counts=True)
     if len(distinct) < folds:
-        raise DataError(f"folds: {folds} need at least as many times {_only(len(distinct))}")
+        raise DataError(
+            f"folds: {folds} folds need at least {folds} different times (got {len(distinct)})"
+        )
     number = np.arange(1, folds)  # number of the cut after each fold but the last
     first = np.searchsorted(np.cumsum(counts), len(times) * number / folds, "right")
     first = np.maximum.accumulate(first - number) + number  # no fold is empty
     first = np.clip(first, number, len(distinct) - folds + number)
     fold = np.searchsorted(first, np.arange(len(distinct)), "right")
     return fold[place]
-
-
-def _only(count: int) -> str:
-    """Return how many there are, for a message."""
-    return f"(there {'is' if count == 1 else 'are'} {count})"
 
 
 def _check_columns(where: str, n_rows: int, **given: Array | None) -> None:
@@ -221,13 +220,13 @@ def _by_group(groups: Array, shares: Array, generator: np.random.Generator) -> A
     wanted = np.flatnonzero(shares > 0)
     if len(names) < len(wanted):
         raise DataError(
-            f"split: {len(wanted)} parts need at least as many groups {_only(len(names))}"
+            f"split: {len(wanted)} parts need at least {len(wanted)} groups (got {len(names)})"
         )
     filled = np.zeros(3)
     part_of = np.empty(len(names), np.int64)
     for position, group in enumerate(generator.permutation(len(names))):
         short = shares * len(groups) - filled
-        # the last groups go to the parts that are still empty, if there are just as many
+        # if only as many groups are left as parts are empty, each empty part gets one
         empty = wanted[filled[wanted] == 0]
         choice = empty if len(empty) == len(names) - position else wanted
         part = choice[np.argmax(short[choice])]
