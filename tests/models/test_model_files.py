@@ -98,9 +98,15 @@ def use(path) -> bool:
 
 
 @pytest.mark.parametrize("target", LOSSES)
-def test_a_model_comes_back(target, tmp_path):
+def test_a_model_comes_back(target, tmp_path, caplog):
     whole = model(target)
     whole.save(tmp_path / "m")  # whose JSON has sorted keys, the columns of the table have not
+    for reads in (Mlp, Model):
+        with pytest.raises(CheckpointError, match="is a directory"):
+            reads.load(tmp_path)
+    if target == "one":
+        assert np.array_equal(Mlp.load(tmp_path / "m").params.flat, whole.mlp.params.flat)
+        assert "preprocessing" in caplog.text
     columns, numbers = prediction_columns(Model.load(tmp_path / "m"), table())
     truth, expected = prediction_columns(whole, table())
     assert list(columns) == list(truth)

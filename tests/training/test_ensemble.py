@@ -351,20 +351,6 @@ def model():
     return Model(members[0], preprocessor, "softmax_cross_entropy", {}, members)
 
 
-def test_a_model_of_several_networks_is_one_file(model, tmp_path):
-    x = np.random.default_rng(0).standard_normal((70_000, model.mlp.sizes[0])).astype("f4")
-    logits = np.mean([network.predict(x).astype("f8") for network in model.networks], axis=0)
-    found = model.task.probabilities(model.forward(x))
-    np.testing.assert_allclose(found, softmax(logits, axis=1), atol=1e-6)
-    path = tmp_path / "m.safetensors"
-    model.save(path)
-    again = Model.load(path)
-    assert len(again.networks) == 4
-    np.testing.assert_array_equal(again.forward(x[:50]), model.forward(x[:50]))
-    again.save(tmp_path / "n.safetensors")
-    assert (tmp_path / "n.safetensors").read_bytes() == path.read_bytes()
-
-
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
