@@ -63,5 +63,5 @@ def test_a_step_that_is_not_finite_leaves_the_averages_as_they_were(backend):
 
 
 def test_shards_refuse_batch_norm():
-    with pytest.raises(MlpEngineError, match="shards must be 1, on one rank, for batch_norm"):
+    with pytest.raises(MlpEngineError, match="batch_norm needs shards=1"):
         make_step("batch norm", shards=4)
