@@ -51,7 +51,6 @@ from mlpengine.ops import (
     Quantile,
     ScalarAdd,
     ScalarMul,
-    elementwise_op,
 )
 
 INF, NAN = np.inf, np.nan
@@ -428,41 +427,6 @@ def test_every_target_keeps_to_the_formula(target, dtype):
         except AssertionError as error:
             wrong.append(str(error))
     assert wrong == []
-
-
-def check(op, target, dtype="float64"):
-    """Compare one op in one target, made anew."""
-    row = Row(op, **CANCELS)
-    with np.errstate(all="ignore"):
-        (answer,) = TARGETS[target].run([row], dtype)
-    compare(row, answer, target, dtype)
-
-
-@pytest.mark.parametrize(
-    ("target", "spelling"),
-    [
-        ("numpy", {"numpy": np.sinh}),
-        ("numexpr", {"numexpr": "tanh({}) * 1.000001"}),
-        ("compiled", {"c": "v_tanh({}) * splat(1.000001)"}),
-        ("scalar C", {"c": "v_tanh({}) * splat(1.000001)"}),
-        ("onnx", {"onnx": "Sinh"}),
-    ],
-    ids=lambda x: x if isinstance(x, str) else "",
-)
-def test_a_wrong_entry_of_a_target_is_noticed(target, spelling, monkeypatch):
-    class Wrong(Activation, name="wrong"):
-        def formula(self, x):
-            return tanh(x) * 1.5
-
-    dtype = TARGETS[target].dtypes[-1]
-    check(Wrong(), target, dtype)
-    monkeypatch.setitem(FUNCTIONS, "tanh", FUNCTIONS["tanh"]._replace(**spelling))
-    monkeypatch.setitem(MEANINGS, "tanh", np.tanh)  # the truth stays
-    elementwise_op._derived.cache_clear()
-    with pytest.raises(AssertionError):
-        check(Wrong(), target, dtype)
-    elementwise_op._derived.cache_clear()
-    del REGISTRY["wrong"]
 
 
 def test_options_that_are_no_fields_are_refused():

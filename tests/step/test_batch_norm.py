@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-from own_networks import BATCH, NormedPixels, data, images, losses_of, make_step
+from own_networks import BATCH, data, images, losses_of, make_step
 
-from mlpengine import Adam, MeanSquaredError, TrainingStep
 from mlpengine.backends.compiled.batch_norm_rows import BATCH_NORM_PARTS
 from mlpengine.core.errors import MlpEngineError, NumericalError
 
@@ -49,17 +48,6 @@ def test_a_trained_network_computes_outputs_in_one_program():
     x, _ = data(name, BATCH, "float64")
     compiled = step.mlp.compile(batch_size=BATCH)
     np.testing.assert_allclose(compiled(x), step.mlp.predict(x), rtol=1e-12, atol=1e-12)
-
-
-def test_frozen_scales_and_biases_change_nothing_else():
-    losses = []
-    for backend in ("numpy", "compiled"):
-        network = NormedPixels(seed=3, dtype="float64")
-        network.freeze(["scale", "bias"])
-        adam = Adam(network, lr=1e-2)
-        step = TrainingStep(network, MeanSquaredError(), adam, BATCH, backend=backend)
-        losses.append(losses_of(step, "batch norm of pixels"))
-    np.testing.assert_allclose(*losses, rtol=1e-8)
 
 
 @pytest.mark.parametrize("backend", ["numpy", "compiled"])

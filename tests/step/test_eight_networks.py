@@ -15,12 +15,11 @@ from own_networks import (
     losses_of,
     make_step,
 )
-from traced import least_peak, peak_of_steps
+from traced import least_peak
 
 from mlpengine.backends.compiled import emitter
 from mlpengine.core.errors import CheckpointError
 from mlpengine.diagnostics import Verdict
-from mlpengine.models import Split
 from mlpengine.training.diagnose import LoopDiagnostics
 from mlpengine.training.loop import Callback
 
@@ -110,17 +109,6 @@ def test_many_steps_allocate_nothing(name, backend):
         peak = least_peak(step.run_many, x, y, order)
         held.append(peak - losses.nbytes - norms.nbytes)
     assert held[2] - held[1] < 8 * 600  # 8 bytes a step: less than any object
-
-
-@pytest.mark.parametrize("name", ["residual with dropout", "siamese"])
-def test_larger_batches_allocate_no_more(name):
-    """Than NumPy's own buffers, which are as large as 8,192 entries."""
-    peaks = []
-    for count in (8192, 16384):
-        step, (x, y) = make_step(name, batch=count), data(name, count)
-        split = Split(x, y, y)
-        peaks.append(peak_of_steps(step, (split.x, split.y, None)))
-    assert peaks[1] - peaks[0] < 2048
 
 
 @pytest.mark.parametrize("name", EIGHT)

@@ -1,11 +1,8 @@
-import csv
 import io
 
 import csv_fuzz
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from traced import traced
 
 from mlpengine.core.errors import DataError
@@ -162,15 +159,6 @@ def test_reading_takes_less_memory_than_three_times_the_file(tmp_path):
     assert peak < 3 * size
 
 
-def test_types_that_break_late_are_read_again():
-    start = "".join(f"{i},2020-01-01,{i}\n" for i in range(40_000))
-    table = read("n,d,k\n" + start + "x,y,5\n")
-    assert [table[name].kind for name in table.names] == ["text", "text", "number"]
-    assert table["n"].text(7) == "7"
-    assert table["d"].text(40_000) == "y"
-    assert table.place(40_000) == "line 40002"
-
-
 @pytest.mark.parametrize(
     ("lines", "delimiter"),
     [
@@ -183,35 +171,6 @@ def test_types_that_break_late_are_read_again():
 )
 def test_sniffing(lines, delimiter):
     assert sniff(lines) == delimiter
-
-
-texts = st.text(
-    st.characters(codec="utf-8", exclude_characters="\0", exclude_categories=["Cs"]), max_size=8
-)
-
-
-@pytest.mark.no_cover
-@settings(max_examples=30, deadline=None)
-@given(st.lists(st.tuples(texts, texts, texts), min_size=1, max_size=8), st.sampled_from(",;\t"))
-def test_text_agrees_with_the_csv_module(rows, delimiter):
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, delimiter=delimiter, quoting=csv.QUOTE_ALL)
-    writer.writerows([("a", "b", "c"), *rows])
-    table = read(buffer.getvalue(), delimiter=delimiter, na_values=[], text=["a", "b", "c"])
-    assert list(zip(*cells(table).values(), strict=True)) == [
-        tuple(cell.strip() for cell in row) for row in rows
-    ]
-
-
-@pytest.mark.no_cover
-@settings(max_examples=30, deadline=None)
-@given(st.lists(st.floats(allow_nan=True), min_size=1, max_size=20))
-def test_floats_survive(values):
-    table = read("a\n" + "".join(f"{value!r}\n" for value in values), text=[])
-    if table["a"].kind == "number":
-        np.testing.assert_array_equal(table["a"].values, values)
-    else:
-        raise AssertionError(f"{values} read as {table['a'].kind}")
 
 
 def test_mutated_files_are_read_or_refused():
