@@ -1,12 +1,11 @@
 """Training steps of networks of one's own against PyTorch and JAX, on one thread.
 
-Run ``python benchmarks/networks.py`` (``--smoke`` for seconds, ``--only "tables 32"``, ``--fast``
-without torch.compile).  Five kinds of networks, by Adam: residual with layer norm at several
-widths, two tables with two losses, a variational autoencoder (whose random numbers are drawn
-beforehand), a convolution over digits, and attention over 16 tokens.  All contestants of a network
-start with its weights, and must compute the same
-first loss; then they run in turn, window by window; units: microseconds a step, medians over
-the windows.
+Run ``python benchmarks/networks.py`` (``--smoke`` for seconds, ``--only "tables 32"``).
+Five kinds of networks, by Adam: residual with layer norm at several widths, two tables with two
+losses, a variational autoencoder (with random numbers that are drawn beforehand), a convolution
+over digits, and attention over 16 tokens.  All contestants of a network start with its weights and
+must compute the same first loss; then they run in turn, window by window; units: microseconds a
+step, medians over the windows.
 """
 
 import argparse
@@ -375,7 +374,6 @@ def contestants(work: Work, *, fast: bool) -> dict[str, Steps]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="a fraction of a second a contestant")
-    parser.add_argument("--fast", action="store_true", help="without torch.compile, which is slow")
     parser.add_argument("--only", nargs="+", choices=[work.name for work in WORKS])
     parser.add_argument("--seconds", type=float, default=2.0, help="for each contestant")
     args = parser.parse_args()
@@ -385,7 +383,7 @@ def main() -> None:
     rows, heads = [], []
     with threadpool_limits(1):
         for work in (work for work in WORKS if work.name in names):
-            runs = contestants(work, fast=args.fast or args.smoke)
+            runs = contestants(work, fast=args.smoke)
             check_losses(work, runs)
             if not rows:
                 describe()

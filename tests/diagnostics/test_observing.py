@@ -143,16 +143,6 @@ def test_a_window_needs_an_epoch_and_enough_rows():
     assert window.dead_share == 1.0
 
 
-def test_a_spike_among_the_first_steps_does_not_hide_later_ones():
-    spikes = Spikes()
-    rng = np.random.default_rng(0)
-    for step in range(21):
-        spikes.pending.append(1e6 if step == 4 else float(np.exp(0.1 * rng.standard_normal())))
-        if step % 5 == 0:
-            spikes.update()
-    assert spikes.limit < 10.0
-
-
 @pytest.mark.parametrize("at_once", [7, 3_000])
 def test_level_and_limit_are_those_of_decaying_means(at_once):
     """A norm above the limit counts as one at the limit; norms that are 0 or infinite do not."""

@@ -105,13 +105,17 @@ def test_sets_by_class_hold_each_class_as_often():
     assert few.contain(chances, 0.5, by_class=True)[:, 1].all()
 
 
-def ridge_folds(rng, y_of):
+def ridge_folds(rng):
     """Return targets, folds and outputs of 8 ridge regressions; the same of new rows.
 
     Each reads 20 cosines of its own, and is fitted without one fold of the rows.
     """
     x, new = rng.uniform(-2, 2, (120, 2)), rng.uniform(-2, 2, (1_500, 2))
-    (y, new_y), folds, known, unknown = (y_of(rng, x), y_of(rng, new)), np.arange(120) % 8, [], []
+    y, new_y = (
+        np.sin(2 * rows[:, 0]) * rows[:, 1] + 0.5 * rng.standard_normal(len(rows))
+        for rows in (x, new)
+    )
+    folds, known, unknown = np.arange(120) % 8, [], []
     for k in range(8):
         w, b = rng.normal(size=(2, 20)), rng.uniform(0, 2 * np.pi, 20)
         a, kept = np.cos(x @ w + b), folds != k
@@ -121,43 +125,23 @@ def ridge_folds(rng, y_of):
     return y, folds, np.array(known), new_y, np.array(unknown)
 
 
-def numbers(rng, x):
-    return np.sin(2 * x[:, 0]) * x[:, 1] + 0.5 * rng.standard_normal(len(x))
-
-
-def signs(rng, x):
-    return np.where(x[:, 0] * x[:, 1] + 0.5 * rng.standard_normal(len(x)) > 0, 3.0, -3.0)
-
-
-def squared_error(output, y):
-    return np.mean((output - y) ** 2)
-
-
-def log_loss_of_signs(output, y):
-    return np.mean(np.logaddexp(0, -np.sign(y) * output))
-
-
-@pytest.mark.parametrize("y_of", [numbers, signs])
-def test_the_gain_by_a_mean_is_known_without_new_rows(y_of):
+def test_the_gain_by_a_mean_is_known_without_new_rows():
     """Ridge regressions 20 times: estimated and true gain agree on average, to 30 %."""
     rng, gains = np.random.default_rng(1), []
+    task = Regression(NumberTarget(["y"], [0.0], [1.0]))
     for _ in range(20):
-        y, folds, known, new_y, unknown = ridge_folds(rng, y_of)
-        task, loss, truth = Regression(NumberTarget(["y"], [0.0], [1.0])), squared_error, y
-        mean = unknown.mean(axis=0)
-        if y_of is signs:
-            task, loss, truth = BinaryClassification(1), log_loss_of_signs, (y > 0).astype(np.int64)
-        part = Split(np.zeros((len(y), 1)), truth[:, None], truth.reshape(len(y), -1))
+        y, folds, known, new_y, unknown = ridge_folds(rng)
+        part = Split(np.zeros((len(y), 1)), y[:, None], y[:, None])
         share = error_of_mean(
             task,
             lambda x, outputs=known: outputs[:, :, None],
             folds,
             part,
-            lambda output, part, y=y, loss=loss: loss(output[:, 0], y),
+            lambda output, part, y=y: np.mean((output[:, 0] - y) ** 2),
         )
-        own = loss(known[folds, np.arange(len(y))], y)
-        singles = np.mean([loss(one, new_y) for one in unknown])
-        gains.append((own * (1 - share.item()), singles - loss(mean, new_y)))
+        own = np.mean((known[folds, np.arange(len(y))] - y) ** 2)
+        singles, mean = np.mean((unknown - new_y) ** 2), unknown.mean(axis=0)
+        gains.append((own * (1 - share.item()), singles - np.mean((mean - new_y) ** 2)))
     estimate, true = np.mean(gains, axis=0)
     assert true > 0.01
     assert 0.7 < estimate / true < 1.1
@@ -363,9 +347,6 @@ DAMAGED = [
     ("residuals.scales", lambda one: one * 0, "scales"),
     ("residuals.places", lambda one: one.repeat(2, axis=0), "place"),
     ("set_chances", lambda one: one[:, None], "set_chances"),
-    ("set_chances", lambda one: one[:0], "set_chances"),
-    ("set_chances", lambda one: one.astype("i8"), "set_chances"),
-    ("set_chances", lambda one: one * np.nan, "set_chances"),
     ("set_chances", lambda one: one + 1, "set_chances"),
     ("set_chances", lambda one: one - 1, "set_chances"),
     ("set_chances", lambda one: one[::-1].copy(), "set_chances"),

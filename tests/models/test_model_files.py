@@ -126,14 +126,14 @@ def test_a_changed_header_is_refused_or_works(target, tmp_path):
     arrays, header = whole.state_dict(), whole.to_dict()
     usable = []
     with np.errstate(all="ignore"):
-        # one change of eight: the targets share most of the header, and try other values in it
+        # one change of 12: the targets share most of the header, and try other values in it
         changes = mutations(header, start=7 * len(target), each=1)
-        for what, changed in islice(changes, [*LOSSES].index(target), None, 8):
+        for what, changed in islice(changes, [*LOSSES].index(target), None, 12):
             try:
                 usable.append(use(write(tmp_path / "m", arrays, changed)))
             except Exception as error:
                 pytest.fail(f"{what}: {error!r}")
-    assert len(usable) > 50
+    assert len(usable) > 30
     assert 0 < sum(usable) < len(usable) / 2
 
 

@@ -91,13 +91,6 @@ def test_golden_steps_equal_pytorch(case: Case) -> None:
 
 
 @every_case
-def test_float32_follows_the_formula(case: Case) -> None:
-    ours, expected = np.array(list(case.run(50, "float32"))), list(case.run_formula(50))
-    assert ours.dtype == np.float32
-    np.testing.assert_allclose(ours, expected, rtol=2e-4, atol=2e-5)
-
-
-@every_case
 def test_blocks_change_no_bit(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = list(case.run(70))
     monkeypatch.setattr(numpy_update, "ROUND_BYTES", 16)
@@ -230,10 +223,8 @@ def test_resume_is_exact_to_the_bit(case: Case) -> None:
         ({"moments.first": np.zeros(12)}, r"'moments.first' must be float64\[13\] .*float64\[12\]"),
         ({"moments.second": 3.0}, r"must be float64\[13\] \(got 3.0\)"),
         ({"steps": 1.5}, r"'steps' must be a whole number of at least 0 \(got 1.5\)"),
-        ({"steps": -1}, "'steps' must be a whole number"),
         ({"current_lr": float("nan")}, r"'current_lr' must be a number \(got nan\)"),
         ({"lr": -1.0}, r"'lr' must lie in 0 to [\d.e+]+ \(got -1.0\)"),
-        ({"lr": float("inf")}, "'lr' must lie in 0 to"),
     ],
 )
 def test_state_that_does_not_fit_changes_nothing(change: dict[str, Any], message: str) -> None:
@@ -257,17 +248,14 @@ def test_state_that_does_not_fit_changes_nothing(change: dict[str, Any], message
             {"lr": float("nan")},
             r"Sgd: lr must be a finite number, at least 0 .*\(got nan\)",
         ),
-        (Adam, {"lr": -1e-3}, "Adam: lr must be a finite number, at least 0"),
         (
             Adam,
             {"betas": (0.9, 1.0)},
             r"betas\[1\] must .*, at least 0 and less than 1 \(got 1.0\)",
         ),
-        (Adam, {"betas": (-0.1, 0.9)}, r"betas\[0\] must"),
         (AdamW, {"betas": 0.9}, r"AdamW: betas must be 2 numbers \(got 0.9\)"),
         (Adam, {"eps": -1e-8}, "eps must"),
         (NAdam, {"momentum_decay": -1.0}, "NAdam: momentum_decay must"),
-        (Lion, {"betas": (1.0, 0.9)}, r"Lion: betas\[0\] must .* less than 1"),
         (RmsProp, {"alpha": 1.0}, "RmsProp: alpha must"),
         (Sgd, {"nesterov": True}, "Sgd: nesterov needs a momentum above zero"),
         (Sgd, {"weight_decay": -1.0}, "Sgd: weight_decay must"),

@@ -172,15 +172,6 @@ def test_training_shows_every_epoch(name, count):
     assert texts(parsed(panels[0]), "ul/li")[-1] == f"best: {count}"
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [{"loss": np.nan}, {"loss": np.inf}, {"loss": 0.0}, {"r2": -1e12}, {"mae": 1e300}],
-    ids=str,
-)
-def test_odd_numbers_are_drawn(changed):
-    assert [*map(parsed, charts.training_charts(epochs(5, NUMBER_METRICS, **changed)))]
-
-
 @pytest.mark.parametrize("classes", [1, 2, 20, 150])
 def test_shades_are_shares_of_the_true_class(classes):
     counts = np.random.default_rng(classes).integers(0, 9, (classes, classes))

@@ -72,14 +72,8 @@ def owns(**options):
 
 MISTAKES = [
     ({"gradients": {"z": A}}, TapeError, r"gradients: no leaf 'z' \(leaves: a, b\)"),
-    ({"inputs": {"z": A}}, TapeError, r"inputs: no leaf 'z' \(leaves: a, b\)"),
     ({"gradients": {"a": A[:2].copy()}}, ShapeError, r"float64\[4, 3\] \(got float64\[2, 3\]"),
     ({"inputs": {"a": A.astype(np.float32)}}, DtypeError, r"\(got float32\[4, 3\]\)"),
-    (
-        {"gradients": {"b": np.ones((3, 4)).T}},
-        TapeError,
-        "b must be contiguous, aligned and writeable",
-    ),
     ({"inputs": {"b": np.broadcast_to(1.0, (4, 3))}}, TapeError, "b must be contiguous"),
 ]
 

@@ -16,9 +16,7 @@ LAYERS, ROWS, WIDTH = 20, 64, 32
 
 BLOCKS = {
     "gelu": lambda tape, h, i: h.gelu(),
-    "silu": lambda tape, h, i: h.silu(),
     "layer_norm": lambda tape, h, i: h.layer_norm(scale(tape, i)),
-    "layer_norm silu": lambda tape, h, i: h.layer_norm(scale(tape, i)).silu(),
     "tanh silu reshape": lambda tape, h, i: h.tanh().silu().reshape(-1, WIDTH),
     "gelu dropout": lambda tape, h, i: h.layer_norm().gelu().dropout(0.2, np.random.default_rng(i)),
 }
