@@ -42,8 +42,7 @@ def rows_of(estimator, iris):
     return iris if estimator is MlpClassifier else load_diabetes(return_X_y=True)
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("estimator", "weighted"), [(MlpClassifier, True), (MlpRegressor, False)])
 def test_callbacks_of_scikit_learn_are_called_for_each_epoch(estimator, weighted, iris):
     x, y = rows_of(estimator, iris)
     recorder, weights = Recorder(), np.linspace(0.0, 2.0, len(x)) if weighted else None
