@@ -11,13 +11,12 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import mlpengine as package
-from mlpengine.config import json_schema, load_config
-from mlpengine.core.errors import ConfigError
+from mlpengine.config import json_schema
 from mlpengine.core.fields import Fraction, Limits, NonNegative, Positive
 from mlpengine.estimators import MlpRegressor
 from mlpengine.ops import EntryLoss
 from mlpengine.ops.op import REGISTRY
-from mlpengine.optim import Optimizer, Schedule, settings_class
+from mlpengine.optim import Optimizer, Schedule
 from mlpengine.settings.families import LOSS, OPTIMIZER, SCHEDULE
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs"))
@@ -176,14 +175,3 @@ def test_an_estimator_takes_the_name_of_what_is_added(make, options):
     shared = {"hidden": 4, "epochs": 3, "early_stopping": False, "random_state": 0}
     own, usual = (MlpRegressor(**shared, **more).fit(x[:, :2], x[:, 2]) for more in (options, {}))
     assert (own.predict(x[:, :2]) != usual.predict(x[:, :2])).any()
-
-
-def test_what_is_forgotten_is_unknown(tmp_path):
-    heavy_ball()
-    path = tmp_path / "c.yaml"
-    path.write_text("data: {source: digits}\noptimizer: heavy_ball\n")
-    optimizer = load_config(path).config.settings.training.optimizer
-    assert optimizer == settings_class(type(optimizer).kind)()
-    OPTIMIZER.registry.pop("heavy_ball")
-    with pytest.raises(ConfigError, match="optimizer: must be one of 'adam'"):
-        load_config(path)

@@ -439,7 +439,6 @@ def test_networks_of_several_kinds_have_the_best_shares(target, mlpengine, rows,
             ["model.input_layer.embedding=none"],
             "periodic needs model.input_layer.embedding; or leave it out",
         ),
-        (["training.members=[plain]"], "training.members"),
     ],
 )
 def test_kinds_that_cannot_be_are_refused(options, message, mlpengine, rows):

@@ -72,13 +72,3 @@ def test_a_resumed_run_has_the_same_bits(folder):
     run("train", "--resume", "parts", "-q", "--epochs", "30")
     whole, parts = (mlpengine.load(folder / name) for name in ("whole", "parts"))
     assert np.array_equal(whole.mlp.params.flat, parts.mlp.params.flat)
-
-
-def test_estimators_take_them(folder):
-    rows = np.loadtxt("rows.csv", delimiter=",", skiprows=1)
-    estimators = pytest.importorskip("mlpengine.estimators")
-    settings = {"model.hidden": [12], "model.activation": "tanh"}
-    options = {"optimizer": "bayesian", "epochs": 30, "early_stopping": True}
-    model = estimators.MlpRegressor(**options, settings=settings)
-    model.fit(rows[:200, :3], rows[:200, 3])
-    assert model.score(rows[200:, :3], rows[200:, 3]) > 0.99

@@ -6,7 +6,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from mlpengine import fit
 from mlpengine.config import load_config
 from mlpengine.config.build import load_data
 from mlpengine.settings.recipes import folds_for
@@ -56,30 +55,6 @@ def test_a_column_that_explains_nearly_all_stays(mlpengine, tmp_path):
     assert "Column 'froude': alone it explains" in trained.out
     measured = json.loads(mlpengine("evaluate", "run", "new.csv", "--json").out)
     assert measured["data"]["r2"] > 0.95
-
-
-def test_no_part_of_a_sum_that_is_the_target_stays(mlpengine, tmp_path):
-    g = np.random.default_rng(0)
-    hours = g.integers(0, 24, 300)
-    member, guest = g.poisson(10 + hours), g.poisson(3, 300)
-    lines = [f"{h},{m},{c},{m + c}" for h, m, c in zip(hours, member, guest, strict=True)]
-    (tmp_path / "rides.csv").write_text("\n".join(["hour,member,guest,rides", *lines]) + "\n")
-    made = mlpengine("init", "rides.csv", "--target", "rides")
-    for name in ("member", "guest"):
-        reason = "with others it adds up to the target (member + guest)"
-        assert f"column {name!r} is dropped: {reason}" in made.err
-        assert f"    - {name}  # {reason}" in (tmp_path / "rides.yaml").read_text()
-    half = ["--set", "data.drop=[member]"]
-    assert "warning: column 'guest': with other" in mlpengine("check", "rides.yaml", *half).out
-    fast = ["--set", "report=false", "--set", "training.folds=null", "--epochs", 1, "--json"]
-    fast += ["--set", "training.members=null"]
-    trained = mlpengine("train", "rides.yaml", "-q", *fast, *half)
-    leaks = [v for v in json.loads(trained.out)["verdicts"] if v["name"] == "leak"]
-    assert [(v["evidence"][:14], v["fix"]) for v in leaks] == [
-        ("Column 'guest'", {"data.drop": ["member", "guest"]})
-    ]
-    trained = mlpengine("train", "rides.yaml", "-q", *fast)
-    assert not [v for v in json.loads(trained.out)["verdicts"] if v["name"] == "leak"]
 
 
 def write_gaps(tmp_path):
@@ -167,23 +142,9 @@ def test_a_target_that_cannot_be_trained_on_is_refused_by_all_commands(name, mlp
     assert not (tmp_path / "t.yaml").exists()
 
 
-CLASS_TARGETS = {
-    "whole numbers and a text": lambda i: "other" if i == 7 else i % 12,
-    "texts and a number": lambda i: "7" if i == 7 else f"k{i % 30}",
-}
-
-
-@pytest.mark.parametrize("name", CLASS_TARGETS)
-def test_few_numbers_and_a_text_are_classes(name, mlpengine, tmp_path):
-    (tmp_path / "t.csv").write_text(table_with(CLASS_TARGETS[name]))
-    assert mlpengine("init", "t.csv", "--target", "y").code == 0
-    assert "task: classification" in (tmp_path / "t.yaml").read_text()
-
-
 MISSING = {
     "train titanic.ymal": "titanic.yaml",
     "train --resume runs/titanc": "runs/titanic",
-    "check sud/titanic.yml": "sub/titanic.yaml",
     "predict runs/titanc x.csv": "runs/titanic",
     "init titanic.csw --target y": "titanic.csv",
 }
@@ -260,7 +221,6 @@ def test_init_divides_rows_by_group_or_time(mlpengine, tmp_path, option, name, f
         (["--group", "patint"], "--group: there is no column 'patint' - did you mean 'patient'?"),
         (["--time", "effect"], "--time: must not be the target (got 'effect')"),
         (["--time", "day", "--group", "patient"], "init: give --group or --time, not both"),
-        (["--group", ""], "--group: there is no column ''"),
         (["--time", "patient"], "line 2, column 'patient': is text without an order"),
     ],
 )
@@ -308,43 +268,6 @@ def test_times_of_one_day_are_no_order_of_days(mlpengine, tmp_path, day):
     made = mlpengine("init", "t.csv", "--target", "effect", "--time", "at")
     assert made.code == 0
     assert ("warning: column 'at' has times of one day" in made.err) is (not day)
-
-
-def test_init_and_fit_say_loudly_that_few_numbers_may_be_classes_or_amounts(
-    mlpengine, tmp_path, caplog
-):
-    quality = np.repeat(np.arange(3, 9), [5, 40, 300, 250, 60, 5])
-    columns = {"a": np.sin(np.arange(660)), "quality": quality}
-    rows = [f"{a},{y}" for a, y in zip(*columns.values(), strict=True)]
-    (tmp_path / "t.csv").write_text("\n".join(["a,quality", *rows]))
-    text = "column 'quality': 6 different numbers, taken as they are; data.task: classification"
-    assert f"warning: {text}" in mlpengine("init", "t.csv", "--target", "quality").err
-    few = {"epochs": 1, "folds": None}
-    fit(columns, "quality", training=few)
-    assert f"warning: fit: {text}" in caplog.text
-    caplog.clear()
-    fit(columns, "quality", training=few, data={"task": "regression"})
-    assert "different numbers" not in caplog.text
-    columns["quality"] = quality + (quality > 5)
-    fit(columns, "quality", training=few)
-    text = "6 different numbers, taken for classes; data.task: regression predicts a number"
-    assert text in caplog.text
-
-
-def test_fit_says_loudly_which_columns_are_misread(caplog):
-    """Before, it left such columns out, or made them categories, without a word."""
-    numbers = np.sin(np.arange(100))
-    columns = {"a": numbers, "y": numbers + 1, "commas": [f"{x:.3f}" for x in numbers]}
-    columns["commas"][::9] = [text.replace(".", ",") for text in columns["commas"][::9]]
-    columns["damaged"] = [*map(str, numbers[1:]), "abc"]
-    columns["percent"] = [f"{k % 13} %" for k in range(100)]
-    fit(columns, "y", training={"epochs": 1, "folds": None})
-    for text in (
-        "warning: fit: column 'commas': 12 of 100 values are like '",
-        "warning: fit: column 'damaged' is dropped: numbers with a few texts among them, such as",
-        "warning: fit: column 'percent': '",
-    ):
-        assert text in caplog.text
 
 
 def test_a_data_set_in_place_of_a_config_is_told_so(mlpengine):

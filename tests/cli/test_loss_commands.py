@@ -163,20 +163,3 @@ def test_a_target_outside_the_domain_is_named(name, command, line, folder, mlpen
     answer = mlpengine(command, "c.yaml")
     assert answer.code == 2
     assert f"rows.csv: line {line}, column '{target}': {message}" in answer.err
-
-
-REFUSED = {
-    "{name: quantile, levels: [0.5, 0.1]}": "loss.levels: must increase (got 0.5, 0.1)",
-    "{name: quantile, levels: []}": "loss.levels: ",
-    "{name: quantile, levels: 1.5}": "loss.levels: must be less than 1",
-    "binary_fokal": "did you mean 'binary_focal'?",
-    "softmax_cross_entropy": "regression takes mse or ",
-}
-
-
-@pytest.mark.parametrize("loss", REFUSED)
-def test_a_loss_that_does_not_fit_is_refused(loss, folder, mlpengine):
-    write(folder, loss, "level")
-    answer = mlpengine("check", "c.yaml")
-    assert answer.code == 2
-    assert REFUSED[loss] in answer.err

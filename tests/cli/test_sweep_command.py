@@ -137,8 +137,6 @@ def in_fork(*args):
     return process.exitcode
 
 
-def best_of(ran):
-    return json.loads(ran.out)["best"]["value"]
 
 
 def test_ctrl_c_leaves_a_sweep_that_goes_on(sweep, mlpengine, monkeypatch):
