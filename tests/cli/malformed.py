@@ -137,10 +137,8 @@ def prepare(folder, model):
     """Write the files that `COMMANDS` name; `model` is a model file of a run on the good table."""
     (folder / "rows.csv").write_text(GOOD)
     (folder / "c.yaml").write_text(CONFIG)
-    (folder / "gone.yaml").write_text(CONFIG.replace("rows.csv", "gone.csv"))
     (folder / "folder.yaml").write_text(CONFIG.replace("rows.csv", "deep"))
     (folder / "comma.yaml").write_text(CONFIG.replace("rows.csv", "'rows.csv,'"))
-    (folder / "bare.csv").write_text("1.5,2,u,v\n" * 9)
     (folder / "less.csv").write_text("a,c\n1,u\n")
     (folder / "text.csv").write_text("a,b,c\n1,2,u\nx,2,u\n")
     (folder / "class.csv").write_text(HEAD + "1,2,u,maybe\n")
