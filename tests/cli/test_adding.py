@@ -137,28 +137,9 @@ def test_what_is_added_is_known_everywhere(what, mlpengine, tmp_path):
     whole, part = (package.load(tmp_path / run) for run in ("whole", "part"))
     np.testing.assert_array_equal(part.mlp.params.flat, whole.mlp.params.flat)
 
-    # fit in Python, which differs from the default
-    table = {n: np.array(c, float) for n, c in zip("aby", zip(*rows(), strict=True), strict=True)}
-    short = {"hidden": [4]}, {"folds": None, "epochs": 3, "early_stopping": False}
-    weights = []
-    for own in (given, {"name": name, option: value / 2 if what != "a loss" else 2.0}):
-        sections: dict[str, Any] = {"data": {"task": "regression"}, "training": short[1]}
-        sections = merged(sections, nested(key, own))
-        model, _ = package.fit(table, "y", seed=1, model=short[0], **sections)
-        weights.append(model.mlp.params.flat.copy())
-    assert (weights[0] != weights[1]).any()
-
 
 def rows() -> list[list[str]]:
     return [line.split(",") for line in ROWS.split("\n")[1:]]
-
-
-def merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Return two trees of sections as one."""
-    both = {**one, **other}
-    for name in one.keys() & other.keys():
-        both[name] = {**one[name], **other[name]}
-    return both
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,8 @@ import pytest
 
 import mlpengine as package
 from mlpengine.config import json_schema, load_config
-from mlpengine.data.tables import FORMATS, read_table
+from mlpengine.data.tables import FORMATS
 from mlpengine.diagnostics.rules import RULES
-from mlpengine.estimators import MlpRegressor
 from mlpengine.ops import REGISTRY
 from mlpengine.settings.run import VERDICTS
 
@@ -102,14 +101,6 @@ def test_an_activation(elsewhere, mlpengine):
     y = h @ model.mlp.weights[1].T + model.mlp.biases[1]
     np.testing.assert_allclose(model.mlp.predict(x[:3, :2]), y, rtol=1e-5, atol=1e-6)
 
-    # fit in Python and an estimator
-    few = {"epochs": 2, "folds": None}
-    own = {"hidden": [4], "activation": "squash"}
-    fitted, _ = package.fit("rows.csv", "y", model=own, training=few)
-    assert fitted.mlp.layers[0].activation.name == "squash"
-    estimator = MlpRegressor(4, "squash", epochs=2, random_state=0).fit(x[:, :2], x[:, 2])
-    assert estimator.mlp_.layers[0].activation.name == "squash"
-
     # diagnostics, which know from its range where it saturates: at 32.3, for 0.97 of 2
     assert mlpengine("diagnose", "c.yaml", "--set", chosen).code == 0
     sampled = Path("whole/diagnostics.csv").read_text()
@@ -172,8 +163,6 @@ def test_a_file_format(elsewhere, mlpengine):
     assert predicted[0] == predicted[1]
     assert len(predicted[0]) == 10
     assert mlpengine("evaluate", "whole", "NEW.JSONL").code == 0
-    fitted, _ = package.fit("rows.jsonl", "y", training={"epochs": 2, "folds": None})
-    assert fitted.predict(read_table("NEW.JSONL")).shape == (9,)
 
 
 def test_a_verdict_with_a_fix(elsewhere, mlpengine):
@@ -233,11 +222,3 @@ def test_a_verdict_with_a_fix(elsewhere, mlpengine):
     silent = ["--set=diagnostics.silence=[narrow, odd]", "--json", "-q", "--out", "silent"]
     told = mlpengine("train", "c.yaml", *silent)
     assert not {"narrow", "odd"} & {v["name"] for v in json.loads(told.out)["verdicts"]}
-
-    # fit in Python and an estimator
-    few = {"folds": None, "epochs": 2, "early_stopping": False}
-    _, result = package.fit("rows.csv", "y", model={"hidden": [4]}, training=few)
-    x = np.array(ROWS, float)
-    estimator = MlpRegressor(4, epochs=2, early_stopping=False).fit(x[:, :2], x[:, 2])
-    for verdicts in (result.verdicts, estimator.verdicts_):
-        assert [str(one) for one in verdicts if one.name == "narrow"] == [text]

@@ -1,19 +1,11 @@
 """Columns of dates from a table to predictions: features, a split by time, and the report."""
 
-import json
 import re
 from datetime import datetime, timedelta
 from math import cos, pi, sin
 
 import numpy as np
 import pytest
-
-from mlpengine.training.loading import load
-
-QUICK = [
-    *("--set", "training.folds=null", "--set", "training.members=null", "--epochs", 60),
-    *("--set", "data.encoding=none", "--set", "optimizer.lr=0.02", "-q", "--json"),
-]
 
 
 def rides(rows: int, start: datetime) -> str:
@@ -44,18 +36,3 @@ def test_init_tells_how_to_split_by_time(mlpengine, tmp_path):
     (tmp_path / "timed.yaml").write_text(timed)
     checked = mlpengine("check", "timed.yaml")
     assert "dropped: when (times of the split; its place in day, week and year is" in checked.out
-
-
-def test_rows_later_than_those_of_training_are_predicted_by_their_periods(mlpengine, tmp_path):
-    assert mlpengine("init", "rides.csv", "--target", "rides").code == 0
-    timed = ["--set", "data.split.time=when", "--set", "data.split.validation=0.1"]
-    done = mlpengine("train", "rides.yaml", *QUICK, *timed, "--out", "run")
-    assert done.code == 0, done.err
-    assert json.loads(done.out)["test"]["r2"] > 0.9
-    names = load(tmp_path / "run").preprocessor.feature_names
-    assert [name for name in names if name.startswith("when ")] == [
-        *("when hour sin", "when hour cos", "when weekday sin", "when weekday cos")
-    ]
-    (tmp_path / "new.csv").write_text(rides(80, datetime(2027, 5, 3)))
-    measured = mlpengine("evaluate", "run", "new.csv", "--json")
-    assert json.loads(measured.out)["data"]["r2"] > 0.9

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 import scipy.stats
-from dying import saving_until
 
 from mlpengine.models.calibration import Residuals
 from mlpengine.training.loading import load
@@ -105,24 +104,6 @@ def test_a_loss_from_training_to_prediction(name, folder, mlpengine):
     assert measured["loss"] == pytest.approx(trained["test"]["loss"])
     assert mlpengine("diagnose", "c.yaml").code == 0
     assert mlpengine("diagnose", "run").code == 0
-
-
-@pytest.mark.parametrize("name", ["gaussian_nll"])
-def test_compiled_and_resumed_runs_predict_the_same(name, folder, mlpengine):
-    row, texts = LOSSES[name], {}
-    for run, backend in {"plain": "numpy", "whole": "compiled", "parts": "compiled"}.items():
-        write(folder, row.loss, row.target, backend)
-        settings = ("training.epochs=4", "training.checkpoint.every_steps=25")
-        settings = [f"--set={one}" for one in (*settings, "training.batch_size=30")]  # of 630 rows
-        with saving_until(lambda step, _, dies=run == "parts": dies and step >= 60):
-            code = mlpengine("train", "c.yaml", "--out", run, "-q", *settings).code
-        assert code == (130 if run == "parts" else 0)
-        if run == "parts":
-            assert mlpengine("train", "--resume", run, "-q").code == 0
-        texts[run] = mlpengine("predict", run, "rows.csv").out
-    assert texts["parts"] == texts["whole"]
-    (_, plain), (_, compiled) = predictions(texts["plain"]), predictions(texts["whole"])
-    np.testing.assert_allclose(compiled, plain, rtol=1e-3)
 
 
 @pytest.mark.parametrize(("loss", "learned"), [("poisson", "none"), ("mse", "log")])

@@ -2,13 +2,11 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from small import SMALL
 
 from mlpengine.backends.compiled.target import compiler_command
-from mlpengine.core.errors import install_line
 
 
 def test_three_mistakes_are_three_messages(mlpengine, tmp_path):
@@ -74,27 +72,23 @@ def test_settings_that_do_not_fit(case, mlpengine, config):
 
 OPTIONS = [
     (
-        "schedule={name: step, every_epochs: 1}",
-        "training.clip_norm=0.1",
-        "report=true",
-    ),
-    (
         "schedule={name: exponential, warmup_epochs: 0.5}",
         "optimizer=rmsprop",
-        "training.clip_norm=0.1",
+        "data.class_weights=balanced",
         "training.checkpoint={every_epochs: 1}",
+        "report=true",
     ),
-    ("schedule=linear", "data.class_weights=balanced", "training.clip_norm=0.5"),
     (
         "schedule=one_cycle",
         "optimizer={name: sgd, momentum: 0.9, nesterov: true}",
         "training.on_nonfinite=skip",
+        "data.encoding=piecewise",
+        "diagnostics={every: 2}",
     ),
-    ("schedule=flat_cosine", "data.encoding=piecewise", "diagnostics={every: 2}"),
-    ("schedule=coslog", "training.batch_size=1000", "model.initializer=glorot_normal"),
     (
         "schedule={name: coslog, cycles: 2}",
         "training.threads=2",
+        "training.batch_size=1000",
         "report={tensorboard: true}",
         "training.clip_norm=2.0",
     ),
@@ -113,34 +107,6 @@ def test_options(settings, mlpengine, tmp_path):
     given = [f"--set={setting}" for setting in settings]
     found = mlpengine("train", "c.yaml", "-q", "--json", *given)
     assert (found.code, found.err) == (0, "")
-
-
-@pytest.fixture
-def not_imported(monkeypatch):
-    """Forget TensorBoard, so that the extra is imported once more."""
-    for name in [n for n in sys.modules if n.split(".")[0] == "tensorboard"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delitem(sys.modules, "mlpengine.training.tensorboard", raising=False)
-
-
-@pytest.mark.usefixtures("not_imported")
-def test_an_extra_that_is_missing(mlpengine, config, monkeypatch):
-    monkeypatch.setitem(sys.modules, "tensorboard", None)
-    found = mlpengine("train", config, "--set", "report.tensorboard=true")
-    assert found.code == 1
-    assert install_line("tensorboard") in found.err
-    config.write_text(SMALL.replace("report: false", "report: {html: false}"))
-    quiet = mlpengine("train", config, "-q")
-    assert (quiet.code, quiet.err) == (0, "")
-
-
-@pytest.mark.usefixtures("not_imported")
-def test_an_extra_that_is_installed_and_broken(mlpengine, config, monkeypatch):
-    Path("tensorboard.py").write_text('raise AttributeError("`np.string_`\\nwas removed")')
-    monkeypatch.syspath_prepend(Path.cwd())
-    found = mlpengine("train", config, "-q", "--set", "report.tensorboard=true")
-    assert found.code == 1
-    assert "mlpengine[tensorboard] must be importable (AttributeError: `np.string_`" in found.err
 
 
 @pytest.mark.parametrize("command", ["check", "train", "summary"])
