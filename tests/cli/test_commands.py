@@ -273,9 +273,7 @@ def test_predict_in_blocks_of_rows(at, trained, monkeypatch, tmp_path):
 IDS = {
     "whole numbers": ([12, 7, -3], ["12", "7", "-3"]),
     "texts": (["007", "a", None], ["007", "a", ""]),
-    "numbers": ([0.5, 7.0, 1e-30], ["0.5", "7", "1e-30"]),
     "numbers with a gap": ([12, None, 3], ["12", "", "3"]),
-    "answers": ([True, False, True], ["true", "false", "true"]),
     "dates": (
         [datetime(2024, 5, 1), datetime(2031, 1, 2, 3, 4, 5), datetime(1969, 1, 1)],
         ["2024-05-01T00:00:00", "2031-01-02T03:04:05", "1969-01-01T00:00:00"],
@@ -386,18 +384,6 @@ def test_compare_does_not_judge_different_targets(at):
         == 0
     )
     assert "no run is better: " in at("compare", "run", "target").out
-
-
-@pytest.mark.parametrize(
-    "text",
-    ['{"spread": {"test": {"mean": {"r2": "x"}}}}', "[1]", '{"test": {"loss": "low"}}', "{"],
-)
-def test_compare_names_a_result_of_another_shape(at, trained, tmp_path, text):
-    (tmp_path / "odd").mkdir()
-    (tmp_path / "odd" / "result.json").write_text(text)
-    found = at("compare", trained / "run", tmp_path / "odd")
-    assert found.code == 1
-    assert "odd/result.json: " in found.err
 
 
 def test_schema(at, tmp_path):

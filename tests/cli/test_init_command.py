@@ -1,6 +1,7 @@
 """What `init` proposes, from the table to the trained model."""
 
 import json
+import re
 from itertools import pairwise
 
 import numpy as np
@@ -98,7 +99,6 @@ REFUSED_TARGETS = {
         lambda i: "oops" if i == 7 else i / 10,
         "t.csv: line 9, column 'y': the target must be a number, as in most rows ('oops')",
     ),
-    "names": (lambda i: f"n{i}", "column 'y': the target must be numbers or classes that repeat"),
     "one class": (lambda i: "a", "column 'y': at least two classes are needed"),
 }
 
@@ -205,6 +205,19 @@ def test_init_refuses_what_cannot_divide_rows(mlpengine, tmp_path, options, text
     assert text in refused.err
 
 
+def test_init_tells_how_to_split_by_time(mlpengine, tmp_path):
+    (tmp_path / "visits.csv").write_text("\n".join(VISITS))
+    made = mlpengine("init", "visits.csv", "--target", "effect")
+    assert "decided: rows are split at random; if you predict later ones" in made.err
+    assert "data.split.time: day" in made.err
+    text = (tmp_path / "visits.yaml").read_text()
+    hint = re.search(r"  # (split: .*)  # the newest rows test", text)
+    timed = re.sub(r"  split: \{.*\n", f"  {hint[1]}\n", text, count=1)
+    (tmp_path / "timed.yaml").write_text(timed)
+    checked = mlpengine("check", "timed.yaml")
+    assert "dropped: day (times of the split; its place in" in checked.out
+
+
 HOW_DIVIDED = {
     "one group": ("group", lambda i: "x", "--group g: split: 3 parts need at least 3 groups"),
     "three groups": ("group", lambda i: "xyz"[i % 3], 1),
@@ -265,18 +278,6 @@ def test_init_says_what_it_decided(mlpengine, tmp_path):
     config = (tmp_path / "t.yaml").read_text()
     assert "folds: 8\n" in config
     assert "split: {test: 0.2}" in config
-    alone = mlpengine(
-        "train",
-        "t.yaml",
-        "-q",
-        "--epochs",
-        1,
-        "--set",
-        "training.folds=null",
-        "--set",
-        "report=false",
-    )
-    assert "validation" in alone.out  # which its own share of rows then measures
 
 
 @pytest.mark.usefixtures("two_folds")

@@ -1,7 +1,6 @@
 """`mlpengine report`, and the page that `train` writes: whole, harmless, and what it says."""
 
 import json
-import re
 import shutil
 from contextlib import chdir
 from dataclasses import replace
@@ -225,17 +224,6 @@ def test_a_damaged_run_has_a_page_with_what_is_left(mlpengine, config):
     Path("run/model.safetensors").unlink()
     assert mlpengine("report", "run", "-o", "page.html").code == 0
     assert "the model cannot be read" in Page(Path("page.html").read_text()).text
-
-
-def test_what_is_no_run_is_one_line(mlpengine, config):
-    Path("empty").mkdir()
-    for path, text in (
-        ("empty", "holds no config.resolved.yaml"),
-        ("ruin", "there is no such run"),
-    ):
-        done = mlpengine("report", path)
-        assert (done.code, done.out) == (2, "")
-        assert re.fullmatch(f"error: {path}: {text}.*\n", done.err)
 
 
 def test_data_that_are_gone_are_a_note(mlpengine, tmp_path):

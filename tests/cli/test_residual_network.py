@@ -1,13 +1,12 @@
 """A run with the residual network: everything that a run with dense layers does."""
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import mlpengine as package
-from mlpengine.core.errors import ConfigError, UsageError
+from mlpengine.core.errors import UsageError
 from mlpengine.estimators import MlpClassifier, MlpRegressor
 from mlpengine.nn import Residual
 
@@ -87,18 +86,3 @@ def test_estimators_take_the_network_by_its_name():
     assert classifier.predict_proba(x).shape == (90, 2)
     with pytest.raises(UsageError, match="blocks: mlp does not have this"):
         MlpRegressor(settings={"model.blocks": 3}, epochs=2).fit(x, y)
-
-
-def test_a_fit_starts_from_a_residual_network(table, mlpengine):
-    options = {
-        "model": {"network": "residual", "width": 8},
-        "training": {"epochs": 2, "folds": None},
-    }
-    first, _ = package.fit("rows.csv", "y", seed=1, **options)
-    again, _ = package.fit("rows.csv", "y", warm_start=first, **options)
-    assert isinstance(again.mlp, Residual)
-    wide = {**options, "model": {"network": "residual", "width": 9}}
-    with pytest.raises(ConfigError, match="width"):
-        package.fit("rows.csv", "y", warm_start=first, **wide)
-    record = json.loads(json.dumps(first.to_dict()))
-    assert record["network"]["settings"]["width"] == 8

@@ -287,7 +287,6 @@ def test_a_damaged_or_lost_journal_is_named(sweep, mlpengine):
 
 MISUSE = {
     "both": (("s.yaml", "--join", "runs/s"), 2, "--join: a sweep keeps its settings"),
-    "joins nothing": (("--join", "runs/none"), 2, "runs/none: there is no such sweep"),
     "joins a run": (
         ("--join", "run"),
         2,
@@ -295,11 +294,6 @@ MISUSE = {
     ),
     "edited": (("--join", "edited"), 1, "sweep.yaml: must be as it was when the sweep began"),
     "damaged": (("--join", "damaged"), 1, "damaged/sweep.json: is damaged ("),
-    "metric": (
-        ("s.yaml", "--set", "sweep.metric=r2"),
-        2,
-        "sweep.metric: this task has loss, accuracy, macro_f1",
-    ),
     "storage without a driver": (
         ("s.yaml", "--set", "sweep.storage=oracel://user:secret@host/name"),
         2,
