@@ -1,12 +1,11 @@
 """Training steps of networks of one's own against PyTorch and JAX, on one thread.
 
-Run ``python benchmarks/networks.py`` (``--smoke`` for seconds, ``--only "tied 64"``, ``--fast``
-without torch.compile).  Eight kinds of networks, by Adam: residual with layer norm at several
-widths, two tables with two losses, a tied and a variational autoencoder (whose random numbers are
-drawn beforehand), a soft mixture of experts, a convolution over digits, attention over 16 tokens,
-and a Siamese network.  All contestants of a network start with its weights, and must compute the
-same first loss; then they run in turn, window by window; units: microseconds a step, medians over
-the windows.
+Run ``python benchmarks/networks.py`` (``--smoke`` for seconds, ``--only "tables 32"``).
+Five kinds of networks, by Adam: residual with layer norm at several widths, two tables with two
+losses, a variational autoencoder (with random numbers that are drawn beforehand), a convolution
+over digits, and attention over 16 tokens.  All contestants of a network start with its weights and
+must compute the same first loss; then they run in turn, window by window; units: microseconds a
+step, medians over the windows.
 """
 
 import argparse
@@ -147,23 +146,6 @@ class Tables(Peered):
         return m.mse(h @ p["price"].T, y["price"]) + 0.3 * classes
 
 
-class Tied(Peered):
-    """An autoencoder.  Its decoder has the transposed weights of its encoder."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__(FEATURES, {"weight": (width, FEATURES), "code": width}, seed=0)
-
-    def record(self, tape, x):
-        p = tape.parameter
-        return x.linear(p("weight"), p("code")).tanh() @ p("weight")
-
-    def data(self):
-        return normal(ROWS, FEATURES), normal(ROWS, FEATURES)
-
-    def forward(self, m, p, x):
-        return m.tanh(x @ p["weight"].T + p["code"]) @ p["weight"]
-
-
 class Variational(Peered):
     """A variational autoencoder.  Its second output is the divergence of its code."""
 
@@ -195,26 +177,6 @@ class Variational(Peered):
         divergence = (mean * mean + m.exp(logs) - logs - 1).sum(1) * 0.5
         again = m.tanh(code @ p["up"].T) @ p["out"].T
         return m.mse(again, y["x"]) + 0.01 * divergence.mean()
-
-
-class Mixture(Peered):
-    """A soft mixture of four experts: each row has its own weights of what they compute."""
-
-    def __init__(self, width: int) -> None:
-        self.width = width
-        shapes = {"gate": (4, FEATURES), "experts": (4 * width, FEATURES), "out": (1, width)}
-        super().__init__(FEATURES, shapes, seed=0)
-
-    def record(self, tape, x):
-        p = tape.parameter
-        gate = x.linear(p("gate")).softmax().reshape(-1, 4, 1)
-        each = x.linear(p("experts")).reshape(-1, 4, self.width).tanh()
-        return (gate * each).sum(axis=1).linear(p("out"))
-
-    def forward(self, m, p, x):
-        gate = m.softmax(x @ p["gate"].T).reshape(-1, 4, 1)
-        each = m.tanh((x @ p["experts"].T).reshape(-1, 4, self.width))
-        return (gate * each).sum(1) @ p["out"].T
 
 
 class Convolution(Peered):
@@ -267,30 +229,6 @@ class Attention(Peered):
         return m.layer_norm(h + near @ value, p["scale"], p["shift"]).mean(1) @ p["out"].T
 
 
-class Siamese(Peered):
-    """Two halves of a row through the same layers, and how far apart they come out."""
-
-    def __init__(self, width: int) -> None:
-        shapes = {"weight": (width, FEATURES // 2), "bias": width, "up": (width, width)}
-        super().__init__(FEATURES, shapes | {"out": (1, width)}, seed=0)
-
-    def record(self, tape, x):
-        p, half = tape.parameter, FEATURES // 2
-        one, other = (
-            part.linear(p("weight"), p("bias")).tanh().linear(p("up")).tanh()
-            for part in (x[:, :half], x[:, half:])
-        )
-        return (one - other).abs().linear(p("out"))
-
-    def forward(self, m, p, x):
-        half = FEATURES // 2
-        one, other = (
-            m.tanh(m.tanh(part @ p["weight"].T + p["bias"]) @ p["up"].T)
-            for part in (x[:, :half], x[:, half:])
-        )
-        return abs(one - other) @ p["out"].T
-
-
 @dataclass(frozen=True)
 class Work:
     """A network, and features and targets of four batches."""
@@ -309,8 +247,7 @@ class Work:
 
 WORKS = (
     *(Work(Residual, width) for width in (32, 128, 512)),
-    *(Work(Tables, 32), Work(Tied, 64), Work(Variational, 32), Work(Mixture, 32)),
-    *(Work(Convolution, 8), Work(Attention, 32), Work(Siamese, 64)),
+    *(Work(Tables, 32), Work(Variational, 32), Work(Convolution, 8), Work(Attention, 32)),
 )
 SMOKE = ("residual 32", "tables 32", "convolution 8")
 
@@ -437,7 +374,6 @@ def contestants(work: Work, *, fast: bool) -> dict[str, Steps]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="a fraction of a second a contestant")
-    parser.add_argument("--fast", action="store_true", help="without torch.compile, which is slow")
     parser.add_argument("--only", nargs="+", choices=[work.name for work in WORKS])
     parser.add_argument("--seconds", type=float, default=2.0, help="for each contestant")
     args = parser.parse_args()
@@ -447,7 +383,7 @@ def main() -> None:
     rows, heads = [], []
     with threadpool_limits(1):
         for work in (work for work in WORKS if work.name in names):
-            runs = contestants(work, fast=args.fast or args.smoke)
+            runs = contestants(work, fast=args.smoke)
             check_losses(work, runs)
             if not rows:
                 describe()

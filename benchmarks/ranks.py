@@ -9,9 +9,6 @@ window, in the same processes, of which the second sleeps while one rank works. 
 started anew in each round.  Medians of microseconds a step; the gain of two ranks is the median
 over pairs of windows, and that of the shortest windows; the gain over PyTorch is the median by
 round.
-
-``--check`` trains random configs, of one network and of several, on 1, 2 and 4 ranks with 1 and 2
-threads, and compares the bytes of model and metrics (``--configs 20``).
 """
 
 import argparse
@@ -27,7 +24,6 @@ from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from machine import describe, figure, restart_clean, table
 from peer_libraries import Workload
 from threadpoolctl import threadpool_limits
@@ -56,14 +52,14 @@ def located(name: str) -> str:
     return str(Path(paths[0]).resolve())
 
 
-def launched(ranks: int, *arguments: str, folder: str | None = None) -> str:
+def launched(ranks: int, *arguments: str) -> str:
     """Run this script on `ranks` ranks, 0 for no launcher, and return its output."""
     launcher = [located("mpiexec.hydra"), "-n", str(ranks)] if ranks else []
     environment = dict(os.environ)
     if Path(library := located("libmpi.so.12")).is_file():
         environment.setdefault("MPI4PY_LIBMPI", library)
     command = [*launcher, sys.executable, str(Path(__file__).resolve()), *arguments]
-    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
     return done.stdout
@@ -170,71 +166,6 @@ def measured(kind: str, name: str, steps: int) -> Any:
             second.wait(timeout=60)
 
 
-COMPARED = ("model.safetensors", "metrics.csv")
-
-CHECKED = """\
-seed: {seed}
-data: {{source: {source}, split: {{test: 0.1}}}}
-model: {{hidden: {hidden}, activation: {activation}, dropout: {dropout}}}
-optimizer: {{name: {optimizer}, lr: 0.003}}
-training:
-  {{epochs: 2, batch_size: {batch}, {parts}, backend: {backend}, {clip}}}
-report: false
-"""
-
-
-def check(count: int) -> None:
-    """Compare the bytes of random configs on 1, 2 and 4 ranks, with 1 and 2 threads."""
-    rng = np.random.default_rng(0)
-    clips = ("clip_norm: 0.1", "clip_norm: null")
-    with tempfile.TemporaryDirectory() as folder:
-        for number in range(count):
-            text = CHECKED.format(
-                seed=number,
-                source=rng.choice(["penguins", "diabetes", "digits"]),
-                hidden=(rng.integers(3, 40, rng.integers(1, 4)) * rng.choice([1, 10])).tolist(),
-                activation=rng.choice(["relu", "tanh", "gelu", "silu"]),
-                dropout=rng.choice([0, 0.3]),
-                optimizer=rng.choice(["adam", "sgd", "rmsprop", "lion", "nadam"]),
-                batch=rng.integers(8, 90),
-                parts=rng.choice(["shards: 4", "shards: 8", "folds: 3", "seeds: 5"]),
-                backend=rng.choice(["numpy", "compiled"]),
-                clip=rng.choice(clips),
-            )
-            (Path(folder) / f"{number:02}.yaml").write_text(text)
-        for ranks in (0, 2, 4):
-            launched(ranks, "--train", folder, folder=folder)
-        for number in range(count):
-            runs = sorted(Path(folder).glob(f"{number:02}-*"))
-            contents = [b"".join((run / n).read_bytes() for n in COMPARED) for run in runs]
-            if len(set(contents)) != 1 or len(runs) != 6:
-                text = (Path(folder) / f"{number:02}.yaml").read_text()
-                kinds = [contents.index(one) for one in contents]
-                ran = [
-                    json.loads((run / "environment.json").read_text())["backend"] for run in runs
-                ]
-                each = [f"{r.name} ({n}): {k}" for r, n, k in zip(runs, ran, kinds, strict=True)]
-                listed = "\n".join(each)
-                raise SystemExit(f"the bits differ between ranks or threads:\n{text}{listed}")
-    print(f"{count} random configs: equal bytes on 1, 2 and 4 ranks with 1 and 2 threads")
-
-
-def train(folder: Path) -> None:
-    """Train the configs of a folder on the ranks of this process, with one thread and two."""
-    from mlpengine.backends.compiled import emitter
-    from mlpengine_cli.main import run
-
-    emitter.STEP_TERMS_PER_THREAD = 1  # small networks take two threads, too
-    Ranks.share_of_cores = lambda ranks: 2  # type: ignore[method-assign]
-    size = os.environ.get("PMI_SIZE", "1")
-    for config in sorted(folder.glob("*.yaml")):
-        for threads in (1, 2):
-            out = str(folder / f"{config.stem}-{size}-{threads}")
-            setting = f"training.threads={threads}"
-            if code := run(["train", str(config), "-q", "-o", out, "--set", setting]):
-                sys.exit(code)
-
-
 def compare(names: list[str], rounds: int, steps: dict[str, int], *, peer: bool) -> None:
     lines = []
     median = statistics.median
@@ -270,20 +201,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--networks", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
     parser.add_argument("--alone", action="store_true", help="leave out PyTorch")
-    parser.add_argument("--check", action="store_true", help="compare bytes instead of times")
-    parser.add_argument("--configs", type=int, default=20)
     for name in ("--worker", "--workload", "--meeting"):
         parser.add_argument(name, default="", help=argparse.SUPPRESS)
-    parser.add_argument("--train", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--steps", type=int, default=1, help=argparse.SUPPRESS)
     parser.add_argument("--rank", type=int, default=0, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.train is not None:
-        train(args.train)
-    elif args.worker:
+    if args.worker:
         worker(args.worker, args.workload, args.steps, args.rank, args.meeting)
-    elif args.check:
-        check(args.configs)
     elif args.smoke:
         compare(["small"], 1, {"small": 50}, peer=False)
     else:

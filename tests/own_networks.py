@@ -233,27 +233,6 @@ class Siamese(Network):
         return apart.linear(p("out.weight"), p("out.bias"))
 
 
-class Variational(Network):
-    """The body of a variational autoencoder: what it reads again, and its divergence per row."""
-
-    def __init__(self, width=3, **options):
-        parameters = {
-            "encoder.weight": (2 * width, IN_DIM),
-            "encoder.bias": 2 * width,
-            "decoder.weight": (IN_DIM - 1, width),
-            "decoder.bias": IN_DIM - 1,
-        }
-        super().__init__(IN_DIM, parameters, **options)
-
-    def record(self, tape, x):
-        p = tape.parameter
-        mean, logs = x.linear(p("encoder.weight"), p("encoder.bias")).chunk(2, axis=1)
-        code = mean + (logs * 0.5).exp() * x[:, :3]  # in place of random numbers
-        again = code.linear(p("decoder.weight"), p("decoder.bias"))
-        apart = (mean * mean + logs.exp() - logs - 1).mean(axis=1, keepdims=True) * 0.5
-        return cat([again, apart], axis=1)
-
-
 class Convolution(Network):
     """A small convolution over a row."""
 
@@ -388,7 +367,6 @@ NETWORKS = {
     "mixture": Mixture,
     "attention": Attention,
     "siamese": Siamese,
-    "variational": Variational,
     "convolution": Convolution,
 }
 
@@ -407,7 +385,6 @@ LAYERS = {
     "mixture": ["mixture", "output"],
     "attention": ["attention", "output"],
     "siamese": ["distance", "output"],
-    "variational": ["output"],
     "convolution": ["output"],
     "two tables": ["shared", "price", "class"],
     "autoencoder": ["code", "x", "kl"],
@@ -418,7 +395,7 @@ LAYERS = {
 def rows(count, name="residual", dtype="float32", seed=0):
     """Return features and targets: of the autoencoder, the features themselves."""
     x = np.random.default_rng(seed).standard_normal((count, IN_DIM)).astype(dtype)
-    return x, x.copy() if name in ("tied", "variational") else np.sin(2 * x[:, :2])
+    return x, x.copy() if name == "tied" else np.sin(2 * x[:, :2])
 
 
 def images(count, dtype="float32", seed=0):

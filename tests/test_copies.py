@@ -16,12 +16,9 @@ from own_networks import IN_DIM, Gated
 import mlpengine
 from mlpengine import (
     Adam,
-    AdamW,
-    CosineSchedule,
     Loop,
     Mlp,
     Model,
-    Population,
     Program,
     Sgd,
     Tape,
@@ -33,11 +30,9 @@ from mlpengine.core.spec import Spec, call
 from mlpengine.data.features import Batches, NumberTarget, Preprocessor
 from mlpengine.data.tables import Table
 from mlpengine.diagnostics import Diagnostics
-from mlpengine.estimators import MlpClassifier, MlpRegressor
 from mlpengine.models.task import Regression, Split
 from mlpengine.nn import InputLayer
 from mlpengine.ops import REGISTRY, GradOp, RunningStatistics
-from mlpengine.optim import NAdam, PlateauSchedule
 from mlpengine.tape import Flat, GradientAccumulator, from_inner, quantize
 from mlpengine.tape.norm import GlobalNorm
 
@@ -63,28 +58,6 @@ class Row:
 
     make: Callable[[], Any]
     use: Callable[[Any], Any]
-
-
-class Grads:
-    """Gradients as an optimizer takes them."""
-
-    def __init__(self, flat: np.ndarray) -> None:
-        self.flat = flat
-
-
-def optimizer_row(cls: type, **options: Any) -> Row:
-    def make() -> Any:
-        mlp = Mlp([3, 4, 2], seed=1)
-        return mlp, cls(mlp, **deepcopy(options))
-
-    def use(pair: Any) -> Any:
-        mlp, optimizer = pair
-        for seed in range(70):  # beyond a flush of the moments
-            grads = np.random.default_rng(seed).standard_normal(len(mlp.params)).astype("f4")
-            optimizer.step(mlp, Grads(grads))
-        return mlp.params.flat.copy(), optimizer.state_dict()
-
-    return Row(make, use)
 
 
 def trained(objects: Any) -> Any:
@@ -147,19 +120,6 @@ def steps_made(step: TrainingStep) -> Any:
     return kept, step.run(step.bound(3)), step.backend  # on what the buffers hold
 
 
-def new_population_steps(backend: str) -> Any:
-    members = Population(Mlp([3, 4, 2], dropout=0.3), 3)
-    mse = mlpengine.MeanSquaredError()
-    rates = zip(members, (0.1, 0.2, 0.3), strict=True)
-    return members, [TrainingStep(m, mse, Adam(m, lr=lr), 4, backend=backend) for m, lr in rates]
-
-
-def population_trained(pair: Any) -> Any:
-    members, steps = pair
-    made = [step.run_many(floats(8, 3), floats(8, 2), np.arange(8)) for step in steps]
-    return members.params.copy(), members.predict(floats(4, 3)), made
-
-
 def recorded(tape: Tape) -> Any:
     y = (tape.nodes[0] @ tape.nodes[1]).tanh().sum()
     program = Program(tape, y)
@@ -203,43 +163,18 @@ def compiled_row() -> Row:
     return Row(make, use)
 
 
-def estimator_row(cls: type, y: np.ndarray, **options: Any) -> Row:
-    def use(estimator: Any) -> Any:
-        if hasattr(estimator, "n_iter_"):
-            predicted = [estimator.predict(floats(20, 3))]
-            return predicted, estimator.partial_fit(floats(20, 3), y).mlp_.state_dict()
-        estimator.fit(floats(20, 3), y)
-        return estimator.predict(floats(20, 3))
-
-    return Row(lambda: cls((4,), epochs=2, random_state=0, **options), use)
-
-
 def new_model() -> Model:
     table = Table.from_arrays(floats(15, 2), np.arange(15) % 3)
     return Model(Mlp([2, 3]), Preprocessor("y").fit(table), "softmax_cross_entropy")
 
 
 ROWS = {
-    "Adam": optimizer_row(Adam, schedule=CosineSchedule(80)),
-    "AdamW": optimizer_row(AdamW, schedule=PlateauSchedule()),
-    "NAdam": optimizer_row(NAdam),
-    "Regression": Row(
-        lambda: Regression(NumberTarget(["y"], [2.0], [3.0])),
-        lambda task: task.predict(np.linspace(-1, 1, 4)[:, None]),
-    ),
     "Mlp": Row(lambda: Mlp([3, 4, 2], seed=1), predicted),
-    "Residual": Row(
-        lambda: mlpengine.nn.Residual(3, 2, width=8, seed=1),
-        lambda network: network.predict(floats(5, 3)),
-    ),
     "Mlp, with an input layer": Row(
         lambda: Mlp(
             [3, 4, 2], input_layer=InputLayer("pbld", scaling=True), learned_activation=True
         ),
         predicted,
-    ),
-    "Mlp, activation with options": Row(
-        lambda: Mlp([3, 4, 2], activation=mlpengine.ops.LeakyRelu(0.2), dtype="f8"), predicted
     ),
     "Mlp, activation by formula": Row(
         lambda: Mlp([3, 4, 2], activation="x * tanh(softplus(x))"), predicted
@@ -249,9 +184,9 @@ ROWS = {
     ),
     "Scratch, Gradients": Row(network, trained),
     "Mlp.compile": compiled_row(),
-    "TrainingStep": Row(new_step, steps_made),
-    "TrainingStep, dropout": Row(lambda: new_step(dropout=0.3), steps_made),
-    "TrainingStep, weighted": Row(lambda: new_step(weighted=True), steps_made),
+    "TrainingStep, NumPy": Row(
+        lambda: new_step(backend="numpy", dropout=0.3, weighted=True), steps_made
+    ),
     "TrainingStep, compiled": Row(lambda: new_step(backend="compiled", weighted=True), steps_made),
     "TrainingStep, compiled in parts": Row(
         lambda: new_step(backend="compiled", output_activation=Doubled()), steps_made
@@ -265,13 +200,10 @@ ROWS = {
         lambda: (flat := floats(20_000), GlobalNorm(flat)),
         lambda pair: (np.multiply(pair[0], 2, out=pair[0])[:3].copy(), pair[1]()),
     ),
-    "steps of a population": Row(partial(new_population_steps, "numpy"), population_trained),
     "Tensor": Row(leaf, lambda x: (x * x).sum().backward().grad(x)),
     "QuantizedArray": Row(lambda: quantize(floats(3, 4)), lambda q: q.dequantize()),
     "Batches": Row(lambda: Batches(7, 3), lambda b: [rows.copy() for rows in b.epoch()]),
     "Model": Row(new_model, lambda m: (m.predict(floats(1, 2)), m.predict_proba(floats(3, 2)))),
-    "MlpClassifier": estimator_row(MlpClassifier, np.arange(20) % 3, early_stopping=True),
-    "MlpRegressor": estimator_row(MlpRegressor, np.arange(20.0), dropout=0.2),
 }
 
 
@@ -392,11 +324,11 @@ REFUSED = {
     "GradientAccumulator": GradientAccumulator,
     "BoundStep": lambda: new_step().bound(4),
     "BoundLoss": lambda: new_step().bound(4).loss,
-    "Program": new_program,
     "Instruction": lambda: new_program().instructions[0],
+    "Forward": lambda: Mlp([2, 1]).scratch(2).program,
+    "Program": new_program,
     "Diagnostics": lambda: Diagnostics(Mlp([2, 1])),
     "Loop": new_loop,
-    "Forward": lambda: Mlp([2, 1]).scratch(2).program,
 }
 
 

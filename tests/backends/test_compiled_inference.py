@@ -176,17 +176,6 @@ def test_exported_networks_predict_their_mean(log_link, dtype, tmp_path):
     np.testing.assert_allclose(found, mean, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_exported_gelu_is_0_at_minus_infinity(dtype, tmp_path):
-    mlp = Mlp([1, 1], output_activation="gelu", dtype=dtype)
-    mlp.params.flat[:] = 1, 0
-    predict = exported(mlp, tmp_path)
-    x, out = np.array([-np.inf], dtype), np.ones(1, dtype)
-    predict.argtypes, predict.restype = [ctypes.c_void_p] * 2, None
-    predict(x.ctypes.data, out.ctypes.data)
-    assert out[0] == 0
-
-
 def test_softmax_over_the_rows_has_no_c_of_one_row():
     with pytest.raises(UsageError, match="softmax along axis 0"):
         c_file(network_code(Mlp([2, 3], output_activation=Softmax(0))))

@@ -135,13 +135,6 @@ def test_units_in_the_last_place(dtype):
 
 
 @each_type
-def test_a_worse_function_would_be_noticed(dtype):
-    exact = np.tanh(numbers(dtype).astype(WIDER[dtype]))
-    rough = (exact * (1 + 4 * np.finfo(dtype).eps)).astype(dtype)
-    assert units_apart(rough, exact, dtype).max() > promised(dtype, "baseline", "tanh")
-
-
-@each_type
 def test_small_errors_of_the_largest_value(dtype):
     for name in ("sin", "cos", "erfc"):
         x = arguments(name, dtype)

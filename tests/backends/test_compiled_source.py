@@ -8,61 +8,12 @@ from uncompiled import uncompiled
 from mlpengine import Adam, MeanSquaredError, Mlp, TrainingStep
 from mlpengine.backends.compiled import chosen_target
 from mlpengine.backends.compiled.layout import Layout
-from mlpengine.backends.compiled.printing import print_function, vector_c
 from mlpengine.backends.compiled.statements import (
     CFunction,
-    Each,
-    ForLoop,
-    If,
-    Scope,
-    Switch,
-    load_vector,
-    store,
 )
 from mlpengine.backends.compiled.target import TARGET_LEVELS, CompileTarget
 from mlpengine.backends.compiled.tile_loops import heights
 from mlpengine.backends.compiled.tiling import tile_rows
-
-PRINTED = """\
-/* a text */
-static void f(void *const *table, char *workspace, const int64_t first, const int64_t last) {
-  (void)table, (void)workspace, (void)first, (void)last;
-  real *restrict x = (real *)table[0];
-  HAS_EFFECTS;
-  for (int64_t i = first; i < last; i++) {
-    if (i > 2) {
-      store(x + i, load(x));
-    } else {
-      store_first(x + i, load_first(x, n), n);
-    }
-    switch (i) {
-      case 1: g(); break;
-      default: __builtin_trap(); /* rows that no case computes */
-    }
-  }
-  for (int64_t j = 0; j < 8; j += LANES) {
-    EACH {
-      a;
-    }
-    {
-      b;
-    }
-  }
-}
-"""
-
-
-def test_statements_are_printed_with_their_blocks():
-    branch = If(
-        "i > 2", [store("x + i", load_vector("x"))], [store("x + i", load_vector("x", "n"), "n")]
-    )
-    body = [
-        ForLoop("i", "first", "last", [branch, Switch("i", [(1, "g();")])]),
-        ForLoop("j", 0, 8, [Each(["a;"]), Scope(["b;"])], step="LANES"),
-    ]
-    function = CFunction("f", "rows", ["x"], body, "a text")
-    declarations = ["real *restrict x = (real *)table[0];"]
-    assert print_function(function, declarations, vector_c(4)) == PRINTED
 
 
 def planned(functions, sizes, **options):

@@ -1,7 +1,5 @@
 """A compiled training step against the same step in NumPy."""
 
-import ctypes
-import re
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +14,8 @@ from mlpengine.backends.compiled import (
     LossInstruction,
     chosen_target,
     compile_program,
-    executor,
     target,
 )
-from mlpengine.backends.compiled.products import MIN_CLAIMABLE
 from mlpengine.backends.compiled.target import FLAGS, CompileTarget
 from mlpengine.core.errors import (
     CompileError,
@@ -104,32 +100,6 @@ def test_one_program_takes_every_number_of_rows(name):
         assert compiled.bound(rows).fused.source is compiled.bound(case.batch).fused.source
 
 
-def test_shorter_batches_compute_the_first_rows_of_the_same_arrays():
-    case = CASES[1]
-    step = case.step("compiled")
-    x, y, _ = case.data(case.batch)
-    step(x, y)
-    whole = step.scratch.activations
-    step(x[:5], y[:5])
-    for short, long in zip(step.scratch.activations, whole, strict=True):
-        assert short.ctypes.data == long.ctypes.data
-        assert short.shape == (5, *long.shape[1:])
-
-
-def test_the_comparison_notices_another_step():
-    case = CASES[0]
-    compiled, plain = (
-        case.step("compiled"),
-        StepCase("x", case.sizes, 32, "relu", MeanSquaredError()).step("numpy"),
-    )
-    shifted = compiled.mlp.params.flat + 1e-3
-    compiled.mlp.params.flat += 0.1
-    with pytest.raises(AssertionError):
-        agree_on_params(case, compiled, plain)
-    with pytest.raises(AssertionError):
-        agree(case, shifted, compiled.mlp.params.flat)
-
-
 @pytest.mark.parametrize(
     ("case", "threads"),
     [(CASES[0], 3), (BY_NAME["dropout"], 2), *zip(CASES[-3:], (2, 3, 2), strict=True), (WIDE, 3)],
@@ -158,19 +128,6 @@ def test_threads_give_the_same_bits(case, threads, monkeypatch):
         for step in (alone, together)
     ]
     assert values[0] == values[1]
-
-
-@pytest.mark.parametrize("batch", [48, 64])
-def test_threads_divide_columns_where_weights_are_more_than_inputs(batch, monkeypatch):
-    monkeypatch.setattr("mlpengine.backends.compiled.emitter.STEP_TERMS_PER_THREAD", 1)
-    panels = 128 // (2 * chosen_target().vector_bytes // 4)
-    claimed = panels >= 2 * MIN_CLAIMABLE
-    columns = "part, from, to" if claimed else f"part, FIRST({panels}), LAST({panels})"
-    share = columns if batch == 48 else "part, first"
-    with uncompiled():
-        text = StepCase("wide layer", (100, 128, 10), batch).step("compiled", threads=2).emit_c()
-    assert f"kernel_0(table, workspace, {share}" in text
-    assert "kernel_5(table, workspace, part, first, last)" in text  # of few weights: by rows
 
 
 def test_threads_that_would_not_pay_are_not_started():
@@ -508,25 +465,3 @@ def test_a_processor_may_read_columns_in_place_of_panels(sizes, threads, monkeyp
         texts.append(step.emit_c())
     assert texts[0] != texts[1]
     assert outcomes[0] == outcomes[1]
-
-
-def test_c_and_python_mean_the_same():
-    """How a step ended, and what a call carries."""
-    text = CASES[0].step("compiled").emit_c()
-    names = re.search(r"enum \{ (FINISHED[\w, ]+) \};", text)[1].split(", ")
-    assert [getattr(executor, name) for name in names] == list(range(len(names)))
-    assert fields_of("call", text) == list(executor.CallStruct._fields_)
-
-
-def fields_of(name, text):
-    """Return the fields of a record in C, as ctypes describes them."""
-    text = text[text.index(f"struct {name} {{") :]
-    record = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
-    kinds = {"int64_t": ctypes.c_int64, "double": ctypes.c_double}
-    fields = []
-    for line in record[record.index("{") + 1 : record.index("}")].split(";")[:-1]:
-        words = re.findall(r"[a-z_]\w*", re.sub("const|struct", "", line))
-        plain = ctypes.c_void_p if "*" in line else kinds[words[0]]
-        length = re.search(r"\[(\d+)\]", line)
-        fields += [(name, plain * int(length[1]) if length else plain) for name in words[1:]]
-    return fields

@@ -139,25 +139,3 @@ def test_updates_alone_compile_without_warnings(tmp_path):
     target = targets("x86_64-linux-gnu")[0]
     text = update_alone("clipped", target)
     assert complaints(target, text, tmp_path, *OF_ZIG)[0] == ""
-
-
-@pytest.mark.parametrize(
-    ("system", "change", "message"),
-    [
-        (
-            "x86_64-windows-gnu",
-            lambda text: f"{text}\nlong low(int64_t n) {{ return n; }}",
-            "loses integer precision",
-        ),
-        (
-            "aarch64-linux-gnu",
-            lambda text: f"{text}\nvoid f(char *);\nvoid g(void) {{ char a[1 << 17]; f(a); }}",
-            "stack frame size",
-        ),
-    ],
-)
-def test_what_does_not_compile_everywhere_is_noticed(system, change, message, tmp_path):
-    target = targets(system)[-1]
-    said, start = complaints(target, change(program("blocked", 2, target)), tmp_path, *OF_ZIG)
-    assert message in said
-    assert start == b""

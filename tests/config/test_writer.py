@@ -2,11 +2,10 @@
 
 import random
 from dataclasses import replace
-from itertools import cycle, islice
 
 import pytest
 
-from mlpengine.config import json_schema, load_config, writer
+from mlpengine.config import load_config, writer
 from mlpengine.config.reader import Document, parse_yaml
 from mlpengine.config.writer import quoted_yaml, with_short_lists, yaml_text
 from mlpengine.core.errors import ConfigError
@@ -34,85 +33,22 @@ def texts(count):
     return [*NAMED, *drawn]
 
 
-TEXTS = texts(20)
-SCHEMA = json_schema()
-
-
-def text_fields(node, within=()):
-    """Return the text fields of a JSON schema as a tree of "", with None for a free key."""
-    tree = "" if node.get("type") == "string" and not node.keys() & {"enum", "const"} else None
-    name = node.get("$ref", "").rpartition("/")[2]
-    if name and name not in within:
-        tree = text_fields(SCHEMA["$defs"][name], (*within, name))
-    for member in (*node.get("anyOf", ()), *node.get("oneOf", ())):
-        tree = merged(tree, text_fields(member, within))
-    fields = [*node.get("properties", {}).items()]
-    if isinstance(node.get("additionalProperties"), dict):
-        fields.append((None, node["additionalProperties"]))
-    below = {key: text_fields(value, within) for key, value in fields}
-    tree = merged(tree, {key: part for key, part in below.items() if part is not None} or None)
-    entry = text_fields(node["items"], within) if isinstance(node.get("items"), dict) else None
-    return tree if entry is None else merged([entry], tree)
-
-
-def merged(one, other):
-    """Return the fields of two trees; a mapping is preferred to a list, and a list to a text."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return {key: merged(one.get(key), other.get(key)) for key in {**one, **other}}
-    return max(one, other, key=lambda tree: (type(None), str, list, dict).index(type(tree)))
-
-
-def filled(tree, texts):
-    """Return a tree with the next of `texts` for each text and each free key."""
-    if isinstance(tree, str):
-        return next(texts)
-    if isinstance(tree, list):
-        return [filled(value, texts) for value in tree]
-    return {next(texts) if k is None else k: filled(value, texts) for k, value in tree.items()}
-
-
-FIELDS = text_fields(SCHEMA)
-
-
-def config_of(number):
-    """Return a config with a text of its own in every field; as many as texts have all in each."""
-    return filled(FIELDS, islice(cycle(TEXTS), number, None))
-
-
-def unlike(numbers):
-    """Return the numbers of the configs that are not read back as they were."""
-    found = []
-    for number in numbers:
-        tree = config_of(number)
-        try:
-            same = parse_yaml(yaml_text(with_short_lists(tree)), "c", Document("c")) == tree
-        except ConfigError:
-            same = False
-        if not same:
-            found.append(number)
-    return found
-
-
-def test_the_text_fields_are_those_of_configs():
-    given = iter(map(str, range(100)))
-    tree = filled(FIELDS, given)
-    assert int(next(given)) > 20
-    assert isinstance(tree["data"]["target"], list)
-
-
-def test_every_text_field_is_read_back():
-    assert unlike(range(0, len(TEXTS), 5)) == []
-
-
-def test_a_thousand_texts_are_read_back():
-    many = texts(300)
+def same_after_writing(many):
+    """Return whether a list and the keys of a mapping are read back as they were."""
     tree = {"list": many, "keys": {text: text for text in many if len(text) < 100}}
-    assert parse_yaml(yaml_text(with_short_lists(tree)), "c", Document("c")) == tree
+    try:
+        return parse_yaml(yaml_text(with_short_lists(tree)), "c", Document("c")) == tree
+    except ConfigError:
+        return False
+
+
+def test_texts_are_read_back():
+    assert same_after_writing(texts(300))
 
 
 def test_a_writer_that_leaves_it_to_the_library_is_noticed(monkeypatch):
     monkeypatch.setattr(writer, "_is_word", lambda text: True)
-    assert unlike(range(30))
+    assert not same_after_writing(texts(30))
 
 
 def test_a_quoted_text_is_read_back():

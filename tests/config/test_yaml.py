@@ -69,39 +69,15 @@ REFUSED = {
     "unclosed": ("a: [1, 2\nb: 3", ":1: not valid YAML: [ needs commas between its values, and ]"),
     "one bracket more": ("a:\n  b: [1, 2]]", ":2: not valid YAML: ] stands where nothing is open"),
     "tab": ("a:\n\tb: 1", ":2: not valid YAML: a tab stands where spaces are needed"),
-    "no space": (
-        "a:\n  b: 1\n  c:2\n  d: 3",
-        ":3: not valid YAML: a space is needed after the colon",
-    ),
-    "no colon": (
-        "a:\n  b 1\n  c: 2",
-        ":2: not valid YAML: a key needs a colon, a space and a value",
-    ),
-    "list below its key": (
-        "a:\n  b:\n - c",
-        ":3: not valid YAML: a line of a list, with -, must be",
-    ),
-    "key too far right": (
-        "a:\n  b: 1\n    c: 2",
-        ":3: not valid YAML: this line must be indented as",
-    ),
-    "first line too far right": (
-        "  a: 1\nb: 2",
-        ":2: not valid YAML: this line must be indented as",
-    ),
+    "no space": ("a:\n  b: 1\n  c:2\n  d: 3", ":3: not valid YAML: a space is needed"),
+    "no colon": ("a:\n  b 1\n  c: 2", ":2: not valid YAML: a key needs a colon"),
+    "list below its key": ("a:\n  b:\n - c", ":3: not valid YAML: a line of a list"),
+    "key too far right": ("a:\n  b: 1\n    c: 2", ":3: not valid YAML: this line must be indented"),
+    "first line too far right": ("  a: 1\nb: 2", ":2: not valid YAML: this line must be indented"),
     "unclosed quote": ("a:\n  b: 'c\n  d: 1", ":2: not valid YAML: the quote that opens in this"),
-    "quote in quotes": (
-        "a: 'it's'",
-        ":1: not valid YAML: after a closing quote no text may follow",
-    ),
-    "backslash": (
-        'a: "C:\\data"',
-        ":1: not valid YAML: a backslash in double quotes begins a code",
-    ),
-    "colon in a text": (
-        "a: b: c",
-        ":1: not valid YAML: a text with a colon and a space in it must be",
-    ),
+    "quote in quotes": ("a: 'it's'", ":1: not valid YAML: after a closing quote"),
+    "backslash": ('a: "C:\\data"', ":1: not valid YAML: a backslash"),
+    "colon in a text": ("a: b: c", ":1: not valid YAML: a text with a colon"),
     "a mark in front": ("a: @b", ":1: not valid YAML: a text that begins with @ must be in quotes"),
     "control character": ("a: \x07", "not readable as YAML"),
     "not UTF-8": (b"a: 1\nb: \xff", ":2: a config must be UTF-8 text"),

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
@@ -80,25 +79,6 @@ def test_a_read_at_an_offset_leaves_the_position(opened):
     assert os.read(file, 2) == b"23"
 
 
-def test_threads_read_one_file_at_their_offsets(opened):
-    file, wrong = opened(), []
-    os.write(file, b"".join(bytes([i]) * 1000 for i in range(100)))
-
-    def read(first):
-        places = range(first, 100, 4)
-        for i in places:
-            view = bytearray(1000)
-            system.read_into(file, memoryview(view), 1000 * i)
-            wrong.extend({*view} - {i})
-
-    threads = [Thread(target=read, args=(first,)) for first in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
-
-
 def test_one_of_two_has_the_lock(opened):
     first, second = opened(), opened()
     assert system.lock(first)
@@ -147,15 +127,6 @@ def test_a_file_without_a_name_is_gone_when_it_is_closed(tmp_path):
     os.write(file, b"values")
     os.close(file)
     assert os.listdir(tmp_path) == []
-
-
-def test_a_file_replaces_another_one(tmp_path):
-    (tmp_path / "new").write_bytes(b"new")
-    (tmp_path / "old").write_bytes(b"old")
-    with system.opened_directory(tmp_path) as (start, directory):
-        system.replace(start / "new", start / "old", directory)
-    assert (tmp_path / "old").read_bytes() == b"new"
-    assert os.listdir(tmp_path) == ["old"]
 
 
 READER = """\

@@ -23,8 +23,6 @@ yes 0 1 007 2020-01-02
 """
 LABELS = TEXTS.split()
 """Labels, each of which is a class beside `a` and `b`."""
-
-NUMPY = {"training.backend": "numpy"}
 X = np.random.default_rng(0).normal(size=60).round(4)
 
 
@@ -64,14 +62,6 @@ def test_labels_are_classes_in_any_form(way, tmp_path):
         assert sorted(fitted.classes) == sorted([label, "a", "b"]), label
         codes = fitted.transform(table).target
         assert [fitted.classes[code] for code in codes[:3]] == [label, "a", "b"]
-
-
-def test_an_estimator_learns_such_classes():
-    y = np.array(["None", "NA", "nan"] * 20)
-    model = mlpengine.MlpClassifier(
-        hidden=(4,), epochs=1, folds=2, members="plain", settings=NUMPY
-    ).fit(X[:, None], y)
-    assert sorted(model.classes_) == ["NA", "None", "nan"]
 
 
 def test_a_class_is_evaluated_and_predicted_under_its_name(tmp_path):
@@ -126,11 +116,6 @@ def test_labels_that_differ_in_type_alone_are_refused():
         with pytest.raises(DataError, match=r"column 'y', row \d: classes must differ as texts"):
             as_table({"y": labels}, labels=["y"])
     assert as_table({"y": [1, "a"]}, labels=["y"])["y"].levels == ("1", "a")
-
-
-def test_masked_texts_are_missing():
-    texts = np.ma.masked_array(["u", "v", "w"], [False, True, False])
-    assert as_table({"t": texts})["t"].missing.tolist() == [False, True, False]
 
 
 def test_nanoseconds_are_numbers():

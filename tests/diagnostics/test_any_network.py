@@ -2,15 +2,11 @@
 
 import numpy as np
 import pytest
-from own_networks import IN_DIM, NETWORKS, SEVERAL, BatchNormed, Gated, Residual, rows
+from own_networks import IN_DIM, NETWORKS, SEVERAL, BatchNormed, Residual, rows
 
-from mlpengine import Adam, Loop, MeanSquaredError, Mlp, Sgd, TrainingStep
+from mlpengine import MeanSquaredError, Sgd, TrainingStep
 from mlpengine.diagnostics import Diagnostics, table, verdicts
-from mlpengine.diagnostics.preflight import check_few_rows, probe, suggest_lr
-from mlpengine.diagnostics.trial import Rows
-from mlpengine.models.task import NumberTarget, Regression, Split
 from mlpengine.nn import Network
-from mlpengine.training.diagnose import LoopDiagnostics
 
 BACKENDS = ("numpy", "compiled")
 KNOWN = ("residual", "tied", "gated", "siamese", "mixture", "attention")
@@ -60,20 +56,6 @@ def norms_one_by_one(network, x, y):
     return np.array(norms)
 
 
-@pytest.mark.parametrize(("activation", "backend"), [("relu", "compiled"), ("tanh", "numpy")])
-def test_a_chain_shows_what_the_mlp_shows(activation, backend):
-    mlp = Mlp([IN_DIM, 9, 7, 2], activation=activation, seed=4)
-    chain = Chain(activation)
-    chain.load_state_dict(mlp.state_dict())
-    ours, theirs = (watched(net, 300, steps=3, backend=backend)[0] for net in (mlp, chain))
-    assert np.array(ours.values).tobytes() == np.array(theirs.values).tobytes()
-    assert [layer.name for layer in theirs.layers] == ["hidden 0", "hidden 1", "output"]
-    for one, other in zip(ours.layers, theirs.layers, strict=True):
-        assert type(one.activation) is type(other.activation)
-        assert one._replace(name="", activation=None) == other._replace(name="", activation=None)
-    assert ours.windows.keys() == theirs.windows.keys()
-
-
 @pytest.mark.parametrize(
     ("name", "backend"), [*((name, "numpy") for name in KNOWN), ("mixture", "compiled")]
 )
@@ -89,12 +71,6 @@ def test_norms_of_rows_are_those_of_backwards_of_single_rows(name, backend):
     np.testing.assert_allclose(norms, truth, rtol=1e-12)
     assert diagnostics.get("example_norm_max") == pytest.approx(truth.max(), rel=1e-12)
     assert diagnostics.noise.variance > 0
-
-
-def test_the_mask_of_dropout_is_part_of_a_rows_gradient():
-    network = Residual(dropout=0.5, seed=1, dtype="float64")
-    diagnostics, step, _ = watched(network, 1, steps=1)
-    assert diagnostics.get("example_norm_max") == pytest.approx(step.grad_norm, rel=1e-12)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -194,66 +170,3 @@ def test_zeros_stop_gradients_only_where_all_must_pass(weight, expected):
         network.params.views[key][...] = 0
     diagnostics = Diagnostics(network)
     assert [v.name for v in verdicts(diagnostics) if v.name == "no_gradient"] == expected
-
-
-@pytest.mark.parametrize(
-    ("name", "backend"), [("residual with dropout", "compiled"), ("computed", "numpy")]
-)
-def test_a_loop_watches_any_network(name, backend, tmp_path):
-    x, y = rows(60, name)
-    task = Regression(NumberTarget(["0", "1"], [0.0] * 2, [1.0] * 2))
-    part = Split(x, y, y.astype("f8"))
-    network = NETWORKS[name](seed=1)
-    step = TrainingStep(network, MeanSquaredError(), Adam(network, lr=1e-9), 16, backend=backend)
-    watch = LoopDiagnostics(tmp_path / "diagnostics.csv", every=5)
-    Loop(step, task, part, part, epochs=6, seed=1, callbacks=[watch]).run()
-    assert [v.name for v in watch.verdicts(measure=True)] == ["lr_low"]
-    lines = (tmp_path / "diagnostics.csv").read_text().splitlines()
-    layers = {line.split(",")[1] for line in lines[1:]}
-    assert layers == {"", *map(str, range(len(watch.core.layers)))}
-
-
-def test_any_network_memorizes_a_few_rows():
-    for network in (Residual(seed=1, dropout=0.2), Gated(seed=1)):
-        before = network.params.flat.copy()
-        assert check_few_rows(network, MeanSquaredError(), Rows(*rows(200))).good
-        assert (network.params.flat == before).all()
-
-
-def test_a_probe_and_the_suggested_rate_of_any_network():
-    network = Residual(seed=1)
-    step = TrainingStep(network, MeanSquaredError(), Adam(network, lr=10.0), 16, backend="numpy")
-    before, data = network.params.flat.copy(), Rows(*rows(60))
-    diagnostics = probe(step, data, 16, 20, baseline=0.5)
-    assert [(v.name, v.place) for v in verdicts(diagnostics)][:1] == [("lr_high", "block 1")]
-    check, curve = suggest_lr(step, data, 16)
-    assert not check.good
-    assert 1e-4 < curve.suggestion < 0.1
-    assert (network.params.flat == before).all()
-
-
-def test_a_row_may_be_a_matrix(tmp_path):
-    class Rowwise(Network):
-        def __init__(self):
-            super().__init__((3, 2), {"each.weight": (4, 2), "out.weight": (2, 12)}, seed=1)
-
-        def record(self, tape, x):
-            h = x.linear(tape.parameter("each.weight")).relu()
-            h = tape.layer("each", h).reshape(x.shape[0], 12)
-            return h.linear(tape.parameter("out.weight"))
-
-    flat, y = rows(60)
-    part = Split(flat.reshape(60, 3, 2), y, y.astype("f8"))
-    network = Rowwise()
-    step = TrainingStep(network, MeanSquaredError(), Adam(network, lr=1e-3), 16, backend="numpy")
-    task = Regression(NumberTarget(["0", "1"], [0.0] * 2, [1.0] * 2))
-    watch = LoopDiagnostics(every=1)
-    Loop(step, task, part, part, epochs=6, seed=1, callbacks=[watch]).run()
-    watch.verdicts(measure=True)
-    core = watch.core
-    assert core.feature_names == ("0", "1", "2", "3", "4", "5")
-    assert core.get("example_norm_max") > 0
-    assert core.get("pre_activation_max", 0) > 0
-    assert core.layers[0].units == 12
-    assert core.get("dead_share", 0) < 1
-    assert np.isfinite(core.baselines.error)

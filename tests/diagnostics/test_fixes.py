@@ -5,7 +5,7 @@ import json
 import pytest
 
 from mlpengine.config import load_config
-from mlpengine.config.fixed_config import fix_overrides, fixed_config
+from mlpengine.config.fixed_config import fixed_config
 from mlpengine.config.sections import plain
 from mlpengine.core.errors import ConfigError, UsageError
 from mlpengine.diagnostics import Verdict, combined_fix
@@ -74,30 +74,8 @@ def test_a_fixed_config_is_the_config_with_these_settings_alone(config, tmp_path
     assert len(lines) < 40, "settings that equal their defaults are written"
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "{name: adamw, lr: 2e-3}", "sgd"])
-def test_a_fixed_config_keeps_sections_of_any_name(tmp_path, optimizer):
-    path, better = tmp_path / "c.yaml", tmp_path / "better.yaml"
-    path.write_text(
-        f"name: a\ndata: {{source: digits, task: classification, split: {{validation: 0.2}}}}\n"
-        f"model: {{hidden: [64, 32]}}\noptimizer: {optimizer}\n"
-        "schedule: cosine\ntraining: {checkpoint: false, epochs: 7}\nreport: false\n"
-    )
-    better.write_text(
-        fixed_config(path, [verdict("unfinished", Fix(TrainingSettings, "epochs", 21))])
-    )
-    wanted = flat(load_config(path))
-    wanted["training"]["epochs"] = 21
-    assert flat(load_config(better)) == wanted
-
-
 def test_a_fix_that_equals_the_default_is_written(config):
     assert "lr: 0.01" in fixed_config(config, [verdict("lr_high", Fix(Optimizer, "lr", 0.01))])
-
-
-def test_a_rule_for_large_gradients_gives_way_to_a_norm(config):
-    overrides = fix_overrides([SLOWER])
-    training = load_config(config, overrides).config.training
-    assert training.clip_norm == 1.0
 
 
 def test_a_fix_that_no_option_takes_is_refused(config):

@@ -51,8 +51,7 @@ def loop(path, *more, stop_at=0, every=7, dropout=0.0, epochs=8):
     ), watcher
 
 
-@pytest.mark.parametrize("stop_at", [1, 6, 7, 20, 33])
-@pytest.mark.parametrize("every", [1, 7])
+@pytest.mark.parametrize(("stop_at", "every"), [(1, 7), (7, 7), (20, 1), (33, 7)])
 def test_a_resumed_run_writes_the_same_bytes(tmp_path, stop_at, every):
     whole, watcher = loop(tmp_path / "whole.csv", every=every, dropout=0.2)
     whole.run()
@@ -89,14 +88,6 @@ def test_the_file_is_in_long_form(tmp_path):
         assert np.isnan(value) or found[layer, quantity] == value
     assert ("2", "dead_share") not in found
     assert found["0", "pre_activation_max"] >= 0
-
-
-def test_without_a_file_nothing_is_written(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    running, watcher = loop(None)
-    running.run()
-    assert watcher.core.sampled == 70
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_short_steps_are_sampled_less_often_after_a_while():
@@ -152,17 +143,7 @@ def test_a_window_needs_an_epoch_and_enough_rows():
     assert window.dead_share == 1.0
 
 
-def test_a_spike_among_the_first_steps_does_not_hide_later_ones():
-    spikes = Spikes()
-    rng = np.random.default_rng(0)
-    for step in range(21):
-        spikes.pending.append(1e6 if step == 4 else float(np.exp(0.1 * rng.standard_normal())))
-        if step % 5 == 0:
-            spikes.update()
-    assert spikes.limit < 10.0
-
-
-@pytest.mark.parametrize("at_once", [1, 7, 3_000])
+@pytest.mark.parametrize("at_once", [7, 3_000])
 def test_level_and_limit_are_those_of_decaying_means(at_once):
     """A norm above the limit counts as one at the limit; norms that are 0 or infinite do not."""
     rng = np.random.default_rng(0)

@@ -148,23 +148,13 @@ def noisy_table(rows=624):
     return Rows(x, (rng.random(rows) < 1 / (1 + np.exp(-score))).astype(np.int64))
 
 
-def shells(rows=800):
-    """Return rows whose class is told by the sum of their squares; gradients are small at first."""
-    x = np.random.default_rng(0).standard_normal((rows, 10)).astype("f4")
-    return Rows(x, (np.square(x).sum(axis=1) > 9.34).astype(np.int64))
-
-
-@pytest.mark.parametrize(
-    ("rows", "low", "high"),
-    [(noisy_table(), 2e-4, 5e-3), (shells(), 2e-3, 0.15)],
-    ids=["noisy", "shells"],
-)
 @pytest.mark.parametrize("seed", [0, 8])
-def test_a_suggestion_never_lies_in_the_flat_part(rows, low, high, seed):
+def test_a_suggestion_never_lies_in_the_flat_part(seed):
     """The bounds are a factor of 5 around the best rates of a grid of whole trainings."""
+    rows = noisy_table()
     mlp = Mlp([rows.x.shape[1], 64, 64, 2], seed=seed)
     step = TrainingStep(mlp, SoftmaxCrossEntropy(), Adam(mlp), 32)
-    assert low <= lr_range(step, rows, 32).suggestion <= high
+    assert 2e-4 <= lr_range(step, rows, 32).suggestion <= 5e-3
 
 
 def test_a_step_that_diverges_at_once_ends_the_sweep():

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from mlpengine import Adam, MeanSquaredError, Mlp, SoftmaxCrossEntropy, TrainingStep
+from mlpengine import Adam, Mlp, SoftmaxCrossEntropy, TrainingStep
 from mlpengine.data.features.statistics import standardized
-from mlpengine.diagnostics import Diagnostics, verdicts
 from mlpengine.diagnostics.baselines import (
     alone,
     baselines,
@@ -13,12 +12,11 @@ from mlpengine.diagnostics.baselines import (
     linear_predictions,
     nearest_rows,
     random_unit_predictions,
-    rows_within,
     shifts_between,
 )
 from mlpengine.diagnostics.thresholds import NEIGHBORS, RIDGE
 from mlpengine.models.task import Classification, Split
-from mlpengine.training.diagnose import LoopDiagnostics, measure_baselines
+from mlpengine.training.diagnose import LoopDiagnostics
 from mlpengine.training.learner import Learner
 from mlpengine.training.loop import Loop
 
@@ -152,13 +150,6 @@ def test_rows_that_say_nothing_have_no_baselines(case):
     assert np.isnan(baselines(x, truth, truth, np.arange(len(x)), None).error)
 
 
-def test_less_time_has_fewer_rows():
-    rows = [rows_within(seconds, 64) for seconds in (0.0, 0.003, 0.03, 0.3)]
-    assert rows == sorted(rows)
-    assert rows[0] == 0
-    assert 300 < rows[2] < 2000
-
-
 def loop(truth=SIDES, folds=None, epochs=2, loss=None):
     mlps = [Mlp([4, 2, 2], seed=0) for _ in range(1 if folds is None else 2)]
     steps = [TrainingStep(mlp, loss or SoftmaxCrossEntropy(), Adam(mlp), 30) for mlp in mlps]
@@ -193,19 +184,3 @@ def test_only_the_rows_in_use_are_measured():
     _, other = loop(wrong, folds=folds.astype(int))
     other.verdicts(measure=True)
     assert watcher.core.baselines.best == other.core.baselines.best
-
-
-def names(core):
-    return [verdict.name for verdict in verdicts(core)]
-
-
-def test_quantities_of_other_shapes_are_left_out():
-    core = Diagnostics(Mlp([4, 3, 2], seed=0), loss=MeanSquaredError())
-
-    class Quantiles(Classification):
-        def predict(self, output):
-            return output
-
-    part = Split(X.astype("f4"), SIDES, SIDES)
-    measure_baselines(core, Quantiles(2), part, None)
-    assert np.isnan(core.baselines.error)

@@ -14,24 +14,18 @@ import pytest
 import scipy.sparse
 
 import mlpengine
-from mlpengine import Mlp
 from mlpengine.core.errors import DataError, MissingExtraError, NumericalError, UsageError
 from mlpengine.ops import Quantile
 
 sklearn = pytest.importorskip("sklearn", reason="needs the extra sklearn")
 
 from sklearn.base import BaseEstimator, ClassifierMixin, clone  # noqa: E402
-from sklearn.datasets import load_diabetes, make_regression  # noqa: E402
-from sklearn.model_selection import GridSearchCV, cross_val_score  # noqa: E402
-from sklearn.pipeline import make_pipeline  # noqa: E402
-from sklearn.preprocessing import StandardScaler  # noqa: E402
-from sklearn.utils import estimator_checks  # noqa: E402
+from sklearn.datasets import make_regression  # noqa: E402
 from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 
 from mlpengine.core.errors import install_line  # noqa: E402
 from mlpengine.estimators import MlpClassifier, MlpRegressor  # noqa: E402
 from mlpengine.settings.fix import by_key  # noqa: E402
-from mlpengine.settings.recipes import recipe  # noqa: E402
 
 ESTIMATORS = [MlpClassifier, MlpRegressor]
 
@@ -50,9 +44,12 @@ def checked(estimator):
 
 @pytest.mark.no_cover
 @pytest.mark.filterwarnings("default")  # the checks provoke warnings on purpose
-@pytest.mark.parametrize(("estimator", "least"), [(MlpClassifier, 65), (MlpRegressor, 59)])
-def test_scikit_learn_finds_nothing_wrong(estimator, least):
-    found = checked(estimator(epochs=8))
+@pytest.mark.parametrize(
+    ("estimator", "least", "options"), [(MlpClassifier, 65, ALONE), (MlpRegressor, 59, {})]
+)
+def test_scikit_learn_finds_nothing_wrong(estimator, least, options):
+    """Of one network, and of the several of the defaults: these take five times as long."""
+    found = checked(estimator(epochs=8, **options))
     assert found["failed"] == []
     assert len(found["passed"]) >= least
     no_function = "check_classifiers_multilabel_output_format_decision_function"
@@ -70,13 +67,6 @@ def test_scikit_learn_would_find_something():
             return np.zeros(len(x))
 
     assert len(checked(Broken())["failed"]) > 5
-
-
-@pytest.mark.no_cover
-@pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_whole_weights_are_repetitions_at_the_defaults(estimator):
-    check = estimator_checks.check_sample_weight_equivalence_on_dense_data
-    check(estimator.__name__, estimator(epochs=20))
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
@@ -111,7 +101,8 @@ def test_text_labels(iris):
 
 def test_several_targets_and_one(numbers):
     x, y = numbers
-    model = MlpRegressor(hidden=(32,), lr=2e-2, epochs=40, folds=3, random_state=0)
+    options = {"lr": 2e-2, "epochs": 40, "folds": 2, "members": "plain", "random_state": 0}
+    model = MlpRegressor(hidden=(32,), **options)
     both = clone(model).fit(x, 1000 + y)
     assert both.predict(x).shape == y.shape
     assert both.score(x, 1000 + y) > 0.95
@@ -122,25 +113,12 @@ def test_several_targets_and_one(numbers):
 def test_dtypes_and_sparse_matrices(given, asked, got):
     x = np.random.default_rng(0).integers(0, 9, (30, 3)).astype(given)
     settings = {"training.dtype": asked} if asked else None
-    model = MlpRegressor(settings=settings, epochs=2).fit(scipy.sparse.csr_matrix(x), x[:, 0])
+    dense = MlpRegressor(settings=settings, epochs=2, random_state=0).fit(x, x[:, 0])
+    model = clone(dense).fit(scipy.sparse.csr_matrix(x), x[:, 0])
     assert model.mlp_.dtype == got
-    assert isinstance(model.mlp_, Mlp)
+    np.testing.assert_allclose(model.mlp_.params.flat, dense.mlp_.params.flat, atol=1e-7)
     np.testing.assert_allclose(model.predict(scipy.sparse.csc_matrix(x)), model.predict(x))
-
-
-@pytest.mark.no_cover
-def test_a_pipeline_in_a_grid_search_in_a_cross_validation(iris):
-    x, y = iris
-    classifier = MlpClassifier(epochs=40, lr=1e-2, folds=2, members="plain", random_state=0)
-    pipeline = make_pipeline(StandardScaler(), classifier)
-    grid = {"mlpclassifier__hidden": [(4,), (16, 8)]}
-    search = GridSearchCV(pipeline, grid, cv=2, scoring="roc_auc_ovr")
-    assert cross_val_score(search, x, y, cv=2).min() > 0.95
-
-
-def test_the_regressor_beats_the_mean_on_real_data():
-    model = MlpRegressor(hidden=(16,), epochs=40, weight_decay=0.1, folds=2, random_state=0)
-    assert cross_val_score(model, *load_diabetes(return_X_y=True), cv=2).min() > 0.35
+    model.partial_fit(scipy.sparse.coo_array(x), x[:, 0])
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
@@ -179,8 +157,6 @@ def test_a_warm_start_goes_on_and_a_cold_one_does_not(numbers):
     assert warm._preprocessor.numbers is scale
     cold = MlpRegressor(hidden=(8,), epochs=5, random_state=0, **ALONE).fit(x, y)
     np.testing.assert_array_equal(cold.fit(x, y).predict(x), clone(cold).fit(x, y).predict(x))
-    with pytest.raises(UsageError, match="columns of the first fit"):
-        warm.fit(x, numbers[1])
     with pytest.raises(UsageError, match="folds: a fit with folds begins anew"):
         warm.set_params(folds=3).fit(x, y)
 
@@ -203,10 +179,10 @@ def test_partial_fit_goes_on_after_the_schedule_of_a_fit_has_ended(options, numb
 def test_partial_fit_learns_a_stream_whose_scale_follows_all_rows(numbers):
     x, y = 5 + 2 * numbers[0], numbers[1]
     model = MlpRegressor(hidden=(32,), lr=1e-2, random_state=0)
-    for _ in range(20):
+    for _ in range(12):
         for start in range(0, len(x), 20):
             model.partial_fit(x[start : start + 20], y[start : start + 20])
-    assert model.n_iter_ == len(model.loss_curve_) == 300
+    assert model.n_iter_ == len(model.loss_curve_) == 180
     assert model.score(x, y) > 0.97
     np.testing.assert_allclose(model._preprocessor.numbers.center, x.mean(0))
     np.testing.assert_allclose(1 / model._preprocessor.numbers.factor, x.std(0))
@@ -218,7 +194,7 @@ def test_partial_fit_of_classes_one_batch_at_a_time(iris):
     model = MlpClassifier(hidden=(16,), lr=1e-2, random_state=0)
     order = np.random.default_rng(0).permutation(len(x))
     model.partial_fit(x[:1], y[:1], classes=np.unique(y))
-    for _ in range(20):
+    for _ in range(12):
         for rows in np.split(order, 10):
             model.partial_fit(x[rows], y[rows])
     assert model.score(x, y) > 0.93
@@ -269,13 +245,13 @@ LABELS = [["None", "NA", "x"], ["1", "2", "03"], [1, 2, 5], [True, False, True]]
 
 
 @pytest.mark.parametrize("labels", LABELS, ids=str)
-@pytest.mark.parametrize("kind", [np.array, pd.Series, list])
-def test_labels_of_any_type_are_classes(labels, kind):
+def test_labels_of_any_type_are_classes(labels):
     x = np.random.default_rng(0).normal(size=(60, 2))
     y = [labels[k % 3] for k in range(60)]
-    model = MlpClassifier(2, epochs=1).fit(x, kind(y))
-    assert model.classes_.tolist() == sorted(set(labels))
-    assert {*model.predict(x).tolist()} <= {*labels}
+    for kind in (np.array, pd.Series, list):
+        model = MlpClassifier(2, epochs=1, **ALONE).fit(x, kind(y))
+        assert model.classes_.tolist() == sorted(set(labels))
+        assert {*model.predict(x).tolist()} <= {*labels}
 
 
 def test_labels_of_several_types_are_refused():
@@ -351,16 +327,6 @@ def test_a_classifier_of_two_classes_takes_losses_of_one_output(loss, iris):
     assert (model.classes_[model.predict_proba(x).argmax(axis=1)] == model.predict(x)).all()
 
 
-def test_a_preset_gives_the_settings_that_are_not_given(iris):
-    model = MlpClassifier(hidden=(24,), preset="realmlp", epochs=9, random_state=0).fit(*iris)
-    run = recipe("realmlp", "classification")
-    assert [*model.mlp_.sizes[1:]] == [24, 3]
-    assert model.mlp_.learned_activation == run.network.learned_activation
-    assert model._members[0].optimizer.lr == run.training.optimizer.lr
-    rows = MlpClassifier(preset="realmlp", random_state=0)
-    assert rows.partial_fit(*iris, classes=np.unique(iris[1])).mlp_.learned_activation
-
-
 @pytest.mark.parametrize("folds", [None, 3])
 def test_a_fit_has_verdicts_with_fixes(folds, iris):
     slow = MlpClassifier(16, lr=1e-7, epochs=6, folds=folds, random_state=0)
@@ -385,11 +351,6 @@ UNCLIPPED = {"training.clip_norm": None}
 
 BAD_CALLS = {
     "no classes": (lambda x, y: MlpClassifier().partial_fit(x, y), DataError, "needs classes"),
-    "unknown label": (
-        lambda x, y: MlpClassifier().partial_fit(x, y, classes=["setosa", "virginica"]),
-        DataError,
-        "'versicolor' is not one of the classes",
-    ),
     "negative weights": (
         lambda x, y: MlpClassifier().fit(x, y, sample_weight=-np.ones(len(x))),
         DataError,
@@ -401,27 +362,20 @@ BAD_CALLS = {
         "must be finite",
     ),
     "text as numbers": (lambda x, y: MlpRegressor().fit(x, y), ValueError, "setosa"),
-    "a matrix of texts": (lambda x, y: MlpClassifier().fit(y[:, None], y), ValueError, "setosa"),
-    "fewer targets": (lambda x, y: MlpClassifier().fit(x, y[1:]), ValueError, "149"),
     "folds for partial_fit": (
         lambda x, y: MlpClassifier(folds=2).partial_fit(x, y, classes=np.unique(y)),
         UsageError,
         "begins with one network",
-    ),
-    "interval without folds": (
-        lambda x, y: MlpRegressor(2, epochs=1, **ALONE).fit(x, x[:, 0]).predict_interval(x),
-        UsageError,
-        "predict_interval: fit with folds first",
     ),
     "set without folds": (
         lambda x, y: MlpClassifier(2, epochs=1, **ALONE).fit(x, y).predict_set(x),
         UsageError,
         "predict_set: fit with folds first",
     ),
-    "loss of two classes": (
-        lambda x, y: MlpClassifier(loss="binary_focal").fit(x, y),
-        UsageError,
-        "loss: .*3",
+    "other classes of a warm start": (
+        lambda x, y: MlpClassifier(2, epochs=1, warm_start=True).fit(x, y).fit(x, y == "setosa"),
+        DataError,
+        "warm_start keeps the classes",
     ),
     "not a loss": (lambda x, y: MlpRegressor(loss=3).fit(x, x), UsageError, r"loss: .*got 3\)"),
     "targets of a loss": (

@@ -35,13 +35,6 @@ MODELS = {
     "numbers": ({"y": PRICE}, {}),
     "classes": ({"y": KIND}, {}),
     "two classes by one output": ({"y": KIND}, {"loss": "bce_with_logits"}),
-    "bins and indicators": (
-        {"y": PRICE},
-        {"data": {"encoding": "piecewise", "bins": 4, "missing": "indicator"}},
-    ),
-    "two targets": ({"y": PRICE, "z": X.tolist()}, {}),
-    "formulas": ({"y": PRICE}, {"data": {"features": {"half": "`size (mm)` / 2"}}}),
-    "dates": ({"y": PRICE, "day": DAYS}, {}),
     "dates later than those of training": (
         {"y": PRICE, "day": DAYS},
         {"data": {"split": {"time": "day", "test": 0.2}}},
@@ -53,18 +46,6 @@ MODELS = {
     "outputs that cross": (
         {"y": PRICE},
         {"loss": {"name": "quantile", "levels": [0.2, 0.4, 0.5, 0.6, 0.8]}},
-    ),
-    "logarithms": ({"y": PRICE}, {"data": {"transform_target": "log"}}),
-    "a residual network": (
-        {"y": PRICE},
-        {
-            "model": {
-                "network": "residual",
-                "width": 6,
-                "blocks": 2,
-                "input_layer": {"scaling": True},
-            }
-        },
     ),
     "several networks": ({"y": KIND}, {"training": {"epochs": 2, "batch_size": 16, "seeds": 2}}),
 }

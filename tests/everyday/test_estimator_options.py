@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.sparse
 from plain import plain
 from sklearn.base import clone
 from sklearn.preprocessing import StandardScaler
@@ -31,28 +30,21 @@ def with_settings(**options):
     return FEW | {"settings": SETTINGS | given}
 
 
-SAME = {
-    "plain": {},
-    "others": {
-        "hidden": [7, 5], "dropout": [0.3, 0.0], "loss": "bce_with_logits",
-        "optimizer": "nadam", "schedule": "cosine", "epochs": 9,
-    },
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", SAME)
-def test_command_fit_and_estimator_give_the_same_bits(name, tmp_path, monkeypatch, capsys):
+def test_command_fit_and_estimator_give_the_same_bits(tmp_path, monkeypatch, capsys):
     from mlpengine_cli.main import run
 
-    own = {"hidden": [6], "batch_size": 16, "epochs": 3} | SAME[name]
+    own = {
+        "hidden": [7, 5], "dropout": [0.3, 0.0], "loss": "bce_with_logits", "batch_size": 16,
+        "optimizer": "nadam", "schedule": "cosine", "epochs": 9,
+    }  # fmt: skip
     frame = pd.DataFrame(X.round(3), columns=list("abcd")).assign(y=Y)
     config = {
         "seed": 5,
         "data": {"target": "y", "split": {"validation": 0, "test": 0}},
-        "model": {key: own[key] for key in ("hidden", "dropout") if key in own},
+        "model": {key: own[key] for key in ("hidden", "dropout")},
         "training": {key: own[key] for key in ("batch_size", "epochs")},
     }
-    config |= {key: own[key] for key in ("loss", "optimizer", "schedule") if key in own}
+    config |= {key: own[key] for key in ("loss", "optimizer", "schedule")}
     fitted, _ = mlpengine.fit(frame, **plain(**config))
     monkeypatch.chdir(tmp_path)
     frame.to_csv("rows.csv", index=False)
@@ -60,8 +52,7 @@ def test_command_fit_and_estimator_give_the_same_bits(name, tmp_path, monkeypatc
     (tmp_path / "c.yaml").write_text(json.dumps(config | {"report": False}))
     assert run(["train", "c.yaml", "-q", "-o", "run"]) == 0
     by_command = mlpengine.load("run")
-    schedule = own.pop("schedule", "constant")
-    settings = {"settings": SETTINGS | {"schedule": schedule}}
+    settings = {"settings": SETTINGS | {"schedule": own.pop("schedule")}}
     estimator = MlpClassifier(random_state=5, **(NEUTRAL | own | settings))
     estimator.fit(frame[list("abcd")].to_numpy(), Y)
     networks = [by_command.mlp, fitted.mlp, estimator.mlp_]
@@ -83,34 +74,6 @@ def test_class_weights_are_weights_of_rows():
         own = MlpClassifier(class_weight=given, **FEW).fit(X, Y)
         np.testing.assert_allclose(own.predict_proba(X), expected, rtol=1e-12)
     assert np.abs(clone(plain).fit(X, Y).predict_proba(X) - expected).max() > 1e-3
-
-
-@pytest.mark.parametrize("kind", [MlpClassifier, MlpRegressor])
-def test_a_warm_start_goes_on(kind):
-    y = Y if kind is MlpClassifier else X[:, 1]
-    model = kind(warm_start=True, **FEW).fit(X, y)
-    before, first = model.mlp_.params.flat.copy(), model.loss_curve_[-1]
-    model.fit(X, y)
-    assert (model.mlp_.params.flat != before).any()
-    assert model.loss_curve_[0] < first
-    cold = clone(model).set_params(warm_start=False).fit(X, y)
-    np.testing.assert_array_equal(cold.mlp_.params.flat, before)
-    if kind is MlpClassifier:
-        with pytest.raises(mlpengine.DataError, match="warm_start keeps the classes"):
-            model.fit(X, np.where(Y == "rare", "new", "usual"))
-
-
-@pytest.mark.parametrize(
-    ("form", "kind"),
-    [(scipy.sparse.csr_matrix, MlpClassifier), (scipy.sparse.coo_array, MlpRegressor)],
-)
-def test_sparse_features_are_those_of_the_same_dense_ones(kind, form):
-    x = np.where(np.abs(X) > 0.8, X, 0.0)
-    y = Y if kind is MlpClassifier else X[:, 1]
-    whole, sparse = (kind(**(FEW | {"early_stopping": True})).fit(rows, y) for rows in (x, form(x)))
-    np.testing.assert_allclose(sparse.mlp_.params.flat, whole.mlp_.params.flat, atol=1e-10)
-    assert (sparse.predict(form(x)) == sparse.predict(x)).all()
-    sparse.partial_fit(form(x), y)
 
 
 def test_hidden_may_be_a_number():
@@ -141,24 +104,19 @@ def test_predict_proba_of_one_row_makes_few_calls(monkeypatch):
 
 
 WRONG = {
-    "schedule": (with_settings(schedule="cosin"), "schedule: must be one of 'constant'"),
     "a key": (with_settings(training__clip=1), "training.clip"),
     "a section": (with_settings(train__clip=1), "'training'"),
     "of tables": (with_settings(data__drop=["a"]), "data.drop"),
     "a parameter": (with_settings(training__folds=3), "training.folds"),
-    "optimizer": ({"optimizer": "adamm"}, "'adam'"),
     "loss": ({"loss": "mae"}, "softmax_cross_entropy"),
     "activation": ({"activation": "rulu"}, "'identity'"),
     "preset": ({"preset": "big"}, "plain, realmlp"),
-    "dropout": ({"dropout": [0.1, 0.2]}, "2 for 1"),
     "class_weight": ({"class_weight": "even"}, "balanced"),
     "a label": ({"class_weight": {"blue": 2}}, "'blue'"),
     "a negative weight": ({"class_weight": {"rare": -1}}, "'rare'"),
     "only zeros": ({"class_weight": {"rare": 0, "usual": 0}}, "weight"),
     "no epochs": ({"epochs": 0}, "epochs: must be at least 1"),
     "half a fold": ({"folds": 2.5}, "folds"),
-    "half a unit": ({"hidden": [2.5]}, "(got 2.5)"),
-    "threads": ({"threads": 0}, "(got 0)"),
     "all held out": ({"validation_fraction": 1, "early_stopping": True}, "data.split.validation"),
     "early_stopping": ({"early_stopping": "no"}, "True, False or None"),
 }

@@ -72,13 +72,6 @@ NETWORKS = {
         momentum,
         {"freeze": [1, 2]},
     ),
-    "adam, clipped": (
-        [3, 6, 5, 2],
-        "mish",
-        ops.BinaryCrossEntropyWithLogits(2.0),
-        adam,
-        {"clip_norm": 1.0},
-    ),
     "a frozen layer whose slope nothing reads": (
         [3, 5, 2],
         "gelu",
@@ -134,15 +127,11 @@ def test_an_activation_after_the_last_layer_is_trained_through(tmp_path):
 
 MUTATIONS = [
     ("old_first * R(0.9)", "old_first * R(0.901)", "moment first of step 2"),
-    ("u0 + old_g", "u0 - old_g", "the loss of step 2"),
     ("splat(-0.00100050033", "splat(-0.00105050033", "step 2"),
     ("vmin(R(0.5) / (norm", "vmin(R(0.5003) / (norm", "moment first of step 2"),
     ("6), 1));", "6), 2));", "the norm of the gradient of step 2"),
-    ("splat(0.39894", "splat(0.3985", "step 2"),
-    ("value * splat(0.25)", "value * splat(0.2501)", "the loss of step 1"),
     ("real factor = dy_of[i]", "real factor = dy_of[0]", "step 2"),
     ("state->lr = R(0.01)", "state->lr = R(0.0101)", "step 2"),
-    ("state->steps++", "state->steps += 2", "step 2"),
     ("dense_3(x, state->params + 0", "dense_3(x, state->params + 1", "the prediction of step 2"),
     ("sum ^= bytes[i]", "sum ^= bytes[i] & 0xfe", "misses damage"),
     ("!is_finite(value) || !is_finite(norm)", "0", "changed the state"),
@@ -416,14 +405,6 @@ def test_dates_and_huge_numbers_need_double(tmp_path):
 
 
 # ---------------------------------------------------------------- sizes
-def test_sizes_are_those_of_the_arrays(tmp_path):
-    """A state's vectors and counters are known exactly."""
-    sizes = {}
-    for width in (8, 9):
-        mlp = Mlp([4, width, 1], seed=1)
-        sizes[width] = export_training(mlp, tmp_path / "net.c", loss=ops.Huber(), optimizer=Adam)
-    more = 4 + 1 + 1  # parameters of a hidden unit
-    assert sizes[9].state - sizes[8].state == 3 * 4 * more
 
 
 @pytest.mark.parametrize("real", ["float", "double"])

@@ -57,7 +57,7 @@ def test_javascript_gives_our_predictions_on_mixed_tables(tmp_path):
     """Every kind of column, target, loss and preprocessing, with gaps and unknown levels."""
     models = {f"m{i}": mixed_model(**options) for i, options in enumerate(MODELS.values())}
     gaps = [one.get("gaps", True) for one in MODELS.values()]
-    tables = [mixed_table(gaps=one).rows(np.arange(40)) for one in gaps]
+    tables = [mixed_table(gaps=one).rows(np.arange(20)) for one in gaps]
     modules = {name: to_js(model)[0].decode() for name, model in models.items()}
     rows = {
         name: row_objects(model.preprocessor, table)

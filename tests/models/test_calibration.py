@@ -72,31 +72,10 @@ def test_widths_go_with_the_size_of_errors_at_a_prediction():
     np.testing.assert_allclose((high - low)[:, 0], 2 * norm.ppf(0.95) * new[:, 0], rtol=0.2)
 
 
-def classes_of(rng, rows, right=2.0):
-    """Return classes, and probabilities that favor them by `right` nats on average."""
-    truth = rng.integers(4, size=rows)
-    logits = rng.standard_normal((rows, 4)) + right * np.eye(4)[truth]
-    return truth, softmax(logits, axis=1)
-
-
-@pytest.mark.parametrize("level", [0.5, 0.9])
-def test_sets_hold_the_classes_that_they_promise(level):
-    """200 times: the mean coverage, also where predictions are right more often than that."""
-    rng, inside, empty = np.random.default_rng(2), [], 0
-    for k in range(200):
-        right = 2.0 if k % 2 else 5.0
-        sets = ClassSets.of(*classes_of(rng, 150, right)[::-1])
-        truth, chances = classes_of(rng, 200, right)
-        held = sets.contain(chances, level)
-        inside.append(held[np.arange(200), truth].mean())
-        empty += int((~held.any(axis=1)).sum())
-    assert np.mean(inside) == pytest.approx(level, abs=0.012)
-    assert empty > 0
-
-
 def test_a_set_holds_the_classes_above_the_quantile_of_conformal_prediction():
     """Of 203 rows ceil(0.9 * 204) = 184 have their class; all classes where rows are too few."""
-    truth, chances = classes_of(RNG, 203)
+    truth = RNG.integers(4, size=203)
+    chances = softmax(RNG.standard_normal((203, 4)) + 2 * np.eye(4)[truth], axis=1)
     sets = ClassSets.of(chances, truth)
     lowest = np.sort(chances[np.arange(203), truth])[203 - 184]
     np.testing.assert_array_equal(sets.contain(chances, 0.9), chances >= lowest)
@@ -126,13 +105,17 @@ def test_sets_by_class_hold_each_class_as_often():
     assert few.contain(chances, 0.5, by_class=True)[:, 1].all()
 
 
-def ridge_folds(rng, y_of):
+def ridge_folds(rng):
     """Return targets, folds and outputs of 8 ridge regressions; the same of new rows.
 
     Each reads 20 cosines of its own, and is fitted without one fold of the rows.
     """
     x, new = rng.uniform(-2, 2, (120, 2)), rng.uniform(-2, 2, (1_500, 2))
-    (y, new_y), folds, known, unknown = (y_of(rng, x), y_of(rng, new)), np.arange(120) % 8, [], []
+    y, new_y = (
+        np.sin(2 * rows[:, 0]) * rows[:, 1] + 0.5 * rng.standard_normal(len(rows))
+        for rows in (x, new)
+    )
+    folds, known, unknown = np.arange(120) % 8, [], []
     for k in range(8):
         w, b = rng.normal(size=(2, 20)), rng.uniform(0, 2 * np.pi, 20)
         a, kept = np.cos(x @ w + b), folds != k
@@ -142,60 +125,26 @@ def ridge_folds(rng, y_of):
     return y, folds, np.array(known), new_y, np.array(unknown)
 
 
-def numbers(rng, x):
-    return np.sin(2 * x[:, 0]) * x[:, 1] + 0.5 * rng.standard_normal(len(x))
-
-
-def signs(rng, x):
-    return np.where(x[:, 0] * x[:, 1] + 0.5 * rng.standard_normal(len(x)) > 0, 3.0, -3.0)
-
-
-def squared_error(output, y):
-    return np.mean((output - y) ** 2)
-
-
-def log_loss_of_signs(output, y):
-    return np.mean(np.logaddexp(0, -np.sign(y) * output))
-
-
-@pytest.mark.parametrize("y_of", [numbers, signs])
-def test_the_gain_by_a_mean_is_known_without_new_rows(y_of):
+def test_the_gain_by_a_mean_is_known_without_new_rows():
     """Ridge regressions 20 times: estimated and true gain agree on average, to 30 %."""
     rng, gains = np.random.default_rng(1), []
+    task = Regression(NumberTarget(["y"], [0.0], [1.0]))
     for _ in range(20):
-        y, folds, known, new_y, unknown = ridge_folds(rng, y_of)
-        task, loss, truth = Regression(NumberTarget(["y"], [0.0], [1.0])), squared_error, y
-        mean = unknown.mean(axis=0)
-        if y_of is signs:
-            task, loss, truth = BinaryClassification(1), log_loss_of_signs, (y > 0).astype(np.int64)
-        part = Split(np.zeros((len(y), 1)), truth[:, None], truth.reshape(len(y), -1))
+        y, folds, known, new_y, unknown = ridge_folds(rng)
+        part = Split(np.zeros((len(y), 1)), y[:, None], y[:, None])
         share = error_of_mean(
             task,
             lambda x, outputs=known: outputs[:, :, None],
             folds,
             part,
-            lambda output, part, y=y, loss=loss: loss(output[:, 0], y),
+            lambda output, part, y=y: np.mean((output[:, 0] - y) ** 2),
         )
-        own = loss(known[folds, np.arange(len(y))], y)
-        singles = np.mean([loss(one, new_y) for one in unknown])
-        gains.append((own * (1 - share.item()), singles - loss(mean, new_y)))
+        own = np.mean((known[folds, np.arange(len(y))] - y) ** 2)
+        singles, mean = np.mean((unknown - new_y) ** 2), unknown.mean(axis=0)
+        gains.append((own * (1 - share.item()), singles - np.mean((mean - new_y) ** 2)))
     estimate, true = np.mean(gains, axis=0)
     assert true > 0.01
     assert 0.7 < estimate / true < 1.1
-
-
-def test_intervals_do_not_count_the_difference_between_networks_twice():
-    """Networks that differ as much as the target scatters: 97 % where CV+ holds 99 %."""
-    rows, networks = 4_000, 8
-    wrong = RNG.standard_normal((networks, rows))
-    y, folds = RNG.standard_normal(rows), np.arange(rows) % networks
-    predictions = wrong[folds, np.arange(rows)]
-    residuals = Residuals.of((y - predictions)[:, None], np.zeros((rows, 1)))
-    new = RNG.standard_normal((networks, rows)).mean(axis=0)[:, None]
-    low, high = residuals.interval(new, 0.9)
-    truth = norm.cdf(norm.ppf(0.95) * np.sqrt(2 / (1 + 1 / networks))) * 2 - 1
-    inside = (low[:, 0] <= y) & (y <= high[:, 0])
-    assert inside.mean() == pytest.approx(truth, abs=0.02)
 
 
 def test_shares_are_the_best_of_a_simplex():
@@ -398,9 +347,6 @@ DAMAGED = [
     ("residuals.scales", lambda one: one * 0, "scales"),
     ("residuals.places", lambda one: one.repeat(2, axis=0), "place"),
     ("set_chances", lambda one: one[:, None], "set_chances"),
-    ("set_chances", lambda one: one[:0], "set_chances"),
-    ("set_chances", lambda one: one.astype("i8"), "set_chances"),
-    ("set_chances", lambda one: one * np.nan, "set_chances"),
     ("set_chances", lambda one: one + 1, "set_chances"),
     ("set_chances", lambda one: one - 1, "set_chances"),
     ("set_chances", lambda one: one[::-1].copy(), "set_chances"),

@@ -1,7 +1,5 @@
 """Linear models of least loss, against scikit-learn; the networks that hold them."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
@@ -140,11 +138,10 @@ def test_rows_out_of_fold_choose_the_penalty():
         )
 
 
-@pytest.mark.parametrize("tails", ["normal", "heavy"])
-def test_numbers_that_are_clipped_do_not_bend_a_linear_truth(tails):
+def test_numbers_that_are_clipped_do_not_bend_a_linear_truth():
     """The mean of the networks is as good as ridge regression, and bounded far away."""
     rng = np.random.default_rng(1)
-    x = (rng.standard_normal if tails == "normal" else partial(rng.laplace, 0, 1))((800, 6))
+    x = rng.laplace(0, 1, (800, 6))
     y = x @ rng.standard_normal(6) + 0.5 * rng.standard_normal(800)
     table = {f"x{k}": column for k, column in enumerate(x.T)}
     train = {name: column[:500] for name, column in table.items()} | {"y": y[:500]}

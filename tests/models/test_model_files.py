@@ -98,9 +98,15 @@ def use(path) -> bool:
 
 
 @pytest.mark.parametrize("target", LOSSES)
-def test_a_model_comes_back(target, tmp_path):
+def test_a_model_comes_back(target, tmp_path, caplog):
     whole = model(target)
     whole.save(tmp_path / "m")  # whose JSON has sorted keys, the columns of the table have not
+    for reads in (Mlp, Model):
+        with pytest.raises(CheckpointError, match="is a directory"):
+            reads.load(tmp_path)
+    if target == "one":
+        assert np.array_equal(Mlp.load(tmp_path / "m").params.flat, whole.mlp.params.flat)
+        assert "preprocessing" in caplog.text
     columns, numbers = prediction_columns(Model.load(tmp_path / "m"), table())
     truth, expected = prediction_columns(whole, table())
     assert list(columns) == list(truth)
@@ -120,14 +126,14 @@ def test_a_changed_header_is_refused_or_works(target, tmp_path):
     arrays, header = whole.state_dict(), whole.to_dict()
     usable = []
     with np.errstate(all="ignore"):
-        # one change of eight: the targets share most of the header, and try other values in it
+        # one change of 12: the targets share most of the header, and try other values in it
         changes = mutations(header, start=7 * len(target), each=1)
-        for what, changed in islice(changes, [*LOSSES].index(target), None, 8):
+        for what, changed in islice(changes, [*LOSSES].index(target), None, 12):
             try:
                 usable.append(use(write(tmp_path / "m", arrays, changed)))
             except Exception as error:
                 pytest.fail(f"{what}: {error!r}")
-    assert len(usable) > 50
+    assert len(usable) > 30
     assert 0 < sum(usable) < len(usable) / 2
 
 

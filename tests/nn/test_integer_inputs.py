@@ -5,13 +5,11 @@ import pickle
 import numpy as np
 import pytest
 
-from mlpengine import Adam, Loop, MeanSquaredError, Sgd, SoftmaxCrossEntropy, TrainingStep
-from mlpengine.core.errors import DtypeError, IndexRangeError, MlpEngineError, UsageError
+from mlpengine import Adam, Sgd, SoftmaxCrossEntropy, TrainingStep
+from mlpengine.core.errors import DtypeError, IndexRangeError, UsageError
 from mlpengine.export import export
-from mlpengine.models import Classification, LossOnly, Split
 from mlpengine.nn import Network
 from mlpengine.tape import cat
-from mlpengine.training.diagnose import LoopDiagnostics
 
 VOCABULARY, LENGTH, BATCH = 9, 5, 8
 
@@ -100,28 +98,6 @@ def test_files_hold_the_dtypes(tmp_path):
     assert other(rows, labels) == step(rows, labels)
 
 
-@pytest.mark.parametrize("kind", [Sentence, Tokens])
-def test_a_loop_trains_and_diagnoses_them(kind):
-    rows, labels = data(60, "float32")
-    x, y = (
-        (rows, labels)
-        if kind is Sentence
-        else (rows["tokens"], np.ascontiguousarray(rows["x"][:, :2]))
-    )
-    loss, task = (
-        (SoftmaxCrossEntropy(), Classification(3))
-        if kind is Sentence
-        else (MeanSquaredError(), LossOnly())
-    )
-    network, watch = kind(seed=1), LoopDiagnostics(every=1)
-    step = TrainingStep(network, loss, Adam(network, lr=0.05), BATCH)
-    split = Split(x, y, y)
-    result = Loop(step, task, split, split, epochs=30, seed=1, callbacks=[watch]).run()
-    losses = [row.validation["loss"] for row in result.history.rows]
-    assert losses[-1] < 0.8 * losses[0]
-    assert watch.table()
-
-
 def test_other_dtypes_and_numbers_out_of_range_are_named():
     network, (rows, _) = Tokens(seed=1), data()
     assert network.predict(rows["tokens"].astype("int32")).shape == (BATCH, 2)
@@ -163,21 +139,6 @@ def test_a_copy_in_another_dtype_has_its_floats_in_it():
     wide = network.without_dropout("float64")
     assert wide.in_dtypes == {"tokens": np.dtype("i8"), "x": np.dtype("f8")}
     np.testing.assert_allclose(wide.predict(rows), network.predict(rows), rtol=1e-5, atol=1e-5)
-
-
-def test_messages_name_the_way():
-    class Wrong(Network):
-        change = staticmethod(lambda x: x)
-
-        def record(self, tape, x):
-            return tape.parameter("t").embedding(self.change(x[:, 0]))
-
-    class Cast(Wrong):
-        change = staticmethod(lambda x: x.cast("int64"))
-
-    for kind in (Wrong, Cast):
-        with pytest.raises(MlpEngineError, match=r"inputs=\{'tokens': \('int64', 16\)\}"):
-            kind(3, {"t": (4, 2)}).predict(np.zeros((1, 3)))
 
 
 def test_tokens_are_exported_to_onnx(tmp_path):

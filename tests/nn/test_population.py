@@ -1,8 +1,5 @@
 """Populations: networks of one shape with all parameters in one block."""
 
-import copy
-import pickle
-
 import numpy as np
 import pytest
 
@@ -38,16 +35,6 @@ def test_members_train_and_predict_as_networks_of_their_own():
     expected = np.stack([network.predict(X) for network in own])
     np.testing.assert_array_equal(members.predict(X), expected)
     np.testing.assert_array_equal(members.mean(X), expected.mean(axis=0))
-
-
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
-def test_a_copy_has_a_block_of_its_own(copied):
-    members = Population(like(0), 3)
-    other, before = copied(members), members.params.copy()
-    np.testing.assert_array_equal(other.params, before)
-    trained(other)
-    np.testing.assert_array_equal(members.params, before)
-    assert np.shares_memory(other[1].params.flat, other.params)
 
 
 def test_the_state_has_a_row_for_each_member():

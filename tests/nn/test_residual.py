@@ -8,7 +8,6 @@ import pytest
 from mlpengine import Adam, MeanSquaredError, Mlp, TrainingStep
 from mlpengine.core.errors import CheckpointError, UsageError
 from mlpengine.nn import InputLayer, Residual
-from mlpengine.nn.population import Population
 from mlpengine.nn.safetensors_file import read_tensors, write_tensors
 
 MADE = {
@@ -127,13 +126,6 @@ def test_frozen_layers_and_linear_networks_stay_as_they_are(backend):
     assert moved == before["f"].keys() - kept
     moved = {n for n, view in linear.params.views.items() if (view != before["l"][n]).any()}
     assert moved == {"linear.weight", "out.bias"}
-
-
-def test_members_of_a_population_are_networks_of_their_seeds():
-    members = Population(network("others"), 3, seeds=[4, 5, 6])
-    for member, seed in zip(members, (4, 5, 6), strict=True):
-        alone = Residual(4, 2, seed=seed, **MADE["others"])
-        assert member.params.flat.tobytes() == alone.params.flat.tobytes()
 
 
 @pytest.mark.parametrize(

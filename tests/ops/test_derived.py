@@ -51,7 +51,6 @@ from mlpengine.ops import (
     Quantile,
     ScalarAdd,
     ScalarMul,
-    elementwise_op,
 )
 
 INF, NAN = np.inf, np.nan
@@ -188,6 +187,7 @@ class Row:
             lowest = 0.125 if self.is_loss and self.op.open_below else 0
             operands[-1] = np.resize(np.array([lowest, 1, 0.5, 0.25], dtype), x.shape)
         dy = np.random.default_rng(1).normal(size=x.shape).astype(dtype)
+        dy[::11] = NAN  # of a gradient that is 0 by a condition, it is not seen
         given = dict(zip(self.leaves, operands, strict=True))
         return given, np.ones_like(dy) if self.is_loss else dy
 
@@ -428,41 +428,6 @@ def test_every_target_keeps_to_the_formula(target, dtype):
         except AssertionError as error:
             wrong.append(str(error))
     assert wrong == []
-
-
-def check(op, target, dtype="float64"):
-    """Compare one op in one target, made anew."""
-    row = Row(op, **CANCELS)
-    with np.errstate(all="ignore"):
-        (answer,) = TARGETS[target].run([row], dtype)
-    compare(row, answer, target, dtype)
-
-
-@pytest.mark.parametrize(
-    ("target", "spelling"),
-    [
-        ("numpy", {"numpy": np.sinh}),
-        ("numexpr", {"numexpr": "tanh({}) * 1.000001"}),
-        ("compiled", {"c": "v_tanh({}) * splat(1.000001)"}),
-        ("scalar C", {"c": "v_tanh({}) * splat(1.000001)"}),
-        ("onnx", {"onnx": "Sinh"}),
-    ],
-    ids=lambda x: x if isinstance(x, str) else "",
-)
-def test_a_wrong_entry_of_a_target_is_noticed(target, spelling, monkeypatch):
-    class Wrong(Activation, name="wrong"):
-        def formula(self, x):
-            return tanh(x) * 1.5
-
-    dtype = TARGETS[target].dtypes[-1]
-    check(Wrong(), target, dtype)
-    monkeypatch.setitem(FUNCTIONS, "tanh", FUNCTIONS["tanh"]._replace(**spelling))
-    monkeypatch.setitem(MEANINGS, "tanh", np.tanh)  # the truth stays
-    elementwise_op._derived.cache_clear()
-    with pytest.raises(AssertionError):
-        check(Wrong(), target, dtype)
-    elementwise_op._derived.cache_clear()
-    del REGISTRY["wrong"]
 
 
 def test_options_that_are_no_fields_are_refused():

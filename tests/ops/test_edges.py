@@ -176,13 +176,8 @@ WRONG_OPERANDS = [
     (ops.Sum((0, -2)), [f8(2, 3)], ShapeError, "axes must differ"),
     (ops.Max(0), [f8(0, 3)], ShapeError, "max: x needs an entry"),
     (ops.LogSumExp(1), [f8(2, 0)], ShapeError, "logsumexp: x needs an entry"),
-    (ops.MeanSquaredError(), [f8(2, 1), f8(2)], ShapeError, "mse: target must have the shape"),
-    (ops.MeanSquaredError(), [f8(), f8(), f8()], ShapeError, "one entry per row"),
-    (ops.SoftmaxCrossEntropy(), [f8(2, 3), i8(3)], ShapeError, "per row of output"),
     (ops.SoftmaxCrossEntropy(), [f8(2, 3), f4(2, 3)], DtypeError, "int64 indices, or prob"),
-    (ops.SoftmaxCrossEntropy(), [f8(2), i8(2)], ShapeError, r"must be \(batch, classes\)"),
     (ops.SoftmaxCrossEntropy((1.0,)), [f8(2, 3), i8(2)], ShapeError, r"1 class weight\)"),
-    (ops.SoftmaxCrossEntropy(ignore_index=0), [f8(2, 3), f8(2, 3)], DtypeError, "ignore_index"),
     (
         ops.SoftmaxCrossEntropy(),
         [f8(2, 3), Spec((2,), np.dtype("int32"))],

@@ -57,14 +57,3 @@ def test_passes_over_parts_of_a_step_change_no_byte(monkeypatch):
     whole = drawn(Philox(5), 0, (100, 16))
     monkeypatch.setattr(philox, "BLOCKS_AT_ONCE", 24)
     np.testing.assert_array_equal(drawn(Philox(5), 0, (100, 16)), whole)
-
-
-def test_bytes_are_uniform_and_independent_between_steps():
-    rng, bits = Philox(3), []
-    for _ in range(16):
-        rng.advance()
-        bits.append(np.unpackbits(drawn(rng, 0, (64, 256))))
-    table = 2.0 * np.array(bits) - 1
-    assert abs(table.mean()) < 5 / np.sqrt(table.size)
-    correlations = (table @ table.T)[np.triu_indices(16, 1)] / np.sqrt(table.shape[1])
-    assert np.abs(correlations).max() < 5

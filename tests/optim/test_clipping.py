@@ -4,7 +4,6 @@ from math import inf, nan
 
 import numpy as np
 import pytest
-from traced import least_peak
 
 from mlpengine import MeanSquaredError, Mlp, Sgd, TrainingStep
 from mlpengine.core.errors import UsageError
@@ -26,17 +25,6 @@ def test_gradients_are_scaled_as_by_the_formula(scale: float) -> None:
     assert after == pytest.approx(np.linalg.norm(expected), rel=1e-14)
 
 
-@pytest.mark.torch
-def test_gradients_are_scaled_as_by_pytorch() -> None:
-    torch = pytest.importorskip("torch", reason="torch is not installed: formula only")
-    grads = gradients()
-    parameter = torch.nn.Parameter(torch.zeros(50, dtype=torch.float64))
-    parameter.grad = torch.tensor(grads)
-    theirs = float(torch.nn.utils.clip_grad_norm_([parameter], 0.3))
-    assert bind_clip(0.3, grads)()[0] == pytest.approx(theirs, rel=1e-14)
-    np.testing.assert_allclose(grads, parameter.grad.numpy(), rtol=1e-14)
-
-
 @pytest.mark.parametrize(
     ("limit", "value"),
     [(0.1, nan), (0.1, inf), (0.1, 0.0), (None, 1e3), (1e9, 1.0)],
@@ -49,14 +37,6 @@ def test_gradients_are_left_as_they_are(limit: float | None, value: float) -> No
     before, after = bind_clip(limit, grads)()
     assert grads.tobytes() == given
     assert np.array_equal(before, after, equal_nan=True)
-
-
-def test_clipping_allocates_nothing_that_grows() -> None:
-    def peak(size: int) -> int:
-        grads = np.ones(size, "f4")
-        return least_peak(bind_clip(0.5, grads))
-
-    assert peak(200_000) - peak(20_000) < 1024
 
 
 @pytest.mark.parametrize("limit", [0, -1.0, nan, inf, "1", True])

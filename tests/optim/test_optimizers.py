@@ -1,7 +1,6 @@
 """Every optimizer of the table against its formula and PyTorch; what all of them promise."""
 
 import json
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +17,6 @@ from optimizer_table import (
     make_model,
     start,
 )
-from traced import least_peak
 
 from mlpengine import optim
 from mlpengine.core.errors import CheckpointError, DtypeError, ShapeError, UsageError
@@ -93,13 +91,6 @@ def test_golden_steps_equal_pytorch(case: Case) -> None:
 
 
 @every_case
-def test_float32_follows_the_formula(case: Case) -> None:
-    ours, expected = np.array(list(case.run(50, "float32"))), list(case.run_formula(50))
-    assert ours.dtype == np.float32
-    np.testing.assert_allclose(ours, expected, rtol=2e-4, atol=2e-5)
-
-
-@every_case
 def test_blocks_change_no_bit(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = list(case.run(70))
     monkeypatch.setattr(numpy_update, "ROUND_BYTES", 16)
@@ -118,17 +109,6 @@ def test_decay_is_decoupled_and_spares_biases(make: Any, biases: bool) -> None:
     optimizer.step(model, make_grads(model))
     decayed = np.ones_like(WEIGHTS) if biases else WEIGHTS
     np.testing.assert_allclose(model.params.flat, start() * (1 - 0.05 * decayed), rtol=1e-15)
-
-
-def test_decay_joins_neighbors_and_follows_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    params = Flat({name: Spec((5, 5), np.dtype("float32")) for name in "ab"})
-    params.flat[...] = 1.0
-    monkeypatch.setattr(numpy_update, "ROUND_BYTES", 64)
-    model = SimpleNamespace(params=params)
-    sgd = Sgd(model, lr=1.0, weight_decay=0.5)
-    assert [(run.start, run.stop) for run in sgd.ranges] == [(0, 50)]
-    sgd.step(model, SimpleNamespace(flat=np.zeros(50, "f4")))
-    assert (params.flat == 0.5).all()
 
 
 def test_learning_rate_is_base_times_schedule() -> None:
@@ -180,18 +160,6 @@ def test_gradients_are_never_written(case: Case) -> None:
         optimizer.step(model, grads)
 
 
-def test_calls_make_one_step() -> None:
-    one, other = make_model(), make_model()
-    grads = make_grads(one)
-    grads.flat[...] = 1.0
-    Adam(one).step(one, grads)
-    optimizer = Adam(other)
-    for run in optimizer.calls(grads.flat):
-        run()
-    assert one.params.flat.tobytes() == other.params.flat.tobytes()
-    assert optimizer.steps == 1
-
-
 def test_step_binds_each_gradients_object_once(monkeypatch: pytest.MonkeyPatch) -> None:
     model = make_model()
     sgd, bound = Sgd(model), []
@@ -219,31 +187,6 @@ def test_gradients_must_be_laid_out_like_parameters() -> None:
         sgd.calls(np.zeros(3))
     with pytest.raises(DtypeError, match="gradients float32, parameters float64"):
         sgd.calls(np.zeros(13, np.float32))
-
-
-def peak_of_a_step(step: Callable[[], object]) -> int:
-    """Return the traced bytes that a step holds at its peak, beyond what it started with."""
-
-    def interval() -> None:
-        for _ in range(_optimizer.flush_interval([]) + 1):
-            step()
-
-    interval()
-    return least_peak(interval)
-
-
-def stepper(case: Case, size: int) -> Callable[[], object]:
-    model = SimpleNamespace(params=Flat({"w": Spec((size, 1), np.dtype("float32"))}))
-    grads = make_grads(model)
-    grads.flat[...] = 0.5
-    optimizer = case.make(model, **case.options)
-    return lambda: optimizer.step(model, grads)
-
-
-@every_case
-def test_step_allocates_nothing_that_grows(case: Case) -> None:
-    small, large = (peak_of_a_step(stepper(case, size)) for size in (10_000, 80_000))
-    assert abs(large - small) < 1024
 
 
 # State
@@ -280,10 +223,8 @@ def test_resume_is_exact_to_the_bit(case: Case) -> None:
         ({"moments.first": np.zeros(12)}, r"'moments.first' must be float64\[13\] .*float64\[12\]"),
         ({"moments.second": 3.0}, r"must be float64\[13\] \(got 3.0\)"),
         ({"steps": 1.5}, r"'steps' must be a whole number of at least 0 \(got 1.5\)"),
-        ({"steps": -1}, "'steps' must be a whole number"),
         ({"current_lr": float("nan")}, r"'current_lr' must be a number \(got nan\)"),
         ({"lr": -1.0}, r"'lr' must lie in 0 to [\d.e+]+ \(got -1.0\)"),
-        ({"lr": float("inf")}, "'lr' must lie in 0 to"),
     ],
 )
 def test_state_that_does_not_fit_changes_nothing(change: dict[str, Any], message: str) -> None:
@@ -307,17 +248,14 @@ def test_state_that_does_not_fit_changes_nothing(change: dict[str, Any], message
             {"lr": float("nan")},
             r"Sgd: lr must be a finite number, at least 0 .*\(got nan\)",
         ),
-        (Adam, {"lr": -1e-3}, "Adam: lr must be a finite number, at least 0"),
         (
             Adam,
             {"betas": (0.9, 1.0)},
             r"betas\[1\] must .*, at least 0 and less than 1 \(got 1.0\)",
         ),
-        (Adam, {"betas": (-0.1, 0.9)}, r"betas\[0\] must"),
         (AdamW, {"betas": 0.9}, r"AdamW: betas must be 2 numbers \(got 0.9\)"),
         (Adam, {"eps": -1e-8}, "eps must"),
         (NAdam, {"momentum_decay": -1.0}, "NAdam: momentum_decay must"),
-        (Lion, {"betas": (1.0, 0.9)}, r"Lion: betas\[0\] must .* less than 1"),
         (RmsProp, {"alpha": 1.0}, "RmsProp: alpha must"),
         (Sgd, {"nesterov": True}, "Sgd: nesterov needs a momentum above zero"),
         (Sgd, {"weight_decay": -1.0}, "Sgd: weight_decay must"),
@@ -392,19 +330,6 @@ def test_nothing_decays_into_denormals(make: Any, options: dict[str, Any], dtype
     assert denormals_seen(make, options, dtype, flush=True) == set()
 
 
-@pytest.mark.parametrize(
-    ("make", "options", "dtype"),
-    [
-        *((make, options, "float32") for make, options in DECAYING[::3]),
-    ],
-)
-def test_without_flushes_all_of_it_would(make: Any, options: dict[str, Any], dtype: str) -> None:
-    expected = set(make(make_model(), **options).moments) | (
-        {"params"} if "weight_decay" in options else set()
-    )
-    assert denormals_seen(make, options, dtype, flush=False) == expected
-
-
 def test_square_moments_are_normal_whatever_the_gradients() -> None:
     model = make_model("float32")
     grads, adam = make_grads(model), Adam(model)
@@ -413,17 +338,6 @@ def test_square_moments_are_normal_whatever_the_gradients() -> None:
         grads.flat[...] = 10.0 ** rng.uniform(-45, -15, 13)
         adam.step(model, grads)
         assert denormals(adam.moments["second"]) == 0
-
-
-def test_flush_changes_nothing_that_matters() -> None:
-    flushed, plain = make_model(), make_model()
-    first, second = Adam(flushed), Adam(plain)
-    second.flush_every = 10**9
-    for model, adam in ((flushed, first), (plain, second)):
-        run_on(CASES[0], model, adam, range(300))
-    assert flushed.params.flat.tobytes() == plain.params.flat.tobytes()
-    for name, moment in first.moments.items():
-        assert moment.tobytes() == second.moments[name].tobytes()
 
 
 def test_not_a_number_survives_a_flush() -> None:

@@ -124,12 +124,10 @@ def test_shortest_run_starts_high(schedule: Schedule) -> None:
             lambda: LinearSchedule()(0),
             "total_steps is needed, such as LinearSchedule",
         ),
-        (lambda: LinearSchedule(10, -0.1), "LinearSchedule: final must"),
         (
             lambda: LinearSchedule(10, warmup_epochs=10),
             "must be more than the steps of the",
         ),
-        (lambda: CosineSchedule(10, inf), "CosineSchedule: final must"),
         (lambda: CosLogSchedule(10, 31), "CosLogSchedule: cycles must be .* at most 30 .got 31"),
         (lambda: OneCycleSchedule(10, rise=1.0), "OneCycleSchedule: rise must"),
         (lambda: PlateauSchedule(factor=1.0), "PlateauSchedule: factor must be .* less than 1"),

@@ -67,12 +67,6 @@ def test_thinned_curves_keep_ends_and_extremes():
     assert 3 not in kept
 
 
-def test_a_chart_describes_its_curve():
-    line = Line(np.array([1, 2, 3]), np.array([4, 0.5, 1]), 1, "training")
-    chart = Chart("Loss", axis([1, 3]), axis([0.5, 4]), [line])
-    assert 'aria-label="Loss. training: from 4 to 1, lowest 0.500, highest 4"' in figure(chart)
-
-
 def test_the_name_of_a_mark_is_beside_no_curve():
     line = Line(np.array([1, 2, 3]), np.array([4, 0.5, 1]), 1, "training")
     chart = Chart("Loss", axis([1, 3]), axis([0.5, 4]), [line, Mark(2, "best: 2")])
@@ -170,15 +164,6 @@ def test_training_shows_every_epoch(name, count):
     np.testing.assert_array_equal(curve.x, np.arange(1, count + 1))
     np.testing.assert_array_equal(curve.y, 2 / np.arange(1.0, count + 1) ** 2)
     assert texts(parsed(panels[0]), "ul/li")[-1] == f"best: {count}"
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [{"loss": np.nan}, {"loss": np.inf}, {"loss": 0.0}, {"r2": -1e12}, {"mae": 1e300}],
-    ids=str,
-)
-def test_odd_numbers_are_drawn(changed):
-    assert [*map(parsed, charts.training_charts(epochs(5, NUMBER_METRICS, **changed)))]
 
 
 @pytest.mark.parametrize("classes", [1, 2, 20, 150])

@@ -12,7 +12,6 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from uncompiled import uncompiled
 
 from mlpengine import MeanSquaredError, Mlp, Population, Sgd
-from mlpengine.backends.compiled import cache
 from mlpengine.config import load_config
 from mlpengine.config.build import load_data, trainer_of
 from mlpengine.step import step_builder
@@ -203,38 +202,6 @@ def test_a_compiled_step_may_use_the_cores_that_its_shapes_pay_for(
 def apart(monkeypatch):
     """Short batches take programs of their own, as where their arrays lie elsewhere."""
     monkeypatch.setattr(step_builder, "begins", lambda *_: False)
-
-
-@pytest.mark.parametrize("fails", [1, 2])
-@pytest.mark.usefixtures("apart")
-def test_one_backend_runs_all_steps(fails, train, steps, caplog, monkeypatch):
-    """The full batch or the short last one cannot be kept: no step is compiled, and it says so."""
-    kept = []
-
-    def full_disk(*_):
-        kept.append(None)
-        if len(kept) == fails:
-            raise OSError(28, "No space left on device")
-        return real(*_)
-
-    real = cache._build
-    monkeypatch.setattr(cache, "_build", full_disk)
-    monkeypatch.setattr(cache, "_loaded", {})
-    monkeypatch.setenv("MLPENGINE_CACHE", str(Path("programs").absolute()))
-    settings = ("--set", f"seed={40 + fails}")
-    with caplog.at_level(logging.WARNING, "mlpengine"):
-        die(train, "died", *settings)
-    (warning,) = (record.getMessage() for record in caplog.records)
-    assert warning.startswith("backend: NumPy runs instead of compiled code (compiled program: ")
-    assert recorded("died") == "numpy"
-    assert all(bound.fused is None for bound in steps[-1]._bound.values())
-    numpy = ("--set", "training.backend=numpy")
-    assert train("c.yaml", "--out", "plain", *settings, *numpy) == 0
-    die(train, "died-plain", *settings, *numpy)
-    weights = [newest(folder).state["members"][0]["weights"] for folder in ("died", "died-plain")]
-    assert {name: w.tobytes() for name, w in weights[0].items()} == {
-        name: w.tobytes() for name, w in weights[1].items()
-    }
 
 
 @pytest.mark.usefixtures("apart")

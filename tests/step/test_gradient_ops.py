@@ -2,11 +2,9 @@
 
 import numpy as np
 import pytest
-from own_networks import BATCH, IN_DIM, data, make_step, rows
-from traced import least_peak
+from own_networks import IN_DIM
 
 from mlpengine.core.errors import TapeError
-from mlpengine.nn import Network
 from mlpengine.tape import Program, Tape, cat, gradcheck
 
 
@@ -89,26 +87,3 @@ def test_what_has_no_recorded_gradient_is_refused_by_its_name():
     ):
         with pytest.raises(TapeError, match=message):
             tape.gradient(y, z if "depend" in message else x)
-
-
-def test_a_step_with_a_penalty_allocates_nothing():
-    for backend in ("numpy", "compiled"):
-        step = make_step("penalized", dtype="float64", backend=backend)
-        x, y = data("penalized", BATCH, "float64")
-        step(x, y)
-
-        def steps(step=step, x=x, y=y):
-            for _ in range(50):
-                step(x, y)
-
-        assert least_peak(steps) < 8192
-
-
-def test_constants_of_a_network_are_kept():
-    class Shifted(Network):
-        def record(self, tape, x):
-            return (x * np.arange(6.0)).linear(tape.parameter("w"))
-
-    network = Shifted(IN_DIM, {"w": np.ones((1, IN_DIM))}, dtype="float64")
-    x, _ = rows(4, dtype="float64")
-    np.testing.assert_allclose(network.predict(x)[:, 0], x @ np.arange(IN_DIM))

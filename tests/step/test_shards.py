@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mlpengine import MeanSquaredError, Mlp, Sgd, SoftmaxCrossEntropy, TrainingStep
-from mlpengine.core.errors import IndexRangeError, NumericalError, ShapeError, UsageError
+from mlpengine.core.errors import IndexRangeError, NumericalError, UsageError
 from mlpengine.ops import Quantile
 from mlpengine.step.shards import shard_rows
 
@@ -122,17 +122,6 @@ def test_a_class_out_of_range_is_named():
 def test_a_wrong_number_of_shards_is_refused(shards, text):
     with pytest.raises(UsageError, match=text):
         new_step("numpy", shards)
-
-
-def test_batches_that_do_not_fit_are_refused():
-    step = new_step("numpy", 2)
-    x, y, _ = next(batches(step.loss))
-    with pytest.raises(ShapeError, match="takes up to 12 rows"):
-        step(np.zeros((13, 5)), np.zeros(13, np.int64))
-    with pytest.raises(ShapeError, match="y needs 12 rows"):
-        step(x, np.zeros(13, np.int64))
-    with pytest.raises(ShapeError, match="x: shape"):
-        step(x[:, :4], y)
 
 
 def test_copies_go_on_alike():

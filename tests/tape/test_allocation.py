@@ -8,10 +8,9 @@ from traced import least_peak
 
 from mlpengine.core.spec import Spec, call
 from mlpengine.ops import GradOp
-from mlpengine.tape import Node, Program, Tape, apply, where
+from mlpengine.tape import Node, Program, Tape, apply
 
 ROWS = 4096, 65536
-GROWTH = 1024
 RNG = np.random.default_rng(0)
 
 
@@ -26,18 +25,8 @@ def dense(tape: Tape, x: Node) -> Node:
     return h.linear(weights(tape, 3, 8)).softmax_cross_entropy(rows_of(tape, x, "int64"))
 
 
-def arithmetic(tape: Tape, x: Node) -> Node:
-    b, column = weights(tape, 4), x.mean(axis=1, keepdims=True)
-    h = (x * b - column) / (b * b + 1) + (x**2).sum(axis=1, keepdims=True).sqrt()
-    h = where(x.relu(), h, h.neg().exp().clamp(0, 9))
-    return (h.maximum(x) * 0.5 + 1).logsumexp(axis=1).mean()
-
-
 def rows_of(tape: Tape, x: Node, dtype: str) -> Node:
     return tape.input((x.shape[0],), dtype, name=f"rows{len(tape.nodes)}")
-
-
-NETWORKS = [dense, arithmetic]
 
 
 def peak(record: Callable[[Tape, Node], Node], rows: int, how: str) -> int:
@@ -61,9 +50,8 @@ def growth(record: Callable[[Tape, Node], Node], how: str = "keep") -> int:
 
 
 @pytest.mark.parametrize("how", ["keep", "balanced"])
-@pytest.mark.parametrize("record", NETWORKS, ids=lambda f: f.__name__)
-def test_a_replay_holds_no_memory_that_grows_with_the_batch(record, how):
-    assert growth(record, how) < GROWTH
+def test_a_replay_holds_no_memory_that_grows_with_the_batch(how):
+    assert growth(dense, how) < 1024
 
 
 def test_the_allocation_test_can_fail():

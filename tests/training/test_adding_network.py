@@ -1,18 +1,15 @@
 """A network that is written elsewhere is used wherever an `Mlp` is, by its recording alone."""
 
 import numpy as np
-import pytest
 
 from mlpengine import (
     Adam,
     EarlyStopping,
     Loop,
     MeanSquaredError,
-    Population,
     TrainingStep,
 )
 from mlpengine.diagnostics import table
-from mlpengine.export import export
 from mlpengine.models import LossOnly, Split
 from mlpengine.nn import Network
 from mlpengine.training.diagnose import LoopDiagnostics
@@ -58,18 +55,3 @@ def test_a_network_is_trained_watched_continued_and_kept(tmp_path):
     network.save(tmp_path / "network.safetensors")
     kept = Elsewhere.load(tmp_path / "network.safetensors")
     np.testing.assert_array_equal(kept.predict(data().x), network.predict(data().x))
-
-
-def test_a_population_of_networks_learns():
-    members = Population(Elsewhere(seed=0), 3)
-    rates = zip(members, (1e-2, 3e-3, 1e-3), strict=True)
-    steps = [TrainingStep(m, MeanSquaredError(), Adam(m, lr=lr), 32) for m, lr in rates]
-    batch, order = data(32), np.tile(np.arange(32), 60)
-    for step in steps:
-        losses, _ = step.run_many(batch.x, batch.y, order)
-        assert losses[-1] < losses[0]
-
-
-def test_a_network_is_exported(tmp_path):
-    pytest.importorskip("onnxruntime", reason="needs the extra onnx")
-    assert export(Elsewhere(seed=0), tmp_path / "network.onnx").difference < 1e-5

@@ -12,25 +12,15 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from mlpengine import Mlp, __version__
+from mlpengine import __version__
 from mlpengine.backends.compiled import available_targets, chosen_target
 from mlpengine.core import system
-from mlpengine.core.errors import CheckpointError, RunError
+from mlpengine.core.errors import RunError
 from mlpengine.core.system import processor
-from mlpengine.data.features import Preprocessor
-from mlpengine.data.tables import Column, Table, read_table
-from mlpengine.models.model import Model
-from mlpengine.models.task import Classification
-from mlpengine.nn.safetensors_file import write_tensors
 from mlpengine.step import blas_threads as threads
 from mlpengine.training import run_directory
 from mlpengine.training.history import CsvLog, cell, csv_lines
 from mlpengine.training.run_directory import LOCK_FILE, RunDirectory, environment
-
-
-def test_a_directory_is_never_used_twice(tmp_path):
-    names = [RunDirectory.create(tmp_path / "a" / "run").path.name for _ in range(3)]
-    assert names == ["run", "run-002", "run-003"]
 
 
 def test_an_empty_directory_is_taken_and_a_full_one_is_not(tmp_path):
@@ -196,49 +186,3 @@ def test_a_cpu_quota_counts_as_cores(name, tmp_path, monkeypatch):
     assert threads.cpu_quota(tmp_path) == expected
     monkeypatch.setattr(threads, "usable_cores", lambda: set(range(64)))
     assert threads.cores(tmp_path) == min(64, max(1, int(min(expected, 64))))
-
-
-@pytest.fixture
-def model():
-    preprocessor = Preprocessor("species").fit(read_table("penguins"))
-    mlp = Mlp([preprocessor.n_features, 5, 3], activation="gelu", dropout=0.1, seed=4)
-    return Model(mlp, preprocessor, "softmax_cross_entropy")
-
-
-def test_a_model_comes_back_with_its_preprocessing(model, tmp_path, caplog):
-    path = tmp_path / "model.safetensors"
-    model.save(path)
-    again = Model.load(path)
-    table = read_table("penguins")
-    features = model.preprocessor.transform(table).features
-    assert np.array_equal(again.preprocessor.transform(table).features, features)
-    assert np.array_equal(again.mlp.predict(features), model.mlp.predict(features))
-    assert isinstance(again.task, Classification)
-    assert np.array_equal(Mlp.load(path).params.flat, model.mlp.params.flat)
-    assert "preprocessing" in caplog.text
-    caplog.clear()
-    again.mlp.save(path)
-    Mlp.load(path)
-    assert not caplog.text
-    for reads in (Mlp, Model):
-        with pytest.raises(CheckpointError, match=r"is a directory; of a run, mlpengine\.load"):
-            reads.load(tmp_path)
-
-
-def test_columns_of_any_order_come_back_in_theirs(tmp_path):
-    names = ["zone", "size", "area"]
-    text = Column((np.arange(40) % 2).astype(np.int32), "text", ("a", "b"))
-    table = Table(dict.fromkeys(names, text) | {"y": Column(np.arange(40.0))})
-    preprocessor = Preprocessor("y").fit(table)
-    mlp = Mlp([preprocessor.n_features, 1])
-    Model(mlp, preprocessor, "mse").save(tmp_path / "m.safetensors")
-    again = Model.load(tmp_path / "m.safetensors").preprocessor
-    assert again.feature_names == preprocessor.feature_names
-    assert np.array_equal(again.transform(table).features, preprocessor.transform(table).features)
-
-
-def test_damaged_preprocessing_is_refused(model, tmp_path):
-    header = {"network": model.mlp.describe(), "preprocessing": {"version": 1}, "loss": "mse"}
-    write_tensors(tmp_path / "bad", model.mlp.params.views, header)
-    with pytest.raises(CheckpointError, match=r"preprocessing: lacks \('categories', "):
-        Model.load(tmp_path / "bad")

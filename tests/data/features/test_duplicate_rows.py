@@ -149,16 +149,6 @@ def test_a_run_learns_duplicates_once():
     np.testing.assert_allclose(model.predict(new), ordered.predict(new), rtol=1e-5)
 
 
-def test_a_run_without_duplicates_keeps_its_rows_and_folds():
-    """Of a table of few categories, too."""
-    y = RNG.standard_normal(400)
-    names = [f"x{k}" for k in range(5)]
-    table = Table({name: Column(c) for name, c in zip(names, CATEGORIES.T, strict=True)})
-    assert table_duplicates(table, names, np.arange(400)).learned_once(y, None) is None
-    model, _ = fitted(CATEGORIES, y)
-    assert model.record["rows"] == {"train": 400}
-
-
 def test_a_test_row_has_no_copy_among_the_training_rows():
     x = np.repeat(MEASURED, 2, axis=0)
     model, _ = fitted(x, np.arange(300.0), split={"test": 0.2})

@@ -104,12 +104,6 @@ def test_a_text_that_is_in_another_part_is_blamed_without_a_line():
         fit_target(part, ["y"], "regression", standardize=True)
 
 
-def test_a_missing_weight_is_called_a_weight():
-    table = Table({"w": Column(np.array([1.0, np.nan]))}, "t", first_line=2)
-    with pytest.raises(DataError, match="line 3, column 'w': the sample weight is missing here;"):
-        row_weights(table, "w")
-
-
 @pytest.mark.parametrize(
     ("weights", "reason"),
     [

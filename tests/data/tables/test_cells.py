@@ -211,40 +211,6 @@ def test_pyarrow_and_the_csv_module_read_the_same(monkeypatch):
     assert len(blocks) > 400
 
 
-def test_a_long_table_of_many_kinds_against_the_csv_module():
-    generator = np.random.default_rng(1)
-    rows = 8_000
-    columns = {
-        "two digits": [f"{value:.2f}" for value in generator.normal(60, 9, rows)],
-        "shortest": list(map(repr, generator.normal(size=rows).tolist())),
-        "small": list(map(repr, (generator.normal(size=rows) * 1e-9).tolist())),
-        "whole": list(map(str, generator.integers(-(10**6), 10**15, rows))),
-        "gaps": [str(generator.choice(["", "NA", "1", "2.25"])) for _ in range(rows)],
-        "many texts": [f"customer number {i}" for i in generator.integers(0, 3_000, rows)],
-        "few texts": list(map(str, generator.choice(["Ideal", "Very good", ""], rows))),
-        "days": list(
-            map(str, np.datetime64("2015-01-01") + generator.integers(0, 900, rows).astype("m8[D]"))
-        ),
-        "empty at first": [""] * 6_000 + ["2020-01-02"] * 2_000,
-    }
-    buffer = io.StringIO()
-    csv.writer(buffer).writerows([list(columns), *zip(*columns.values(), strict=True)])
-    table = read(buffer.getvalue())
-    for name, cells in columns.items():
-        column = table[name]
-        if column.kind == "number":
-            np.testing.assert_array_equal(column.values, [as_float(cell) for cell in cells])
-        elif column.kind == "date":
-            seconds = np.array([cell or "NaT" for cell in cells], "datetime64[s]")
-            np.testing.assert_array_equal(column.missing, np.isnat(seconds))
-            np.testing.assert_array_equal(
-                column.values[~column.missing], seconds[~column.missing].astype(np.float64)
-            )
-        else:
-            assert [column.text(row) for row in range(rows)] == cells
-    assert {table[name].kind for name in table.names} == {"number", "text", "date"}
-
-
 def test_without_pyarrow_the_csv_module_reads_all(monkeypatch):
     """Slowly; such as where pyarrow has no wheel."""
     rng = np.random.default_rng(0)
