@@ -206,7 +206,6 @@ def test_two_sweeps_of_one_directory_share_the_trials(sweep, mlpengine, monkeypa
     ("settings", "given", "count"),
     [
         ({"sampler": "random"}, None, 2),
-        ({"sampler": "random", "trials": 1}, None, 1),
         ({"sampler": "tpe"}, None, 1),
         ({"sampler": "random", "pruner": "median"}, None, 1),
         ({"sampler": "random", "storage": "sqlite:///s.db"}, None, 1),

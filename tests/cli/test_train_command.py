@@ -16,39 +16,22 @@ from mlpengine.models.model import Model
 from mlpengine_cli.progress import clock
 
 CONFIGS = Path(__file__).parents[2] / "configs"
-KEYS = [
-    "run_dir",
-    "parameters",
-    "epochs",
-    "best_epoch",
-    "seconds",
-    "samples_per_second",
-    "train",
-    "validation",
-    "test",
-    "ending",
-]
-CLASS_KEYS, NUMBER_KEYS = ["loss", "accuracy", "macro_f1"], ["loss", "r2", "mae", "rmse"]
-
-
 RESULTS = {
-    "digits": ("test", "accuracy", 0.97, CLASS_KEYS),
-    "penguins": ("test", "accuracy", 0.95, CLASS_KEYS),
-    "diabetes": ("test", "r2", 0.33, NUMBER_KEYS),
-    "residual": ("test", "accuracy", 0.95, CLASS_KEYS),
-    "xor": ("train", "accuracy", 1.0, [*CLASS_KEYS, "roc_auc"]),
+    "digits": ("test", "accuracy", 0.97),
+    "penguins": ("test", "accuracy", 0.95),
+    "diabetes": ("test", "r2", 0.33),
+    "residual": ("test", "accuracy", 0.95),
+    "xor": ("train", "accuracy", 1.0),
 }
 
 
 @pytest.mark.parametrize("name", RESULTS)
 def test_shipped_config(name, mlpengine):
-    part, metric, least, keys = RESULTS[name]
+    part, metric, least = RESULTS[name]
     settings = ["--json", "--quiet", "--set", "report=false"]
     found = mlpengine("train", CONFIGS / f"{name}.yaml", *settings)
     assert (found.code, found.err) == (0, "")
     result = json.loads(found.out.splitlines()[-1])
-    assert list(result)[: len(KEYS)] == KEYS
-    assert list(result[part]) == keys
     assert result[part][metric] >= least
 
 
