@@ -259,7 +259,6 @@ def test_predictions_say_how_sure_they_are(mlpengine, rows):
 
 
 def test_no_predicted_column_takes_the_place_of_another(mlpengine, tmp_path):
-    """Before, the low end of y stood where the prediction of y_low belongs."""
     x = np.linspace(0, 1, 60)
     model, _ = fit(
         {"x": x, "y": 2 * x, "y_low": x**2},

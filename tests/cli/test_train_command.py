@@ -65,7 +65,6 @@ def test_the_run_directory_holds_everything(mlpengine, config):
 
 
 def test_the_config_of_a_run_names_the_one_with_all_paths(mlpengine, tmp_path, monkeypatch):
-    """Before, the file was missed without a word on the other config of the run."""
     (tmp_path / "below").mkdir()
     rows = "\n".join(f"{k},{k % 7}" for k in range(40))
     (tmp_path / "below" / "rows.csv").write_text(f"a,b\n{rows}\n")
@@ -122,7 +121,6 @@ def test_numbers_that_explode_end_with_1_and_name_the_step(mlpengine, config):
 
 
 def test_a_loss_far_above_that_of_a_constant_is_a_failed_run(mlpengine, tmp_path):
-    """Before, it ended with 0 and a table of 1e24."""
     (tmp_path / "c.yaml").write_text(
         "data: {source: diabetes}\nmodel: {hidden: []}\ntraining: {epochs: 1, batch_size: 310}\n"
         "optimizer: {name: sgd, lr: 1e12}\nreport: false\n"
