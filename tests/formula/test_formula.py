@@ -18,7 +18,6 @@ from mlpengine.formula import (
     order,
     parse,
     plan,
-    saved_for_backward,
     variable,
     variables,
     where,
@@ -104,42 +103,6 @@ def test_gradients_are_the_differences_of_values(text):
         up, down = ({**arrays, name: arrays[name] + s} for s in (step, -step))
         difference = (evaluate(formula, up) - evaluate(formula, down)) / (2 * step)
         np.testing.assert_allclose(slope, seed * difference, rtol=1e-6, atol=2e-8)
-
-
-@every_formula
-def test_backward_from_what_forward_saves_is_the_gradient(text):
-    arrays, seed = draw(), np.random.default_rng(5).standard_normal((7, 9))
-    formula, slopes = pair(text)
-    kept = saved_for_backward(formula, slopes, dy)
-    values = run([formula, *kept], [x, y], list(arrays.values()), seed)
-    direct = run(slopes, [dy, x, y], [seed, *arrays.values()], seed)
-    given = [dy, x, y, formula, *kept]
-    split = run(slopes, given, [seed, *arrays.values(), *values], seed)
-    for a, b in zip(split, direct, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-13)
-
-
-@every_formula
-def test_in_place_changes_no_bit(text):
-    arrays, seed = draw("float32"), np.random.default_rng(5).standard_normal((7, 9)).astype("f4")
-    formula, slopes = pair(text)
-    for outputs, given, inputs in (
-        ([formula], [x, y], list(arrays.values())),
-        (slopes, [dy, x, y], [seed, *arrays.values()]),
-    ):
-        planned = plan(outputs, given)
-        expected = run(outputs, given, inputs, seed)
-        if not planned.in_place:
-            continue
-        first = inputs[0].copy()
-        out = [first, *(np.full_like(seed, NAN) for _ in outputs[1:])]
-        work = [np.full_like(seed, NAN) for _ in range(planned.floats)]
-        masks = [np.ones(seed.shape, bool) for _ in range(planned.masks)]
-        with np.errstate(all="ignore"):
-            for call in planned.calls([first, *inputs[1:]], out, work, masks):
-                call()
-        for a, b in zip(out, expected, strict=True):
-            np.testing.assert_array_equal(a, b)
 
 
 def test_plans_are_thrifty():

@@ -1,4 +1,4 @@
-"""Columns that bound the target and follow it are honest predictors; other codings are leaks."""
+"""Columns that bound the target and follow it are honest predictors."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,6 @@ import pytest
 from mlpengine.data.features.leaks import find_leaks
 from mlpengine.data.features.thresholds import ANSWER
 from mlpengine.data.tables.frames import as_table
-from mlpengine.diagnostics.leak_verdict import leak_verdict
 
 N = 1500
 G = np.random.default_rng(7)
@@ -17,7 +16,7 @@ def gamma(mean: float, shape: float = 4.0) -> np.ndarray:
 
 
 READINGS = gamma(15)[:, None] * G.lognormal(0, 0.22, (N, 10))
-LOW, INNER, INCOME = 45 + 18 * G.normal(size=N), gamma(20), gamma(40_000)
+LOW, INNER = 45 + 18 * G.normal(size=N), gamma(20)
 HONEST = {
     "mean and largest reading": (READINGS.mean(axis=1), READINGS.max(axis=1), {}),
     "mean and twice a deviation more": (
@@ -30,19 +29,10 @@ HONEST = {
 }
 """By case: an honest column, the target, and other columns; sizes of living and made things."""
 
-SURVIVED = G.integers(0, 2, N)
-LEAKING = {
-    "alive and survived": (np.where(SURVIVED, "yes", "no"), SURVIVED, {}),
-    "pay of a month, rounded": ((INCOME / 12).round(-1), INCOME, {}),
-    "next day's count so far": ((DAYS := G.poisson(300, N + 1).cumsum() * 1.0)[1:], DAYS[:-1], {}),
-}
-"""By case: a column that tells the target, the target, and other columns."""
-
 
 def leaks_of(column, target, others):
     columns = {"column": column, "weekday": G.integers(0, 7, N), **others}
-    task = "classification" if target is SURVIVED else "regression"
-    return find_leaks(as_table(columns), [*columns], target, task)
+    return find_leaks(as_table(columns), [*columns], target, "regression")
 
 
 @pytest.mark.parametrize("case", HONEST)
@@ -51,12 +41,3 @@ def test_a_bound_that_follows_the_target_is_no_leak(case):
     assert 0.9 < np.corrcoef(column, target)[0, 1] ** 2 < ANSWER
     assert (column <= target).all() or (column >= target).all()
     assert leaks_of(*HONEST[case]) == []
-
-
-@pytest.mark.parametrize("case", LEAKING)
-def test_other_codings_of_the_target_are_leaks(case):
-    (leak,) = leaks_of(*LEAKING[case])
-    verdict = leak_verdict(leak, "leave it out", [leak.column])
-    assert leak.column == "column"
-    assert verdict.value >= verdict.threshold
-    assert leak.reason in verdict.evidence

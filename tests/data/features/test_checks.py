@@ -116,15 +116,6 @@ def test_exact_sums(name):
     assert set(signs) <= found.drop.keys()
 
 
-def test_summands_of_the_target_are_leaks():
-    rides = {"member": G.poisson(9, N), "guest": G.poisson(2, N), "hour": G.integers(0, 24, N)}
-    columns = {name: Column(values * 1.0) for name, values in rides.items()}
-    target = rides["member"] + rides["guest"] * 1.0
-    found = profile(Table({**columns, "rides": Column(target)}), "rides")
-    assert found.drop.keys() == {"member", "guest"}
-    assert "adds up to the target (member + guest)" in found.drop["member"]
-
-
 def test_a_table_that_is_nothing_but_a_sum_keeps_its_columns():
     columns = {name: Column(BILL[name]) for name in ("fare", "tip")}
     found = profile(Table({**columns, "y": Column(BILL["fare"] + BILL["tip"])}), "y")
