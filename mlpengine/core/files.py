@@ -89,9 +89,13 @@ def keep_input(out: Path, source: str | Path, what: str) -> None:
         raise UsageError(f"{out}: is {what}; name another file by --out")
 
 
+RESOLVED = "config.resolved.yaml"
+"""The config of a run with all defaults and overrides."""
+
+
 def is_run(directory: Path) -> bool:
     """Return whether a directory belongs to a run that has begun."""
-    return (directory / "config.resolved.yaml").is_file()
+    return (directory / RESOLVED).is_file()
 
 
 def not_a_run(directory: Path, lacks: str = "model and no checkpoint") -> UsageError:

@@ -13,11 +13,12 @@ from typing import Any, Self
 from mlpengine.backends.compiled import chosen_target
 from mlpengine.core import system
 from mlpengine.core.errors import RunError, UsageError
+from mlpengine.core.files import RESOLVED as RESOLVED
 from mlpengine.core.files import is_run, missing, not_a_run, write_atomically, writing
 from mlpengine.step.blas_threads import blas_name, cores
 
-GIVEN_CONFIG, RESOLVED = "config.yaml", "config.resolved.yaml"
-"""The config of a run as given, and the config with all defaults and overrides."""
+GIVEN_CONFIG = "config.yaml"
+"""The config of a run as given."""
 
 RESULT_FILE, ENVIRONMENT_FILE = "result.json", "environment.json"
 LOCK_FILE = "run.lock"

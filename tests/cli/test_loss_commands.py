@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 import scipy.stats
-from dying import saving_until
 
 from mlpengine.models.calibration import Residuals
 from mlpengine.training.loading import load
@@ -107,24 +106,6 @@ def test_a_loss_from_training_to_prediction(name, folder, mlpengine):
     assert mlpengine("diagnose", "run").code == 0
 
 
-@pytest.mark.parametrize("name", ["gaussian_nll"])
-def test_compiled_and_resumed_runs_predict_the_same(name, folder, mlpengine):
-    row, texts = LOSSES[name], {}
-    for run, backend in {"plain": "numpy", "whole": "compiled", "parts": "compiled"}.items():
-        write(folder, row.loss, row.target, backend)
-        settings = ("training.epochs=4", "training.checkpoint.every_steps=25")
-        settings = [f"--set={one}" for one in (*settings, "training.batch_size=30")]  # of 630 rows
-        with saving_until(lambda step, _, dies=run == "parts": dies and step >= 60):
-            code = mlpengine("train", "c.yaml", "--out", run, "-q", *settings).code
-        assert code == (130 if run == "parts" else 0)
-        if run == "parts":
-            assert mlpengine("train", "--resume", run, "-q").code == 0
-        texts[run] = mlpengine("predict", run, "rows.csv").out
-    assert texts["parts"] == texts["whole"]
-    (_, plain), (_, compiled) = predictions(texts["plain"]), predictions(texts["whole"])
-    np.testing.assert_allclose(compiled, plain, rtol=1e-3)
-
-
 @pytest.mark.parametrize(("loss", "learned"), [("poisson", "none"), ("mse", "log")])
 def test_intervals_of_positive_targets_are_not_negative(loss, learned, folder, mlpengine):
     write(folder, loss, "size" if learned == "log" else "count")
@@ -163,20 +144,3 @@ def test_a_target_outside_the_domain_is_named(name, command, line, folder, mlpen
     answer = mlpengine(command, "c.yaml")
     assert answer.code == 2
     assert f"rows.csv: line {line}, column '{target}': {message}" in answer.err
-
-
-REFUSED = {
-    "{name: quantile, levels: [0.5, 0.1]}": "loss.levels: must increase (got 0.5, 0.1)",
-    "{name: quantile, levels: []}": "loss.levels: ",
-    "{name: quantile, levels: 1.5}": "loss.levels: must be less than 1",
-    "binary_fokal": "did you mean 'binary_focal'?",
-    "softmax_cross_entropy": "regression takes mse or ",
-}
-
-
-@pytest.mark.parametrize("loss", REFUSED)
-def test_a_loss_that_does_not_fit_is_refused(loss, folder, mlpengine):
-    write(folder, loss, "level")
-    answer = mlpengine("check", "c.yaml")
-    assert answer.code == 2
-    assert REFUSED[loss] in answer.err

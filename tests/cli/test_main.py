@@ -83,9 +83,7 @@ WRONG = {
         "no such option '--threshold'\nUsage: ",
     ),
     "a setting as an option": (["train", "--lr=1"], "write --set optimizer.lr=1"),
-    "wrong number": (["train", "c.yaml", "--epochs", "0"], "--epochs"),
     "wrong setting": (["train", "c.yaml", "--set", "a"], "write it as section.key=value"),
-    "a directory as config": (["train", "."], "error: .: "),
 }
 
 

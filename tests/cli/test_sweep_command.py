@@ -13,7 +13,6 @@ import pytest
 from small import SMALL
 
 from mlpengine.config.sweep import SpaceSection, SweepSection
-from mlpengine.core.errors import install_line
 from mlpengine_cli import study as study_module
 from mlpengine_cli import sweep as sweep_module
 from mlpengine_cli import trials as trials_module
@@ -135,10 +134,6 @@ def in_fork(*args):
     process.start()
     process.join()
     return process.exitcode
-
-
-def best_of(ran):
-    return json.loads(ran.out)["best"]["value"]
 
 
 def test_ctrl_c_leaves_a_sweep_that_goes_on(sweep, mlpengine, monkeypatch):
@@ -292,7 +287,6 @@ def test_a_damaged_or_lost_journal_is_named(sweep, mlpengine):
 
 MISUSE = {
     "both": (("s.yaml", "--join", "runs/s"), 2, "--join: a sweep keeps its settings"),
-    "joins nothing": (("--join", "runs/none"), 2, "runs/none: there is no such sweep"),
     "joins a run": (
         ("--join", "run"),
         2,
@@ -300,11 +294,6 @@ MISUSE = {
     ),
     "edited": (("--join", "edited"), 1, "sweep.yaml: must be as it was when the sweep began"),
     "damaged": (("--join", "damaged"), 1, "damaged/sweep.json: is damaged ("),
-    "metric": (
-        ("s.yaml", "--set", "sweep.metric=r2"),
-        2,
-        "sweep.metric: this task has loss, accuracy, macro_f1",
-    ),
     "storage without a driver": (
         ("s.yaml", "--set", "sweep.storage=oracel://user:secret@host/name"),
         2,
@@ -349,16 +338,3 @@ def test_a_sweep_begins_in_one_process(rank, sweep, mlpengine, monkeypatch):
     assert mlpengine("sweep", "s.yaml", "-q").code == 0
     monkeypatch.setenv("PMI_SIZE", "2")
     assert mlpengine("sweep", "--join", "runs/s", "-q").code == 0
-
-
-def test_without_optuna(sweep, mlpengine, monkeypatch):
-    for name in [name for name in sys.modules if name.split(".")[0] == "optuna"]:
-        monkeypatch.delitem(sys.modules, name)
-    for name in ("study", "trials"):
-        monkeypatch.delitem(sys.modules, f"mlpengine_cli.{name}")
-    monkeypatch.setitem(sys.modules, "optuna", None)
-    ran = mlpengine("sweep", "s.yaml")
-    assert (ran.code, ran.err) == (
-        1,
-        f"error: mlpengine sweep needs an optional package: {install_line('sweep')}\n",
-    )

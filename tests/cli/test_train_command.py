@@ -94,13 +94,6 @@ def test_the_config_of_a_run_names_the_one_with_all_paths(mlpengine, tmp_path, m
     assert mlpengine("train", "run/config.resolved.yaml", "-o", "again", "-q").code == 0
 
 
-def test_the_reported_best_epoch_is_that_of_the_csv(mlpengine, config):
-    result = json.loads(mlpengine("train", config, "--json", "--epochs", 9).out)
-    rows = np.genfromtxt(Path(result["run_dir"]) / "metrics.csv", delimiter=",", names=True)
-    assert result["best_epoch"] == rows["epoch"][rows["validation_loss"].argmin()]
-    assert result["validation"]["loss"] == rows["validation_loss"].min()
-
-
 def test_the_same_seed_gives_the_same_bytes(mlpengine, config):
     extra = [f"--set={one}" for one in ("model.dropout=0.3", "training.dtype=float64")]
     for name in ("a", "b"):
@@ -133,12 +126,6 @@ def test_progress_is_one_line_per_epoch_on_stderr(mlpengine, config):
 def test_durations_are_minutes_and_seconds_or_hours_and_minutes():
     shown = {0.4: "0:00", 59.6: "1:00", 127: "2:07", 3600: "1h00", 11_040: "3h04"}
     assert {seconds: clock(seconds) for seconds in shown} == shown
-
-
-def test_without_validation_and_test_their_metrics_are_empty(mlpengine, config):
-    settings = ["--set", "data.split={validation: 0, test: 0}"]
-    result = json.loads(mlpengine("train", config, "--json", "-q", *settings).out)
-    assert (result["validation"], result["test"], result["best_epoch"]) == ({}, {}, 3)
 
 
 def test_numbers_that_explode_end_with_1_and_name_the_step(mlpengine, config):
@@ -180,16 +167,6 @@ def test_a_signal_ends_training_after_the_step(number, code, tmp_path, config):
     result = json.loads(out)
     assert 2 <= result["epochs"] < 1_000_000
     assert Model.load(Path(result["run_dir"]) / "model.safetensors")
-
-
-def test_large_numbers_of_a_table_have_a_blank_between_them(mlpengine, tmp_path):
-    rows = [f"{i % 7},{-(i % 5) * 1e24}" for i in range(60)]
-    (tmp_path / "t.csv").write_text("\n".join(["a,y", *rows]))
-    text = "data: {source: t.csv, target: y, task: regression}\nmodel: {hidden: [2]}\n"
-    (tmp_path / "c.yaml").write_text(text + "training: {epochs: 1}\nreport: false\n")
-    found = mlpengine("train", "c.yaml", "-q")
-    lines = [line.split() for line in found.out.splitlines() if "e+2" in line]
-    assert [len(line) for line in lines] == [6, 6, 6, 6]
 
 
 ODD = """\

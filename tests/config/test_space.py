@@ -18,10 +18,7 @@ MISTAKES = {
     "no section": (BASE, "sweep: this section is required"),
     "no space": (BASE + "sweep: {trials: 3}", "sweep.space: this key is required (Key paths"),
     "empty space": (space(""), "sweep.space: must have a key, such as optimizer.lr: {log"),
-    "misspelled option": (
-        space(LR, "  trails: 3"),
-        "sweep.trails: unknown key - did you mean 'tri",
-    ),
+    "misspelled option": (space(LR, "  trails: 3"), "trails: unknown key - did you mean 'trials"),
     "misspelled storage": (space(LR, "  storage: jurnal"), "a URL of a database (got 'jurnal')"),
     "unknown key": (space("optimizer.lrr: {log: [1, 2]}"), "lrr: unknown key - did you mean 'lr'?"),
     "unknown kind": (space("optimizer.lr: {lgo: [1, 2]}"), "unknown key - did you mean 'log'?"),
@@ -30,10 +27,7 @@ MISTAKES = {
     "log of zero": (space("optimizer.lr: {log: [0, 1]}"), "low must be greater than 0 (got 0)"),
     "low end": (space("optimizer.lr: {range: [-1, 1]}"), "must be at least 0.0 (got -1.0)"),
     "fraction": (space("training.batch_size: {range: [8, 16]}"), "a whole number (got 8.0)"),
-    "choice of a list": (
-        space("model.hidden: {choice: [x]}"),
-        "hidden: must be a whole number (got 'x')",
-    ),
+    "choice of a list": (space("model.hidden: {choice: [x]}"), "hidden: must be a whole number"),
     "grid": (space(LR, "  sampler: grid"), "optimizer.lr: a grid takes choice or int"),
     "seed": (space("seed: {int: [0, 9]}"), "space.seed: is the same in all trials"),
     "loss": (space("loss: {choice: [mse, mae]}"), "loss: changes what the loss measures"),

@@ -171,16 +171,6 @@ def test_each_loss_says_what_its_outputs_predict(name):
     assert shown == pytest.approx({key: metric(point) for key, metric in own.items()})
 
 
-def test_quantiles_never_cross():
-    """A sorted row has no larger pinball loss, since outputs are only exchanged."""
-    levels = (0.1, 0.25, 0.5, 0.75, 0.9)
-    task = Regression(NumberTarget(["s"], [5.0], [2.0]), Quantile(levels))
-    output = np.random.default_rng(0).standard_normal((50, 5)).astype("f4")
-    given = np.stack([*task.columns(output).values()], axis=1)
-    np.testing.assert_allclose(given, 5 + 2 * np.sort(output.astype("f8"), axis=1))
-    np.testing.assert_array_equal(task.predict(output)[:, 0], given[:, 2])
-
-
 @pytest.mark.parametrize("name", ["softmax_cross_entropy", "bce_with_logits"])
 def test_a_loss_of_another_task_is_refused(name):
     with pytest.raises(DataError, match=name):

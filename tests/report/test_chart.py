@@ -67,12 +67,6 @@ def test_thinned_curves_keep_ends_and_extremes():
     assert 3 not in kept
 
 
-def test_a_chart_describes_its_curve():
-    line = Line(np.array([1, 2, 3]), np.array([4, 0.5, 1]), 1, "training")
-    chart = Chart("Loss", axis([1, 3]), axis([0.5, 4]), [line])
-    assert 'aria-label="Loss. training: from 4 to 1, lowest 0.500, highest 4"' in figure(chart)
-
-
 def test_the_name_of_a_mark_is_beside_no_curve():
     line = Line(np.array([1, 2, 3]), np.array([4, 0.5, 1]), 1, "training")
     chart = Chart("Loss", axis([1, 3]), axis([0.5, 4]), [line, Mark(2, "best: 2")])

@@ -115,22 +115,6 @@ def test_stopping_finishes_the_step_and_keeps_the_best_epoch():
     assert np.array_equal(loop.step.mlp.params.flat, watcher.weights[1])
 
 
-def test_a_number_that_is_not_finite_stops_before_the_update():
-    before = {}
-
-    class Keep(Callback):
-        def on_train_batch_end(self, loop):
-            before["weights"] = loop.step.mlp.params.flat.copy()
-
-    loop = make_loop(rows=48, batch_size=16, callbacks=[Keep()])
-    loop.train.x[7, 2] = np.nan
-    with pytest.raises(NumericalError, match="row 7"):
-        loop.run()
-    assert loop.steps < 3
-    if before:
-        assert np.array_equal(loop.step.mlp.params.flat, before["weights"])
-
-
 @pytest.mark.parametrize("validation", [True, False])
 def test_a_plateau_lowers_the_learning_rate(validation):
     schedule = PlateauSchedule(patience=1, factor=0.5)
@@ -231,20 +215,6 @@ def test_a_loss_that_has_exploded_fails(epochs, fails):
             loop.run()
     else:
         assert loop.run().history.rows[-1].train_loss > 1e4
-
-
-def test_steps_are_not_skipped_for_a_callback_without_a_budget():
-    """One overrides `on_train_batch_end`, another `skip_budget`: as many of each."""
-
-    class Resting(Callback):
-        def skip_budget(self, loop):
-            return SkipBudget()
-
-    watcher = Watcher()
-    make_loop(
-        rows=16 * 30, epochs=1, callbacks=[watcher, Resting()], backend="compiled", validation=False
-    ).run()
-    assert watcher.events.count("step") == 30
 
 
 def noting_every_hook(calls):

@@ -23,11 +23,6 @@ from mlpengine.training.history import CsvLog, cell, csv_lines
 from mlpengine.training.run_directory import LOCK_FILE, RunDirectory, environment
 
 
-def test_a_directory_is_never_used_twice(tmp_path):
-    names = [RunDirectory.create(tmp_path / "a" / "run").path.name for _ in range(3)]
-    assert names == ["run", "run-002", "run-003"]
-
-
 def test_an_empty_directory_is_taken_and_a_full_one_is_not(tmp_path):
     for name in ("empty", "full"):
         (tmp_path / name).mkdir()
