@@ -86,11 +86,6 @@ def test_the_same_seed_gives_the_same_bytes(mlpengine, config):
     assert Path("a", "metrics.csv").read_bytes() != Path("c", "metrics.csv").read_bytes()
 
 
-def test_a_directory_in_use_is_not_used_again(mlpengine, config):
-    runs = [json.loads(mlpengine("train", config, "--json", "-q").out)["run_dir"] for _ in "ab"]
-    assert [Path(run).name for run in runs] == ["small", "small-002"]
-
-
 def test_progress_is_one_line_per_epoch_on_stderr(mlpengine, config):
     found = mlpengine("train", config)
     lines = found.err.splitlines()
