@@ -59,10 +59,6 @@ COMMANDS = {
         ["evaluate", "project"],
         "project/runs has ok; write project/runs/ok",
     ),
-    "summary of an empty directory": (
-        ["summary", "empty"],
-        "empty: holds no config.resolved.yaml, so it is no run directory; empty holds no runs;",
-    ),
     "predict with a CSV as model": (
         ["predict", "rows.csv", "run"],
         "begins with 'a,b,c,y': a table, not a model); commands take the run first",
@@ -73,10 +69,6 @@ COMMANDS = {
     ),
     "resume nothing": (["train", "--resume", "runs/nothing"], "there is no such run;"),
     "predict a config": (["predict", "run", "c.yaml"], "c.yaml: is a config, not a table"),
-    "a setting apart from its value": (
-        ["train", "c.yaml", "--set", "optimizer.lr", "0.1"],
-        "--set takes KEY=VALUE",
-    ),
     "init of a config": (["init", "c.yaml", "--target", "y"], "this is a config, not a table"),
     "predict intervals without folds": (
         ["predict", "run", "rows.csv", "--interval", "0.9"],
@@ -100,7 +92,6 @@ COMMANDS = {
         ["export", "run", "-o", "run/model.safetensors"],
         "model.safetensors: is the model",
     ),
-    "predict into no directory": (["predict", "run", "rows.csv", "-o", "no/o.csv"], "no/o.csv"),
     "a model with a flipped bit": (["predict", "bit.safetensors", "rows.csv"], "is damaged"),
     "a network without preprocessing": (["predict", "net.safetensors", "rows.csv"], "not a model"),
     "evaluate an unknown class": (["evaluate", "run", "class.csv"], "line 2"),

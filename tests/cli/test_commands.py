@@ -98,13 +98,6 @@ def test_a_path_that_is_not_utf_8_is_read_and_no_config_can_name_it(at, trained,
     assert at("predict", "run", path).out == at("predict", "run", "flowers.csv").out
 
 
-def test_init_on_stdout(at):
-    found = at("init", "flowers.csv", "--target", "length", "-o", "-")
-    assert "task: regression" in found.out
-    again = json.loads(at("init", "flowers.csv", "--target", "length", "-o", "-", "--json").out)
-    assert again["config"] == found.out
-
-
 def test_check_flags_the_leak(at):
     found = at("check", "flowers.yaml", "--set", "data.drop=[]")
     assert found.code == 0
@@ -350,7 +343,6 @@ def test_compare(at):
 
 
 def test_compare_shows_whole_lists_and_standard_errors(at, trained, tmp_path):
-    """Before, a setting was cut to its last eleven characters."""
     result = json.loads((trained / "run" / "result.json").read_text())
     test = result["test"]
     files = {

@@ -232,7 +232,6 @@ HOW_DIVIDED = {
 
 @pytest.mark.parametrize("name", HOW_DIVIDED)
 def test_init_writes_divisions_that_check_takes(mlpengine, tmp_path, name):
-    """Before, it wrote configs that `check` refused; missing groups were one group there."""
     key, cell, expected = HOW_DIVIDED[name]
     rows = [f"{np.sin(i):.3f},{cell(i)},{np.cos(i):.3f}" for i in range(200)]
     (tmp_path / "t.csv").write_text("\n".join(["a,g,y", *rows]))

@@ -75,7 +75,6 @@ def write(path, content):
 
 
 def test_a_pipe_is_predicted_and_not_trained_on(mlpengine, tmp_path, monkeypatch):
-    """Before, the second reading of a pipe waited for ever, or got what was left."""
     (tmp_path / "t.csv").write_bytes(TEXT)
     (tmp_path / "c.yaml").write_text(CONFIG)
     assert mlpengine("train", "c.yaml", "-q", "-o", "run").code == 0
@@ -187,7 +186,6 @@ def test_lists_and_codes_are_no_numbers_with_commas_or_marks():
 
 
 def test_parquet_is_read_in_blocks(tmp_path, monkeypatch):
-    """Before, `predict` read all of it at once."""
     frame = pd.DataFrame({"a": np.arange(1_000.0), "t": [f"n{i % 7}" for i in range(1_000)]})
     frame.assign(other="x").to_parquet(tmp_path / "t.parquet", row_group_size=300)
     monkeypatch.setattr("mlpengine.data.tables._arrow._BATCH", 128)

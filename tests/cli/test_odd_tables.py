@@ -84,7 +84,6 @@ def test_a_text_that_is_not_in_the_encoding_is_refused(mlpengine, tmp_path):
 
 
 def test_predict_reads_the_columns_of_the_model(mlpengine, tmp_path):
-    """Before, a cell of another column that can be read in two ways ended it."""
     lines = [f"{i},{i % 5},{i % 3}" for i in range(40)]
     (tmp_path / "t.csv").write_text("\n".join(["a,b,y", *lines]) + "\n")
     (tmp_path / "c.yaml").write_text(

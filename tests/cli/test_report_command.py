@@ -309,7 +309,6 @@ def test_a_difference_of_two_to_three_and_a_half_errors_is_probable(ahead, words
 
 
 def test_curves_of_networks_that_stopped_early_are_explained():
-    """Before, the mean loss jumped without a word where networks left it."""
     assert page._stopped(30, [30, 30]) is None
     text = page._stopped(30, [*range(1, 10), 30])
     assert "9 of 10 stopped before the last epoch" in text

@@ -50,7 +50,6 @@ SETTINGS = {
     "weights and groups": ["data.weight=w", "data.split={group: g}"],
     "classes": ["data.target=word", "data.class_weights=balanced"],
     "parquet": ["data.source=t.parquet"],
-    "a dropped column in a formula": ["data.drop=[id, w]", "data.where=w > 2"],
 }
 
 

@@ -69,7 +69,6 @@ def test_a_sweep_repeats_itself_and_its_best_config_trains(sampler, count, sweep
 
 
 def test_a_config_of_init_is_swept_by_its_score_out_of_fold(mlpengine):
-    """Before, the sweep asked for a part for validation, which folds replace."""
     assert mlpengine("init", "diabetes", "-o", "d.yaml").code == 0
     assert "folds: 8" in Path("d.yaml").read_text()
     space = f"sweep={{trials: 3, sampler: random, space: {SPACE}}}"
@@ -206,7 +205,6 @@ def test_two_sweeps_of_one_directory_share_the_trials(sweep, mlpengine, monkeypa
     ("settings", "given", "count"),
     [
         ({"sampler": "random"}, None, 2),
-        ({"sampler": "random", "trials": 1}, None, 1),
         ({"sampler": "tpe"}, None, 1),
         ({"sampler": "random", "pruner": "median"}, None, 1),
         ({"sampler": "random", "storage": "sqlite:///s.db"}, None, 1),
@@ -327,7 +325,6 @@ def test_misuse(args, code, message, sweep, mlpengine, tmp_path):
 
 @pytest.mark.parametrize("rank", ["0", "1"])
 def test_a_sweep_begins_in_one_process(rank, sweep, mlpengine, monkeypatch):
-    """Before, each rank began a sweep of its own."""
     monkeypatch.setenv("PMI_RANK", rank)
     monkeypatch.setenv("PMI_SIZE", "2")
     ran = mlpengine("sweep", "s.yaml", "-q")

@@ -16,39 +16,22 @@ from mlpengine.models.model import Model
 from mlpengine_cli.progress import clock
 
 CONFIGS = Path(__file__).parents[2] / "configs"
-KEYS = [
-    "run_dir",
-    "parameters",
-    "epochs",
-    "best_epoch",
-    "seconds",
-    "samples_per_second",
-    "train",
-    "validation",
-    "test",
-    "ending",
-]
-CLASS_KEYS, NUMBER_KEYS = ["loss", "accuracy", "macro_f1"], ["loss", "r2", "mae", "rmse"]
-
-
 RESULTS = {
-    "digits": ("test", "accuracy", 0.97, CLASS_KEYS),
-    "penguins": ("test", "accuracy", 0.95, CLASS_KEYS),
-    "diabetes": ("test", "r2", 0.33, NUMBER_KEYS),
-    "residual": ("test", "accuracy", 0.95, CLASS_KEYS),
-    "xor": ("train", "accuracy", 1.0, [*CLASS_KEYS, "roc_auc"]),
+    "digits": ("test", "accuracy", 0.97),
+    "penguins": ("test", "accuracy", 0.95),
+    "diabetes": ("test", "r2", 0.33),
+    "residual": ("test", "accuracy", 0.95),
+    "xor": ("train", "accuracy", 1.0),
 }
 
 
 @pytest.mark.parametrize("name", RESULTS)
 def test_shipped_config(name, mlpengine):
-    part, metric, least, keys = RESULTS[name]
+    part, metric, least = RESULTS[name]
     settings = ["--json", "--quiet", "--set", "report=false"]
     found = mlpengine("train", CONFIGS / f"{name}.yaml", *settings)
     assert (found.code, found.err) == (0, "")
     result = json.loads(found.out.splitlines()[-1])
-    assert list(result)[: len(KEYS)] == KEYS
-    assert list(result[part]) == keys
     assert result[part][metric] >= least
 
 
@@ -82,7 +65,6 @@ def test_the_run_directory_holds_everything(mlpengine, config):
 
 
 def test_the_config_of_a_run_names_the_one_with_all_paths(mlpengine, tmp_path, monkeypatch):
-    """Before, the file was missed without a word on the other config of the run."""
     (tmp_path / "below").mkdir()
     rows = "\n".join(f"{k},{k % 7}" for k in range(40))
     (tmp_path / "below" / "rows.csv").write_text(f"a,b\n{rows}\n")
@@ -139,7 +121,6 @@ def test_numbers_that_explode_end_with_1_and_name_the_step(mlpengine, config):
 
 
 def test_a_loss_far_above_that_of_a_constant_is_a_failed_run(mlpengine, tmp_path):
-    """Before, it ended with 0 and a table of 1e24."""
     (tmp_path / "c.yaml").write_text(
         "data: {source: diabetes}\nmodel: {hidden: []}\ntraining: {epochs: 1, batch_size: 310}\n"
         "optimizer: {name: sgd, lr: 1e12}\nreport: false\n"
