@@ -265,21 +265,6 @@ def shared(first: Any, second: Any) -> list[np.ndarray]:
     return [a for a in arrays_of(first) if any(np.may_share_memory(a, b) for b in theirs)]
 
 
-class Careless:
-    """What copies wrongly: a call that is bound to an array, under another name than the array."""
-
-    def __init__(self) -> None:
-        self.value, self.views = np.zeros(3), {}
-        self.views["value"] = self.value[:2]
-        self.run = lambda: np.add(self.views["value"], 1, out=self.views["value"])
-
-
-def test_the_check_of_shared_memory_can_fail():
-    original = Careless()
-    assert shared(original, deepcopy(original))
-    assert not shared(original, Careless())
-
-
 def test_a_network_and_its_optimizer_stay_together_in_a_copy():
     mlp = Mlp([3, 2])
     sgd, step = Sgd(mlp), None

@@ -102,7 +102,17 @@ def exported(networks, folder, **options):
     strict = ["-std=c99", "-pedantic", *(f"-W{n}" for n in names), "-O2", "-shared", "-fPIC"]
     command = [*compiler_command(), *strict, str(source), "-o", str(library), "-lm"]
     subprocess.run(command, check=True)
-    return ctypes.CDLL(str(library)).net
+    predict = ctypes.CDLL(str(library)).net
+    predict.argtypes, predict.restype = [ctypes.c_void_p] * 2, None
+    return predict
+
+
+def predictions(predict, x, columns):
+    """Return what an exported function computes, row by row."""
+    out = np.zeros((len(x), columns), x.dtype)
+    for row, result in zip(x, out, strict=True):
+        predict(row.ctypes.data, result.ctypes.data)
+    return out
 
 
 PARTS = {
@@ -127,13 +137,8 @@ EXPORTED = [*zip(PARTS, cycle(DTYPES)), *(("all parts", dtype) for dtype in DTYP
 def test_exported_c_predicts_the_same(parts, dtype, tmp_path):
     mlp = Mlp([5, 6, 4, 3], **PARTS[parts], dtype=dtype)
     mlp.params.flat += np.random.default_rng(1).standard_normal(len(mlp.params)).astype(dtype)
-    predict = exported(mlp, tmp_path)
     x = 3 * np.random.default_rng(0).standard_normal((8, 5)).astype(dtype)
-    out = np.zeros((8, 3), dtype)
-    predict.argtypes = [ctypes.c_void_p] * 2
-    predict.restype = None
-    for row, result in zip(x, out, strict=True):
-        predict(row.ctypes.data, result.ctypes.data)
+    out = predictions(exported(mlp, tmp_path), x, 3)
     tolerance = 2e-5 if dtype == "float32" else 1e-12
     np.testing.assert_allclose(out, mlp.predict(x), rtol=tolerance, atol=tolerance)
 
@@ -141,10 +146,9 @@ def test_exported_c_predicts_the_same(parts, dtype, tmp_path):
 @pytest.mark.parametrize(("in_dim", "dtype"), [(63, "f4"), (75, "f8")])
 def test_exported_c_adds_the_products_of_a_long_sum_in_four_parts(in_dim, dtype, tmp_path):
     mlp = Mlp([in_dim, 1], dtype=dtype)
-    predict = exported(mlp, tmp_path)
-    predict.argtypes, predict.restype = [ctypes.c_void_p] * 2, None
-    out = np.zeros(1, dtype)
-    for x in np.random.default_rng(2).standard_normal((20, in_dim)).astype(dtype):
+    rows = np.random.default_rng(2).standard_normal((20, in_dim)).astype(dtype)
+    out = predictions(exported(mlp, tmp_path), rows, 1)[:, 0]
+    for x, value in zip(rows, out, strict=True):
         products = mlp.weights[0][0] * x
         end = in_dim - in_dim % 8 if in_dim >= 64 else 0
         sums = np.zeros(4, dtype)
@@ -152,8 +156,7 @@ def test_exported_c_adds_the_products_of_a_long_sum_in_four_parts(in_dim, dtype,
             sums += eight[0] + eight[1]
         for product in products[end:]:
             sums[0] += product
-        predict(x.ctypes.data, out.ctypes.data)
-        assert out[0] == (sums[0] + sums[2]) + (sums[1] + sums[3])
+        assert value == (sums[0] + sums[2]) + (sums[1] + sums[3])
 
 
 @pytest.mark.parametrize(("log_link", "dtype"), [(False, "float32"), (True, "float64")])
@@ -164,10 +167,7 @@ def test_exported_networks_predict_their_mean(log_link, dtype, tmp_path):
     weights = [0.1, 0.5, 0.15, 0.25]
     predict = exported(networks, tmp_path, log_link=log_link, weights=weights)
     x = 3 * np.random.default_rng(0).standard_normal((8, 5)).astype(dtype)
-    out = np.zeros((8, 3), dtype)
-    predict.argtypes, predict.restype = [ctypes.c_void_p] * 2, None
-    for row, result in zip(x, out, strict=True):
-        predict(row.ctypes.data, result.ctypes.data)
+    out = predictions(predict, x, 3)
     averaged = np.exp if log_link else np.array
     each = [averaged(network.predict(x).astype("f8")) for network in networks]
     tolerance = 2e-5 if dtype == "float32" else 1e-12

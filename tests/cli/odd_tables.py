@@ -43,7 +43,6 @@ def plain(odd: Callable[[int], str]) -> bytes:
     return lines(lambda i: f"{number(i)},{odd(i)},{number(3 * i)}")
 
 
-MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 TOWNS = ("Köln", "Genève", "Łódź")
 NUMBER, WHOLE, DATE, CATEGORY = ({"odd": k} for k in ("number", "integer", "date", "category"))
 ODD = {
@@ -74,14 +73,6 @@ ODD = {
     ),
     "blanks between thousands": Odd(
         plain(lambda i: f"{1 + i} {i * 7 % 900 + 100}"), {"decimal": ",", "thousands": " "}, WHOLE
-    ),
-    "apostrophes between thousands": Odd(
-        plain(lambda i: f"{1 + i}'{i * 7 % 900 + 100}"), {"decimal": ".", "thousands": "'"}, WHOLE
-    ),
-    "bars": Odd(
-        lines(lambda i: f"{number(i)}|{i % 3}|{number(3 * i)}", "a|odd|y"),
-        {"delimiter": "|"},
-        {"a": "number", "odd": "integer"},
     ),
     "tabs": Odd(
         lines(lambda i: f"{number(i)}\t{i % 3}\t{number(3 * i)}", "a\todd\ty"),
@@ -123,7 +114,6 @@ ODD = {
     "whole numbers that float64 cannot hold": Odd(
         plain(lambda i: str(2**53 + 1 + 7 * i)), {}, {"odd": "text"}, ("40 different texts",)
     ),
-    "nanoseconds since 1970": Odd(plain(lambda i: str(1_700_000_000 * 10**9 + 60 * i)), {}, WHOLE),
     "a line for spreadsheets": Odd(
         b"sep=;\n" + lines(lambda i: f"{i};{i % 3};{i}", "a;odd;y"),
         refused="line 1: names the delimiter for spreadsheets, not the columns; delete",
@@ -132,39 +122,14 @@ ODD = {
         b"Sales of the year\n" + lines(lambda i: f"{i},{i % 3},{i}"),
         refused="line 2: 1 cell is needed, as in the header (3 found); delete lines above the",
     ),
-    "a byte order mark and lines that end in CR LF": Odd(
-        b"\xef\xbb\xbf" + lines(lambda i: f"{number(i)},{i % 3},{number(3 * i)}", end="\r\n"),
-        {},
-        {"a": "number", "odd": "integer"},
-    ),
-    "days with points": Odd(
-        plain(lambda i: f"{i % 28 + 1:02}.{i % 12 + 1:02}.2023 {i % 24}:15"), {}, DATE
-    ),
     "days before months": Odd(
         plain(lambda i: f"{i % 28 + 1:02}/{i % 12 + 1:02}/2023"),
         {"date_format": "dd/mm/yyyy"},
         DATE,
         ("column 'odd': dates are read as dd/mm/yyyy",),
     ),
-    "years before months": Odd(
-        plain(lambda i: f"2023/{i % 12 + 1:02}/{i % 28 + 1:02} {i % 24}:05"),
-        {"date_format": "yyyy/mm/dd HH:MM"},
-        DATE,
-    ),
     "months before days": Odd(
         plain(lambda i: f"{i % 12 + 1}/{i % 28 + 1}/2023"), {"date_format": "mm/dd/yyyy"}, DATE
-    ),
-    "months by their names": Odd(
-        plain(lambda i: f"{i % 28 + 1:02}-{MONTHS[i % 12]}-{20 + i % 5}"),
-        {"date_format": "dd-month-yy"},
-        DATE,
-    ),
-    "hours of half a day": Odd(
-        plain(
-            lambda i: f'"{i % 12 + 1:02}/{i % 28 + 1:02}/2023 {i % 12 + 1:02}:15:00 {"AP"[i % 2]}M"'
-        ),
-        {"date_format": "mm/dd/yyyy HH:MM:SS AM"},
-        DATE,
     ),
     "two formats of dates": Odd(
         lines(
@@ -175,11 +140,6 @@ ODD = {
         {"odd": "date", "to": "date"},
         ("'odd': dates are read as dd/mm/yyyy", "'to': dates are read as mm/dd/yyyy"),
         row={"a": 1.5, "odd": "31/12/2024", "to": "12/31/2024"},
-    ),
-    "times of day": Odd(plain(lambda i: f"{i % 24}:{7 * i % 60:02}"), {}, DATE),
-    "years of two digits, any order": Odd(
-        plain(lambda i: f"{i % 12 + 1:02}/{i % 11 + 1:02}/{i % 12 + 1:02}"),
-        said=("can have the day or the month or the year first",),
     ),
     "days or months first": Odd(
         plain(lambda i: f"{i % 12 + 1:02}/{i % 11 + 1:02}/20{i + 10}"),
@@ -233,17 +193,8 @@ ODD = {
         plain(lambda i: "-inf" if i == 20 else number(2 * i)),
         said=("-inf in line 22; correct the value",),
     ),
-    "a number that no statistics can hold": Odd(
-        plain(lambda i: "1e300" if i == 20 else str(i % 7)),
-        said=("1e+300 in line 22; correct the value",),
-    ),
     "a text in the target": Odd(
         lines(lambda i: f"{number(i)},{i % 3},{'oops' if i == 25 else number(3 * i)}"),
         refused="line 27, column 'y': the target must be a number, as in most rows ('oops')",
-    ),
-    "a target of dashes and numbers": Odd(
-        lines(lambda i: f"{number(i)},{i % 3},{'-' if i in (2, 9) else number(3 * i)}"),
-        {"na_values": ["-"]},
-        said=("target: missing in 2 rows; left out",),
     ),
 }

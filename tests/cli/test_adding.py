@@ -1,9 +1,11 @@
-"""What is added from outside, in one class, is known everywhere that built-in ones are."""
+"""What is added in one place, by a module of somebody else, is known everywhere."""
 
 import json
 import sys
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from textwrap import dedent
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -12,22 +14,60 @@ from jsonschema import Draft202012Validator
 
 import mlpengine as package
 from mlpengine.config import json_schema, load_config
-from mlpengine.core.errors import ConfigError
 from mlpengine.core.fields import Fraction, Limits, NonNegative, Positive
+from mlpengine.data.tables import FORMATS
+from mlpengine.diagnostics.rules import RULES
 from mlpengine.estimators import MlpRegressor
-from mlpengine.ops import EntryLoss
-from mlpengine.ops.op import REGISTRY
-from mlpengine.optim import Optimizer, Schedule, settings_class
+from mlpengine.ops import REGISTRY, EntryLoss
+from mlpengine.optim import Optimizer, Schedule
 from mlpengine.settings.families import LOSS, OPTIMIZER, SCHEDULE
+from mlpengine.settings.run import VERDICTS
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs"))
 from reference_pages import config as reference
 
-ROWS = "\n".join(["a,b,y", *(f"{i % 7},{i % 5},{(i % 7) - 2 * (i % 5)}" for i in range(80))])
-SMALL = (
-    "data: {source: rows.csv, target: y, task: regression}\nmodel: {hidden: [4]}\n"
-    "report: false\ndiagnostics: false\n"
+ROWS = [(i % 7, i % 5, (i % 7) - 2 * (i % 5)) for i in range(80)]
+CONFIG = (
+    "data: {source: rows.csv, target: y, task: regression}\n"
+    "model: {hidden: [4]}\ntraining: {epochs: 4}\nreport: false\n"
 )
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    """Return a function that writes and imports a module; what it registers is forgotten."""
+    families = (one.registry for one in (LOSS, OPTIMIZER, SCHEDULE))
+    before = [(known, dict(known)) for known in (REGISTRY, FORMATS, VERDICTS, *families)]
+    rules = [*RULES]
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "rows.csv").write_text(
+        "\n".join(["a,b,y", *(",".join(map(str, row)) for row in ROWS)])
+    )
+    (tmp_path / "c.yaml").write_text(CONFIG)
+
+    def write(text):
+        (tmp_path / "elsewhere.py").write_text(dedent(text))
+        return import_module("elsewhere")
+
+    yield write
+    sys.modules.pop("elsewhere", None)
+    for known, names in before:
+        known.clear()
+        known.update(names)
+    RULES[:] = rules
+    json_schema()
+
+
+def trained_twice(mlpengine, *settings):
+    """Train without and with an interruption; return the model after comparing the two."""
+    arguments = ["train", "c.yaml", "-q", *(f"--set={one}" for one in settings), "--epochs"]
+    whole = mlpengine(*arguments, 4, "--out", "whole")
+    assert whole.code == 0, whole.err
+    assert mlpengine(*arguments, 2, "--out", "part").code == 0
+    assert mlpengine("train", "--resume", "part", "--epochs", 4, "-q").code == 0
+    whole, part = package.load("whole"), package.load("part")
+    np.testing.assert_array_equal(part.mlp.params.flat, whole.mlp.params.flat)
+    return whole
 
 
 Rate = Annotated[NonNegative, "Learning rate."]
@@ -88,102 +128,188 @@ ADDED = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _known_again():
-    """Forget what a test has added."""
-    registries = [REGISTRY, *(one.registry for one in (LOSS, OPTIMIZER, SCHEDULE))]
-    before = [dict(registry) for registry in registries]
-    yield
-    for registry, known in zip(registries, before, strict=True):
-        registry.clear()
-        registry.update(known)
-    json_schema()
-
-
-def nested(key: str, value: Any) -> dict[str, Any]:
-    """Return a setting as the sections of a config."""
-    for name in reversed(key.split(".")):
-        value = {name: value}
-    return value
-
-
+@pytest.mark.usefixtures("elsewhere")
 @pytest.mark.parametrize("what", ADDED)
-def test_what_is_added_is_known_everywhere(what, mlpengine, tmp_path):
+def test_an_option(what, mlpengine):
     make, key, option, value, wrong = ADDED[what]
     name = make().name
-    (tmp_path / "rows.csv").write_text(ROWS)
-    config = tmp_path / "c.yaml"
+    given = {"name": name, option: value}
 
     # configs, their messages, schema and reference
-    config.write_text(SMALL)
-    given = {"name": name, option: value}
-    setting = ["--set", f"{key}={json.dumps(given)}"]
-    checked = mlpengine("check", config, *setting)
-    assert checked.code == 0, checked.err
-    refused = mlpengine("check", config, "--set", f"{key}={json.dumps(given | {option: wrong})}")
+    refused = mlpengine("check", "c.yaml", "--set", f"{key}={json.dumps(given | {option: wrong})}")
     assert f"{key}.{option}: must be" in refused.err
-    config.write_text(SMALL + json.dumps(nested(key, given))[1:-1] + "\n")
     schema = Draft202012Validator(json_schema())
-    whole = {"data": {"source": "rows.csv"}, **nested(key, given)}
+    whole = {"data": {"source": "rows.csv"}, key: given}
     assert not [*schema.iter_errors(whole)]
-    assert [*schema.iter_errors({**whole, **nested(key, given | {"opt": 1})})]
+    assert [*schema.iter_errors({**whole, key: given | {"opt": 1}})]
     assert f"| `{option}` |" in reference()
 
-    # training in steps, by numpy and compiled, and after an interruption
-    arguments = ["train", config, "-q", "--epochs"]
-    trained = mlpengine(*arguments, 4, "--out", "whole")
-    assert trained.code == 0, trained.err
-    assert mlpengine(*arguments, 2, "--out", "part").code == 0
-    assert mlpengine("train", "--resume", "part", "--epochs", 4, "-q").code == 0
-    whole, part = (package.load(tmp_path / run) for run in ("whole", "part"))
-    np.testing.assert_array_equal(part.mlp.params.flat, whole.mlp.params.flat)
-
-    # fit in Python, which differs from the default
-    table = {n: np.array(c, float) for n, c in zip("aby", zip(*rows(), strict=True), strict=True)}
-    short = {"hidden": [4]}, {"folds": None, "epochs": 3, "early_stopping": False}
-    weights = []
-    for own in (given, {"name": name, option: value / 2 if what != "a loss" else 2.0}):
-        sections: dict[str, Any] = {"data": {"task": "regression"}, "training": short[1]}
-        sections = merged(sections, nested(key, own))
-        model, _ = package.fit(table, "y", seed=1, model=short[0], **sections)
-        weights.append(model.mlp.params.flat.copy())
-    assert (weights[0] != weights[1]).any()
-
-
-def rows() -> list[list[str]]:
-    return [line.split(",") for line in ROWS.split("\n")[1:]]
-
-
-def merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Return two trees of sections as one."""
-    both = {**one, **other}
-    for name in one.keys() & other.keys():
-        both[name] = {**one[name], **other[name]}
-    return both
-
-
-@pytest.mark.parametrize(
-    ("make", "options"),
-    [
-        (heavy_ball, {"optimizer": "heavy_ball"}),
-        (halved, {"settings": {"schedule": "halved"}}),
-        (power_loss, {"loss": "power"}),
-    ],
-)
-def test_an_estimator_takes_the_name_of_what_is_added(make, options):
-    make()
-    x = np.array(rows(), float)
+    trained_twice(mlpengine, f"{key}={json.dumps(given)}")
+    x = np.array(ROWS, float)
     shared = {"hidden": 4, "epochs": 3, "early_stopping": False, "random_state": 0}
-    own, usual = (MlpRegressor(**shared, **more).fit(x[:, :2], x[:, 2]) for more in (options, {}))
+    chosen = {"settings": {key: name}} if key == "schedule" else {key: name}
+    own, usual = (MlpRegressor(**shared, **more).fit(x[:, :2], x[:, 2]) for more in (chosen, {}))
     assert (own.predict(x[:, :2]) != usual.predict(x[:, :2])).any()
 
 
-def test_what_is_forgotten_is_unknown(tmp_path):
-    heavy_ball()
-    path = tmp_path / "c.yaml"
-    path.write_text("data: {source: digits}\noptimizer: heavy_ball\n")
-    optimizer = load_config(path).config.settings.training.optimizer
-    assert optimizer == settings_class(type(optimizer).kind)()
-    OPTIMIZER.registry.pop("heavy_ball")
-    with pytest.raises(ConfigError, match="optimizer: must be one of 'adam'"):
-        load_config(path)
+def test_an_activation(elsewhere, mlpengine):
+    elsewhere("""
+        from mlpengine.ops import Activation
+
+
+        class Squash(Activation, name="squash"):
+            \"\"\"Twice the rational sigmoid.\"\"\"
+
+            initializer = "glorot_uniform"
+            range = (-2.0, 2.0)
+
+            def formula(self, x):
+                return 2 * x / (1 + abs(x))
+    """)
+    chosen = "model.activation=squash"
+    assert "squash" in json.dumps(
+        json_schema()["$defs"]["NetworkSettings"]["properties"]["activation"]
+    )
+    assert '`"squash"`' in reference()
+    wrong = mlpengine("check", "c.yaml", "--set", "model.activation=squish")
+    assert "did you mean 'squash'" in wrong.err
+
+    # training by numpy, compiled, and after an interruption; predictions; other formats
+    model = trained_twice(mlpengine, chosen)
+    x = np.array(ROWS, float)
+    assert model.mlp.layers[0].activation.name == "squash"
+    compiled = mlpengine(
+        *["train", "c.yaml", "-q", "--set", chosen, "--set", "training.backend=compiled"],
+        *["--out", "compiled"],
+    )
+    assert compiled.code == 0, compiled.err
+    flat = package.load("compiled").mlp.params.flat
+    np.testing.assert_allclose(flat, model.mlp.params.flat, rtol=1e-4, atol=1e-5)
+    for kind in ("onnx", "c"):
+        assert mlpengine("export", "whole", "-o", f"net.{kind}").code == 0
+    h = x[:3, :2].astype(np.float32) @ model.mlp.weights[0].T + model.mlp.biases[0]
+    h = 2 * h / (1 + abs(h))
+    y = h @ model.mlp.weights[1].T + model.mlp.biases[1]
+    np.testing.assert_allclose(model.mlp.predict(x[:3, :2]), y, rtol=1e-5, atol=1e-6)
+
+    # diagnostics, which know from its range where it saturates: at 32.3, for 0.97 of 2
+    assert mlpengine("diagnose", "c.yaml", "--set", chosen).code == 0
+    sampled = Path("whole/diagnostics.csv").read_text()
+    assert ",0,saturated_share,0.0\n" in sampled
+
+
+def test_a_file_format(elsewhere, mlpengine):
+    elsewhere("""
+        import json
+
+        import numpy as np
+
+        from mlpengine.core.errors import DataError
+        from mlpengine.data.tables import FORMATS, Format, Table
+
+
+        def read(path, options):
+            with open(path) as file:
+                rows = [json.loads(line) for line in file]
+            if not rows:
+                raise DataError(f"{path}: holds no rows")
+            values = np.array([[*row.values()] for row in rows], float)
+            return Table.from_arrays(values, names=[*rows[0]], source=path)
+
+
+        FORMATS[".jsonl"] = Format(read)
+    """)
+    for name, rows in (("rows.jsonl", ROWS), ("NEW.JSONL", ROWS[:9])):
+        lines = [json.dumps(dict(zip("aby", row, strict=True))) for row in rows]
+        Path(name).write_text("".join(f"{line}\n" for line in lines))
+    Path("none.jsonl").touch()
+    Path("new.csv").write_text("a,b\n" + "".join(f"{a},{b}\n" for a, b, _ in ROWS[:9]))
+
+    # configs: what init proposes, messages, schema and reference
+    proposed = mlpengine("init", "rows.jsonl", "--target", "y", "-o", "own.yaml")
+    assert proposed.code == 0, proposed.err
+    assert mlpengine("check", "own.yaml").code == 0
+    for arguments, text in (
+        (["check", "c.yaml", "--set=data.source=none.jsonl"], "none.jsonl: holds no rows"),
+        (["train", "rows.jsonl"], "this is a table, not a config"),
+        (
+            ["check", "c.yaml", "--set=data.source=rows.jsonl", "--set=data.stream=true"],
+            "rows.jsonl: only CSV, Parquet and Feather can be streamed",
+        ),
+    ):
+        assert text in mlpengine(*arguments).err
+    source = json_schema()["$defs"]["DataSection"]["properties"]["source"]
+    assert ".jsonl" in source["description"]
+    assert source["description"] in reference()
+
+    # the bits of a CSV: training, after an interruption too, predictions, evaluation, fit
+    model = trained_twice(mlpengine, "data.source=rows.jsonl")
+    assert mlpengine("train", "c.yaml", "-q", "--out", "csv").code == 0
+    assert model.mlp.params.flat.tobytes() == package.load("csv").mlp.params.flat.tobytes()
+    predicted = []
+    for name in ("NEW.JSONL", "new.csv"):
+        told = mlpengine("predict", "whole", name)
+        assert told.code == 0, told.err
+        predicted.append([line.split(",")[1] for line in told.out.split()])
+    assert predicted[0] == predicted[1]
+    assert len(predicted[0]) == 10
+    assert mlpengine("evaluate", "whole", "NEW.JSONL").code == 0
+
+
+def test_a_verdict_with_a_fix(elsewhere, mlpengine):
+    elsewhere("""
+        from mlpengine.diagnostics import Verdict, add_rule
+        from mlpengine.settings import Fix, NetworkSettings
+
+
+        def narrow(diagnostics):
+            width = diagnostics.mlp.layers[0].out_dim
+            if width >= 8:
+                return None
+            fix = [Fix(NetworkSettings, "hidden", (8,))]
+            evidence = f"It has {width} units; 8 or more are usual."
+            return Verdict("narrow", 0, "Layer is narrow", evidence, width, 8, "Add units.", fix)
+
+
+        def odd(diagnostics):
+            return Verdict("odd", None, "Odd", "Something is odd.", 1, 0, "Look.", no_fix="unknown")
+
+
+        add_rule(narrow)
+        add_rule(narrow)
+        add_rule(odd, causes={"narrow"})
+    """)
+    text = "Layer is narrow (layer 0). It has 4 units; 8 or more are usual. Add units. [narrow]"
+
+    # configs: schema, reference, messages
+    assert '"narrow"' in json.dumps(json_schema()["$defs"]["DiagnosticsSettings"])
+    assert '`"narrow"`' in reference()
+    wrong = mlpengine("check", "c.yaml", "--set=diagnostics.silence=narow")
+    assert "did you mean 'narrow'" in wrong.err
+
+    # before a run, and the config with its fix
+    told = mlpengine("diagnose", "c.yaml", "--json", "--fix", "better.yaml")
+    known = json.loads(told.out)
+    (one,) = [verdict for verdict in known["verdicts"] if verdict["name"] == "narrow"]
+    assert (one["text"], one["fix"]) == (text, {"model.hidden": [8]})
+    assert f"# {text} (was [4])" in Path("better.yaml").read_text()
+    assert load_config(Path("better.yaml")).config.model.hidden == (8,)
+
+    # a run, after an interruption too, its page, and a second run with the fix
+    trained_twice(mlpengine)
+    for run in ("whole", "part"):
+        names = [v["name"] for v in json.loads(Path(run, "result.json").read_text())["verdicts"]]
+        assert names.count("narrow") == 1
+        assert "odd" not in names
+    assert mlpengine("report", "whole").code == 0
+    page = Path("whole/report.html").read_text()
+    assert "Settings that fix it: <code>--set &#x27;model.hidden=[8]&#x27;</code>" in page
+    told = mlpengine("diagnose", "whole", "--fix", "after.yaml")
+    assert f"LOOK  {text}\n      fix: --set 'model.hidden=[8]'" in told.out
+    assert load_config(Path("after.yaml")).config.model.hidden == (8,)
+    told = mlpengine("train", "after.yaml", "--json", "-q")
+    names = {verdict["name"] for verdict in json.loads(told.out)["verdicts"]}
+    assert ("narrow" in names, "odd" in names) == (False, True)
+    silent = ["--set=diagnostics.silence=[narrow, odd]", "--json", "-q", "--out", "silent"]
+    told = mlpengine("train", "c.yaml", *silent)
+    assert not {"narrow", "odd"} & {v["name"] for v in json.loads(told.out)["verdicts"]}

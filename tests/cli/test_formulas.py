@@ -116,10 +116,6 @@ EQUAL = {
         "boxes.csv", "price", "[]", "where(abs(y - t) < 1, (y - t) ** 2 / 2, abs(y - t) - 0.5)",
     ),
     "bce_with_logits": ("penguins", "sex", "species", "softplus(y) - t * y"),
-    "{name: binary_focal, gamma: 2, alpha: null}": (
-        "penguins", "sex", "species",
-        "(softplus(y) - t * y) * (sigmoid(y) * (1 - t) + sigmoid(-y) * t) ** 2",
-    ),
 }  # fmt: skip
 """A loss of our own, a table, and the same loss as a formula."""
 

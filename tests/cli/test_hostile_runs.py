@@ -21,7 +21,6 @@ def told(ran):
 
 
 def test_hostile_journals(mlpengine):
-    """Before, 22 of 50 commands ended in a traceback."""
     Path("s.yaml").write_text(SMALL + SWEEP)
     assert mlpengine("sweep", "s.yaml", "-o", "whole", "-q", "--workers", "1").code == 0
     codes = []
@@ -39,7 +38,6 @@ COMPUTE = ("diagnose run", "explain run", "diagnose run --fix fixed.yaml")
 
 
 def test_hostile_run_files(mlpengine):
-    """Before, `diagnose` compared weights with those of a network of an edited config."""
     Path("r.yaml").write_text(SMALL)
     for name in ("run", "other"):
         assert mlpengine("train", "r.yaml", "-o", name, "-q").code == 0

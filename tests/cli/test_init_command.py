@@ -1,85 +1,35 @@
 """What `init` proposes, from the table to the trained model."""
 
 import json
+import re
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from mlpengine import fit
 from mlpengine.config import load_config
 from mlpengine.config.build import load_data
 from mlpengine.settings.recipes import folds_for
 
 
-def yacht(seed, rows=308):
-    """Return lines of a table like UCI's yachts: hulls of few shapes, each at 14 speeds.
-
-    The Froude number alone explains nearly all of the resistance.
-    """
-    g = np.random.default_rng(seed)
-    hulls = np.column_stack(
-        [
-            np.repeat([-5.0, -2.3, 0.0, 2.4, -2.3], 5)[:22],
-            np.resize([0.53, 0.565, 0.6, 0.546, 0.574], 22),
-            np.resize([4.34, 4.78, 5.1, 5.14], 22),
-            np.resize([2.81, 3.32, 3.75, 3.99, 4.24, 5.35], 22),
-        ]
-    )
-    froude = np.round(np.arange(0.125, 0.475, 0.025), 3)
-    lines = ["center,prismatic,length,beam,froude,resistance"]
-    for i in range(rows):
-        hull, speed = hulls[i // 14 % 22], froude[i % 14]
-        center, prismatic, length, beam = hull
-        form = (
-            1 + 0.1 * (beam - 4) - 0.12 * (length - 4.8) + 0.9 * (prismatic - 0.57) - 0.01 * center
-        )
-        resistance = 62 * (speed / 0.45) ** 6 * form * (1 + 0.02 * g.standard_normal())
-        lines.append(",".join(map(str, [*hull, speed, round(resistance, 3)])))
-    return "\n".join(lines) + "\n"
-
-
 @pytest.mark.usefixtures("two_folds")
 def test_a_column_that_explains_nearly_all_stays(mlpengine, tmp_path):
-    (tmp_path / "yacht.csv").write_text(yacht(0))
-    (tmp_path / "new.csv").write_text(yacht(1))
-    made = mlpengine("init", "yacht.csv", "--target", "resistance")
-    assert made.code == 0
-    assert "warning: column 'froude' stays: alone it explains" in made.err
-    config = (tmp_path / "yacht.yaml").read_text()
-    assert "# LOOK AT froude: alone it explains" in config
-    assert "drop: []" in config
-    checked = mlpengine("check", "yacht.yaml")
-    assert "warning: column 'froude': alone it explains" in checked.out
-    small = ["--set", "report=false", "--set", "model.hidden=[32]", "--set", "optimizer.lr=1e-2"]
-    trained = mlpengine("train", "yacht.yaml", "-q", "--out", "run", "--epochs", 30, *small)
-    assert "Column 'froude': alone it explains" in trained.out
-    measured = json.loads(mlpengine("evaluate", "run", "new.csv", "--json").out)
-    assert measured["data"]["r2"] > 0.95
-
-
-def test_no_part_of_a_sum_that_is_the_target_stays(mlpengine, tmp_path):
     g = np.random.default_rng(0)
-    hours = g.integers(0, 24, 300)
-    member, guest = g.poisson(10 + hours), g.poisson(3, 300)
-    lines = [f"{h},{m},{c},{m + c}" for h, m, c in zip(hours, member, guest, strict=True)]
-    (tmp_path / "rides.csv").write_text("\n".join(["hour,member,guest,rides", *lines]) + "\n")
-    made = mlpengine("init", "rides.csv", "--target", "rides")
-    for name in ("member", "guest"):
-        reason = "with others it adds up to the target (member + guest)"
-        assert f"column {name!r} is dropped: {reason}" in made.err
-        assert f"    - {name}  # {reason}" in (tmp_path / "rides.yaml").read_text()
-    half = ["--set", "data.drop=[member]"]
-    assert "warning: column 'guest': with other" in mlpengine("check", "rides.yaml", *half).out
-    fast = ["--set", "report=false", "--set", "training.folds=null", "--epochs", 1, "--json"]
-    fast += ["--set", "training.members=null"]
-    trained = mlpengine("train", "rides.yaml", "-q", *fast, *half)
-    leaks = [v for v in json.loads(trained.out)["verdicts"] if v["name"] == "leak"]
-    assert [(v["evidence"][:14], v["fix"]) for v in leaks] == [
-        ("Column 'guest'", {"data.drop": ["member", "guest"]})
-    ]
-    trained = mlpengine("train", "rides.yaml", "-q", *fast)
-    assert not [v for v in json.loads(trained.out)["verdicts"] if v["name"] == "leak"]
+    speed, length = np.arange(300) % 14 / 10 + 0.5, g.uniform(4, 5, 300)
+    force = speed**6 * (length / 4.5) * (1 + 0.02 * g.standard_normal(300))
+    lines = [f"{s:.1f},{n:.2f},{y:.4f}" for s, n, y in zip(speed, length, force, strict=True)]
+    (tmp_path / "ships.csv").write_text("\n".join(["speed,length,force", *lines]) + "\n")
+    made = mlpengine("init", "ships.csv", "--target", "force")
+    assert made.code == 0
+    assert "warning: column 'speed' stays: alone it explains" in made.err
+    config = (tmp_path / "ships.yaml").read_text()
+    assert "# LOOK AT speed: alone it explains" in config
+    assert "drop: []" in config
+    checked = mlpengine("check", "ships.yaml")
+    assert "warning: column 'speed': alone it explains" in checked.out
+    fast = ["--set", "report=false", "--epochs", 1]
+    trained = mlpengine("train", "ships.yaml", "-q", *fast)
+    assert "Column 'speed': alone it explains" in trained.out
 
 
 def write_gaps(tmp_path):
@@ -149,7 +99,6 @@ REFUSED_TARGETS = {
         lambda i: "oops" if i == 7 else i / 10,
         "t.csv: line 9, column 'y': the target must be a number, as in most rows ('oops')",
     ),
-    "names": (lambda i: f"n{i}", "column 'y': the target must be numbers or classes that repeat"),
     "one class": (lambda i: "a", "column 'y': at least two classes are needed"),
 }
 
@@ -167,23 +116,9 @@ def test_a_target_that_cannot_be_trained_on_is_refused_by_all_commands(name, mlp
     assert not (tmp_path / "t.yaml").exists()
 
 
-CLASS_TARGETS = {
-    "whole numbers and a text": lambda i: "other" if i == 7 else i % 12,
-    "texts and a number": lambda i: "7" if i == 7 else f"k{i % 30}",
-}
-
-
-@pytest.mark.parametrize("name", CLASS_TARGETS)
-def test_few_numbers_and_a_text_are_classes(name, mlpengine, tmp_path):
-    (tmp_path / "t.csv").write_text(table_with(CLASS_TARGETS[name]))
-    assert mlpengine("init", "t.csv", "--target", "y").code == 0
-    assert "task: classification" in (tmp_path / "t.yaml").read_text()
-
-
 MISSING = {
     "train titanic.ymal": "titanic.yaml",
     "train --resume runs/titanc": "runs/titanic",
-    "check sud/titanic.yml": "sub/titanic.yaml",
     "predict runs/titanc x.csv": "runs/titanic",
     "init titanic.csw --target y": "titanic.csv",
 }
@@ -260,7 +195,6 @@ def test_init_divides_rows_by_group_or_time(mlpengine, tmp_path, option, name, f
         (["--group", "patint"], "--group: there is no column 'patint' - did you mean 'patient'?"),
         (["--time", "effect"], "--time: must not be the target (got 'effect')"),
         (["--time", "day", "--group", "patient"], "init: give --group or --time, not both"),
-        (["--group", ""], "--group: there is no column ''"),
         (["--time", "patient"], "line 2, column 'patient': is text without an order"),
     ],
 )
@@ -269,6 +203,19 @@ def test_init_refuses_what_cannot_divide_rows(mlpengine, tmp_path, options, text
     refused = mlpengine("init", "visits.csv", "--target", "effect", *options)
     assert refused.code == 2
     assert text in refused.err
+
+
+def test_init_tells_how_to_split_by_time(mlpengine, tmp_path):
+    (tmp_path / "visits.csv").write_text("\n".join(VISITS))
+    made = mlpengine("init", "visits.csv", "--target", "effect")
+    assert "decided: rows are split at random; if you predict later ones" in made.err
+    assert "data.split.time: day" in made.err
+    text = (tmp_path / "visits.yaml").read_text()
+    hint = re.search(r"  # (split: .*)  # the newest rows test", text)
+    timed = re.sub(r"  split: \{.*\n", f"  {hint[1]}\n", text, count=1)
+    (tmp_path / "timed.yaml").write_text(timed)
+    checked = mlpengine("check", "timed.yaml")
+    assert "dropped: day (times of the split; its place in" in checked.out
 
 
 HOW_DIVIDED = {
@@ -285,7 +232,6 @@ HOW_DIVIDED = {
 
 @pytest.mark.parametrize("name", HOW_DIVIDED)
 def test_init_writes_divisions_that_check_takes(mlpengine, tmp_path, name):
-    """Before, it wrote configs that `check` refused; missing groups were one group there."""
     key, cell, expected = HOW_DIVIDED[name]
     rows = [f"{np.sin(i):.3f},{cell(i)},{np.cos(i):.3f}" for i in range(200)]
     (tmp_path / "t.csv").write_text("\n".join(["a,g,y", *rows]))
@@ -310,43 +256,6 @@ def test_times_of_one_day_are_no_order_of_days(mlpengine, tmp_path, day):
     assert ("warning: column 'at' has times of one day" in made.err) is (not day)
 
 
-def test_init_and_fit_say_loudly_that_few_numbers_may_be_classes_or_amounts(
-    mlpengine, tmp_path, caplog
-):
-    quality = np.repeat(np.arange(3, 9), [5, 40, 300, 250, 60, 5])
-    columns = {"a": np.sin(np.arange(660)), "quality": quality}
-    rows = [f"{a},{y}" for a, y in zip(*columns.values(), strict=True)]
-    (tmp_path / "t.csv").write_text("\n".join(["a,quality", *rows]))
-    text = "column 'quality': 6 different numbers, taken as they are; data.task: classification"
-    assert f"warning: {text}" in mlpengine("init", "t.csv", "--target", "quality").err
-    few = {"epochs": 1, "folds": None}
-    fit(columns, "quality", training=few)
-    assert f"warning: fit: {text}" in caplog.text
-    caplog.clear()
-    fit(columns, "quality", training=few, data={"task": "regression"})
-    assert "different numbers" not in caplog.text
-    columns["quality"] = quality + (quality > 5)
-    fit(columns, "quality", training=few)
-    text = "6 different numbers, taken for classes; data.task: regression predicts a number"
-    assert text in caplog.text
-
-
-def test_fit_says_loudly_which_columns_are_misread(caplog):
-    """Before, it left such columns out, or made them categories, without a word."""
-    numbers = np.sin(np.arange(100))
-    columns = {"a": numbers, "y": numbers + 1, "commas": [f"{x:.3f}" for x in numbers]}
-    columns["commas"][::9] = [text.replace(".", ",") for text in columns["commas"][::9]]
-    columns["damaged"] = [*map(str, numbers[1:]), "abc"]
-    columns["percent"] = [f"{k % 13} %" for k in range(100)]
-    fit(columns, "y", training={"epochs": 1, "folds": None})
-    for text in (
-        "warning: fit: column 'commas': 12 of 100 values are like '",
-        "warning: fit: column 'damaged' is dropped: numbers with a few texts among them, such as",
-        "warning: fit: column 'percent': '",
-    ):
-        assert text in caplog.text
-
-
 def test_a_data_set_in_place_of_a_config_is_told_so(mlpengine):
     assert "is written by: mlpengine init digits" in mlpengine("train", "digits").err
 
@@ -368,18 +277,6 @@ def test_init_says_what_it_decided(mlpengine, tmp_path):
     config = (tmp_path / "t.yaml").read_text()
     assert "folds: 8\n" in config
     assert "split: {test: 0.2}" in config
-    alone = mlpengine(
-        "train",
-        "t.yaml",
-        "-q",
-        "--epochs",
-        1,
-        "--set",
-        "training.folds=null",
-        "--set",
-        "report=false",
-    )
-    assert "validation" in alone.out  # which its own share of rows then measures
 
 
 @pytest.mark.usefixtures("two_folds")

@@ -10,8 +10,6 @@ from scipy.stats import ks_2samp
 import mlpengine
 from mlpengine.data.features.drift import NewRows, drifts
 from mlpengine.data.tables import Table
-from mlpengine.models.model import Model
-from mlpengine.training.loading import load
 
 CONFIG = """
 data: {source: people.csv, target: pay, missing: mean}
@@ -105,23 +103,6 @@ def test_rows_unlike_those_of_training_are_counted(command, at, caplog):
     caplog.clear()
     said = at(*(part.format("alike.csv") for part in command), *more)
     assert "warning" not in said.err + caplog.text
-
-
-def test_predictions_in_python_log_the_same(at, trained, caplog):
-    model = load(trained / "runs" / "c")
-    strange = pd.read_csv(trained / "strange.csv")
-    model.predict(strange)
-    assert [
-        record.message.count(line) for record, line in zip(caplog.records, STRANGE, strict=True)
-    ]
-    caplog.clear()
-    row = dict(zip(strange.columns, strange.loc[7].tolist(), strict=True)) | {"since": "2015-01-01"}
-    plain = Model.load(trained / "runs" / "c" / "model.safetensors")
-    plain.predict([row, row])
-    assert not caplog.records
-    plain.predict([row | {"age": 950}] * 2)
-    (record,) = caplog.records
-    assert "column 'age': 2 rows far outside those trained on, such as 950" in record.message
 
 
 @pytest.mark.usefixtures("two_folds")

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 from odd_tables import ODD
 
-from mlpengine import fit, load
-from mlpengine.config import load_config
-from mlpengine.config.sections import plain
+from mlpengine import load
 from mlpengine.core.errors import DataError
 from mlpengine.data.features import profile
 from mlpengine.data.tables.detect import detect
@@ -56,31 +54,11 @@ def test_an_odd_table_from_init_to_predictions(name, mlpengine, tmp_path):
     np.testing.assert_allclose(predicted["y"], model.predict(odd.row)[0], rtol=1e-4)
 
 
-def test_fit_reads_an_odd_table_as_train_does(tmp_path, mlpengine):
-    odd = ODD["decimal commas and points between thousands"]
-    (tmp_path / "odd.csv").write_bytes(odd.content)
-    mlpengine("init", "odd.csv", "--target", "y")
-    mlpengine("train", "odd.yaml", "-o", "run", settings=QUICK)
-    keys = plain(load_config("odd.yaml").config)
-    for unused in ("name", "report", "diagnostics"):
-        keys.pop(unused)
-    keys["training"] |= {"epochs": 2, "folds": None}
-    model, _ = fit("odd.csv", **keys)
-    assert (model.mlp.params.flat == load("run").mlp.params.flat).all()
-    rows = list(csv.DictReader(odd.content.decode().splitlines(), delimiter=";"))
-    again, _ = fit(rows, **keys)
-    assert (again.mlp.params.flat == model.mlp.params.flat).all()
-
-
 WRONG_KEYS = {
     "decimal: '_'": "data.decimal: must be",
     "thousands: ','\n  decimal: ','": "data.thousands: must differ from decimal",
-    "text_encoding: utf-9": "data.text_encoding: must be one that Python knows",
     "date_format: yyyymmdd": "data.date_format: needs yyyy, mm and dd",
-    "date_format: {a: yyyymmdd}": "data.date_format: needs yyyy, mm and dd",
     "date_format: {aa: mm/dd/yyyy}": "odd.csv has no column 'aa' - did you mean 'a'?",
-    "date_format: [a]": "data.date_format: must be text or a mapping of keys (got ['a'])",
-    "date_format: {a: 3}": "data.date_format.a: must be text (got 3)",
     "delimiter: ':'": "data.delimiter: must be",
 }
 
@@ -106,7 +84,6 @@ def test_a_text_that_is_not_in_the_encoding_is_refused(mlpengine, tmp_path):
 
 
 def test_predict_reads_the_columns_of_the_model(mlpengine, tmp_path):
-    """Before, a cell of another column that can be read in two ways ended it."""
     lines = [f"{i},{i % 5},{i % 3}" for i in range(40)]
     (tmp_path / "t.csv").write_text("\n".join(["a,b,y", *lines]) + "\n")
     (tmp_path / "c.yaml").write_text(

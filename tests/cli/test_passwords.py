@@ -57,7 +57,6 @@ PLACES = ("in the config", "on the command line")
     [("before the host", PLACES[0]), ("an option", PLACES[1])],
 )
 def test_no_file_of_a_sweep_shows_the_password(name, place, called, tmp_path, monkeypatch):
-    """Before, every trial's environment.json and sweep.json showed it to all users."""
     url, database = SPELLINGS[name], f"sqlite:///{tmp_path / 's.db'}"
     monkeypatch.setattr(study, "_database", lambda _: RDBStorage(database))
     monkeypatch.setattr(sweep_module, "cores", lambda: 1)
@@ -89,7 +88,6 @@ def test_no_file_of_a_sweep_shows_the_password(name, place, called, tmp_path, mo
 
 @pytest.mark.parametrize("url", SPELLINGS.values(), ids=SPELLINGS)
 def test_no_message_shows_the_password(url, called):
-    """Before, some were quoted, and those with a port that is no number ended in a traceback."""
     Path("s.yaml").write_text(f"{SMALL}sweep: {SPACE}}}\n")
     for arguments in (
         ("s.yaml", "--set", f"sweep.storage={url}"),
@@ -147,7 +145,6 @@ def test_variables_in_the_url_of_a_storage_are_those_of_the_environment(url, mon
 
 @pytest.mark.parametrize("place", PLACES)
 def test_files_and_messages_keep_the_name_of_a_variable(place, called, monkeypatch):
-    """Before, `${DB_PW}` was the password itself."""
     url, opened = "postgresql://u:${DB_PW}@/name?host=/nowhere", []
 
     class Elsewhere(RDBStorage):

@@ -1,16 +1,12 @@
 """A run with the residual network: everything that a run with dense layers does."""
 
-import ctypes
-import json
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import mlpengine as package
-from mlpengine.backends.compiled.target import compiler_command
-from mlpengine.core.errors import ConfigError, UsageError
+from mlpengine.core.errors import UsageError
 from mlpengine.estimators import MlpClassifier, MlpRegressor
 from mlpengine.nn import Residual
 
@@ -62,40 +58,11 @@ def test_a_table_becomes_predictions(table, mlpengine):
     assert f"residual {model.mlp.in_dim}-8x2-1 units" in Path("run/report.html").read_text()
 
 
-def test_other_formats_compute_the_same(table, mlpengine):
-    pytest.importorskip("onnxruntime", reason="needs the extra onnx")
-    Path("c.yaml").write_text(
-        "data: {source: rows.csv, target: y}\n"
-        "model: {network: residual, width: 8, dropout: 0.1, input_layer: {embedding: pbld}}\n"
-        "training: {epochs: 3, folds: 2, members: [plain, linear, periodic]}\n"
-    )
-    assert mlpengine("train", "c.yaml", "-q", "--out", "run").code == 0
-    told = mlpengine("export", "run", "-o", "m.onnx")
-    assert told.code == 0, told.err
-    assert "largest difference" in told.out
-    for name in ("m.c", "m.npz"):
-        assert mlpengine("export", "run", "-o", name).code == 0
-    build = ["-std=c99", "-O1", "m.c", "-shared", "-fPIC", "-o", "m.so", "-lm"]
-    subprocess.run([*compiler_command(), *build], check=True)
-    pointer = np.ctypeslib.ndpointer(np.float32)
-    predict = ctypes.CDLL(str(Path("m.so").absolute())).predict
-    predict.argtypes = [pointer, pointer]
-    model, out = package.load("run"), np.empty(1, np.float32)
-    lines = [line.split(",") for line in Path("rows.csv").read_text().split("\n")[1:]]
-    for row in (0, 3, 7):
-        *numbers, level, _ = lines[row]
-        code = model.preprocessor.categories[0].levels.index(level)
-        predict(np.array([*(float(cell or "nan") for cell in numbers), code], np.float32), out)
-        np.testing.assert_allclose(out[0], model.predict("rows.csv")[row], rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize(
     ("setting", "text"),
     [
         ("model.hidden=[8]", "model.hidden: residual does not have this; leave it out"),
-        ("model.initializer=unit_variance", "model.initializer: residual does not have this"),
         ("model.activation=[relu, tanh]", "model.activation: residual does not have this"),
-        ("model.blocks=0", "model.blocks: must be at least 1"),
         ("model.network=resid", "did you mean 'residual'"),
     ],
 )
@@ -119,18 +86,3 @@ def test_estimators_take_the_network_by_its_name():
     assert classifier.predict_proba(x).shape == (90, 2)
     with pytest.raises(UsageError, match="blocks: mlp does not have this"):
         MlpRegressor(settings={"model.blocks": 3}, epochs=2).fit(x, y)
-
-
-def test_a_fit_starts_from_a_residual_network(table, mlpengine):
-    options = {
-        "model": {"network": "residual", "width": 8},
-        "training": {"epochs": 2, "folds": None},
-    }
-    first, _ = package.fit("rows.csv", "y", seed=1, **options)
-    again, _ = package.fit("rows.csv", "y", warm_start=first, **options)
-    assert isinstance(again.mlp, Residual)
-    wide = {**options, "model": {"network": "residual", "width": 9}}
-    with pytest.raises(ConfigError, match="width"):
-        package.fit("rows.csv", "y", warm_start=first, **wide)
-    record = json.loads(json.dumps(first.to_dict()))
-    assert record["network"]["settings"]["width"] == 8

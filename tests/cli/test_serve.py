@@ -215,16 +215,6 @@ def test_the_description_tells_which_rows_are_taken(name):
     assert ask(name, example)[0] == 200
 
 
-def test_the_description_shows_levels_and_ranges():
-    columns = row_schema("classes")["properties"]
-    assert columns["zone"]["examples"] == ["east", "north", "west"]
-    assert columns["year"]["examples"] == [2020, 2021, 2022]
-    assert columns["count"]["description"] == "Trained on 0 to 8."
-    assert {"type": "null"} in columns["size"]["anyOf"]
-    assert row_schema("no gaps")["properties"]["count"]["type"] == "number"
-    assert "trained on 2017-" in row_schema("dates")["properties"]["when"]["description"]
-
-
 GOOD = rows_of("classes")[0]
 FORM = "row 1: must be an object of values by column, or a list of such rows, for example {"
 WRONG = {
@@ -233,15 +223,7 @@ WRONG = {
     "too large": ({**GOOD, "size": 1e200}, "", 422, "'size': Input should be less than or equal"),
     "not UTF-8": (b'"\xff"', "", 400, "the body must be JSON"),
     "another form": ({"inputs": [[1, 2]]}, "", 422, FORM),
-    "a list in a list": ([GOOD, []], "", 422, FORM.replace("row 1", "row 2")),
     "NaN": (json.dumps({**GOOD, "size": np.nan}).encode(), "", 422, "'size': Input should be a"),
-    "a text": (
-        {**GOOD, "size": "4"},
-        "",
-        422,
-        "'size': Input should be a valid number (got \"4\")",
-    ),
-    "a yes": ({**GOOD, "flag": "yes"}, "", 422, "'flag': Input should be a valid boolean (got"),
     "infinite": (
         json.dumps({**GOOD, "size": 0}).replace('"size": 0', '"size": 1e999').encode(),
         "",

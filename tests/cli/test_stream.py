@@ -1,7 +1,6 @@
 """`data.stream` for CSV and Parquet: the same bits as in memory, reuse, resuming."""
 
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -20,7 +19,6 @@ training: {epochs: 3, batch_size: 32, checkpoint: {every_steps: 4}}
 report: false
 """
 FILES = ("model.safetensors", "metrics.csv", "diagnostics.csv")
-STREAM = ("--set", "data.stream=true")
 
 
 def lines():
@@ -46,15 +44,12 @@ def train(mlpengine, out, *settings):
 
 
 SETTINGS = {
-    "numbers": ["data.drop=[id, word, day]"],
     "texts, dates and gaps": ["data.missing=indicator", "data.min_count=1"],
     "bins, and a filter": ["data.encoding=piecewise", "data.where=a > 1"],
     "computed": ["data.features={both: a * w, more: both + 1}", "data.standardize=robust"],
     "weights and groups": ["data.weight=w", "data.split={group: g}"],
     "classes": ["data.target=word", "data.class_weights=balanced"],
-    "labels": ["data.target=[u, v]", "data.features={t: a}"],
     "parquet": ["data.source=t.parquet"],
-    "a dropped column in a formula": ["data.drop=[id, w]", "data.where=w > 2"],
 }
 
 
@@ -63,8 +58,6 @@ def test_the_same_bits_as_in_memory(name, mlpengine, table, tmp_path):
     import pandas
 
     frame = pandas.read_csv(table)
-    frame["u"], frame["v"] = frame["g"] % 2, frame["w"] % 2
-    frame.to_csv(table, index=False)
     frame.to_parquet(tmp_path / "t.parquet", index=False)
     in_memory = train(mlpengine, "memory", *SETTINGS[name])
     assert train(mlpengine, "stream", *SETTINGS[name], "data.stream=true") == in_memory
@@ -109,29 +102,6 @@ def test_a_run_that_died_goes_on_with_the_same_bits(number, mlpengine, table, mo
     assert [Path("part", name).read_bytes() for name in FILES] == whole
 
 
-def test_data_that_changed_are_noticed_when_a_run_goes_on(mlpengine, table):
-    assert mlpengine("train", "c.yaml", "-o", "part", "-q", *STREAM).code == 0
-    table.write_text(table.read_text().replace("row7,", "row7,1"))
-    ran = mlpengine("train", "--resume", "part", "-q")
-    assert ran.code == 1
-    assert "its data have changed since it began" in ran.err
-
-
-def test_a_full_disk_in_the_second_pass(mlpengine, table, monkeypatch):
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "posix_fallocate", full)
-        ran = mlpengine("train", "c.yaml", "-q", *STREAM)
-    assert (ran.code, len(ran.err.splitlines())) == (1, 1)
-    assert (
-        ".rows: cannot be written (No space left on device); make room and start again" in ran.err
-    )
-    assert not list(Path("runs/prepared").glob("*.part"))
-    assert mlpengine("train", "c.yaml", "-q", *STREAM).code == 0
-
-
 @pytest.mark.parametrize("command", ["check", "summary", "diagnose"])
 def test_other_commands_take_a_streamed_config(command, mlpengine, table):
     Path("c.yaml").write_text(CONFIG.replace("y,", "y, stream: true,"))
@@ -148,12 +118,6 @@ def test_evaluating_a_streamed_run(mlpengine, table):
 
 MISUSE = {
     "directory is a file": ("{directory: t.csv}", "t.csv: cannot be made (File exists)"),
-    "window": ("{window: 0}", "data.stream.window: must be at least 1 (got 0)"),
-    "unknown key": ("{windw: 2}", "data.stream.windw: unknown key - did you mean 'window'?"),
-    "kind": (
-        "yes please",
-        "data.stream: must be true, false or a mapping of keys (got 'yes please')",
-    ),
 }
 
 

@@ -100,7 +100,6 @@ def test_training_goes_on(case, folder):
 
 
 def test_a_result_without_stdout_is_lost_with_an_error(folder):
-    """Before, `predict ... >&-` ended with 0."""
     command = ["sh", "-c", 'exec "$@" >&-', "sh", *COMMAND, "schema"]
     done = subprocess.run(command, cwd=folder, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (141, 1)

@@ -16,39 +16,22 @@ from mlpengine.models.model import Model
 from mlpengine_cli.progress import clock
 
 CONFIGS = Path(__file__).parents[2] / "configs"
-KEYS = [
-    "run_dir",
-    "parameters",
-    "epochs",
-    "best_epoch",
-    "seconds",
-    "samples_per_second",
-    "train",
-    "validation",
-    "test",
-    "ending",
-]
-CLASS_KEYS, NUMBER_KEYS = ["loss", "accuracy", "macro_f1"], ["loss", "r2", "mae", "rmse"]
-
-
 RESULTS = {
-    "digits": ("test", "accuracy", 0.97, CLASS_KEYS),
-    "penguins": ("test", "accuracy", 0.95, CLASS_KEYS),
-    "diabetes": ("test", "r2", 0.33, NUMBER_KEYS),
-    "residual": ("test", "accuracy", 0.95, CLASS_KEYS),
-    "xor": ("train", "accuracy", 1.0, [*CLASS_KEYS, "roc_auc"]),
+    "digits": ("test", "accuracy", 0.97),
+    "penguins": ("test", "accuracy", 0.95),
+    "diabetes": ("test", "r2", 0.33),
+    "residual": ("test", "accuracy", 0.95),
+    "xor": ("train", "accuracy", 1.0),
 }
 
 
 @pytest.mark.parametrize("name", RESULTS)
 def test_shipped_config(name, mlpengine):
-    part, metric, least, keys = RESULTS[name]
+    part, metric, least = RESULTS[name]
     settings = ["--json", "--quiet", "--set", "report=false"]
     found = mlpengine("train", CONFIGS / f"{name}.yaml", *settings)
     assert (found.code, found.err) == (0, "")
     result = json.loads(found.out.splitlines()[-1])
-    assert list(result)[: len(KEYS)] == KEYS
-    assert list(result[part]) == keys
     assert result[part][metric] >= least
 
 
@@ -82,7 +65,6 @@ def test_the_run_directory_holds_everything(mlpengine, config):
 
 
 def test_the_config_of_a_run_names_the_one_with_all_paths(mlpengine, tmp_path, monkeypatch):
-    """Before, the file was missed without a word on the other config of the run."""
     (tmp_path / "below").mkdir()
     rows = "\n".join(f"{k},{k % 7}" for k in range(40))
     (tmp_path / "below" / "rows.csv").write_text(f"a,b\n{rows}\n")
@@ -94,13 +76,6 @@ def test_the_config_of_a_run_names_the_one_with_all_paths(mlpengine, tmp_path, m
     assert mlpengine("train", "run/config.resolved.yaml", "-o", "again", "-q").code == 0
 
 
-def test_the_reported_best_epoch_is_that_of_the_csv(mlpengine, config):
-    result = json.loads(mlpengine("train", config, "--json", "--epochs", 9).out)
-    rows = np.genfromtxt(Path(result["run_dir"]) / "metrics.csv", delimiter=",", names=True)
-    assert result["best_epoch"] == rows["epoch"][rows["validation_loss"].argmin()]
-    assert result["validation"]["loss"] == rows["validation_loss"].min()
-
-
 def test_the_same_seed_gives_the_same_bytes(mlpengine, config):
     extra = [f"--set={one}" for one in ("model.dropout=0.3", "training.dtype=float64")]
     for name in ("a", "b"):
@@ -109,11 +84,6 @@ def test_the_same_seed_gives_the_same_bytes(mlpengine, config):
         assert Path("a", name).read_bytes() == Path("b", name).read_bytes()
     mlpengine("train", config, "--out", "c", "-q", *extra, "--set=seed=1")
     assert Path("a", "metrics.csv").read_bytes() != Path("c", "metrics.csv").read_bytes()
-
-
-def test_a_directory_in_use_is_not_used_again(mlpengine, config):
-    runs = [json.loads(mlpengine("train", config, "--json", "-q").out)["run_dir"] for _ in "ab"]
-    assert [Path(run).name for run in runs] == ["small", "small-002"]
 
 
 def test_progress_is_one_line_per_epoch_on_stderr(mlpengine, config):
@@ -135,12 +105,6 @@ def test_durations_are_minutes_and_seconds_or_hours_and_minutes():
     assert {seconds: clock(seconds) for seconds in shown} == shown
 
 
-def test_without_validation_and_test_their_metrics_are_empty(mlpengine, config):
-    settings = ["--set", "data.split={validation: 0, test: 0}"]
-    result = json.loads(mlpengine("train", config, "--json", "-q", *settings).out)
-    assert (result["validation"], result["test"], result["best_epoch"]) == ({}, {}, 3)
-
-
 def test_numbers_that_explode_end_with_1_and_name_the_step(mlpengine, config):
     settings = ["--set", "optimizer={name: sgd, lr: 1e30}", "-q"]
     found = mlpengine("train", config, *settings)
@@ -152,7 +116,6 @@ def test_numbers_that_explode_end_with_1_and_name_the_step(mlpengine, config):
 
 
 def test_a_loss_far_above_that_of_a_constant_is_a_failed_run(mlpengine, tmp_path):
-    """Before, it ended with 0 and a table of 1e24."""
     (tmp_path / "c.yaml").write_text(
         "data: {source: diabetes}\nmodel: {hidden: []}\ntraining: {epochs: 1, batch_size: 310}\n"
         "optimizer: {name: sgd, lr: 1e12}\nreport: false\n"
@@ -180,16 +143,6 @@ def test_a_signal_ends_training_after_the_step(number, code, tmp_path, config):
     result = json.loads(out)
     assert 2 <= result["epochs"] < 1_000_000
     assert Model.load(Path(result["run_dir"]) / "model.safetensors")
-
-
-def test_large_numbers_of_a_table_have_a_blank_between_them(mlpengine, tmp_path):
-    rows = [f"{i % 7},{-(i % 5) * 1e24}" for i in range(60)]
-    (tmp_path / "t.csv").write_text("\n".join(["a,y", *rows]))
-    text = "data: {source: t.csv, target: y, task: regression}\nmodel: {hidden: [2]}\n"
-    (tmp_path / "c.yaml").write_text(text + "training: {epochs: 1}\nreport: false\n")
-    found = mlpengine("train", "c.yaml", "-q")
-    lines = [line.split() for line in found.out.splitlines() if "e+2" in line]
-    assert [len(line) for line in lines] == [6, 6, 6, 6]
 
 
 ODD = """\

@@ -34,20 +34,6 @@ def test_no_other_module_asks_for_the_system():
     assert [name for name, words in answers.items() if words] == ["system.py"]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        'sys.platform == "win32"',
-        "import fcntl",
-        "os.O_NOFOLLOW",
-        "os.pread(f, 1, 0)",
-        "os.setsid()",
-    ],
-)
-def test_a_module_that_asks_is_noticed(line):
-    assert asked(line)
-
-
 @pytest.fixture
 def opened(tmp_path):
     """Give a function that opens the file `name` of an empty directory; close what it opened."""

@@ -137,26 +137,6 @@ def test_noise_before_the_fall_is_not_taken_for_it():
     assert 1e-2 <= found.suggestion <= 0.1
 
 
-def noisy_table(rows=624):
-    """Return rows like the passengers of the Titanic: few features, some of heavy tails, noise."""
-    rng = np.random.default_rng(3)
-    sex, cabin = rng.integers(0, 2, rows), rng.integers(1, 4, rows)
-    age, fare = rng.gamma(4, 8, rows), rng.lognormal(3 - 0.6 * (cabin - 1), 0.6)
-    score = 2.4 * sex - 1.1 * (cabin - 2) - 0.03 * (age - 30) - 1.0
-    x = np.column_stack([sex, cabin, age, fare])
-    x = ((x - x.mean(axis=0)) / x.std(axis=0)).astype("f4")
-    return Rows(x, (rng.random(rows) < 1 / (1 + np.exp(-score))).astype(np.int64))
-
-
-@pytest.mark.parametrize("seed", [0, 8])
-def test_a_suggestion_never_lies_in_the_flat_part(seed):
-    """The bounds are a factor of 5 around the best rates of a grid of whole trainings."""
-    rows = noisy_table()
-    mlp = Mlp([rows.x.shape[1], 64, 64, 2], seed=seed)
-    step = TrainingStep(mlp, SoftmaxCrossEntropy(), Adam(mlp), 32)
-    assert 2e-4 <= lr_range(step, rows, 32).suggestion <= 5e-3
-
-
 def test_a_step_that_diverges_at_once_ends_the_sweep():
     mlp = Mlp([6, 3], seed=0)
     step = TrainingStep(mlp, MeanSquaredError(), Sgd(mlp, lr=0.1), 16)

@@ -113,14 +113,6 @@ def test_rows_with_the_features_of_others_are_not_alone():
     assert alone(x).tolist() == [False, True, False, True]
 
 
-def test_classes_that_features_of_few_values_do_not_tell_are_no_wrong_labels():
-    """One passenger in five is unlike the others with the same features."""
-    rng = np.random.default_rng(2)
-    x = rng.integers(0, 3, (900, 2)).astype("f4")
-    classes = np.where(rng.random(900) < 0.2, x[:, 0] == 0, x[:, 0] > 0).astype(np.int64)
-    assert np.isnan(baselines(x, classes, classes, np.arange(900), None).contradicted)
-
-
 @pytest.mark.parametrize("truth", [SIDES, LINEAR], ids=["classes", "numbers"])
 def test_baselines_tell_a_good_network_from_a_poor_one(truth):
     rows = 10 * np.arange(150)

@@ -8,7 +8,6 @@ import pytest
 from own_networks import (
     BATCH,
     EIGHT,
-    LAYERS,
     SEVERAL,
     data,
     loop_of,
@@ -19,8 +18,6 @@ from traced import least_peak
 
 from mlpengine.backends.compiled import emitter
 from mlpengine.core.errors import CheckpointError
-from mlpengine.diagnostics import Verdict
-from mlpengine.training.diagnose import LoopDiagnostics
 from mlpengine.training.loop import Callback
 
 BACKENDS = ("numpy", "compiled")
@@ -109,17 +106,3 @@ def test_many_steps_allocate_nothing(backend):
         peak = least_peak(step.run_many, x, y, order)
         held.append(peak - losses.nbytes - norms.nbytes)
     assert held[2] - held[1] < 8 * 600  # 8 bytes a step: less than any object
-
-
-@pytest.mark.parametrize("name", EIGHT)
-def test_diagnostics_name_the_layers(name):
-    watch = LoopDiagnostics(every=1)
-    loop_of(name, 1, "numpy", [watch]).run()
-    diagnostics = watch.core
-    assert [layer.name for layer in diagnostics.layers] == LAYERS[name]
-    text = watch.table()
-    assert all(layer in text for layer in LAYERS[name])
-    for layer in range(len(LAYERS[name])):
-        assert diagnostics.get("activation_std", layer) > 0
-    assert {*map(type, watch.verdicts(measure=True))} <= {Verdict}
-    assert len(diagnostics.feature_sizes) == len(diagnostics.feature_names)

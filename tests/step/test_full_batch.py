@@ -235,6 +235,7 @@ def test_numbers_that_are_not_finite_are_an_error(kind):
     y[7] = np.nan
     with pytest.raises(NumericalError, match="row 7"):
         step(x, y)
+    assert step.optimizer.steps == 0
     assert np.array_equal(network.params.flat, before)
 
 

@@ -18,15 +18,15 @@ CASES = {
     "weighted": {"weighted": True, "clip_norm": 0.05},
     "numbers": {"loss": MeanSquaredError()},
     "several levels": {"loss": Quantile((0.1, 0.5, 0.9))},
-    "label smoothing": {"loss": SoftmaxCrossEntropy(label_smoothing=0.1)},
-    "class weights": {"loss": SoftmaxCrossEntropy(class_weights=(1.0, 2.0, 0.5))},
+    "class weights": {
+        "loss": SoftmaxCrossEntropy(label_smoothing=0.1, class_weights=(1.0, 2.0, 0.5))
+    },
     "an op without a compiled rule": {"mlp": {"output_activation": "softmax"}},
     "dropout": {"mlp": {"dropout": 0.4}},
     "dropout and rematerialization": {
         "mlp": {"dropout": 0.4, "activation": "gelu"},
         "rematerialization": "balanced",
     },
-    "rematerialization": {"rematerialization": "balanced"},
 }
 
 

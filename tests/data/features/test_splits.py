@@ -77,11 +77,7 @@ FAULTS = {
     "too few rows": lambda: split_rows(2),
     "too few groups": lambda: split_rows(10, groups=np.zeros(10)),
     "one moment": lambda: split_rows(10, times=np.zeros(10)),
-    "a missing time": lambda: split_rows(3, times=np.array([0, np.nan, 1])),
-    "a missing group": lambda: split_rows(4, groups=np.array([0, np.nan, 1, 2])),
     "a group of None": lambda: split_rows(4, groups=np.array(["a", None, "b", "c"], object)),
-    "lengths": lambda: split_rows(3, labels=np.zeros(4)),
-    "two ways": lambda: split_rows(3, labels=np.zeros(3), groups=np.zeros(3)),
 }
 
 

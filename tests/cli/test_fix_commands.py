@@ -1,4 +1,4 @@
-"""`train --fix`: a second run with the settings that the verdicts ask for."""
+"""`train --fix` and `diagnose --fix`: the settings that the verdicts ask for."""
 
 import json
 from pathlib import Path
@@ -51,3 +51,30 @@ def test_a_resumed_run_cannot_be_fixed(mlpengine):
     result = mlpengine("train", "--resume", "run", "--fix")
     assert result.code == 2
     assert "--fix" in result.err
+
+
+def test_diagnose_writes_the_config_with_the_fix(mlpengine, dropped):
+    assert mlpengine("train", dropped, "--out", "run", "-q").code == 0
+    result = mlpengine("diagnose", "run", "--fix", "better.yaml")
+    assert "wrote better.yaml, with model.dropout" in result.out
+    assert "[dropout_high] (was [0.9])\n  dropout: [0.1]" in Path("better.yaml").read_text()
+    silent = ("--set", "diagnostics.silence=[dropout_high]", "--set", "model.dropout=0")
+    assert mlpengine("train", dropped, "--out", "silent", "-q", *silent).code == 0
+    result = mlpengine("diagnose", "silent", "--fix", "other.yaml")
+    assert ("nothing was written" in result.out) != Path("other.yaml").exists()
+
+
+def test_diagnose_says_before_a_run_what_is_wrong(mlpengine, dropped):
+    settings = [
+        "training.epochs=2",
+        "training.batch_size=700",
+        "optimizer={name: adam, eps: 1, betas: [0.999, 0.999]}",
+        "model.dropout=0",
+    ]
+    report = json.loads(mlpengine("diagnose", dropped, "--json", settings=settings).out)
+    assert "eps_large" in {verdict["name"] for verdict in report["verdicts"]}
+    assert report["estimate"]["steps"] == 6
+    assert report["estimate"]["bytes"] > 700 * 64
+    result = mlpengine("diagnose", dropped, "--fix", "better.yaml", settings=settings)
+    assert "memory" in result.out.splitlines()[0]
+    assert "  eps: 1e-08" in Path("better.yaml").read_text()
