@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mlpengine.core.files import read_file
 from mlpengine.core.named import NamedRows, arrays_in, as_rows
 from mlpengine.core.spec import Array
 from mlpengine.diagnostics import Diagnostics, Verdict, table, verdicts
@@ -60,7 +61,8 @@ class SampleLog(CsvLog):
     """
 
     def __init__(self, path: Path, columns: Columns, rows: int = 0) -> None:
-        kept = path.read_bytes().splitlines(keepends=True)[: rows + 1] if path.exists() else []
+        known = read_file(path) if path.exists() else b""
+        kept = known.splitlines(keepends=True)[: rows + 1]
         if len(kept) <= rows and rows:
             _log.warning("warning: %s has lost %d of %d lines", path, rows + 1 - len(kept), rows)
         self.rows = max(len(kept) - 1, 0)
