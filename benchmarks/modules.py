@@ -25,8 +25,15 @@ from quality_methods import in_this_process
 from quality_tables import problems
 
 import mlpengine
-from mlpengine.export import export
-from mlpengine_cli.export import held_out_rows
+from mlpengine.config import load_config
+from mlpengine.config.tables import read_tables
+from mlpengine.core.files import RESOLVED
+from mlpengine.core.rows import evenly_spaced
+from mlpengine.export import _node, export
+from mlpengine.export._agreement import largest_difference
+
+ROWS, TOLERANCE = 500, 1e-5
+"""Rows that Node predicts, and the largest difference of an output."""
 
 
 def exported(table: Contest, rows: int, epochs: int) -> Iterator[Any]:
@@ -41,10 +48,16 @@ def exported(table: Contest, rows: int, epochs: int) -> Iterator[Any]:
         options = [word for setting in settings for word in ("--set", setting)]
         in_this_process(["train", config, "-q", "--out", run, *options])
         model = mlpengine.load(run)
-        held = held_out_rows(Path(run), model)
-        yield from (len(model.networks), f"{model.params.nbytes:,}", held.n_rows if held else 0)
-        file = folder / "model.js"
-        difference = export(model, file, rows=held).difference
+        config = load_config(Path(run, RESOLVED))
+        held, rows_held = [*read_tables(config, preprocessor=model.preprocessor).parts.values()][-1]
+        held = held.rows(rows_held[evenly_spaced(len(rows_held), ROWS)])
+        file = folder / "model.mjs"
+        export(model, file)
+        answers = _node.run_node(file.read_bytes(), _node.row_objects(model.preprocessor, held))
+        difference = largest_difference(model, held, _node._outputs(model, answers))
+        if not difference <= TOLERANCE:
+            raise SystemExit(f"{table.problem.name}: outputs differ by {difference:.1e}")
+        yield from (len(model.networks), f"{model.params.nbytes:,}", held.n_rows)
         yield from (f"{file.stat().st_size:,}", f"{difference:.1e}")
 
 
