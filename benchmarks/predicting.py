@@ -99,10 +99,10 @@ def main() -> None:
     x = np.random.default_rng(0).standard_normal((count, COLUMNS)) * 3 + 1
     for width in WIDTHS:
         one, eight = (ours(x[:2_000], width, folds) for folds in (None, 8))
-        mlp, scaler = one._members[0].mlp, one._scaler
+        mlp, center, scale = one.mlps_[0], x[:2_000].mean(axis=0), x[:2_000].std(axis=0)
         calls = {"ours": one.predict, "ours, 8 networks": eight.predict}
-        calls |= torch_calls(mlp, scaler.mean_, scaler.scale_)
-        calls |= onnx_calls(mlp, scaler.mean_, scaler.scale_)
+        calls |= torch_calls(mlp, center, scale)
+        calls |= onnx_calls(mlp, center, scale)
         for dtype in ("float32", "float64"):
             rows = x.astype(dtype)
             times: dict[str, list[float]] = {name: [] for name in calls}
