@@ -46,10 +46,11 @@ def steps_of(work: Workload, members: int) -> list[TrainingStep]:
 def population(work: Workload, orders: np.ndarray, threads: int) -> Steps:
     steps, (x, y) = steps_of(work, len(orders)), work.data()
 
+    pool = ThreadPoolExecutor(threads)
+
     def run() -> None:
-        with ThreadPoolExecutor(threads) as pool:
-            for _ in pool.map(lambda step, order: step.run_many(x, y, order), steps, orders):
-                pass
+        for _ in pool.map(lambda step, order: step.run_many(x, y, order), steps, orders):
+            pass
 
     return run, orders.shape[1] // work.batch
 
