@@ -21,13 +21,18 @@ SHOWN = {
 }
 """Contestants of the benchmark: their names in the picture, and colors (Okabe and Ito 2008)."""
 
-WIDTH, LEFT, RIGHT, TOP, ROW = 760, 190, 20, 44, 34
+WIDTH, LEFT, RIGHT, TOP, ROW = 760, 190, 34, 44, 34
+
+
+def label(title: str) -> str:
+    """Return sizes and rows of a workload, of ``tiny: 4-32-32-1, batch 32, tanh, adam``."""
+    return ", ".join(title.partition(": ")[2].split(", ")[:2])
 
 
 def picture(tables: list[dict[str, object]]) -> str:
     """Return the SVG."""
     rows = [
-        (str(entry["workload"]), {name: figures[name]["median"] for name in SHOWN})
+        (label(str(entry["workload"])), {name: figures[name]["median"] for name in SHOWN})
         for entry in tables
         for figures in [entry["microseconds"]]
         if isinstance(figures, dict)
