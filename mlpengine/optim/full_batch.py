@@ -4,8 +4,6 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Protocol, TypeAlias
 
-import numpy as np
-
 from mlpengine.core.errors import UsageError
 from mlpengine.core.fields import Given
 from mlpengine.core.spec import Array
@@ -126,6 +124,3 @@ class FullBatch(Optimizer):
             size = place.stop - place.start
             self.params.flat[place] = values[at : at + size]
             at += size
-
-    def _zeros(self, *shape: int) -> Array:
-        return np.zeros(shape, np.float64)

@@ -106,10 +106,11 @@ class _Rows:
         output: Array = grads.d_output.reshape(len(grads.d_output), -1)
         factor = np.sqrt(2 / (bound.loss.mean_rows * output.shape[1]))
         weights = bound.loss.sample_weight
+        scale = factor if weights is None else factor * np.sqrt(weights)
         matrix.fill(0.0)
         for k in range(output.shape[1]):
             output.fill(0.0)
-            output[:, k] = factor if weights is None else factor * np.sqrt(weights)
+            output[:, k] = scale
             replay(self._backward)
             replay(self._gradients)
             for jacobian, calls in self._blocks:
