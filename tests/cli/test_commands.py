@@ -306,13 +306,13 @@ def test_compare(at):
     assert found["settings"]["model.hidden"] == [[64, 64], [3]]
     assert found["by"] == "test accuracy"
     assert found["standard_errors"] == {}
-    page = json.loads(at("report", "run", "other", "--json").out)["differences"]
-    (lead,) = [one for one in page["ahead"] if one]
-    assert (lead["value"], lead["error"]) == (found["difference"], found["error"])
-    assert (found["better"] is None) == (lead["value"] <= 2 * lead["error"])
+    scores = [json.loads(at("evaluate", run, "--json").out)["test"] for run in ("run", "other")]
+    apart = abs(scores[0]["accuracy"] - scores[1]["accuracy"])
+    assert found["difference"] == pytest.approx(apart, rel=1e-5)
+    assert (found["better"] is None) == (found["difference"] <= 2 * found["error"])
     text = at("compare", "run", "other").out
     assert "model.hidden" in text
-    assert f"by {lead['value']:.2g} +- {lead['error']:.2g} in test accuracy" in text
+    assert f"by {found['difference']:.2g} +- {found['error']:.2g} in test accuracy" in text
     same = at("compare", "run", "run").out
     assert "the settings are the same" in same
     assert "equal in" in same
