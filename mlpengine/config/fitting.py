@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from mlpengine.config.baselines import baseline_score_of, score_of, scored_rows
-from mlpengine.config.build import LoadedData, load_data, refit_overrides, trainer_of
+from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.distilling import STUDENT_SECTIONS, Predict, Teacher, student_sections
-from mlpengine.config.load import ConfigFile, check_config, with_overrides
+from mlpengine.config.load import ConfigFile, check_config
 from mlpengine.config.proposal import complete_config
 from mlpengine.config.reader import Document
 from mlpengine.config.sections import fill_missing
@@ -146,13 +146,6 @@ def fit(
     data = loaded_data(file, tables, before, is_new=is_new)
     trainer = trainer_of(data, model)
     fitted = trainer.fit(callbacks)
-    best = fitted.result.best_epoch
-    if file.config.training.refit and best:
-        data = loaded_data(
-            with_overrides(file, refit_overrides(best)), tables, before, is_new=is_new
-        )
-        trainer = trainer_of(data, model)
-        fitted = trainer.fit(callbacks)
     return _measured(data, trainer, fitted, decided)
 
 
