@@ -20,6 +20,7 @@ from mlpengine.core.redaction import redacted, shown_path, without_directories
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural
+from mlpengine.data.features.drift import NewRows
 from mlpengine.diagnostics.samples import Series
 from mlpengine.diagnostics.thresholds import DEAD, GUIDE_RATIO
 from mlpengine.models.card import facts_of
@@ -48,7 +49,6 @@ from mlpengine.training.run_directory import (
 )
 
 from .chart_types import thinned
-from .columns import data_of
 from .predictions import hardest_of, predictions_of
 
 REPORT_FORMAT = 1
@@ -336,6 +336,29 @@ def drivers_of(loaded: LoadedData, model: Model, effort: ReportBudget) -> dict[s
         "importances": [row._asdict() for row in ranked[:SHOWN_IMPORTANCES]],
         "outputs": [str(label) for label in model.classes or model.target],
         "dependence": curves,
+    }
+
+
+def data_of(loaded: LoadedData, rows: int) -> dict[str, Any]:
+    """Return sizes, remarks on rows, and differences of at most `rows` of each part from training.
+
+    ``mlpengine check`` describes each column.
+    """
+    tables = loaded.tables
+    preprocessor = tables.preprocessor
+    differences = {}
+    for name, (table, numbers) in tables.parts.items():
+        if name != "train":
+            some = table.rows(numbers[evenly_spaced(len(numbers), rows)])
+            differences[name] = NewRows(preprocessor).add(some).lines()
+    return {
+        "rows": tables.rows,
+        "columns": preprocessor.columns,
+        "features": preprocessor.n_features,
+        "left_out": tables.remarks,
+        "where": loaded.file.config.data.where,
+        "constant": preprocessor.constant,
+        "differences": differences,
     }
 
 
