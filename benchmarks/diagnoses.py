@@ -29,7 +29,7 @@ from sklearn import datasets
 from threadpoolctl import threadpool_limits
 
 from mlpengine import Callback, Mlp
-from mlpengine.config.baselines import baseline_score_of, score_of, scored_rows
+from mlpengine.config.baselines import linear_comparison
 from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.load import check_config
@@ -421,10 +421,8 @@ def run(setup: SetUp, seed: int = 1, fix: Mapping[str, Any] | None = None, *,
         predicted = trainer.task.predict(trainer.networks[0].predict(part.x))
         score = score_on(predicted, part.truth, by_class=settings.get("by_class", False))
     columns = [*cell_verdicts(data.file, data.tables), *column_verdicts(data.file, data.tables)]
-    scored = scored_rows(data, trainer.mean)
-    if np.isfinite(scored.output).all():
-        watcher.core.baseline_score = baseline_score_of(data, score_of(data, scored))
-    return Outcome([*columns, *watcher.verdicts(measure=True)], score, watcher)
+    watcher.core.baseline_score = linear_comparison(data, trainer.mean)
+    return Outcome([*columns, *watcher.verdicts()], score, watcher)
 
 
 def score_on(predicted: np.ndarray, truth: np.ndarray, *, by_class: bool) -> float:

@@ -13,7 +13,7 @@ from typing import Any, NotRequired
 
 from typing_extensions import TypedDict
 
-from mlpengine.config.baselines import baseline_score_of, score_of, scored_rows
+from mlpengine.config.baselines import linear_comparison, score_of, scored_rows
 from mlpengine.config.build import LoadedData
 from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.tables import digests
@@ -34,7 +34,7 @@ from mlpengine.models.model import MODEL_FILE, Model
 from mlpengine.models.task import Split
 from mlpengine.settings.structure import conform
 from mlpengine.training.checkpoint import CHECKPOINTS, Checkpoint, Checkpointer, Checkpoints
-from mlpengine.training.diagnose import BASELINE_SECONDS, DIAGNOSTICS_FILE
+from mlpengine.training.diagnose import DIAGNOSTICS_FILE
 from mlpengine.training.history import METRICS_FILE, TIMINGS_FILE, CsvLog, EpochRow, csv_lines
 from mlpengine.training.loading import restored_model
 from mlpengine.training.loop import Callback, Loop, Result
@@ -270,12 +270,12 @@ class Session:
         return outcome
 
     def _compare(self, fitted: Fitted) -> None:
-        """Compare the model with a linear one, for page and verdicts.  This takes some 0.1 s."""
+        """Compare the model with a linear one, for the page and for the verdicts."""
         data = self.data
-        if data.file.config.report.html or fitted.result.seconds >= BASELINE_SECONDS:
+        if data.file.config.report.html:
             self.score = score_of(data, scored_rows(data, fitted.mean, self.measured.last))
-            if self.diagnostics:
-                self.diagnostics.core.baseline_score = baseline_score_of(data, self.score)
+        if self.diagnostics:
+            self.diagnostics.core.baseline_score = linear_comparison(data, fitted.mean)
 
     def _calibration(self) -> dict[str, Any]:
         error = self.measured.calibration_error

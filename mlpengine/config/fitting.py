@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.config.baselines import baseline_score_of, score_of, scored_rows
+from mlpengine.config.baselines import linear_comparison
 from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.distilling import STUDENT_SECTIONS, Predict, Teacher, student_sections
@@ -32,7 +32,6 @@ from mlpengine.data.tables.frames import as_table, categorical_columns
 from mlpengine.diagnostics.verdict import Verdicts, without
 from mlpengine.models.model import Model
 from mlpengine.settings.recipes import PRESETS
-from mlpengine.training.diagnose import BASELINE_SECONDS
 from mlpengine.training.loading import load
 from mlpengine.training.loop import Callback, Result
 from mlpengine.training.measure import measure
@@ -244,9 +243,8 @@ def _measured(
     file = data.file
     with trainer.pinned():
         measured = measure(fitted, data.parts, data.folds, blocks=data.blocks, beside=beside)
-        if fitted.diagnostics and fitted.result.seconds >= BASELINE_SECONDS:
-            score = score_of(data, scored_rows(data, fitted.mean, measured.last))
-            fitted.diagnostics.core.baseline_score = baseline_score_of(data, score)
+        if fitted.diagnostics:
+            fitted.diagnostics.core.baseline_score = linear_comparison(data, fitted.mean)
         of_run = fitted.verdicts()
     of_columns = column_verdicts(file, data.tables)
     reported = [*cell_verdicts(file, data.tables), *of_columns, *of_run]
