@@ -39,8 +39,7 @@ from mlpengine.nn.layers import is_formula
 from mlpengine.ops import LOSSES, GradOp, Loss
 from mlpengine.settings.features import TaskName
 from mlpengine.settings.recipes import FOLDED_ROWS, PRESETS, folds_for, validation_share_for
-from mlpengine.training.history import EpochRow
-from mlpengine.training.loop import Callback, Loop
+from mlpengine.training.progress import Progress
 from mlpengine.training.trainer import Fitted
 
 SEARCHED_COLUMNS = 500
@@ -117,15 +116,6 @@ def free_name(name: str, taken: Sequence[str]) -> str:
     return free_name(f"_{name}", taken) if name in taken else name
 
 
-class PrintEpochs(Callback):
-    """Prints a line for each epoch."""
-
-    def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
-        """Print losses and metrics."""
-        measured = "".join(f"  {name} {value:.5g}" for name, value in row.validation.items())
-        print(f"epoch {row.epoch}/{loop.epochs}  train loss {row.train_loss:.5g}{measured}")
-
-
 class MlpEstimator(BaseEstimator):  # type: ignore[misc]
     """Base of classifier and regressor: `mlpengine.fit` for features and targets of scikit-learn.
 
@@ -198,7 +188,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
             settings: further settings by config keys, such as
                 ``{"training.clip_norm": 1.0, "schedule.name": "cosine"}``; they override others.
             threads: number of threads of a fit; scikit-learn runs fits side by side.
-            verbose: whether to print a line for each epoch.
+            verbose: whether to print a line for each epoch on stderr.
             random_state: a number has the effect of `seed` in a config and gives the same bits.
         """
         self.hidden, self.activation, self.dropout = hidden, activation, dropout
@@ -277,7 +267,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
             data.task.headline = ()  # only the loss of an epoch is read
         trainer = trainer_of(data)
         self._preprocessor, self._problem = data.tables.preprocessor, data.task
-        fitted = trainer.fit([PrintEpochs()] if self.verbose else [])
+        fitted = trainer.fit([Progress(True, live=False)] if self.verbose else [])
         self._keep(fitted, has_folds=trainer.folds is not None)
         with trainer.pinned():
             known = fitted.verdicts()
