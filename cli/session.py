@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import sha256
-from pathlib import Path
 from statistics import fmean
 from typing import Any, NotRequired
 
@@ -47,7 +46,6 @@ from mlpengine.training.run_directory import (
     RESULT_FILE,
     RunDirectory,
     environment,
-    resolved_config,
 )
 from mlpengine.training.trainer import Fitted, Trainer
 
@@ -404,21 +402,3 @@ def fingerprints(parts: Mapping[str, Split]) -> dict[str, int]:
                 total = zlib.crc32(memoryview(array).cast("B"), total)  # type: ignore[arg-type]
         checksums[name] = total
     return checksums
-
-
-def read_result(path: Path) -> dict[str, Any]:
-    """Return the result.json of a run.
-
-    Raises: UsageError if there is no run, RunError if it has no result that can be read.
-    """
-    try:
-        result = json.loads((path / RESULT_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        reason = str(error)
-        if isinstance(error, FileNotFoundError):
-            resolved_config(path)
-            reason = "the run has not ended"
-        raise RunError(f"{path / RESULT_FILE}: cannot be read ({reason})") from error
-    if not isinstance(result, dict):
-        raise RunError(f"{path / RESULT_FILE}: is not the result of a run")
-    return result

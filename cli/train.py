@@ -11,7 +11,7 @@ from typing import NamedTuple
 import click
 
 from mlpengine.config import Override, load_config, parse_override
-from mlpengine.config.build import LoadedData, load_data, refit_overrides, trainer_of
+from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.core.errors import NumericalError, RunError, UsageError
 from mlpengine.core.wording import plural
 from mlpengine.models.model import Model
@@ -44,7 +44,6 @@ Examples:
   mlpengine train configs/digits.yaml --set optimizer.lr=3e-3 --set 'model.hidden=[64, 32]'
   mlpengine train configs/digits.yaml --out runs/first --set seed=7 --json
   mlpengine train configs/digits.yaml --fix
-  mlpengine train configs/digits.yaml --set training.refit=true
   mlpengine train --resume runs/first
   mlpengine train --resume runs/first --epochs 200
   mlpengine train --warm-start runs/first --set data.source=new.csv --set training.epochs=20
@@ -139,11 +138,6 @@ def command(
         if resume is not None:
             begin = reopened(resume, epochs, ranks, opened)
         data, trainer = on_each(ranks, lambda: begin.load(ranks))
-        refits = data.file.config.training.refit
-        if refits and ranks:
-            raise UsageError("training.refit: needs one process (got mpiexec)")
-        if refits and (fix or time_limit):
-            raise UsageError("training.refit: cannot be combined with --fix or --time-limit")
         if ranks:
             on_all(ranks, lambda: require_equal_ranks(ranks, data, trainer))
         if ranks and not root:
@@ -157,8 +151,6 @@ def command(
             shown = Shown(quiet, as_json)
             if fix:
                 run_and_fix(begin, session, state, shown)
-            elif refits:
-                run_and_refit(begin, session, state, shown)
             else:
                 run_session(session, state, ranks, shown)
     leave(state)
@@ -361,19 +353,6 @@ def run_and_fix(begin: Start, session: Session, state: Stopping, shown: Shown) -
     data, lines = comparison(shortest(first), shortest(other))
     with suppress(BrokenPipeError):
         say(json.dumps(data) if shown.as_json else "\n".join(["", *lines]))
-
-
-def run_and_refit(begin: Start, session: Session, state: Stopping, shown: Shown) -> None:
-    """Run a session, and once more on its training and validation rows, to the epoch it chose."""
-    first = session.directory.path
-    run_session(session, state, None, shown)
-    if state.code or not session.loop.best_epoch:
-        return
-    begin = begin._replace(
-        out=first.with_name(f"{first.name}-refit"),
-        model=load(first / WARM_START_MODEL) if (first / WARM_START_MODEL).is_file() else None,
-    )
-    run_again(begin, "refit", refit_overrides(session.loop.best_epoch), state, shown)
 
 
 def run_again(

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from mlpengine.config.baselines import linear_comparison
-from mlpengine.config.build import LoadedData, load_data, refit_overrides, trainer_of
+from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.distilling import STUDENT_SECTIONS, Predict, Teacher, student_sections
-from mlpengine.config.load import ConfigFile, check_config, with_overrides
+from mlpengine.config.load import ConfigFile, check_config
 from mlpengine.config.proposal import complete_config
 from mlpengine.config.reader import Document
 from mlpengine.config.sections import fill_missing
@@ -149,9 +149,6 @@ def fit(
         file, tables, decided = _config(
             table, target, given, config, preset=preset, proposing=warm_start is None
         )
-        refits = file.config.training.refit
-        if refits and time_limit is not None:
-            raise UsageError("fit: time_limit cannot be combined with training.refit")
         model = (
             warm_start
             if isinstance(warm_start, Model) or warm_start is None
@@ -162,12 +159,6 @@ def fit(
         shown.stage("preparing the networks")
         trainer = trainer_of(data, model)
         fitted = trainer.fit([*callbacks, shown], until)
-        if refits and (best := fitted.result.best_epoch):
-            data = loaded_data(
-                with_overrides(file, refit_overrides(best)), tables, before, is_new=is_new
-            )
-            trainer = trainer_of(data, model)
-            fitted = trainer.fit([*callbacks, shown])
         shown.stage("measuring the weights of the best epoch")
         return _measured(data, trainer, fitted, decided)
 

@@ -79,7 +79,6 @@ OWN = {
     "training.folds": "write folds=",
     "training.members": "write members=",
     "training.seeds": "write folds=",
-    "training.refit": "with folds, all rows train",
 }
 """Keys that estimators set themselves, with advice."""
 

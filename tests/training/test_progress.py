@@ -75,8 +75,3 @@ def test_training_ends_at_its_time_limit_with_the_best_epoch():
 def test_a_time_limit_is_a_number_above_0(limit):
     with pytest.raises(mlpengine.UsageError, match="time_limit"):
         mlpengine.fit("penguins", time_limit=limit)
-
-
-def test_a_refit_has_no_time_limit():
-    with pytest.raises(mlpengine.UsageError, match="refit"):
-        mlpengine.fit("penguins", time_limit=1, **{**FEW, "training": {"refit": True}})
