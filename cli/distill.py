@@ -23,11 +23,10 @@ from mlpengine.training.run_directory import (
 from mlpengine.training.transfer import TRANSFER_FILE
 
 from .options import AS_JSON, DIRECTORY_PATH, MODEL_ARGUMENT, QUIET_OPTION, overrides_like
-from .progress import progress
 from .session import Session
 from .stopping import leave, stops
 from .streams import say
-from .train import Shown, run_session
+from .train import Shown, epoch_lines, run_session
 
 EPILOG = """\b
 Examples:
@@ -91,7 +90,7 @@ def command(
         file = replace(student, path=directory.path / GIVEN_CONFIG)
         data = replace(data, file=file, given=transfer)
         trainer = trainer_of(data)
-        session = Session(data, trainer, directory, progress(quiet))
+        session = Session(data, trainer, directory, epoch_lines(quiet))
         session.write_inputs()
         run_session(session, state, None, Shown(quiet, as_json))
     leave(state)

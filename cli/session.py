@@ -4,7 +4,7 @@ import json
 import logging
 import sys
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -49,7 +49,6 @@ from mlpengine.training.run_directory import (
 )
 from mlpengine.training.trainer import Fitted, Trainer
 
-from .progress import Progress
 from .streams import say
 
 WARM_START_MODEL = "warm_start.safetensors"
@@ -147,7 +146,7 @@ class Session:
         data: LoadedData,
         trainer: Trainer,
         directory: RunDirectory,
-        progress: list[Progress],
+        callbacks: Sequence[Callback],
         checkpoint: Checkpoint | None = None,
         warm_start: Model | None = None,
     ) -> None:
@@ -173,7 +172,7 @@ class Session:
         self.loop = trainer.loop(
             [
                 *([self.diagnostics] if self.diagnostics else []),
-                *(self.logs, *progress, *self._tensorboard(), *self.checkpointers),
+                *(self.logs, *callbacks, *self._tensorboard(), *self.checkpointers),
             ]
         )
         if checkpoint:
