@@ -196,7 +196,7 @@ def test_an_activation_by_formula_trains_as_the_one_by_name(backend, folder, mlp
     assert mlpengine("export", "run1", "--format", "c", "-o", "m.c").code == 0
     assert "v_tanh" in (folder / "m.c").read_text()
     assert mlpengine("train", "--resume", "run1", "-q").code == 0
-    assert mlpengine("summary", "c.yaml").code == 0
+    assert mlpengine("summary", "run1").code == 0
 
 
 WRONG_ACTIVATIONS = {

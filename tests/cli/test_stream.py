@@ -102,7 +102,7 @@ def test_a_run_that_died_goes_on_with_the_same_bits(number, mlpengine, table, mo
     assert [Path("part", name).read_bytes() for name in FILES] == whole
 
 
-@pytest.mark.parametrize("command", ["check", "summary", "diagnose"])
+@pytest.mark.parametrize("command", ["check", "diagnose"])
 def test_other_commands_take_a_streamed_config(command, mlpengine, table):
     Path("c.yaml").write_text(CONFIG.replace("y,", "y, stream: true,"))
     ran = mlpengine(command, "c.yaml")
