@@ -161,7 +161,7 @@ NUMBERS = {"bikeshare", "computer_prices", "concrete", "deliveries", "isl_wage",
            "king_county_housing", "road_speed", "sacramento_housing"}  # fmt: skip
 """Tables that a table with a number to predict replaces where there is no folder."""
 
-SMOKE = ("initial_zeros, pendigits", "rate_high, concrete", "healthy, computer_prices single")
+SMOKE = ("initial_zeros, pendigits", "eps_large, concrete", "healthy, computer_prices single")
 
 
 # Tables ------------------------------------------------------------------------------------------
