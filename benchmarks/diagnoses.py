@@ -160,7 +160,7 @@ NUMBERS = {"bikeshare", "computer_prices", "concrete", "deliveries", "isl_wage",
            "king_county_housing", "road_speed", "sacramento_housing"}  # fmt: skip
 """Tables of broken runs with a number to predict; a formula replaces them without the folder."""
 
-SMOKE = ("initial_zeros, pendigits", "eps_large, concrete", "healthy, concrete folds")
+SMOKE = ("initial_zeros, pendigits", "healthy, concrete folds")
 
 
 Rows = tuple[pd.DataFrame, str, bool]
