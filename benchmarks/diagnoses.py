@@ -594,6 +594,7 @@ def report(judged: list[dict[str, Any]]) -> dict[str, Any]:
     harmed = [one for one in broken if one.get("harmed")]
     counts = {
         "first verdict right": [one["right"] for one in broken],
+        "first verdict right, harmed runs": [one["right"] for one in harmed],
         "false on healthy runs, folds": [not one["right"] for one in healthy if one["folds"]],
         "false on healthy runs, single": [not one["right"] for one in healthy if not one["folds"]],
         "fixes that cure": [one["cured"] for one in fixable if one["harmed"]],
@@ -614,7 +615,7 @@ def report(judged: list[dict[str, Any]]) -> dict[str, Any]:
     print()
     for title, values in counts.items():
         if values:
-            print(f"{title:<30} {sum(values):>4} of {len(values):>4} ({fmean(values):.1%})")
+            print(f"{title:<33} {sum(values):>4} of {len(values):>4} ({fmean(values):.1%})")
     return {title: [sum(values), len(values)] for title, values in counts.items()}
 
 
