@@ -10,10 +10,13 @@ import argparse
 from time import process_time
 
 import numpy as np
-import torch
-from torch import nn
-
 from mlpengine.diagnostics import watch
+
+try:
+    import torch
+    from torch import nn
+except ImportError:
+    raise SystemExit(print("watching.py: left out, PyTorch is not installed")) from None
 
 
 def make(watched: bool):

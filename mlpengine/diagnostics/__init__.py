@@ -26,7 +26,7 @@ from mlpengine.diagnostics.layer_table import table
 from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.rules import add_rule, verdicts
 from mlpengine.diagnostics.verdict import Verdict, combined_fix
-from mlpengine.diagnostics.watch import watch
+from mlpengine.diagnostics.watching import watch
 
 __all__ = [
     "Diagnostics",

@@ -134,11 +134,11 @@ class Watch:
             inputs: (rows, ...), what the network read; they are checked for their scale.
             targets: (rows,) class numbers or (rows, ...) numbers; they give the loss of a constant.
         """
-        self._total, self._counted, self.steps = (
-            self._total + loss,
-            self._counted + 1,
-            self.steps + 1,
-        )
+        if not self._layers:
+            raise UsageError("watch: record must be called for each layer before step")
+        self._total += loss
+        self._counted += 1
+        self.steps += 1
         if self.steps == 1:
             layers = tuple(self._layers.values())
             facts = NetworkFacts(layers, self.dropout, 0, layers[-1].units, self._weights)

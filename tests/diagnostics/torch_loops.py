@@ -1,10 +1,14 @@
 """Training loops of PyTorch: broken as people break them, and healthy."""
 
+from itertools import pairwise
+
 import torch
 import torch.nn.functional as functional
 from torch import nn
 
 from mlpengine.diagnostics import watch
+
+torch.set_num_threads(1)
 
 ROWS = 1200
 
@@ -30,7 +34,7 @@ def numbers(seed=0, features=8):
 def mlp(*sizes, activation=nn.ReLU):
     """Return dense layers with activations between them."""
     layers = []
-    for fan_in, out in zip(sizes, sizes[1:], strict=False):
+    for fan_in, out in pairwise(sizes):
         layers += [nn.Linear(fan_in, out), activation()]
     return nn.Sequential(*layers[:-1])
 
@@ -183,25 +187,6 @@ def shuffled():
     return train(model, adam(model), data, nn.CrossEntropyLoss(), epochs=20)
 
 
-BROKEN = {
-    dead: {"dead"},
-    saturated: {"saturated"},
-    exploding: {"exploding", "start"},
-    vanishing: {"vanishing"},
-    lr_high: {"lr_high"},
-    lr_low: {"lr_low"},
-    decay_high: {"decay_high"},
-    double_softmax: {"output_clamped"},
-    unscaled: {"input_scale"},
-    frozen: {"frozen"},
-    unlisted: {"frozen"},
-    detached: {"detached"},
-    loss_summed: {"loss_summed"},
-    shuffled: {"labels"},
-}
-"""The broken loops, and the names of the verdicts that tell why."""
-
-
 def plain():
     model = mlp(20, 64, 64, 5)
     return train(model, adam(model), classes(), nn.CrossEntropyLoss())
@@ -222,6 +207,3 @@ def two_classes():
     model = mlp(20, 32, 1)
     optimizer = torch.optim.AdamW(model.parameters(), 3e-3)
     return train(model, optimizer, (x, y[:, None].float()), nn.BCEWithLogitsLoss())
-
-
-HEALTHY = [plain, with_functions, regression, two_classes]
