@@ -10,6 +10,7 @@ import argparse
 from time import process_time
 
 import numpy as np
+
 from mlpengine.diagnostics import watch
 
 try:
