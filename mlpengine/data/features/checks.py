@@ -222,7 +222,7 @@ def profile(
         variants=_variants(table),
         marked=marked,
         commas=commas,
-        outliers=find_outliers(table, table.names),
+        outliers=find_outliers(table, table.names, targets=targets),
         gap_codes={name: text for name, text in coded.items() if text},
     )
 
