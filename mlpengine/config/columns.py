@@ -33,7 +33,7 @@ def cell_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
         if column in table and (text := gap_code(table[column].take(rows))):
             evidence = f"In column {brief(column)!r}, {text.partition('; ')[0]}."
             advice = "If that is a missing value, list it under data.na_values."
-            verdicts.append(Verdict("missing_code", None, "Numbers stand for missing values",
+            verdicts.append(Verdict("sentinel", None, "Numbers stand for missing values",
                                     evidence, 1.0, 0.0, advice, no_fix=no_fix))  # fmt: skip
     for cell in outliers:
         evidence = f"{name}{cell.text.removeprefix(table.source)}."
