@@ -136,8 +136,8 @@ clip_low | clip_low | satellite concrete/folds | SGD | training.clip_norm: 1.0e-
 dropout | dropout_high | concrete satellite/folds | hidden: [32, 32] | dropout: 0.9
 decays_at_once | schedule lr_low unfinished+schedule | concrete letters/folds |
                | schedule: {name: exponential, factor: 0.1}
-warmup_long | schedule warmup lr_low unfinished | concrete letters/folds |
-            | schedule: {name: cosine, warmup_epochs: 100000}
+steps_down | schedule lr_low unfinished+schedule | bikeshare letters/folds |
+           | schedule: {name: step, every_epochs: 1, factor: 0.2}
 overfit | overfitting | sa_heart pima
         | change: few 60, stopping: null, hidden: [256, 256], epochs: 10
         | epochs: 300, decay: 0.0
