@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
 import diagnoses  # noqa: E402
 
-from mlpengine.settings.run import VERDICTS  # noqa: E402
+from mlpengine.diagnostics.rules import VERDICTS  # noqa: E402
 
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 560, 190, 52, 24, 28
 LOW, HIGH = 1e-3, 1e3
