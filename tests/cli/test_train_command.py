@@ -197,7 +197,7 @@ def test_a_cell_far_from_all_others_is_a_warning_and_a_verdict(mlpengine, tmp_pa
     (tmp_path / "t.csv").write_text("a,b,t\n" + "\n".join(rows) + "\n")
     text = "data: {source: t.csv, target: t, split: {time: b}}\ntraining: {epochs: 2}\n"
     (tmp_path / "c.yaml").write_text(text + "report: false\n")
-    odd = "t.csv: line 42, column 'a' holds 1e+25, "
+    odd = "t.csv: line 42, column 'a' is 1e+25, "
     trained = mlpengine("train", "c.yaml", "--out", "run")
     assert trained.code == 0
     assert any(odd in line for line in trained.err.splitlines() if "warning: " in line)

@@ -203,7 +203,7 @@ def profile(
         drop=drop | {leak.column: leak.reason for leak in leaks if leak.is_target},
         target_missing=int((~complete).sum()),
         remarks={name: texts for name, texts in remarks.items() if texts},
-        outliers=find_outliers(table, table.names),
+        outliers=find_outliers(table, table.names, targets=targets),
     )
 
 
