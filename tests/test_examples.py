@@ -39,8 +39,13 @@ def test_the_physics_informed_network_learns(run):
     assert float(errors[1]) < float(errors[0]) < 100
 
 
+def test_the_network_stands_for_the_simulator(run):
+    error = re.findall(r"error ([0-9.]+) of the deviation", run("surrogate", "--smoke"))[0]
+    assert float(error) < 0.2
+
+
 def test_many_networks_learn(run):
     before, after = re.findall(r"median error ([0-9.]+) -> ([0-9.]+)", run("many_nets", "--smoke"))[
         0
     ]
-    assert float(after) < 0.5 * float(before)
+    assert float(after) < 0.05 * float(before)
