@@ -152,6 +152,10 @@ def test_one_column_that_determines_the_target_is_learned_from(function):
         ]
     two = profile(as_table({"c": c, "d": np.sin(c), "y": function(c)}), "y")
     assert [*two.drop] == ["c"]
+    both = profile(as_table({"c": c, "k": c + 273.15, "y": function(c)}), "y")
+    assert not both.drop and [leak.column for leak in both.suspects] == ["c", "k"]
+    counted = profile(as_table({"t": np.arange(200), "one": np.ones(200), "y": np.sin(c)}), "y")
+    assert [*counted.drop] == ["one"]
 
 
 @pytest.mark.parametrize("spread", [100.0, 1.0])

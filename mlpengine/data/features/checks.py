@@ -38,6 +38,7 @@ from mlpengine.settings.features import TaskName
 KEEP_IF = "keep it only if it is known when you predict, else list it under data.drop"
 
 CORRECT = "correct or clear the value"
+ROW_NUMBERS = "row numbers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +204,8 @@ def profile(
     told = {name: comma_text(column) for name, column in table.columns.items()}
     commas = {name: text for name, text in told.items() if text}
     drop = _to_drop(table, features, marked, commas)
+    if len(drop) == len(features):  # the only useful column may count the rows: a series in time
+        drop = {name: why for name, why in drop.items() if why != ROW_NUMBERS}
     classes: dict[str, int] = {}
     leaks: list[Leak] = []
     if len(targets) == 1 and complete.any():
@@ -293,7 +296,7 @@ def _to_drop(
             text = f"numbers with a few texts among them, such as {example}; correct the texts"
             reasons[column.name] = text
         elif column.kind == "integer" and _counts_rows(table[column.name].values):
-            reasons[column.name] = "row numbers"
+            reasons[column.name] = ROW_NUMBERS
         elif column.kind in ("number", "integer"):
             own = table[column.name]
             extreme = np.flatnonzero(np.abs(own.values) > LIMIT)

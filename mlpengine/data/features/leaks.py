@@ -53,8 +53,8 @@ class Goal(NamedTuple):
 def find_leaks(table: Table, names: Sequence[str], target: Array, task: TaskName) -> list[Leak]:
     """Return the leaks of some columns into the target (rows,), class numbers or values.
 
-    A column of an exact sum counts as the target unless no other column is left.  The only column
-    may determine the target: then it is reported, and not as the target.
+    A column of an exact sum counts as the target unless no other column is left.  Where every
+    column determines the target, the columns are reported, and not as the target.
     """
     rows = np.arange(0, len(target), -(-len(target) // SAMPLE_ROWS) or 1)
     columns = {name: table[name].take(rows) for name in names}
@@ -79,9 +79,9 @@ def find_leaks(table: Table, names: Sequence[str], target: Array, task: TaskName
         reason = f"with others it adds up to the target ({terms.removeprefix('+ ')})"
         sums = [Leak(name, 1.0, reason, left) for name in signs]
         leaks = [*(leak for leak in leaks if leak.column not in signs), *sums]
-    if len(names) == 1:
+    if sum(leak.is_target for leak in leaks) == len(names):
         reason = "it determines the target, value for value"
-        return [one._replace(is_target=False, reason=reason) for one in leaks if one.is_target]
+        return [one._replace(is_target=False, reason=reason) for one in leaks]
     return leaks
 
 
