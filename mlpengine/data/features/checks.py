@@ -187,6 +187,8 @@ def profile(
 
     Raises: DataError if a target column does not exist, or neither classes nor numbers are in it.
     """
+    if not table.n_rows:
+        raise DataError(f"{table.source}: rows are needed (got none)")
     targets = [target] if isinstance(target, str) else list(target or ())
     table.require(targets, "the target")
     described = [
