@@ -4,21 +4,19 @@ import json
 from collections.abc import Mapping
 from math import sqrt
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import click
 
 from mlpengine.config.load import differing_settings, load_config
-from mlpengine.core.errors import CheckpointError, RunError
 from mlpengine.core.wording import printable
 from mlpengine.report import QUICK, Lead, collect, lead_of, read_run
-from mlpengine.settings.structure import conform
 from mlpengine.training.measure import ONE_NETWORK
-from mlpengine.training.run_directory import RESULT_FILE, resolved_config
+from mlpengine.training.result import read_result
+from mlpengine.training.run_directory import resolved_config
 
 from .options import AS_JSON, DIRECTORY_PATH
 from .outcome import SHOWN_PARTS, metric_text, part_title
-from .session import read_result
 from .streams import say
 
 EPILOG = """\b
@@ -26,8 +24,6 @@ Examples:
   mlpengine compare runs/digits runs/digits-002
   mlpengine compare runs/digits runs/digits-002 --json
 """
-
-OptionalMetrics: TypeAlias = dict[str, float | None]
 
 
 class Score(NamedTuple):
@@ -60,7 +56,7 @@ def command(first: Path, second: Path, as_json: bool) -> None:
 
 def comparison(first: Path, second: Path) -> tuple[dict[str, Any], list[str]]:
     """Return the differences between two runs and the better run, as data and as lines."""
-    results = [checked_result(run) for run in (first, second)]
+    results = [read_result(run) for run in (first, second)]
     settings = differing_settings([load_config(resolved_config(run)) for run in (first, second)])
     scored = [run_scores(one) for one in results]
     table = {label: [one.get(label, Score()) for one in scored] for label in scored[0] | scored[1]}
@@ -93,20 +89,6 @@ def run_scores(result: Mapping[str, Any]) -> dict[str, Score]:
             error = (deviations.get(name) or 0.0) / sqrt(result.get("members") or 1)
             shown[f"{part_title(part)} {name}, {ONE_NETWORK}"] = Score(value, error)
     return shown
-
-
-def checked_result(run: Path) -> dict[str, Any]:
-    """Return the result of a run.  Raises: RunError unless its parts map metrics to numbers."""
-    result = read_result(run)
-    where = str(run / RESULT_FILE)
-    try:
-        for part in SHOWN_PARTS:
-            conform(result.get(part, {}), OptionalMetrics, f"{where}: {part}")
-        conform(result.get("spread", {}), dict[str, dict[str, OptionalMetrics]], f"{where}: spread")
-        conform(result.get("members"), int | None, f"{where}: members")
-    except CheckpointError as error:
-        raise RunError(str(error)) from error
-    return result
 
 
 def better_run(lead: Lead | None, names: list[str]) -> dict[str, Any]:

@@ -4,11 +4,10 @@ import json
 import logging
 import sys
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import sha256
-from pathlib import Path
 from statistics import fmean
 from typing import Any, NotRequired
 
@@ -47,11 +46,9 @@ from mlpengine.training.run_directory import (
     RESULT_FILE,
     RunDirectory,
     environment,
-    resolved_config,
 )
 from mlpengine.training.trainer import Fitted, Trainer
 
-from .progress import Progress
 from .streams import say
 
 WARM_START_MODEL = "warm_start.safetensors"
@@ -149,7 +146,7 @@ class Session:
         data: LoadedData,
         trainer: Trainer,
         directory: RunDirectory,
-        progress: list[Progress],
+        callbacks: Sequence[Callback],
         checkpoint: Checkpoint | None = None,
         warm_start: Model | None = None,
     ) -> None:
@@ -175,7 +172,7 @@ class Session:
         self.loop = trainer.loop(
             [
                 *([self.diagnostics] if self.diagnostics else []),
-                *(self.logs, *progress, *self._tensorboard(), *self.checkpointers),
+                *(self.logs, *callbacks, *self._tensorboard(), *self.checkpointers),
             ]
         )
         if checkpoint:
@@ -405,21 +402,3 @@ def fingerprints(parts: Mapping[str, Split]) -> dict[str, int]:
                 total = zlib.crc32(memoryview(array).cast("B"), total)  # type: ignore[arg-type]
         checksums[name] = total
     return checksums
-
-
-def read_result(path: Path) -> dict[str, Any]:
-    """Return the result.json of a run.
-
-    Raises: UsageError if there is no run, RunError if it has no result that can be read.
-    """
-    try:
-        result = json.loads((path / RESULT_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        reason = str(error)
-        if isinstance(error, FileNotFoundError):
-            resolved_config(path)
-            reason = "the run has not ended"
-        raise RunError(f"{path / RESULT_FILE}: cannot be read ({reason})") from error
-    if not isinstance(result, dict):
-        raise RunError(f"{path / RESULT_FILE}: is not the result of a run")
-    return result

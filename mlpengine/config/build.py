@@ -1,7 +1,7 @@
 """From a checked config to rows, a task and settings, and the trainer that takes them."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import isfinite
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mlpengine.config.load import ConfigFile, Override
+from mlpengine.config.load import ConfigFile
 from mlpengine.config.reader import KeyPath
 from mlpengine.config.tables import Tables, read_tables
 from mlpengine.core.errors import UsageError
@@ -35,7 +35,7 @@ from mlpengine.step.ranks import Ranks
 from mlpengine.tape.flat import Flat
 from mlpengine.training.measure import Measured
 from mlpengine.training.networks import input_layer_of, network_specs
-from mlpengine.training.trainer import Trainer, step_rows
+from mlpengine.training.trainer import Member, Trainer, step_rows
 from mlpengine.training.transfer import TransferSet
 
 _log = logging.getLogger("mlpengine")
@@ -148,10 +148,14 @@ def trainer_of(
     data: LoadedData,
     warm_start: Model | None = None,
     ranks: Ranks | None = None,
+    *,
+    members: Sequence[Member] = (),
+    ensemble_weights: tuple[float, ...] = (),
 ) -> Trainer:
     """Return the trainer of a config.  `warm_start` gives the initial weights, if any.
 
-    Several `ranks` share the work of training; each calls this function.
+    Several `ranks` share the work of training; each calls this function.  `members` and
+    `ensemble_weights` continue an earlier training (`Trainer`).
 
     Raises: ConfigError if settings do not fit the data or each other.
     """
@@ -181,21 +185,9 @@ def trainer_of(
             ranks=ranks,
             warm_start=warm_start.networks if warm_start else (),
             calibration_set=calibration_set,
+            members=members,
+            ensemble_weights=ensemble_weights,
         )
-
-
-def refit_overrides(epochs: int) -> list[Override]:
-    """Return the settings to train on validation rows, too, up to the epoch that they chose.
-
-    The schedule of the learning rate ends at that epoch.
-    """
-    settings = {
-        "training.epochs": str(epochs),
-        "training.early_stopping": "false",
-        "training.refit": "false",
-        "data.split.validation": "0.0",
-    }
-    return [Override("training.refit", tuple(k.split(".")), v) for k, v in settings.items()]
 
 
 PLACES: Mapping[tuple[str, ...], KeyPath] = {

@@ -13,6 +13,7 @@ from mlpengine.core.errors import DataError, UsageError
 from mlpengine.core.fields import Limits
 from mlpengine.core.spec import Array, ArrayLike
 from mlpengine.data.features import class_weights
+from mlpengine.data.features.targets import ClassTarget, Target
 from mlpengine.data.tables import Table
 from mlpengine.estimators._estimator import MlpEstimator, require_fit, rollback_on_error
 from mlpengine.estimators._rows import checked_rows
@@ -28,7 +29,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
     Attributes:
         classes_: the labels, sorted, in the order of the columns of `predict_proba`; for several
             labels the numbers of the columns.
-        n_iter_: number of epochs.
+        n_iter_: number of epochs, or of calls of `partial_fit`.
         verdicts_: problems of the fit, as `mlpengine.diagnostics.Verdict`; may be empty.
         loss_curve_, validation_loss_curve_: loss by epoch on training rows and on validation rows;
             the latter only if some rows do not train.
@@ -61,12 +62,18 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
 
         Raises: DataError if all labels are the same.
         """
-        table, y = self._checked(X, y)
-        self._several = y.ndim == 2
-        if self._several:
+        before = getattr(self, "classes_", None) if self.warm_start else None
+        table, y = self._checked(X, y, reset=before is None)
+        several = y.ndim == 2
+        if before is not None and several != self._several:
+            raise DataError("fit: warm_start keeps one label for each row, or several")
+        self._several = several
+        if several:
             classes, codes = np.arange(y.shape[1]), y.astype(np.float64)
         else:
             classes, codes = np.unique(y, return_inverse=True)
+        if before is not None and not np.array_equal(before, classes):
+            raise DataError(f"fit: warm_start keeps the classes ({before}, now {classes})")
         self.classes_ = classes
         if len(classes) < 2:
             raise DataError(
@@ -74,6 +81,42 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
             )
         codes = codes.reshape(len(y), -1)
         self._fit(X, codes, table, sample_weight, groups, times)
+        return self
+
+    @rollback_on_error
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Learn once from each row; the first call must name all `classes`.
+
+        Before any `fit`, the scaling follows all rows so far.
+        Raises: DataError for an unknown label.
+        """
+        first = not self.__sklearn_is_fitted__()
+        table, y = self._checked(X, y, reset=first)
+        if y.ndim == 2 or self._several:
+            raise DataError("partial_fit: takes one label for each row; fit takes several")
+        if first:
+            if classes is None:
+                raise DataError("partial_fit: the first call needs classes, all that will come")
+            self.classes_ = np.unique(np.asarray(classes))
+            if len(self.classes_) < 2 or (self.classes_ != self.classes_).any():
+                raise DataError(
+                    f"partial_fit: classes must be two or more labels (got {classes!r})"
+                )
+        elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+            raise DataError(
+                f"partial_fit: classes must be as in the first call ({self.classes_.tolist()})"
+            )
+        codes = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
+        unknown = self.classes_[codes] != y
+        if unknown.any():
+            raise DataError(f"partial_fit: {str(y[unknown][0])!r} is not one of the classes")
+        self._partial_fit(X, codes[:, None], table, sample_weight)
         return self
 
     def predict(self, X: Any) -> Array:
@@ -103,14 +146,19 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
             raise UsageError("predict_set: fit with folds first (got folds=None)")
         return self._sets.contain(self.predict_proba(X), level, by_class=by_class)
 
-    def _checked(self, X: Any, y: Any) -> tuple[Table, Array]:
-        table, y = checked_rows(self, X, y, reset=True, multi_output=True)
+    def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Table, Array]:
+        table, y = checked_rows(
+            self, X, y, reset=reset, fitted=self._known(reset), multi_output=True
+        )
         if not issparse(y):
             _refuse_mixed(y)
         check_classification_targets(y)
         if type_of_target(y) == "multilabel-indicator":
             return table, np.asarray(y.toarray() if issparse(y) else y)
         return table, column_or_1d(y, warn=True)
+
+    def _target_of(self, names: list[str]) -> Target:
+        return ClassTarget(names[0], range(len(self.classes_)))
 
     def _class_weighted(self, y: Array, weights: Array | None) -> Array | None:
         given = self.class_weight
@@ -138,6 +186,10 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
                 ]
             )
         return each[codes] if weights is None else weights * each[codes]
+
+    def _labels(self, y: Array) -> Array:
+        labels: Array = y if self._several else self.classes_[y[:, 0]]
+        return labels
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

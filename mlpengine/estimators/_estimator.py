@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import wraps
 from numbers import Real
 from typing import Any
@@ -11,19 +12,21 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from mlpengine.config.build import trainer_of
+from mlpengine.config.build import loss_and_task, trainer_of
 from mlpengine.config.columns import column_verdicts
 from mlpengine.config.fitting import as_config, checked_sections, loaded_data
 from mlpengine.config.load import ConfigFile
 from mlpengine.config.proposal import complete_config
+from mlpengine.config.tables import preprocessor_of
 from mlpengine.core.buffers import with_missing
 from mlpengine.core.errors import DataError, UsageError
 from mlpengine.core.fields import one_of
 from mlpengine.core.spec import Array, ArrayLike
 from mlpengine.core.wording import plural
-from mlpengine.data.features import Preprocessor
+from mlpengine.data.features import Preprocessor, profile
 from mlpengine.data.features.duplicate_rows import table_duplicates
 from mlpengine.data.features.sources import LIMIT
+from mlpengine.data.features.targets import Target
 from mlpengine.data.tables import Table
 from mlpengine.data.tables.detect import Detected
 from mlpengine.data.tables.dialect import DEFAULT
@@ -31,17 +34,17 @@ from mlpengine.data.tables.frames import as_table, categorical_columns
 from mlpengine.data.tables.table import Column
 from mlpengine.diagnostics.verdict import Verdicts
 from mlpengine.estimators._rows import checked_rows, is_frame, matrix_features, plain_profile
+from mlpengine.estimators._running import RunningScale
 from mlpengine.models.calibration import ClassSets, Residuals
 from mlpengine.models.members import NetworkMean
-from mlpengine.models.task import Task
+from mlpengine.models.task import Task, make_split, task_for
 from mlpengine.nn import TabularNetwork
 from mlpengine.nn.layers import is_formula
 from mlpengine.ops import LOSSES, GradOp, Loss
 from mlpengine.settings.features import TaskName
-from mlpengine.settings.recipes import FOLDED_ROWS, PRESETS, folds_for, validation_share_for
-from mlpengine.training.history import EpochRow
-from mlpengine.training.loop import Callback, Loop
-from mlpengine.training.trainer import Fitted
+from mlpengine.settings.recipes import FOLDED_ROWS, MIDDLE, PRESETS, folds_for, validation_share_for
+from mlpengine.training.progress import Progress
+from mlpengine.training.trainer import Fitted, Member, Trainer
 
 SEARCHED_COLUMNS = 500
 """Maximum number of columns in the search for columns that leak the target."""
@@ -76,7 +79,6 @@ OWN = {
     "training.folds": "write folds=",
     "training.members": "write members=",
     "training.seeds": "write folds=",
-    "training.refit": "with folds, all rows train",
 }
 """Keys that estimators set themselves, with advice."""
 
@@ -117,26 +119,20 @@ def free_name(name: str, taken: Sequence[str]) -> str:
     return free_name(f"_{name}", taken) if name in taken else name
 
 
-class PrintEpochs(Callback):
-    """Prints a line for each epoch."""
-
-    def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
-        """Print losses and metrics."""
-        measured = "".join(f"  {name} {value:.5g}" for name, value in row.validation.items())
-        print(f"epoch {row.epoch}/{loop.epochs}  train loss {row.train_loss:.5g}{measured}")
-
-
 class MlpEstimator(BaseEstimator):  # type: ignore[misc]
     """Base of classifier and regressor: `mlpengine.fit` for features and targets of scikit-learn.
 
     The subclasses differ in their targets.
     """
 
-    _mean: NetworkMean
+    _members: Sequence[Member]
     _preprocessor: Preprocessor
     _problem: Task
+    _loss: Loss
+    _ensemble_weights: tuple[float, ...]
     _residuals: Residuals | None
     _sets: ClassSets | None
+    _running: RunningScale | None
 
     def __init__(
         self,
@@ -158,6 +154,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         preset: str = "plain",
         settings: Mapping[str, Any] | None = None,
         threads: int = 1,
+        warm_start: bool = False,
         verbose: bool = False,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
@@ -188,8 +185,9 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
             validation_fraction: share of the rows, of each class in a classifier, that are held
                 out for early stopping.
             folds: number of networks, each trained without one fold of the rows.  If
-                `early_stopping` is not set, None means eight for 80 to 100,000 rows, fewer for
-                fewer rows, and one network for fewer than 20 or more than 100,000 rows.
+                `early_stopping` and `warm_start` are not set, None means eight for 80 to 100,000
+                rows, fewer for fewer rows, and one network for fewer than 20 or more than 100,000
+                rows.
             members: types of the ensemble members in each fold, one or several of plain, piecewise,
                 periodic (with the preset "realmlp") and linear; `ensemble_weights_` are their
                 weights in the mean.
@@ -198,7 +196,9 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
             settings: further settings by config keys, such as
                 ``{"training.clip_norm": 1.0, "schedule.name": "cosine"}``; they override others.
             threads: number of threads of a fit; scikit-learn runs fits side by side.
-            verbose: whether to print a line for each epoch.
+            warm_start: whether `fit` continues from the weights, the optimizer, the scaling and
+                the classes of the last fit.
+            verbose: whether to print a line for each epoch on stderr.
             random_state: a number has the effect of `seed` in a config and gives the same bits.
         """
         self.hidden, self.activation, self.dropout = hidden, activation, dropout
@@ -207,7 +207,8 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         self.batch_size, self.epochs = batch_size, epochs
         self.early_stopping, self.validation_fraction = early_stopping, validation_fraction
         self.folds, self.members, self.preset, self.settings = folds, members, preset, settings
-        self.threads, self.verbose, self.random_state = threads, verbose, random_state
+        self.threads, self.warm_start, self.verbose = threads, warm_start, verbose
+        self.random_state = random_state
 
     @property
     def mlp_(self) -> TabularNetwork:
@@ -222,12 +223,16 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
     def mlps_(self) -> list[TabularNetwork]:
         """The networks: one for each fold, grouped by type, or a single one."""
         require_fit(self)
-        return [*self._mean.networks]
+        return [member.mlp for member in self._members]
 
     @property
     @abstractmethod
     def _task(self) -> TaskName:
         """The task of a config."""
+
+    @abstractmethod
+    def _target_of(self, names: list[str]) -> Target:
+        """Return the encoding of targets before any row is known."""
 
     def _class_weighted(self, y: Array, weights: Array | None) -> Array | None:
         """Return the weights of the rows times the weights of their classes."""
@@ -248,11 +253,13 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
     ) -> None:
         """Train on a table of features and encoded targets `y` (rows, targets).
 
-        `x` are the features as they were given.
+        `x` are the features as they were given.  Training is new unless `warm_start` is set.
         """
-        for name in ("best_epochs_", "ensemble_weights_"):
-            self.__dict__.pop(name, None)
-        self._columns = table.names
+        again = self.warm_start and self.__sklearn_is_fitted__()
+        if not again:
+            for name in ("best_epochs_", "ensemble_weights_"):
+                self.__dict__.pop(name, None)
+            self._columns = table.names
         weights = self._weights(sample_weight, y)
         rows, divided_by = np.arange(len(y)), _division(groups, times, table)
         if weights is not None:
@@ -267,23 +274,77 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
                 weights[rows] = of_rows
         if weights is not None:
             weights = weights / weights[rows].mean()
+        if again:
+            self._check_columns(y)
         whole, targets, weight, names = self._joined(table, y, weights, divided_by)
         whole = whole if weights is None else whole.rows(rows)
         file = self._config(x, whole, targets, weight, names)
-        data = loaded_data(file, {"train": whole})
+        data = loaded_data(file, {"train": whole}, self._preprocessor if again else None)
         early = file.config.training.early_stopping
         shows = self.verbose or file.config.training.metrics
         if not (shows or (early and early.monitor != "loss")):
             data.task.headline = ()  # only the loss of an epoch is read
-        trainer = trainer_of(data)
+        kept_members = (self._members, self._ensemble_weights) if again else ((), ())
+        if again and not self._has_schedule():
+            for member in self._members:
+                member.drop_schedules()
+        trainer = trainer_of(data, members=kept_members[0], ensemble_weights=kept_members[1])
+        self._members, self._ensemble_weights = trainer.members, trainer.ensemble_weights
         self._preprocessor, self._problem = data.tables.preprocessor, data.task
-        fitted = trainer.fit([PrintEpochs()] if self.verbose else [])
-        self._keep(fitted, has_folds=trainer.folds is not None)
+        self._running, self._loss = None, data.loss
+        fitted = trainer.fit([Progress(True, live=False)] if self.verbose else [])
+        self._keep(trainer, fitted)
         with trainer.pinned():
             known = fitted.verdicts()
         if len(self._columns) <= SEARCHED_COLUMNS:
             known = [*column_verdicts(file, data.tables), *known]
         self.verdicts_ = Verdicts(known)
+
+    def _partial_fit(self, x: Any, y: Array, table: Table, sample_weight: ArrayLike | None) -> None:
+        """Learn once from each row, in order, a batch at a time, with every network."""
+        weights, first = self._weights(sample_weight, y), not self.__sklearn_is_fitted__()
+        weights = None if weights is None else weights / weights.mean()
+        if not first:
+            self._check_columns(y)
+        whole, targets, *_ = self._joined(table, y, None, {})
+        if first:
+            if self.folds is not None or self.members is not None:
+                raise UsageError(
+                    "partial_fit: begins with one network (folds and members must be None)"
+                )
+            self._columns = table.names
+            file = self._config(x, whole, targets, None, {}, partial=True)
+            self._preprocessor = preprocessor_of(file, []).fit(table)
+            self._preprocessor.target = self._target_of(targets)
+            self._loss, self._problem = loss_and_task(file, self._preprocessor)
+            scales = file.config.data.standardize != "none"
+            self._running = RunningScale.empty() if scales else None
+        if self._running:
+            self._running, self._preprocessor = self._running.after(
+                self._preprocessor, self._loss, table, y, weights
+            )
+            self._problem = task_for(self._preprocessor.target, self._loss)
+        task, dtype = self._problem, np.dtype(self._preprocessor.options.dtype)
+        part = make_split(whole, None, self._preprocessor, task, dtype, weights=weights)
+        if first:
+            training = replace(file.config.settings.training, loss=self._loss)
+            settings = replace(file.config.settings, training=training)
+            numbers = self._preprocessor.numbers
+            trainer = Trainer(settings, task, part, more_rows=True, numbers=numbers)
+            self._members, self._ensemble_weights = trainer.members, ()
+            self._residuals = self._sets = None
+            self.n_iter_ = self.best_epoch_ = 0
+            self.loss_curve_: list[float] = []
+            self.validation_loss_curve_: list[float] = []
+            self.verdicts_ = Verdicts()
+        total = 0.0
+        for member in self._members:
+            if not self._has_schedule():
+                member.drop_schedules()
+            total += member.learn_once(part)
+        self.n_iter_ += 1
+        self.best_epoch_ = self.n_iter_
+        self.loss_curve_.append(total / (len(y) * len(self._members)))
 
     def _config(
         self,
@@ -292,6 +353,8 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         targets: list[str],
         weight: str | None,
         divided_by: Mapping[str, str],
+        *,
+        partial: bool = False,
     ) -> ConfigFile:
         """Return the config of a fit: the parameters, completed by the proposals of ``init``.
 
@@ -301,7 +364,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         where, rows = type(self).__name__, table.n_rows
         one_of(f"{where}: preset", self.preset, PRESETS)
         blocks = [len(table[name].distinct()) for name in divided_by.values()]
-        folds, ends_early = self._held_out(rows, *blocks)
+        folds, ends_early = (None, False) if partial else self._held_out(rows, *blocks)
         share = self.validation_fraction
         share = validation_share_for(rows) if share is None else share
         sections: dict[str, Any] = {
@@ -335,11 +398,20 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
             sections["loss"] = {"formula": self.loss}
         elif self.loss != "auto":
             sections["loss"] = self.loss
+        if (partial or self.warm_start) and not self._has_schedule():
+            put(sections, "schedule", "constant")
+            put(sections, "model.dropout_schedule", "constant")
+            if self.optimizer in (None, "adamw"):
+                put(sections, "optimizer.decay_schedule", "constant")
         if not (folds or ends_early):
             training["calibration"] = "none"
+        if partial:
+            data |= {"encoding": "none", "transform_target": "none", "bound_predictions": False}
         self._put_settings(sections)
         if not ends_early:
             training["early_stopping"] = False
+        if partial:  # the number of rows is not known
+            facts = replace(facts or profile(columns, targets, task=self._task), n_rows=MIDDLE)
         complete_config(sections, Detected(table, DEFAULT, []), self.preset, categorical, facts)
         return checked_sections(sections, where)
 
@@ -362,10 +434,25 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         folds, ends_early = self.folds, self.early_stopping
         if ends_early not in (None, True, False):
             raise UsageError(f"early_stopping: must be True, False or None (got {ends_early!r})")
-        if folds is None and ends_early is None:
+        if folds is None and ends_early is None and not self.warm_start:
             folds = folds_for(rows, blocks)
             ends_early = folds is not None or rows > FOLDED_ROWS
+        if folds is not None and self.warm_start:
+            raise UsageError("folds: a fit with folds begins anew (warm_start must be False)")
         return folds, folds is not None if ends_early is None else bool(ends_early)
+
+    def _check_columns(self, y: Array) -> None:
+        """Raise DataError unless targets have the columns of the first fit."""
+        target = self._preprocessor.target
+        if target and y.shape[1] != len(target.columns):
+            raise DataError(
+                f"y: must have the columns of the first fit (got {y.shape[1]}, "
+                f"and it had {len(target.columns)})"
+            )
+
+    def _has_schedule(self) -> bool:
+        """Return whether `settings` have a schedule; the recipe's ends with the first `fit`."""
+        return any(str(key).partition(".")[0] == "schedule" for key in self.settings or {})
 
     def _seed(self) -> int:
         """Return the seed of a fit: `random_state` itself if it is a number."""
@@ -411,14 +498,18 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         columns |= {names[key]: column for key, column in divided_by.items()}
         return table.join(Table(columns, table.source)), targets, weight, names
 
-    def _keep(self, fitted: Fitted, *, has_folds: bool) -> None:
+    def _keep(self, trainer: Trainer, fitted: Fitted) -> None:
         """Store the results of a training."""
-        result, self._mean = fitted.result, fitted.mean
+        result = fitted.result
+        self._members, self._ensemble_weights = (
+            trainer.members_of(fitted),
+            fitted.mean.ensemble_weights,
+        )
         self._residuals, self._sets = fitted.residuals, fitted.sets
         if fitted.ensemble_weights:
             self.ensemble_weights_ = dict(fitted.ensemble_weights)
         self.n_iter_, self.best_epoch_ = result.epochs, result.best_epoch
-        if has_folds:
+        if trainer.folds is not None:
             self.best_epochs_ = fitted.best_epochs
         rows = result.history.rows
         self.loss_curve_ = [row.train_loss for row in rows]
@@ -430,13 +521,19 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         """Return the outputs of the networks for features in the caller's form."""
         if not self.__sklearn_is_fitted__():
             require_fit(self)  # this asks for tags: a tenth of the time of a row
+        networks = [member.mlp for member in self._members]
+        mean = NetworkMean(networks, self._problem, self._ensemble_weights)
         if self._is_plain(x):
-            return self._mean.forward(matrix_features(x, self._preprocessor))
+            return mean.forward(matrix_features(x, self._preprocessor))
         table, _ = checked_rows(self, x, reset=False, fitted=self._preprocessor)
         if table.names != self._columns:  # scikit-learn has warned of other names
             pairs = zip(self._columns, table.columns.values(), strict=True)
             table = Table(dict(pairs), table.source)
-        return self._mean.forward(self._preprocessor.features_of(table))
+        return mean.forward(self._preprocessor.features_of(table))
+
+    def _known(self, reset: bool) -> Preprocessor | None:
+        """Return the preprocessor that reads further rows; None for the rows of a new fit."""
+        return None if reset else self._preprocessor
 
     def _is_plain(self, x: Any) -> bool:
         """Return whether `x` is an array of usable numbers, as were the rows of `fit`.
@@ -456,7 +553,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         )
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_mean")
+        return hasattr(self, "_members")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

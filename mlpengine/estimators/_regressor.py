@@ -7,6 +7,9 @@ from sklearn.base import RegressorMixin
 
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array, ArrayLike
+from mlpengine.data.features import NumberTarget
+from mlpengine.data.features.targets import Target
+from mlpengine.data.tables import Table
 from mlpengine.estimators._estimator import MlpEstimator, require_fit, rollback_on_error
 from mlpengine.estimators._rows import checked_rows
 from mlpengine.models.task import Regression
@@ -16,7 +19,7 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
     """A dense network that predicts one or several numbers, by mean squared error or another loss.
 
     Attributes:
-        n_iter_: number of epochs.
+        n_iter_: number of epochs, or of calls of `partial_fit`.
         verdicts_: problems of the fit, as `mlpengine.diagnostics.Verdict`; may be empty.
         loss_curve_, validation_loss_curve_: loss by epoch, on standardized targets, of training
             rows and of validation rows; the latter only if some rows do not train.
@@ -44,11 +47,16 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         Rows of the same group in `groups` (rows,) are held out together.  With `times` (rows,),
         numbers or dates, folds follow each other in time.  No group or time may be missing.
         """
-        options: dict[str, Any] = {"multi_output": True, "y_numeric": True}
-        table, y = checked_rows(self, X, y, reset=True, **options)
-        self._flat = y.ndim == 1
-        y = y.reshape(len(y), -1).astype(np.float64)
+        again = self.warm_start and self.__sklearn_is_fitted__()
+        table, y = self._checked(X, y, reset=not again)
         self._fit(X, y, table, sample_weight, groups, times)
+        return self
+
+    @rollback_on_error
+    def partial_fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
+        """Learn once from each row.  Before any `fit`, the scaling follows all rows so far."""
+        table, y = self._checked(X, y, reset=not self.__sklearn_is_fitted__())
+        self._partial_fit(X, y, table, sample_weight)
         return self
 
     def predict(self, X: Any) -> Array:
@@ -79,6 +87,19 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         """
         output = self._output(X)
         return self._problem.columns(output)
+
+    def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Table, Array]:
+        options: dict[str, Any] = {"multi_output": True, "y_numeric": True}
+        table, y = checked_rows(self, X, y, reset=reset, fitted=self._known(reset), **options)
+        if reset:
+            self._flat = y.ndim == 1
+        return table, y.reshape(len(y), -1).astype(np.float64)
+
+    def _target_of(self, names: list[str]) -> Target:
+        return NumberTarget(names, [0.0] * len(names), [1.0] * len(names))
+
+    def _labels(self, y: Array) -> Array:
+        return y[:, 0] if self._flat else y
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -15,6 +15,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ from mlpengine.nn import Mlp, TabularNetwork
 from mlpengine.nn.mlp import ROWS_AT_START
 from mlpengine.nn.population import Population
 from mlpengine.ops import Loss
-from mlpengine.optim import SCHEDULES, FullBatch, Optimizer, Schedule
+from mlpengine.optim import SCHEDULES, FullBatch, Group, Optimizer, Schedule
 from mlpengine.optim.schedules import ScheduleLike
 from mlpengine.settings import MemberType, RunSettings
 from mlpengine.settings.training import LINEAR
@@ -67,6 +68,8 @@ _log = logging.getLogger("mlpengine")
 
 class Member:
     """A network with its optimizer and its steps; a step is bound when it is first needed.
+
+    A copy or pickle has a network and an optimizer of its own, and binds its steps anew.
 
     Args:
         step: further arguments of `TrainingStep`.
@@ -96,6 +99,24 @@ class Member:
                 **self._options,
             )
         return self._steps[weighted]
+
+    def learn_once(self, part: Split) -> float:
+        """Make a step on each batch of a part, in order; return the sum of the rows' losses."""
+        step, total = self.step(weighted=part.weights is not None), 0.0
+        for start in range(0, len(part), step.batch_size):
+            rows = slice(start, min(start + step.batch_size, len(part)))
+            weights = None if part.weights is None else part.weights[rows]
+            total += step(part.x[rows], part.y[rows], weights) * (rows.stop - rows.start)
+        return total
+
+    def drop_schedules(self) -> None:
+        """Continue with constant learning rate and decay; schedules may have ended them at 0."""
+        if self.optimizer.schedule is not None or self.optimizer.decay_schedule is not None:
+            self.optimizer.schedule = self.optimizer.decay_schedule = None
+            self._steps.clear()  # these are bound to schedules
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_steps": {}}
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,6 +181,9 @@ class Trainer:
             ensemble member types read different ones.
         ranks: processes that share the batches of one network, or several networks.
         warm_start: networks that give the initial weights.
+        members, ensemble_weights: members and weights of an earlier training to continue.
+        more_rows: whether other rows follow these, so that batches may be larger and initial
+            weights do not depend on these rows.
         calibration_set: the synthetic rows that calibrate a student; `train` are then the other
             rows, labeled by the teacher.
 
@@ -185,6 +209,9 @@ class Trainer:
         numbers: Numbers | None = None,
         ranks: Ranks | None = None,
         warm_start: Sequence[TabularNetwork] = (),
+        members: Sequence[Member] = (),
+        ensemble_weights: tuple[float, ...] = (),
+        more_rows: bool = False,
         calibration_set: CalibrationSet | None = None,
     ) -> None:
         training = settings.training
@@ -196,13 +223,19 @@ class Trainer:
         self.calibration_set = calibration_set
         self._last: Loop | None = None
         self.member_types = training.trained_members if numbers is not None else []
-        each = training.folds or training.seeds or 1
+        each = training.folds or training.seeds or len(members) or 1
         self.seeds = seeds_of(settings.seed, each * (len(self.member_types) or 1))
         self.threads = self._allowed_threads()
-        self.networks = self._make_networks()
+        if members:
+            self.networks: Sequence[TabularNetwork] = [member.mlp for member in members]
+            self.members, self.ensemble_weights = tuple(members), ensemble_weights
+            return
+        self.networks = self._make_networks(from_rows=not more_rows)
         self.ensemble_weights = equal_weights(len(self.member_types))
         copy_weights(warm_start, self.networks)
-        self.batch_size = step_rows(training.batch_size, len(train), folds)
+        self.batch_size = training.batch_size
+        if not more_rows:
+            self.batch_size = step_rows(self.batch_size, len(train), folds)
         self.backend = self._chosen_backend()
         self.members = tuple(self._make_members())
         if training.threads == "auto" and len(self.members) == 1:
@@ -226,8 +259,8 @@ class Trainer:
 
     # networks: member types, folds and seeds
 
-    def _make_networks(self) -> Sequence[TabularNetwork]:
-        """Return the networks with their initial weights."""
+    def _make_networks(self, *, from_rows: bool) -> Sequence[TabularNetwork]:
+        """Return the networks; `from_rows` says whether initial weights may depend on rows."""
         settings, train, types, seeds = self.settings, self.train, self.member_types, self.seeds
         in_dim, training, numbers = train.x.shape[1], settings.training, self.numbers
         first = make_network(
@@ -247,7 +280,7 @@ class Trainer:
             if types and numbers is not None:
                 member_type = types[k * len(types) // len(seeds)]
                 mlp.mask_inputs(inputs_of(member_type, numbers, in_dim, mlp.n_inputs))
-            if isinstance(mlp, Mlp) and mlp.initializer == "unit_variance":
+            if isinstance(mlp, Mlp) and mlp.initializer == "unit_variance" and from_rows:
                 rows = np.arange(len(train))
                 if self.folds is not None:
                     rows = rows[self.folds != k % (int(self.folds.max()) + 1)]
@@ -288,7 +321,7 @@ class Trainer:
             self.backend = step.backend  # a failure to compile is reported once
             yield member
 
-    def _member(self, mlp: TabularNetwork, rows: int) -> Member:
+    def _member(self, mlp: TabularNetwork, rows: int, *, linear: bool = False) -> Member:
         """Return a network with its optimizer, to learn from `rows` rows."""
         training, alone = self.settings.training, len(self.seeds) == 1
         ranks = self.ranks if alone else None
@@ -308,14 +341,17 @@ class Trainer:
             "shards": training.shards,
             "ranks": ranks,
         }
-        optimizer = self._optimizer(mlp, in_epoch)
+        optimizer = self._optimizer(mlp, in_epoch, linear=linear)
         return Member(mlp, self.loss, optimizer, batch, step)
 
-    def _optimizer(self, mlp: TabularNetwork, in_epoch: int) -> Optimizer:
-        """Return the optimizer of a network."""
+    def _optimizer(self, mlp: TabularNetwork, in_epoch: int, *, linear: bool) -> Optimizer:
+        """Return the optimizer of a network; a `linear` one stays linear."""
         training, total = self.settings.training, self.settings.training.epochs * in_epoch
         schedule: ScheduleLike | None = training.schedule
         settings: Any = training.optimizer
+        if linear and not issubclass(settings.kind, FullBatch):
+            fixed = {"alphas": Group(lr=0.0, weight_decay=0.0)}
+            settings = replace(settings, groups={**(settings.groups or {}), **fixed})
         with at_setting("training", "schedule"):
             if isinstance(schedule, Schedule) and not getattr(schedule, "total_steps", 0):
                 schedule = schedule.over(total, in_epoch)
@@ -370,13 +406,14 @@ class Trainer:
 
     # results: the mean over member types, calibration, residuals, prediction sets
 
-    def fit(self, callbacks: Sequence[Callback] = ()) -> Fitted:
-        """Train to the end of the loop, and return the trained networks.
+    def fit(self, callbacks: Sequence[Callback] = (), until: float = inf) -> Fitted:
+        """Train to the end of the loop, or until a time of `perf_counter`; return the networks.
 
         Raises: NumericalError if training fails.
         """
         diagnostics = self.diagnostics()
         loop = self.loop([*callbacks, *([diagnostics] if diagnostics else [])])
+        loop.until = until
         with self.pinned():
             return replace(self.finish(loop.run()), diagnostics=diagnostics)
 
@@ -451,6 +488,17 @@ class Trainer:
             return fitted
         temperature = apply_temperature(fitted.mean.networks, self.task, forward(rows.x), rows)
         return replace(fitted, temperature=temperature)
+
+    def members_of(self, fitted: Fitted) -> tuple[Member, ...]:
+        """Return the networks of a mean with optimizers to continue training.
+
+        Linear networks have not been trained by steps.  They get optimizers that keep them linear.
+        """
+        known, rows = {id(member.mlp): member for member in self.members}, self.row_count(0)
+        return tuple(
+            known.get(id(mlp)) or self._member(mlp, rows, linear=True)
+            for mlp in fitted.mean.networks
+        )
 
 
 def _model(loss: Loss, mean: NetworkMean, preprocessor: Preprocessor) -> Model:

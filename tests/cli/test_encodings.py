@@ -30,7 +30,7 @@ CALLS = {
     "report": ("report", "żródło"),
     "diagnose": ("diagnose", "żródło"),
     "compare": ("compare", "żródło", "b"),
-    "export": ("export", "żródło", "--format", "npz", "-o", "ł.npz"),
+    "export": ("export", "żródło", "--format", "safetensors", "-o", "ł.safetensors"),
     "schema": ("schema",),
     "no such column": ("init", DATA, "--target", "wielkosc"),
 }

@@ -68,9 +68,9 @@ def test_more_features_than_rows(mlpengine, tmp_path):
     assert "warning: there are more features than rows (59 and " in checked.out
 
 
-@pytest.mark.parametrize("name", ["rows.csv", "rows.CSV", "rows", "rows.npy"])
+@pytest.mark.parametrize("name", ["rows.csv", "rows.CSV", "rows", "rows.parquet"])
 def test_a_table_given_as_a_config_is_called_a_table(name, mlpengine, tmp_path):
-    (tmp_path / name).write_bytes(b"\x93NUMPY" if "npy" in name else b"a,b\n1,2\n")
+    (tmp_path / name).write_bytes(b"PAR1" if "parquet" in name else b"a,b\n1,2\n")
     answer = mlpengine("train", name)
     assert answer.code == 2
     assert f"{name}: this is a table, not a config" in answer.err

@@ -202,7 +202,7 @@ def test_control_characters_of_a_table_never_reach_the_terminal(mlpengine, tmp_p
         ("predict", "run", "t.csv"): 0,
         ("predict", "run", "odd.csv"): 2,
         ("predict", "run", "t.csv", "--id", names[2]): 2,
-        ("export", "run", "-o", "m.npz"): 0,
+        ("export", "run", "-o", "m.safetensors"): 0,
     }
     for call, code in calls.items():
         answer = mlpengine(*call)

@@ -9,10 +9,11 @@ from mlpengine.config import load_config
 from mlpengine.config.build import load_data, trainer_of
 from mlpengine.config.proposal import propose
 from mlpengine.config.reader import Document, parse_yaml
-from mlpengine.core.errors import ConfigError, DataError, UsageError
+from mlpengine.core.errors import DataError, UsageError
 from mlpengine.data.features import profile
 from mlpengine.data.tables import Table, read_table
 from mlpengine.data.tables.table import Column
+from mlpengine.estimators import MlpClassifier
 from mlpengine.settings.recipes import PRESETS, recipe
 
 
@@ -80,18 +81,14 @@ def test_tables_of_any_size_with_folds_have_a_linear_model(rows, kinds, tmp_path
     assert f"members: [{kinds}]" in proposal(table(tmp_path, rows))
 
 
-def test_classes_of_realmlp_are_smoothed(tmp_path):
+def test_classes_of_realmlp_are_smoothed_in_configs_and_estimators(tmp_path):
     lines = (f"{i % 97},{'ab'[i % 97 > 50]}" for i in range(200))
     (tmp_path / "rows.csv").write_text("a,y\n" + "\n".join(lines) + "\n")
     config = load(tmp_path, proposal(read_table(tmp_path / "rows.csv"), "realmlp")).config
-    assert (config.loss.name, config.loss.label_smoothing) == ("softmax_cross_entropy", 0.1)
+    fitted = MlpClassifier(preset="realmlp").partial_fit([[0.0], [1.0]], [0, 1], classes=[0, 1])
+    for loss in (config.loss, fitted._loss):
+        assert (loss.name, loss.label_smoothing) == ("softmax_cross_entropy", 0.1)
     assert config.training.calibration == "temperature"
-
-
-def test_a_temperature_needs_rows(tmp_path):
-    data = "data: {source: rows.csv, target: y, task: classification}"
-    with pytest.raises(ConfigError, match="no rows are left for a temperature"):
-        load(tmp_path, f"{data}\ntraining: {{refit: true, calibration: temperature}}\n")
 
 
 def test_all_of_realmlp_is_built_and_the_resolved_config_says_the_same(tmp_path):

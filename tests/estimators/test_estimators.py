@@ -117,19 +117,25 @@ def test_dtypes_and_sparse_matrices(given, asked, got):
     assert model.mlp_.dtype == got
     np.testing.assert_allclose(model.mlp_.params.flat, dense.mlp_.params.flat, atol=1e-7)
     np.testing.assert_allclose(model.predict(scipy.sparse.csc_matrix(x)), model.predict(x))
+    model.partial_fit(scipy.sparse.coo_array(x), x[:, 0])
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_equal_seeds_and_copies_give_equal_models(estimator):
+def test_equal_seeds_give_equal_models_and_copies_go_on_alike(estimator):
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((80, 4)), rng.integers(0, 3, 80)
     model = estimator(epochs=3, dropout=0.3, random_state=7).fit(x, y)
     other = clone(model).set_params(random_state=8).fit(x, y)
-    assert (other.mlp_.params.flat != model.mlp_.params.flat).any()
     twins = [clone(model).fit(x, y), copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
     for twin in twins:
         np.testing.assert_array_equal(twin.predict(x), model.predict(x))
+    assert (other.mlp_.params.flat != model.mlp_.params.flat).any()
+    for part in (slice(0, 30), slice(30, 70)):
+        for one in (model, *twins):
+            one.partial_fit(x[part], y[part])
+    for twin in twins:
         assert (twin.mlp_.params.flat == model.mlp_.params.flat).all()
+        assert twin.n_iter_ == model.n_iter_ == 5
 
 
 def test_early_stopping_keeps_the_best_epoch():
@@ -140,6 +146,57 @@ def test_early_stopping_keeps_the_best_epoch():
     curve = model.validation_loss_curve_
     assert len(curve) == len(model.loss_curve_) == model.n_iter_ < 200
     assert model.best_epoch_ == 1 + int(np.argmin(curve)) == model.n_iter_ - 4
+
+
+def test_a_warm_start_goes_on_and_a_cold_one_does_not(numbers):
+    x, y = numbers[0], numbers[1][:, 0]
+    warm = MlpRegressor(hidden=(8,), epochs=5, warm_start=True, random_state=0).fit(x, y)
+    scale, score = warm._preprocessor.numbers, warm.score(x, y)
+    assert warm.fit(x, y).score(x, y) > score
+    assert warm._preprocessor.numbers is scale
+    cold = MlpRegressor(hidden=(8,), epochs=5, random_state=0, **ALONE).fit(x, y)
+    np.testing.assert_array_equal(cold.fit(x, y).predict(x), clone(cold).fit(x, y).predict(x))
+    with pytest.raises(UsageError, match="folds: a fit with folds begins anew"):
+        warm.set_params(folds=3).fit(x, y)
+
+
+# partial_fit
+
+
+@pytest.mark.parametrize("options", [{"folds": 2}, ALONE, {"preset": "realmlp", "hidden": 8}])
+def test_partial_fit_goes_on_after_the_schedule_of_a_fit_has_ended(options, numbers):
+    x, y = numbers
+    model = MlpRegressor(epochs=2, random_state=0, **options).fit(x[:40], y[:40])
+    before = [mlp.params.flat.copy() for mlp in model.mlps_]
+    linear = [mlp.is_linear for mlp in model.mlps_]
+    model.partial_fit(x, y)
+    pairs = zip(before, model.mlps_, strict=True)
+    assert all(np.abs(mlp.params.flat - old).max() > 1e-4 for old, mlp in pairs)
+    assert [mlp.is_linear for mlp in model.mlps_] == linear
+
+
+def test_partial_fit_learns_a_stream_whose_scale_follows_all_rows(numbers):
+    x, y = 5 + 2 * numbers[0], numbers[1]
+    model = MlpRegressor(hidden=(32,), lr=1e-2, random_state=0)
+    for _ in range(12):
+        for start in range(0, len(x), 20):
+            model.partial_fit(x[start : start + 20], y[start : start + 20])
+    assert model.n_iter_ == len(model.loss_curve_) == 180
+    assert model.score(x, y) > 0.97
+    np.testing.assert_allclose(model._preprocessor.numbers.center, x.mean(0))
+    np.testing.assert_allclose(1 / model._preprocessor.numbers.factor, x.std(0))
+    np.testing.assert_allclose(model._preprocessor.target.scale, y.std(0))
+
+
+def test_partial_fit_of_classes_one_batch_at_a_time(iris):
+    x, y = iris
+    model = MlpClassifier(hidden=(16,), lr=1e-2, random_state=0)
+    order = np.random.default_rng(0).permutation(len(x))
+    model.partial_fit(x[:1], y[:1], classes=np.unique(y))
+    for _ in range(12):
+        for rows in np.split(order, 10):
+            model.partial_fit(x[rows], y[rows])
+    assert model.score(x, y) > 0.93
 
 
 # tables with gaps, texts and categories
@@ -169,8 +226,8 @@ def test_data_frames_are_learned_as_by_fit(estimator, of):
         training={"epochs": 4},
     )
     np.testing.assert_array_equal(model.predict(table), whole.predict(frame))
-    again = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(again.predict(table), model.predict(table))
+    again = pickle.loads(pickle.dumps(model)).partial_fit(table, labels)
+    assert len(again.predict(table)) == len(y)
     assert model.feature_names_in_.tolist() == ["area", "town", "kind"]
 
 
@@ -292,6 +349,7 @@ def test_a_fit_names_a_feature_that_tells_the_target():
 UNCLIPPED = {"training.clip_norm": None}
 
 BAD_CALLS = {
+    "no classes": (lambda x, y: MlpClassifier().partial_fit(x, y), DataError, "needs classes"),
     "negative weights": (
         lambda x, y: MlpClassifier().fit(x, y, sample_weight=-np.ones(len(x))),
         DataError,
@@ -303,10 +361,20 @@ BAD_CALLS = {
         "must be finite",
     ),
     "text as numbers": (lambda x, y: MlpRegressor().fit(x, y), ValueError, "setosa"),
+    "folds for partial_fit": (
+        lambda x, y: MlpClassifier(folds=2).partial_fit(x, y, classes=np.unique(y)),
+        UsageError,
+        "begins with one network",
+    ),
     "set without folds": (
         lambda x, y: MlpClassifier(2, epochs=1, **ALONE).fit(x, y).predict_set(x),
         UsageError,
         "predict_set: fit with folds first",
+    ),
+    "other classes of a warm start": (
+        lambda x, y: MlpClassifier(2, epochs=1, warm_start=True).fit(x, y).fit(x, y == "setosa"),
+        DataError,
+        "warm_start keeps the classes",
     ),
     "not a loss": (lambda x, y: MlpRegressor(loss=3).fit(x, x), UsageError, r"loss: .*got 3\)"),
     "targets of a loss": (

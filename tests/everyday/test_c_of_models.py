@@ -147,7 +147,7 @@ def test_names_are_c_identifiers_and_of_c_alone(tmp_path):
         with pytest.raises(mlpengine.UsageError, match="name must be a C identifier"):
             export(network, tmp_path / "net.c", name=name)
     with pytest.raises(mlpengine.UsageError, match="name is for the format c"):
-        export(network, tmp_path / "net.npz", name="net")
+        export(network, tmp_path / "net.safetensors", name="net")
     assert [*tmp_path.iterdir()] == []
 
 

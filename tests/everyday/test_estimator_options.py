@@ -1,4 +1,4 @@
-"""Options of the estimators: class weights, schedules, backends, labels."""
+"""Options of the estimators: class weights, schedules, backends, warm starts, labels."""
 
 import json
 
@@ -137,6 +137,8 @@ LATER = {
     "other columns": (lambda m: m.set_params(hidden=0).fit(X[:, :2], Y), "hidden"),
     "several labels": (lambda m: m.set_params(epochs=0).fit(X, X > 0), "epochs"),
     "a huge number": (lambda m: m.fit(X * 1e200, Y), "row 1, column 'x0'"),
+    "a huge row": (lambda m: m.partial_fit(X[:4] * 1e200, Y[:4]), "1e+100"),
+    "a new label": (lambda m: m.partial_fit(X, ["new"] * 90), "'new'"),
 }
 
 
@@ -151,6 +153,7 @@ def test_after_an_error_an_estimator_is_as_before(name):
     model.set_params(**{key: before[key] for key in model.get_params()})
     assert vars(model).keys() == before.keys()
     np.testing.assert_array_equal(model.predict_proba(X), expected)
+    assert (model.partial_fit(X, Y).predict_proba(X) != expected).any()
 
 
 def test_what_a_fit_does_not_compute_does_not_stay_from_the_one_before():
@@ -168,6 +171,28 @@ def test_parameters_that_change_after_a_fit_do_not_change_its_predictions():
     np.testing.assert_array_equal(
         model.set_params(settings={"data.standardize": "none"}).predict(X), expected
     )
+    model.partial_fit(X, 100 + X[:, 0])
+    assert np.abs(model.predict(X) - 100).max() < 10
+
+
+TARGETS = {"number": X[:, 0] > 0, "two": X[:, :2] > 0}
+
+
+@pytest.mark.parametrize("kind", [MlpClassifier, MlpRegressor])
+@pytest.mark.parametrize("first", TARGETS)
+def test_a_fit_that_goes_on_needs_targets_of_the_same_form(kind, first):
+    """A regressor of two numbers learned one of them twice."""
+    (other,) = TARGETS.keys() - {first}
+    model = kind(warm_start=True, **FEW).fit(X, TARGETS[first] * 1)
+    for learn in (model.fit, model.partial_fit):
+        with pytest.raises(mlpengine.UsageError, match=r"columns of the first fit|one label"):
+            learn(X, TARGETS[other] * 1)
+
+
+@pytest.mark.parametrize("classes", [["rare"], [0.0, 1.0, np.nan]])
+def test_classes_are_two_labels_or_more(classes):
+    with pytest.raises(mlpengine.DataError, match="classes"):
+        MlpClassifier(**FEW).partial_fit(X, Y, classes)
 
 
 @pytest.mark.parametrize("size", [1e308, 5e-324])

@@ -11,6 +11,7 @@ from mlpengine.core.errors import UsageError
 from mlpengine.data.features import NumberTarget
 from mlpengine.data.features.numbers import Numbers
 from mlpengine.data.features.sources import Source
+from mlpengine.estimators import MlpRegressor
 from mlpengine.models.task import Classification, Regression, Split
 from mlpengine.optim import CosineSchedule, settings_class
 from mlpengine.settings import NetworkSettings, RunSettings, TrainingSettings
@@ -109,6 +110,15 @@ def test_kinds_read_their_inputs_and_share_the_mean():
     fitted = made.fit()
     assert [*fitted.ensemble_weights] == ["piecewise", "plain", "linear"]
     assert sum(fitted.ensemble_weights.values()) == pytest.approx(1)
+    members = made.members_of(fitted)
+    assert [member.mlp for member in members] == [*fitted.mean.networks]
+    own = Split(features, y.astype("float32"), y)
+    for member in members:
+        before, linear = member.mlp.params.flat.copy(), member.mlp.is_linear
+        member.drop_schedules()
+        member.learn_once(own)
+        assert (member.mlp.params.flat != before).any()
+        assert member.mlp.is_linear == linear
     assert fitted.residuals.errors.shape == (60, 1)
 
 
@@ -166,3 +176,13 @@ def test_weights_of_another_network_are_refused():
     with pytest.raises(UsageError, match="hidden: must be as in the model") as error:
         Trainer(settings(), Classification(CLASSES), part(50, 1), warm_start=[Mlp([4, 9, CLASSES])])
     assert error.value.setting == ("network", "hidden")
+
+
+def test_a_warm_start_goes_on_with_all_networks_of_a_fit_with_folds():
+    """The first alone learned."""
+    x = np.random.default_rng(0).normal(size=(40, 3))
+    model = MlpRegressor(hidden=4, folds=2, epochs=2, random_state=0).fit(x, x[:, 0])
+    before = [mlp.params.flat.copy() for mlp in model.mlps_]
+    model.set_params(folds=None, warm_start=True).fit(x, x[:, 0])
+    changed = [(a != m.params.flat).any() for a, m in zip(before, model.mlps_, strict=True)]
+    assert changed == [True, True]

@@ -1,0 +1,49 @@
+"""The scale of features and targets over all rows that `partial_fit` has seen."""
+
+from copy import copy
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.preprocessing import StandardScaler
+
+from mlpengine.core.spec import Array
+from mlpengine.data.features import NumberTarget, Preprocessor
+from mlpengine.data.features.sources import read_slices
+from mlpengine.data.tables import Table
+from mlpengine.ops import EntryLoss, Loss
+
+
+class RunningScale(NamedTuple):
+    """Statistics of features and of targets so far."""
+
+    features: Any
+    targets: Any
+
+    @classmethod
+    def empty(cls) -> "RunningScale":
+        """Return the statistics of no rows."""
+        return cls(StandardScaler(), StandardScaler())
+
+    def after(
+        self, preprocessor: Preprocessor, loss: Loss, table: Table, y: Array, weights: Array | None
+    ) -> tuple["RunningScale", Preprocessor]:
+        """Return the statistics with these rows, and a preprocessor that scales by them.
+
+        Raises: DataError for a number with a square that overflows.
+        """
+        features, targets = copy(self.features), copy(self.targets)
+        preprocessor, numbers = copy(preprocessor), copy(preprocessor.fitted_numbers)
+        preprocessor.numbers = numbers
+        with np.errstate(invalid="ignore"):  # the variance of very different weights rounds below 0
+            for start, values, _ in read_slices(table, numbers.sources, False, None):
+                of_rows = None if weights is None else weights[start : start + len(values)]
+                features.partial_fit(values, sample_weight=of_rows)
+            targets.partial_fit(y, sample_weight=weights)
+        numbers.center, numbers.factor = features.mean_, 1.0 / features.scale_
+        if isinstance(preprocessor.target, NumberTarget):
+            target = preprocessor.target = copy(preprocessor.target)
+            target.center, target.scale = targets.mean_, targets.scale_
+            if isinstance(loss, EntryLoss) and loss.log_link:
+                target.center = np.zeros_like(targets.mean_)
+                target.scale = np.where(targets.mean_ > 0, targets.mean_, 1.0)
+        return RunningScale(features, targets), preprocessor
