@@ -12,6 +12,7 @@ times theirs.
 import argparse
 import time
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +30,7 @@ POINTS, SEED = 500, 0
 class Solution(Network):
     """u(x, t) as dense layers with tanh; rows of both inputs are (x, t)."""
 
-    def __init__(self, **options: object) -> None:
+    def __init__(self, **options: Any) -> None:
         shapes: dict[str, int | tuple[int, int]] = {}
         for i, (before, after) in enumerate(pairwise(SIZES)):
             shapes |= {f"{i}.weight": (after, before), f"{i}.bias": after}
@@ -78,7 +79,7 @@ def main() -> None:
     grid = np.stack(np.meshgrid(np.linspace(-1, 1, 101), np.linspace(0.02, 1, 50)), -1)
     grid = grid.reshape(-1, 2)
     truth, start = exact(grid), time.perf_counter()
-    optimizers = {"Adam": (Adam(network, lr=5e-3), adam_steps)}
+    optimizers: dict[str, Any] = {"Adam": (Adam(network, lr=5e-3), adam_steps)}
     optimizers["L-BFGS"] = Lbfgs(network), lbfgs_steps
     for name, (optimizer, count) in optimizers.items():
         step = TrainingStep(network, losses, optimizer, POINTS)

@@ -49,3 +49,15 @@ def test_many_networks_learn(run):
         0
     ]
     assert float(after) < 0.05 * float(before)
+
+
+def test_soft_actor_critic_runs(run):
+    pytest.importorskip("gymnasium", reason="gymnasium is not installed: the example is not run")
+    (score,) = re.findall(r"550 steps .* return (-[0-9]+)", run("sac_pendulum", "--smoke"))
+    assert float(score) < -200
+
+
+def test_without_gymnasium_the_example_tells_how_to_install_it(run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "gymnasium", None)
+    with pytest.raises(SystemExit, match="pip install gymnasium"):
+        run("sac_pendulum")
