@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import TypedDict
 
-from mlpengine.core.errors import CheckpointError, MlpEngineError, UsageError
+from mlpengine.core.errors import CheckpointError, DataError, MlpEngineError, UsageError
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import html_table, plural
@@ -193,6 +193,8 @@ class Model:
             )
         task = self.task_with(metrics)
         table = self.table(data)
+        if not table.n_rows:
+            raise DataError("evaluate: rows are needed (got none)")
         usable = usable_rows(table, self.target, self.preprocessor.rows_in_use(table))
         for line in usable.remarks:
             _log.warning("warning: %s", line)
