@@ -136,8 +136,8 @@ clip_low | clip_low | satellite concrete/folds | SGD | training.clip_norm: 1.0e-
 dropout | dropout_high | concrete satellite/folds | hidden: [32, 32] | dropout: 0.9
 decays_at_once | schedule lr_low unfinished+schedule | concrete letters/folds |
                | schedule: {name: exponential, factor: 0.1}
-warmup_long | schedule warmup lr_low unfinished | concrete letters/folds |
-            | schedule: {name: cosine, warmup_epochs: 100000}
+steps_down | schedule lr_low unfinished+schedule | bikeshare letters/folds |
+           | schedule: {name: step, every_epochs: 1, factor: 0.2}
 overfit | overfitting | sa_heart pima
         | change: few 60, stopping: null, hidden: [256, 256], epochs: 10
         | epochs: 300, decay: 0.0
@@ -594,6 +594,7 @@ def report(judged: list[dict[str, Any]]) -> dict[str, Any]:
     harmed = [one for one in broken if one.get("harmed")]
     counts = {
         "first verdict right": [one["right"] for one in broken],
+        "first verdict right, harmed runs": [one["right"] for one in harmed],
         "false on healthy runs, folds": [not one["right"] for one in healthy if one["folds"]],
         "false on healthy runs, single": [not one["right"] for one in healthy if not one["folds"]],
         "fixes that cure": [one["cured"] for one in fixable if one["harmed"]],
@@ -614,7 +615,7 @@ def report(judged: list[dict[str, Any]]) -> dict[str, Any]:
     print()
     for title, values in counts.items():
         if values:
-            print(f"{title:<30} {sum(values):>4} of {len(values):>4} ({fmean(values):.1%})")
+            print(f"{title:<33} {sum(values):>4} of {len(values):>4} ({fmean(values):.1%})")
     return {title: [sum(values), len(values)] for title, values in counts.items()}
 
 

@@ -132,7 +132,7 @@ def measure(table: Contest, kind: str, seeds: int) -> dict[str, Any]:
         "teacher": taught,
         "student": float(np.exp(np.log(errors).mean())),
         "covered": float(np.mean(covered)) if covered else np.nan,
-        "parameters": int(student.params.size),
+        "parameters": student.parameters,
     }
 
 

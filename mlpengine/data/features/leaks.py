@@ -55,7 +55,7 @@ class Goal(NamedTuple):
 def find_leaks(table: Table, names: Sequence[str], target: Array, task: TaskName) -> list[Leak]:
     """Return the leaks of some columns into the target (rows,), class numbers or values.
 
-    The only column may determine the target: then it is reported, and not as the target.
+    Where every column determines the target, the columns are reported, and not as the target.
     """
     rows = np.arange(0, len(target), -(-len(target) // SAMPLE_ROWS) or 1)
     columns = {name: table[name].take(rows) for name in names}
@@ -78,7 +78,7 @@ def find_leaks(table: Table, names: Sequence[str], target: Array, task: TaskName
         if (one := find_leak(last, between, goal)) and last not in (leak.column for leak in leaks):
             reason = f"the time from {first!r} to it explains {100 * one.share:.1f} % of the target"
             leaks.append(Leak(last, one.share, reason))
-    if len(names) == 1:
+    if sum(leak.is_target for leak in leaks) == len(names):
         reason = "it determines the target, value for value"
         return [one._replace(is_target=False, reason=reason) for one in leaks if one.is_target]
     return leaks
