@@ -110,17 +110,6 @@ def test_the_report_of_many_columns_permutes_those_that_predictions_are_sensitiv
     assert "Only 2 columns to which" in (run / "report.html").read_text()
 
 
-def test_explain_permutes_the_columns_that_predictions_are_sensitive_to(
-    mlpengine, run, monkeypatch
-):
-    whole = mlpengine("explain", run)
-    assert "were permuted" not in whole.out
-    monkeypatch.setattr(sys.modules["mlpengine_cli.explain"], "PERMUTED_COLUMNS", 2)
-    assert "only the 2 of 3 columns" in mlpengine("explain", run).out
-    shown = json.loads(mlpengine("explain", run, "--json").out)
-    assert (len(shown["importances"]), shown["columns"]) == (2, 3)
-
-
 def test_outputs_of_linear_networks_are_sensitive_to_large_weights_and_deviations():
     rng = np.random.default_rng(0)
     deviations = np.exp(rng.uniform(-3, 3, 12))

@@ -8,7 +8,6 @@ import threading
 import zipfile
 from contextlib import suppress
 
-import numpy as np
 import pandas as pd
 import pytest
 from odd_tables import number, plain
@@ -183,23 +182,6 @@ def test_lists_and_codes_are_no_numbers_with_commas_or_marks():
     ):  # fmt: skip
         found = profile_of(lambda i, c=texts: c[i % len(c)])
         assert (found.marked, found.commas) == ({}, {})
-
-
-def test_parquet_is_read_in_blocks(tmp_path, monkeypatch):
-    frame = pd.DataFrame({"a": np.arange(1_000.0), "t": [f"n{i % 7}" for i in range(1_000)]})
-    frame.assign(other="x").to_parquet(tmp_path / "t.parquet", row_group_size=300)
-    monkeypatch.setattr("mlpengine.data.tables._arrow._BATCH", 128)
-    blocks = [*read_blocks(tmp_path / "t.parquet", kept=["a", "t"])]
-    assert max(block.n_rows for block in blocks) <= 128
-    assert {*blocks[0].names} == {"a", "t"}
-    numbers = np.concatenate([block.row_numbers() for block in blocks])
-    np.testing.assert_array_equal(numbers, np.arange(1, 1_001))
-    np.testing.assert_array_equal(np.concatenate([b["a"].values for b in blocks]), frame.a)
-    cells = [block["t"].text(row) for block in blocks for row in range(block.n_rows)]
-    assert cells == [*frame.t]
-    frame[:0].to_parquet(tmp_path / "t.parquet")
-    with pytest.raises(DataError, match="holds no rows"):
-        [*read_blocks(tmp_path / "t.parquet")]
 
 
 def test_names_in_another_unicode_form_are_named():

@@ -54,25 +54,6 @@ def test_an_odd_table_from_init_to_predictions(name, mlpengine, tmp_path):
     np.testing.assert_allclose(predicted["y"], model.predict(odd.row)[0], rtol=1e-4)
 
 
-WRONG_KEYS = {
-    "decimal: '_'": "data.decimal: must be",
-    "thousands: ','\n  decimal: ','": "data.thousands: must differ from decimal",
-    "date_format: yyyymmdd": "data.date_format: needs yyyy, mm and dd",
-    "date_format: {aa: mm/dd/yyyy}": "odd.csv has no column 'aa' - did you mean 'a'?",
-    "delimiter: ':'": "data.delimiter: must be",
-}
-
-
-@pytest.mark.parametrize("key", WRONG_KEYS)
-def test_wrong_options_are_named(key, mlpengine, tmp_path):
-    (tmp_path / "odd.csv").write_bytes(ODD["tabs"].content)
-    (tmp_path / "c.yaml").write_text(f"data:\n  source: odd.csv\n  target: y\n  {key}\n")
-    answer = mlpengine("check", "c.yaml")
-    assert answer.code == 2
-    assert WRONG_KEYS[key] in answer.err
-    assert "c.yaml:" in answer.err
-
-
 def test_a_text_that_is_not_in_the_encoding_is_refused(mlpengine, tmp_path):
     (tmp_path / "odd.csv").write_bytes(ODD["Windows text"].content)
     (tmp_path / "c.yaml").write_text("data: {source: odd.csv, target: y, text_encoding: utf-32}\n")

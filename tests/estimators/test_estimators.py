@@ -25,7 +25,6 @@ from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 
 from mlpengine.core.errors import install_line  # noqa: E402
 from mlpengine.estimators import MlpClassifier, MlpRegressor  # noqa: E402
-from mlpengine.settings.fix import by_key  # noqa: E402
 
 ESTIMATORS = [MlpClassifier, MlpRegressor]
 
@@ -332,19 +331,6 @@ def test_a_fit_has_verdicts_with_fixes(folds, iris):
     slow = MlpClassifier(16, lr=1e-7, epochs=6, folds=folds, random_state=0)
     (verdict,) = slow.fit(*iris).verdicts_
     assert (verdict.name, [fix.key for fix in verdict.fix]) == ("lr_low", ["optimizer.lr"])
-
-
-def test_a_fit_names_a_feature_that_tells_the_target():
-    rng = np.random.default_rng(0)
-    x = rng.standard_normal((300, 3))
-    y = 5 + 2 * x[:, 0] + rng.standard_normal(300)
-    leaking = np.column_stack([x, y + 0.05 * rng.standard_normal(300)])
-    options = {"epochs": 5, "lr": 1e-2, "folds": 2, "random_state": 0}
-    names = {v.name: v for v in MlpRegressor(8, **options).fit(leaking, y).verdicts_}
-    assert by_key(names["leak"].fix) == {"data.drop": ["x3"]}
-    dropped = MlpRegressor(8, settings={"data.drop": ["x3"]}, **options).fit(leaking, y)
-    assert "leak" not in {v.name for v in dropped.verdicts_ if v.fix}
-    assert dropped.predict(leaking * [1, 1, 1, 99]).tolist() == dropped.predict(leaking).tolist()
 
 
 UNCLIPPED = {"training.clip_norm": None}

@@ -8,7 +8,6 @@ from mlpengine.core.errors import NumericalError
 callback = pytest.importorskip("sklearn.callback", reason="needs scikit-learn 1.9")
 
 from sklearn.datasets import load_diabetes, make_regression  # noqa: E402
-from sklearn.model_selection import GridSearchCV  # noqa: E402
 
 from mlpengine.estimators import MlpClassifier, MlpRegressor  # noqa: E402
 
@@ -81,20 +80,3 @@ def test_a_failing_fit_is_torn_down():
     with pytest.raises(NumericalError):
         model.fit(*make_regression(50, 4, random_state=0))
     assert recorder.calls[-1] == "teardown"
-
-
-def test_scores_of_each_epoch(iris):
-    monitor = callback.ScoringMonitor(scoring="accuracy")
-    model = MlpClassifier((8,), members="plain", epochs=4, random_state=0)
-    model.set_callbacks(monitor).fit(*iris)  # shares of kinds are chosen after the last
-    scores = [entry["accuracy"] for entry in monitor.get_logs().data]
-    assert len(scores) == 4
-    assert scores[-1] == model.score(*iris)
-
-
-def test_each_fit_of_a_grid_search_is_a_task_of_its_own(iris):
-    recorder = Recorder()
-    model = MlpClassifier(hidden=(4,), epochs=2, random_state=0).set_callbacks(recorder)
-    GridSearchCV(model, {"lr": [1e-3, 1e-2]}, cv=2, refit=False).fit(*iris)
-    assert recorder.calls.count("setup") == recorder.calls.count("teardown") == 4
-    assert recorder.calls.count("end epoch 1") == 4

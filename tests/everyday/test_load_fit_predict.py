@@ -142,20 +142,6 @@ def test_one_row_is_predicted_as_among_others(penguins, diabetes):
             np.testing.assert_allclose(model.predict(form), [value], rtol=1e-4)
 
 
-def test_a_loaded_run_predicts_frames_rows_and_files(tmp_path, penguins):
-    trained, rows = penguins
-    trained.save(tmp_path / "p.safetensors")
-    model = mlpengine.load(tmp_path / "p.safetensors")
-    columns = {name: [row[name] for row in rows] for name in model.columns}
-    pd.DataFrame(columns).to_csv(tmp_path / "rows.csv", index=False)
-    for table in (pd.DataFrame(columns), rows, tmp_path / "rows.csv", str(tmp_path / "rows.csv")):
-        assert model.predict(table).tolist() == trained.predict(rows).tolist()
-        assert (model.predict_proba(table) == trained.predict_proba(rows)).all()
-    assert model.evaluate("penguins") == trained.evaluate("penguins")
-    labels = {"species": trained.predict(rows).tolist()}
-    assert model.evaluate(columns | labels)["accuracy"] == 1.0
-
-
 ODD_ROWS = {
     "a number as text": {"bill_length_mm": "41.5"},
     "a text with blanks": {"island": " Dream "},
@@ -312,17 +298,6 @@ def test_mistakes_in_the_settings_are_named(name):
     with pytest.raises(mlpengine.UsageError) as error:
         mlpengine.fit(frame, **({"target": "price"} | settings))
     assert text in str(error.value)
-
-
-def test_notebooks_show_small_tables():
-    """Names of columns are escaped, and a result is a few lines, not its whole history."""
-    frame = {"<b>": np.arange(60.0), "y": np.arange(60.0) ** 2}
-    model, result = mlpengine.fit(frame, "y", **SETTINGS)
-    assert "&lt;b&gt;" in model._repr_html_()
-    assert "<b>" not in model._repr_html_()
-    assert repr(model).startswith("Model(predicts y (regression); from <b>; network Mlp(1-8-1, ")
-    assert len(repr(result)) < 400
-    assert result._repr_html_().count("<tr>") == 1 + len(result.metrics)
 
 
 def test_fit_has_the_verdicts_of_a_run():
