@@ -12,36 +12,6 @@ from mlpengine.config.build import load_data
 from mlpengine.settings.recipes import folds_for
 
 
-@pytest.mark.usefixtures("two_folds")
-def test_a_column_that_explains_nearly_all_stays(mlpengine, tmp_path):
-    g = np.random.default_rng(0)
-    speed, length = np.arange(300) % 14 / 10 + 0.5, g.uniform(4, 5, 300)
-    force = speed**6 * (length / 4.5) * (1 + 0.02 * g.standard_normal(300))
-    lines = [f"{s:.1f},{n:.2f},{y:.4f}" for s, n, y in zip(speed, length, force, strict=True)]
-    (tmp_path / "ships.csv").write_text("\n".join(["speed,length,force", *lines]) + "\n")
-    made = mlpengine("init", "ships.csv", "--target", "force")
-    assert made.code == 0
-    assert "warning: column 'speed' stays: alone it explains" in made.err
-    config = (tmp_path / "ships.yaml").read_text()
-    assert "# LOOK AT speed: alone it explains" in config
-    assert "drop: []" in config
-    checked = mlpengine("check", "ships.yaml")
-    assert "warning: column 'speed': alone it explains" in checked.out
-    fast = ["--set", "report=false", "--epochs", 1]
-    trained = mlpengine("train", "ships.yaml", "-q", *fast)
-    assert "Column 'speed': alone it explains" in trained.out
-
-
-def test_more_features_than_rows(mlpengine, tmp_path):
-    x = np.random.default_rng(0).normal(size=(40, 60)).round(3)
-    head = ",".join(f"x{i}" for i in range(60))
-    (tmp_path / "wide.csv").write_text("\n".join([head, *(",".join(map(str, r)) for r in x)]))
-    made = mlpengine("init", "wide.csv", "--target", "x0")
-    assert "there are more features than rows (59 and 40)" in made.err
-    checked = mlpengine("check", "wide.yaml")
-    assert "warning: there are more features than rows (59 and " in checked.out
-
-
 @pytest.mark.parametrize("name", ["rows.csv", "rows.CSV", "rows", "rows.npy"])
 def test_a_table_given_as_a_config_is_called_a_table(name, mlpengine, tmp_path):
     (tmp_path / name).write_bytes(b"\x93NUMPY" if "npy" in name else b"a,b\n1,2\n")

@@ -9,29 +9,8 @@ import pytest
 from odd_tables import ODD
 
 from mlpengine import load
-from mlpengine.core.errors import DataError
-from mlpengine.data.features import profile
-from mlpengine.data.tables.detect import detect
 
 QUICK = ("training.epochs=2", "training.folds=null", "report=false", "diagnostics=false")
-
-
-@pytest.mark.parametrize("name", ODD)
-def test_reading_and_profile_of_an_odd_table(name, tmp_path):
-    odd = ODD[name]
-    (tmp_path / "odd.csv").write_bytes(odd.content)
-    if odd.refused:
-        with pytest.raises(DataError) as caught:
-            profile(detect(str(tmp_path / "odd.csv"), target=["y"]).table, "y")
-        assert odd.refused in str(caught.value)
-        return
-    detected = detect(str(tmp_path / "odd.csv"), target=["y"])
-    found = profile(detected.table, "y")
-    kinds = {column.name: column.kind for column in found.columns}
-    assert detected.reading.to_dict() == odd.reading
-    assert {column: kinds[column] for column in odd.kinds} == odd.kinds
-    told = "\n".join([*detected.notes, *found.warnings()])
-    assert all(text in told for text in odd.said), told
 
 
 @pytest.mark.parametrize("name", [name for name, odd in ODD.items() if odd.row])
