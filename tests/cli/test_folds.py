@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dying import saving_until
 
 from mlpengine import fit
 from mlpengine.config import load_config
@@ -14,10 +13,8 @@ from mlpengine.config.build import load_data
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.tables import read_table
 from mlpengine.models.model import Model
-from mlpengine.training.checkpoint import Checkpoints
 from mlpengine.training.loading import load
 
-COMPARED = ("model.safetensors", "metrics.csv", "diagnostics.csv")
 CONFIG = """\
 data: {source: rows.csv, target: TARGET}
 model: {hidden: [6], dropout: 0.1}
@@ -107,24 +104,6 @@ def test_the_score_is_that_of_each_row_by_the_member_that_did_not_see_it(mlpengi
     np.testing.assert_allclose(residuals, np.sort(-errors) * factor, rtol=1e-4, atol=1e-5)
     fitted = Preprocessor("y", drop=["kind"]).fit(table)  # on all rows
     np.testing.assert_array_equal(fitted.transform(table).features, x)
-
-
-def same(one, other):
-    return all(Path(one, f).read_bytes() == Path(other, f).read_bytes() for f in COMPARED)
-
-
-def test_a_run_that_died_goes_on_and_predicts(mlpengine, rows):
-    write_members("kind", every=("epochs: 6", "epochs: 6, checkpoint: {every_epochs: 2}"))
-    train(mlpengine, "c.yaml", "--out", "whole")
-    with saving_until(lambda _, state: len(state["history"]["rows"]) >= 4):
-        assert mlpengine("train", "c.yaml", "--out", "died", "-q").code == 130
-    predicted = mlpengine("predict", "died", "rows.csv")
-    assert (predicted.code, len(predicted.out.splitlines())) == (0, 121)
-    best = Checkpoints(Path("died/checkpoints")).newest().state["members"]
-    for network, member in zip(load("died").networks, best, strict=True):
-        np.testing.assert_array_equal(network.params.flat, member["best"]["weights"])
-    assert mlpengine("train", "--resume", "died").code == 0
-    assert same("whole", "died")
 
 
 def test_a_study_of_seeds_gives_mean_and_spread(mlpengine, rows):
@@ -242,16 +221,3 @@ def test_probabilities_are_calibrated_and_exported_so(mlpengine, rows):
     assert "--set: the level must be a number between 0 and 1" in refused.err
     refused = mlpengine("predict", "runs/c", "rows.csv", "--interval", "0.9")
     assert (refused.code, "interval: needs a model of numbers" in refused.err) == (2, True)
-
-
-def write_members(target, **changes):
-    others = sorted({"kind", "y"} - {target})
-    data = f"target: {target}, drop: {others}, encoding: piecewise, bins: 4"
-    write_config(
-        "c.yaml",
-        target,
-        data=(f"target: {target}", data),
-        model=("hidden: [6]", "hidden: [6], input_layer: {embedding: pbld}"),
-        members=("folds: 4", "folds: 3, members: [linear, plain, piecewise, periodic]"),
-        **changes,
-    )

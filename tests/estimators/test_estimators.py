@@ -138,16 +138,6 @@ def test_equal_seeds_give_equal_models_and_copies_go_on_alike(estimator):
         assert twin.n_iter_ == model.n_iter_ == 5
 
 
-def test_early_stopping_keeps_the_best_epoch():
-    rng = np.random.default_rng(2)
-    x, y = rng.standard_normal((100, 10)), rng.integers(0, 2, 100)  # nothing to learn
-    settings = {"training.early_stopping.patience": 4}
-    model = MlpClassifier(lr=1e-2, early_stopping=True, settings=settings, random_state=0).fit(x, y)
-    curve = model.validation_loss_curve_
-    assert len(curve) == len(model.loss_curve_) == model.n_iter_ < 200
-    assert model.best_epoch_ == 1 + int(np.argmin(curve)) == model.n_iter_ - 4
-
-
 def test_a_warm_start_goes_on_and_a_cold_one_does_not(numbers):
     x, y = numbers[0], numbers[1][:, 0]
     warm = MlpRegressor(hidden=(8,), epochs=5, warm_start=True, random_state=0).fit(x, y)

@@ -15,7 +15,6 @@ from plain import plain
 import mlpengine
 from mlpengine.data.tables import read_table
 from mlpengine.data.tables.frames import as_table
-from mlpengine.settings.fix import by_key
 
 SETTINGS = plain(training={"epochs": 4, "batch_size": 16}, model={"hidden": [8]}, seed=3)
 CELLS = {"a": [1.5, 2.0, -3.0], "n": [1, 2, 3], "b": [True, False, True], "t": ["x", "y", "x"]}
@@ -298,21 +297,3 @@ def test_mistakes_in_the_settings_are_named(name):
     with pytest.raises(mlpengine.UsageError) as error:
         mlpengine.fit(frame, **({"target": "price"} | settings))
     assert text in str(error.value)
-
-
-def test_fit_has_the_verdicts_of_a_run():
-    rng = np.random.default_rng(0)
-    x = rng.standard_normal(300)
-    y = x + 0.5 * rng.standard_normal(300)
-    table = {"x": x, "paid": y + 0.01 * rng.standard_normal(300), "y": y}
-    settings = {"optimizer": {"lr": 1e-8}, "model": {"hidden": [16]}}
-    settings |= {"training": {"epochs": 20}}
-    _, result = mlpengine.fit(table, "y", seed=1, **settings)
-    fixes = {verdict.name: by_key(verdict.fix) for verdict in result.verdicts}
-    assert fixes["leak"] == {"data.drop": ["paid"]}
-    assert list(fixes["lr_low"]) == ["optimizer.lr"]
-    one = settings | {"training": {"epochs": 1}}
-    _, silent = mlpengine.fit(table, "y", diagnostics={"silence": ["leak"]}, **one)
-    assert "leak" not in [verdict.name for verdict in silent.verdicts]
-    _, unwatched = mlpengine.fit(table, "y", diagnostics=False, **one)
-    assert [verdict.name for verdict in unwatched.verdicts] == ["leak"]

@@ -8,7 +8,6 @@ import pytest
 from mlpengine import Adam, Mlp, SoftmaxCrossEntropy, TrainingStep
 from mlpengine.core.errors import NumericalError
 from mlpengine.models.task import Classification, Split
-from mlpengine.training.diagnose import LoopDiagnostics
 from mlpengine.training.loop import Loop
 
 pytest.importorskip("tensorboard", reason="needs the extra tensorboard")
@@ -65,17 +64,6 @@ def test_a_run_reads_back(tmp_path):
     for name, values in expected.items():
         assert [step for step, _ in found[name]] == [3, 6, 9]
         np.testing.assert_allclose([value for _, value in found[name]], values, rtol=1e-6)
-
-
-def test_samples_of_the_diagnostics_are_those_of_their_file(tmp_path):
-    file = tmp_path / "diagnostics.csv"
-    make_loop([LoopDiagnostics(file, every=4), TensorBoard(tmp_path / "events")]).run()
-    found = scalars(tmp_path / "events")
-    lines = [line.split(",") for line in file.read_text().splitlines()[1:]]
-    assert {int(line[0]) for line in lines} == {1, 4, 8}
-    for step, layer, quantity, value in lines:
-        shown = dict(found[f"{quantity}/{layer or 'net'}"])
-        np.testing.assert_allclose(shown[int(step)], float(value), rtol=1e-6)
 
 
 def test_a_resumed_run_hides_what_was_beyond_its_checkpoint(tmp_path):
