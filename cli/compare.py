@@ -4,21 +4,19 @@ import json
 from collections.abc import Mapping
 from math import sqrt
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import click
 
 from mlpengine.config.load import differing_settings, load_config
-from mlpengine.core.errors import CheckpointError, RunError
 from mlpengine.core.wording import printable
-from mlpengine.report import QUICK, collect, compare, is_clear, read_run
-from mlpengine.settings.structure import conform
+from mlpengine.report import QUICK, Lead, collect, lead_of, read_run
 from mlpengine.training.measure import ONE_NETWORK
-from mlpengine.training.run_directory import RESULT_FILE, resolved_config
+from mlpengine.training.result import read_result
+from mlpengine.training.run_directory import resolved_config
 
 from .options import AS_JSON, DIRECTORY_PATH
 from .outcome import SHOWN_PARTS, metric_text, part_title
-from .session import read_result
 from .streams import say
 
 EPILOG = """\b
@@ -26,8 +24,6 @@ Examples:
   mlpengine compare runs/digits runs/digits-002
   mlpengine compare runs/digits runs/digits-002 --json
 """
-
-OptionalMetrics: TypeAlias = dict[str, float | None]
 
 
 class Score(NamedTuple):
@@ -51,8 +47,8 @@ class Score(NamedTuple):
 def command(first: Path, second: Path, as_json: bool) -> None:
     """Compare the run directories FIRST and SECOND: settings, results, and which did better.
 
-    Which run is better is told as on the page of `mlpengine report`, by the accuracy or R2 of rows
-    that did not train the models, with the standard error of the difference.
+    Which run is better is told by the accuracy or R2 of rows that did not train the models, with
+    the standard error of the difference; rows that both predicted are compared one by one.
     """
     data, lines = comparison(first, second)
     say(json.dumps(data) if as_json else "\n".join(lines))
@@ -60,19 +56,19 @@ def command(first: Path, second: Path, as_json: bool) -> None:
 
 def comparison(first: Path, second: Path) -> tuple[dict[str, Any], list[str]]:
     """Return the differences between two runs and the better run, as data and as lines."""
-    results = [checked_result(run) for run in (first, second)]
+    results = [read_result(run) for run in (first, second)]
     settings = differing_settings([load_config(resolved_config(run)) for run in (first, second)])
     scored = [run_scores(one) for one in results]
     table = {label: [one.get(label, Score()) for one in scored] for label in scored[0] | scored[1]}
     names, runs = [str(first), str(second)], [read_run(path) for path in (first, second)]
-    compared = compare(runs, [collect(run, QUICK, whole=False) for run in runs])
+    lead = lead_of([collect(run, QUICK, whole=False) for run in runs])
     errors = {label: [one.error for one in row] for label, row in table.items()}
     data = {
         "runs": names,
         "settings": settings,
         "metrics": {label: [one.value for one in row] for label, row in table.items()},
         "standard_errors": {label: row for label, row in errors.items() if any(row)},
-        **better_run(compared["differences"], names),
+        **better_run(lead, names),
     }
     return data, comparison_text(results, table, data)
 
@@ -95,32 +91,17 @@ def run_scores(result: Mapping[str, Any]) -> dict[str, Score]:
     return shown
 
 
-def checked_result(run: Path) -> dict[str, Any]:
-    """Return the result of a run.  Raises: RunError unless its parts map metrics to numbers."""
-    result = read_result(run)
-    where = str(run / RESULT_FILE)
-    try:
-        for part in SHOWN_PARTS:
-            conform(result.get(part, {}), OptionalMetrics, f"{where}: {part}")
-        conform(result.get("spread", {}), dict[str, dict[str, OptionalMetrics]], f"{where}: spread")
-        conform(result.get("members"), int | None, f"{where}: members")
-    except CheckpointError as error:
-        raise RunError(str(error)) from error
-    return result
-
-
-def better_run(differences: Mapping[str, Any] | None, names: list[str]) -> dict[str, Any]:
+def better_run(lead: Lead | None, names: list[str]) -> dict[str, Any]:
     """Return the metric, the run ahead, by how much, and the better run if that is clear."""
-    lead = differences and (differences["ahead"][0] or differences["ahead"][1])
-    if not differences or not lead:
+    if lead is None:
         return dict.fromkeys(("by", "ahead", "difference", "error", "better"))
-    ahead = names[differences["best"]] if lead["value"] else None
+    ahead = names[lead.ahead] if lead.value else None
     return {
-        "by": f"{part_title(differences['part'])} {differences['metric']}",
+        "by": f"{part_title(lead.part)} {lead.metric}",
         "ahead": ahead,
-        "difference": lead["value"],
-        "error": lead["error"],
-        "better": ahead if is_clear(lead) else None,
+        "difference": lead.value,
+        "error": lead.error,
+        "better": ahead if lead.is_clear else None,
     }
 
 

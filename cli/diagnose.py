@@ -10,7 +10,7 @@ import click
 import numpy as np
 
 from mlpengine.config import Override, load_config, parse_override
-from mlpengine.config.baselines import baseline_score_of, score_of, scored_rows
+from mlpengine.config.baselines import linear_comparison
 from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.fixed_config import fixed_config
@@ -25,12 +25,10 @@ from mlpengine.diagnostics import (
     table,
     verdicts,
 )
-from mlpengine.diagnostics.baselines import BaselineScore
 from mlpengine.diagnostics.layer_table import LEGEND
 from mlpengine.diagnostics.preflight import Check, check_few_rows, probe, suggest_lr
 from mlpengine.diagnostics.trial import Rows, restored
 from mlpengine.diagnostics.verdict import without
-from mlpengine.models.model import Model
 from mlpengine.training.diagnose import diagnostic_inputs, measure_baselines, measure_recalls
 from mlpengine.training.diagnostics_files import read_diagnostics
 from mlpengine.training.loading import load
@@ -182,7 +180,7 @@ def _after(run: Path) -> tuple[dict[str, Any], list[str], list[Verdict]]:
     with np.errstate(all="ignore"):  # a run that failed may have any weights
         measure_recalls(diagnostics, task, part, validation)
         measure_baselines(diagnostics, task, part, validation)
-        diagnostics.baseline_score = _standing(data, model)
+        diagnostics.baseline_score = linear_comparison(data, model.mean)
     reported = [*_columns(data), *verdicts(diagnostics)]
     reported = without(reported, data.file.silenced)
     report = {
@@ -191,13 +189,6 @@ def _after(run: Path) -> tuple[dict[str, Any], list[str], list[Verdict]]:
     }
     lines = [table(diagnostics), LEGEND, *_spoken(reported, [])]
     return report, lines, reported
-
-
-def _standing(data: LoadedData, model: Model) -> BaselineScore | None:
-    """Compare the model with a linear one, unless its predictions are not finite."""
-    scored = scored_rows(data, model.mean)
-    known = np.isfinite(scored.output).all()
-    return baseline_score_of(data, score_of(data, scored)) if known else None
 
 
 def _write_fix(path: Path, config: Path, reported: list[Verdict], overrides: list[Override]) -> str:

@@ -13,10 +13,7 @@ from mlpengine.config.distilling import Teacher, student_config
 from mlpengine.config.load import with_overrides
 from mlpengine.config.tables import Tables, digests, read_source, read_tables
 from mlpengine.core.errors import RunError, UsageError
-from mlpengine.core.wording import plural
-from mlpengine.models.model import Model
 from mlpengine.training.loading import load
-from mlpengine.training.networks import input_layer_of, network_specs
 from mlpengine.training.run_directory import (
     ENVIRONMENT_FILE,
     GIVEN_CONFIG,
@@ -26,11 +23,10 @@ from mlpengine.training.run_directory import (
 from mlpengine.training.transfer import TRANSFER_FILE
 
 from .options import AS_JSON, DIRECTORY_PATH, MODEL_ARGUMENT, QUIET_OPTION, overrides_like
-from .progress import progress
 from .session import Session
 from .stopping import leave, stops
 from .streams import say
-from .train import Shown, run_session
+from .train import Shown, epoch_lines, run_session
 
 EPILOG = """\b
 Examples:
@@ -82,7 +78,6 @@ def command(
     student = with_overrides(student, overrides)
     _check_overrides(file, student)
     tables = read_tables(student, source)
-    _check_smaller(run, teacher, student, tables)
     _check_same_rows(tables, known)
     with stops() as state, ExitStack() as opened:
         data = load_data(student, tables=tables)
@@ -95,7 +90,7 @@ def command(
         file = replace(student, path=directory.path / GIVEN_CONFIG)
         data = replace(data, file=file, given=transfer)
         trainer = trainer_of(data)
-        session = Session(data, trainer, directory, progress(quiet))
+        session = Session(data, trainer, directory, epoch_lines(quiet))
         session.write_inputs()
         run_session(session, state, None, Shown(quiet, as_json))
     leave(state)
@@ -130,26 +125,6 @@ def _check_unchanged(run: Path, file: ConfigFile) -> None:
         raise RunError(
             f"{run}: its table has changed since the run was trained ({', '.join(changed)}); "
             "restore it, or train the run again"
-        )
-
-
-def _check_smaller(run: Path, teacher: Model, student: ConfigFile, tables: Tables) -> None:
-    """Raise UsageError unless the teacher is several networks, or larger than the student."""
-    network, fitted = student.config.settings.network, tables.preprocessor
-    ends = inputs, outputs = fitted.n_features, teacher.task.outputs
-    specs = network_specs(
-        network, ends, input_layer_of(network, fitted.numbers), fitted.options.dtype
-    )
-    parameters, own = sum(spec.size for spec in specs.values()), len(teacher.mlp.params)
-    if teacher.members is None and parameters >= own:
-        size, advice = f"{network.network} has", "smaller model.width and model.blocks"
-        if network.network == "mlp":
-            size = f"hidden layers of {'-'.join(map(str, network.hidden))} have"
-            units = max(1, min(16, (own - outputs - 1) // (inputs + 1 + outputs)))
-            advice = f"--set model.hidden=[{units}], say"
-        raise UsageError(
-            f"{run}: is one network of {plural(own, 'parameter')}, so there is nothing to distill "
-            f"unless into a smaller one ({size} {parameters:,}); write {advice}"
         )
 
 

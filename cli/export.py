@@ -27,13 +27,12 @@ Formats:
                labels and probabilities, or numbers in the units of the target
                (of several networks the mean, in c too)
   safetensors  the weights, under the names of a PyTorch nn.Sequential
-  npz          the same weights for NumPy
   c            preprocessing and network as one file of C99: predict(x, out)
                takes a row of the table, codes for texts, network(input, output)
                takes features; -DMLP_SELF_TEST checks an example row
   js           preprocessing and network as one ES module without dependencies:
                predict({column: cell, ...}) returns label and probabilities, or
-               values and their interval; Node compares it with predict
+               values and their interval
   html         one page with a form: it predicts a row that is typed in, in the
                browser, and sends nothing
   c-train      training for a device: preprocessing, network, loss and optimizer as
@@ -42,7 +41,6 @@ Formats:
 \b
 Examples:
   mlpengine export runs/digits
-  mlpengine export runs/digits --format npz -o digits.npz
   mlpengine export runs/digits --format safetensors --json
   mlpengine export runs/digits --format c -o digits.c
   mlpengine export runs/pump --format c --name pump -o pump.c
@@ -57,7 +55,6 @@ PAGE_FORMAT = "html"
 EXPORT_NAMES = {
     "onnx": "model.onnx",
     "safetensors": "weights.safetensors",
-    "npz": "weights.npz",
     "c": "network.c",
     "js": "model.mjs",
     PAGE_FORMAT: "model.html",
@@ -104,7 +101,7 @@ def command(
     """Write the model of RUN, a run directory or a model file, in another format.
 
     The ONNX model is run and compared with mlpengine's own predictions before the file is
-    written; it needs the extra onnx. So is js, if Node is installed.
+    written; it needs the extra onnx.
     """
     if not run.exists():
         raise missing(run, "run or model file")
@@ -176,10 +173,7 @@ def _facts(exported: Exported) -> Iterator[str]:
         if values:
             yield f"{title}: " + ", ".join(f"{printable(name)} ({t})" for name, t in values.items())
     if exported.difference is not None:
-        on = f" on {exported.compared}" if exported.compared else ""
-        yield f"compared with our own predictions{on}: largest difference {exported.difference:.2g}"
-    elif exported.compared:
-        yield f"not compared with our own predictions: {exported.compared}"
+        yield f"compared with our own predictions: largest difference {exported.difference:.2g}"
 
 
 def _write_form(model: Model, path: Path) -> tuple[dict[str, Any], list[str]]:

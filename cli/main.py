@@ -22,10 +22,10 @@ from .streams import CLOSED, complain, explain, keep_streams
 COMMANDS = {
     "init": "Write a config for a table.",
     "check": "Report problems in the data of a config.",
-    "summary": "Show the network of a config: shapes, memory, arithmetic.",
     "train": "Train a network from a config, or resume a run.",
     "distill": "Train one small network to imitate a run.",
     "sweep": "Train a config with other settings, and find the best.",
+    "summary": "Show what a model reads and predicts.",
     "evaluate": "Measure a trained model.",
     "predict": "Predict new rows with a trained model.",
     "serve": "Answer HTTP requests with predictions of a trained model.",

@@ -22,7 +22,12 @@ NOT_MET = 3
 """The exit code where a result is not what --drift or --require asks for."""
 
 SHOWN_PARTS = ("train", OUT_OF_FOLD, "validation", "test")
-ENDINGS = {"epochs": "", "early": ", stopped early", "interrupted": ", interrupted"}
+ENDINGS = {
+    "epochs": "",
+    "early": ", stopped early",
+    "time": ", stopped at the time limit",
+    "interrupted": ", interrupted",
+}
 SHOWN_CLASSES = 10
 """Largest number of classes with a whole confusion matrix; for more, the commonest mistakes."""
 
@@ -65,7 +70,7 @@ def outcome_data(session: "Session", result: Result, outcome: Mapping[str, Any])
     rate = f", {result.samples_per_second:,.0f} rows/s" if result.samples_per_second else ""
     path = shortest(session.directory.path)
     lines += ["", f"{plural(result.epochs, 'epoch')} in {result.seconds:.1f} s{rate}{ending}{best}"]
-    if result.ending == "interrupted" and session.checkpointers:
+    if result.ending in ("time", "interrupted") and session.checkpointers:
         lines.append(f"resume with: mlpengine train --resume {path}")
     return "\n".join([*lines, str(path / MODEL_FILE)])
 

@@ -4,17 +4,16 @@ import json
 import logging
 import sys
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import sha256
-from pathlib import Path
 from statistics import fmean
 from typing import Any, NotRequired
 
 from typing_extensions import TypedDict
 
-from mlpengine.config.baselines import baseline_score_of, score_of, scored_rows
+from mlpengine.config.baselines import linear_comparison, score_of, scored_rows
 from mlpengine.config.build import LoadedData
 from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.tables import digests
@@ -35,7 +34,7 @@ from mlpengine.models.model import MODEL_FILE, Model
 from mlpengine.models.task import Split
 from mlpengine.settings.structure import conform
 from mlpengine.training.checkpoint import CHECKPOINTS, Checkpoint, Checkpointer, Checkpoints
-from mlpengine.training.diagnose import BASELINE_SECONDS, DIAGNOSTICS_FILE
+from mlpengine.training.diagnose import DIAGNOSTICS_FILE
 from mlpengine.training.history import METRICS_FILE, TIMINGS_FILE, CsvLog, EpochRow, csv_lines
 from mlpengine.training.loading import restored_model
 from mlpengine.training.loop import Callback, Loop, Result
@@ -47,11 +46,9 @@ from mlpengine.training.run_directory import (
     RESULT_FILE,
     RunDirectory,
     environment,
-    resolved_config,
 )
 from mlpengine.training.trainer import Fitted, Trainer
 
-from .progress import Progress
 from .streams import say
 
 WARM_START_MODEL = "warm_start.safetensors"
@@ -149,7 +146,7 @@ class Session:
         data: LoadedData,
         trainer: Trainer,
         directory: RunDirectory,
-        progress: list[Progress],
+        callbacks: Sequence[Callback],
         checkpoint: Checkpoint | None = None,
         warm_start: Model | None = None,
     ) -> None:
@@ -175,7 +172,7 @@ class Session:
         self.loop = trainer.loop(
             [
                 *([self.diagnostics] if self.diagnostics else []),
-                *(self.logs, *progress, *self._tensorboard(), *self.checkpointers),
+                *(self.logs, *callbacks, *self._tensorboard(), *self.checkpointers),
             ]
         )
         if checkpoint:
@@ -272,12 +269,12 @@ class Session:
         return outcome
 
     def _compare(self, fitted: Fitted) -> None:
-        """Compare the model with a linear one, for page and verdicts.  This takes some 0.1 s."""
+        """Compare the model with a linear one, for the page and for the verdicts."""
         data = self.data
-        if data.file.config.report.html or fitted.result.seconds >= BASELINE_SECONDS:
+        if data.file.config.report.html:
             self.score = score_of(data, scored_rows(data, fitted.mean, self.measured.last))
-            if self.diagnostics:
-                self.diagnostics.core.baseline_score = baseline_score_of(data, self.score)
+        if self.diagnostics:
+            self.diagnostics.core.baseline_score = linear_comparison(data, fitted.mean)
 
     def _calibration(self) -> dict[str, Any]:
         error = self.measured.calibration_error
@@ -405,21 +402,3 @@ def fingerprints(parts: Mapping[str, Split]) -> dict[str, int]:
                 total = zlib.crc32(memoryview(array).cast("B"), total)  # type: ignore[arg-type]
         checksums[name] = total
     return checksums
-
-
-def read_result(path: Path) -> dict[str, Any]:
-    """Return the result.json of a run.
-
-    Raises: UsageError if there is no run, RunError if it has no result that can be read.
-    """
-    try:
-        result = json.loads((path / RESULT_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        reason = str(error)
-        if isinstance(error, FileNotFoundError):
-            resolved_config(path)
-            reason = "the run has not ended"
-        raise RunError(f"{path / RESULT_FILE}: cannot be read ({reason})") from error
-    if not isinstance(result, dict):
-        raise RunError(f"{path / RESULT_FILE}: is not the result of a run")
-    return result

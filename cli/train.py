@@ -3,25 +3,28 @@
 import json
 from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
+from math import inf
 from pathlib import Path
+from time import perf_counter
 from typing import NamedTuple
 
 import click
 
 from mlpengine.config import Override, load_config, parse_override
-from mlpengine.config.build import LoadedData, load_data, refit_overrides, trainer_of
+from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.core.errors import NumericalError, RunError, UsageError
 from mlpengine.core.wording import plural
 from mlpengine.models.model import Model
 from mlpengine.step.ranks import Ranks
 from mlpengine.training.checkpoint import Checkpoint
 from mlpengine.training.loading import load
+from mlpengine.training.loop import Callback
+from mlpengine.training.progress import Progress
 from mlpengine.training.run_directory import RESOLVED, RunDirectory
 from mlpengine.training.trainer import Trainer
 
 from .options import AS_JSON, DIRECTORY_PATH, QUIET_OPTION, overrides_like
 from .outcome import outcome_data, shortest
-from .progress import Progress, progress
 from .ranks import aborting, follow, is_root, on_all, on_each, require_equal_ranks, start_ranks
 from .run_page import write_run_page
 from .session import (
@@ -41,7 +44,6 @@ Examples:
   mlpengine train configs/digits.yaml --set optimizer.lr=3e-3 --set 'model.hidden=[64, 32]'
   mlpengine train configs/digits.yaml --out runs/first --set seed=7 --json
   mlpengine train configs/digits.yaml --fix
-  mlpengine train configs/digits.yaml --set training.refit=true
   mlpengine train --resume runs/first
   mlpengine train --resume runs/first --epochs 200
   mlpengine train --warm-start runs/first --set data.source=new.csv --set training.epochs=20
@@ -73,6 +75,12 @@ Examples:
 @click.option(
     "--epochs", type=click.IntRange(1), metavar="N", help="Short for --set training.epochs=N."
 )
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Train for at most this time, and at least one epoch; then measure the best epoch.",
+)
 @click.option("--mpi", is_flag=True, help="Train on the ranks of a launcher other than mpiexec.")
 @click.option(
     "--fix",
@@ -88,6 +96,7 @@ def command(
     warm_start: Path | None,
     settings: tuple[str, ...],
     epochs: int | None,
+    time_limit: float | None,
     mpi: bool,
     fix: bool,
     quiet: bool,
@@ -103,7 +112,7 @@ def command(
     or each batch of one network; then training.shards is a multiple of their number.
     """
     ranks = start_ranks(mpi)
-    root = is_root(ranks)
+    root, began = is_root(ranks), perf_counter()
     quiet = quiet or not root
 
     def start() -> Start:
@@ -115,6 +124,8 @@ def command(
             raise UsageError("train: give a CONFIG, --resume RUN or --warm-start RUN (see --help)")
         if fix and (ranks or resume is not None):
             raise UsageError("--fix: needs a new run of one process (got --resume or mpiexec)")
+        if time_limit is not None and (ranks or fix):
+            raise UsageError("--time-limit: limits one run of one process (got --fix or mpiexec)")
         overrides = [parse_override(text) for text in settings]
         if epochs is not None:
             overrides.append(Override("--epochs", ("training", "epochs"), str(epochs)))
@@ -127,11 +138,6 @@ def command(
         if resume is not None:
             begin = reopened(resume, epochs, ranks, opened)
         data, trainer = on_each(ranks, lambda: begin.load(ranks))
-        refits = data.file.config.training.refit
-        if refits and ranks:
-            raise UsageError("training.refit: needs one process (got mpiexec)")
-        if refits and fix:
-            raise UsageError("training.refit: cannot be combined with --fix")
         if ranks:
             on_all(ranks, lambda: require_equal_ranks(ranks, data, trainer))
         if ranks and not root:
@@ -139,13 +145,12 @@ def command(
             anew = begin.epochs is not None
             follow(data, trainer, ranks, begin.checkpoint, state, waits_anew=anew)
         else:
-            callbacks = progress(quiet)
+            callbacks = epoch_lines(quiet)
             session = on_all(ranks, lambda: begin.session(data, trainer, callbacks, opened))
+            session.loop.until = began + (time_limit or inf)
             shown = Shown(quiet, as_json)
             if fix:
                 run_and_fix(begin, session, state, shown)
-            elif refits:
-                run_and_refit(begin, session, state, shown)
             else:
                 run_session(session, state, ranks, shown)
     leave(state)
@@ -211,7 +216,7 @@ class Start(NamedTuple):
         self,
         data: LoadedData,
         trainer: Trainer,
-        callbacks: list[Progress],
+        callbacks: Sequence[Callback],
         opened: ExitStack,
     ) -> Session:
         """Return the session, of a new run in a directory of its own; `opened` closes it.
@@ -278,6 +283,11 @@ def _longer(
     return overrides
 
 
+def epoch_lines(quiet: bool) -> list[Callback]:
+    """Return the callback that prints a line for each epoch, unless `quiet`."""
+    return [] if quiet else [Progress(True, live=False)]
+
+
 class Shown(NamedTuple):
     """The output of a run: nothing on stderr, the result as JSON."""
 
@@ -299,6 +309,8 @@ def run_session(session: Session, state: Stopping, ranks: Ranks | None, shown: S
                 say(f"  {shortest(file)}", err=True)
             raise
         state.share_code(ranks)
+        if not (shown.quiet or state.code):
+            say("measuring the weights of the best epoch", err=True)
         outcome = session.finish(result)
         with suppress(BrokenPipeError):  # the run is complete, even if the reader has left
             say(json.dumps(outcome) if shown.as_json else outcome_data(session, result, outcome))
@@ -343,19 +355,6 @@ def run_and_fix(begin: Start, session: Session, state: Stopping, shown: Shown) -
         say(json.dumps(data) if shown.as_json else "\n".join(["", *lines]))
 
 
-def run_and_refit(begin: Start, session: Session, state: Stopping, shown: Shown) -> None:
-    """Run a session, and once more on its training and validation rows, to the epoch it chose."""
-    first = session.directory.path
-    run_session(session, state, None, shown)
-    if state.code or not session.loop.best_epoch:
-        return
-    begin = begin._replace(
-        out=first.with_name(f"{first.name}-refit"),
-        model=load(first / WARM_START_MODEL) if (first / WARM_START_MODEL).is_file() else None,
-    )
-    run_again(begin, "refit", refit_overrides(session.loop.best_epoch), state, shown)
-
-
 def run_again(
     begin: Start, title: str, overrides: list[Override], state: Stopping, shown: Shown
 ) -> None:
@@ -365,7 +364,7 @@ def run_again(
         say(f"\n{title:<9}{' '.join(texts)}", err=True)
     again = Start(begin.config, [*begin.overrides, *overrides], begin.out, begin.model)
     with ExitStack() as opened:
-        session = again.session(*again.load(), progress(shown.quiet), opened)
+        session = again.session(*again.load(), epoch_lines(shown.quiet), opened)
         run_session(session, state, None, shown)
 
 

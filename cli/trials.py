@@ -14,10 +14,9 @@ from mlpengine.core.system import is_orphan
 from mlpengine.core.wording import as_setting, plural
 from mlpengine.models.model import MODEL_FILE
 from mlpengine.training.history import EpochRow
-from mlpengine.training.loop import Loop
+from mlpengine.training.loop import Callback, Loop
 from mlpengine.training.measure import OUT_OF_FOLD
 
-from .progress import Progress
 from .session import Session
 from .stopping import Stopping
 from .streams import say
@@ -31,15 +30,12 @@ UNFLUSHED_SECONDS = 10.0
 """In the first seconds of a trial, up to this many, only its weights are flushed to disk."""
 
 
-class Reporter(Progress):
+class Reporter(Callback):
     """Tells the study the metric after each epoch, and ends the trial if the pruner says so."""
 
     def __init__(self, study: Study, claim: Claim) -> None:
         self._study, self._claim = study, claim
         self.pruned = False
-
-    def on_train_start(self, loop: Loop) -> None:
-        """Print nothing."""
 
     def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
         """Report the metric."""

@@ -50,7 +50,6 @@ QUESTIONS = {
     "model from C": "c",
     "train on a device": "device",
     "scikit-learn pipelines": "sklearn",
-    "scikit-learn callbacks": "sklearn",
     "sweeps": "sweep",
     "many networks at once": "many-networks",
     "several machines": "several-machines",

@@ -31,7 +31,6 @@ MODULES = {
     "mlpengine.export": "ONNX and other formats.",
     "mlpengine.export.c_train": "Training on a device, as C.",
     "mlpengine.report": "The page of a run, of several, or of a sweep.",
-    "mlpengine.report.charts": "Charts as data.",
     "mlpengine.core.errors": "Every exception that is raised on purpose.",
 }
 """Public modules and what they contain."""

@@ -26,17 +26,12 @@ sweep:
 COMMANDS = (
     f"train {DIGITS} --out runs/digits",
     "train small.yaml -q --out runs/broken --set optimizer.name=sgd --set optimizer.lr=1e30",
-    "train small.yaml --out runs/first",
-    "train small.yaml --out runs/slow --set optimizer.lr=1e-4",
-    "train small.yaml --out runs/fast --set optimizer.lr=1e-2",
-    "report runs/first runs/slow runs/fast -o runs/three.html",
     "sweep sweep.yaml",
 )
 SHOTS = {
     "report": ("digits/report.html", 1000, 1040, "light"),
     "report-run": ("digits/report.html", 1280, 1240, "light"),
     "report-failed": ("broken/report.html", 1280, 900, "light"),
-    "report-runs": ("three.html", 1280, 1280, "light"),
     "report-sweep": ("sweep/report.html", 1280, 1000, "dark"),
 }
 """Page, width, height and color scheme of each picture."""

@@ -1,17 +1,18 @@
 """Draws the pictures of docs/recipes/reading-diagnostics.md: a broken and a healthy run each.
 
-Run ``python docs/verdict_pictures.py [NAME ...]`` (a minute) after a change of the rules.  Each
-picture has the losses by epoch of a run of benchmarks/diagnoses.py that gets the verdict, and of
-its healthy counterpart.
+Run ``MLPENGINE_TABLES=DIR python docs/verdict_pictures.py [NAME ...]`` (a minute) after a change of
+the rules.  Each picture has the losses by epoch of a run of benchmarks/diagnoses.py that gets the
+verdict, and of the run with sound settings.
 """
 
+import csv
+import os
 import sys
+from contextlib import chdir
 from html import escape
 from math import isfinite, log10
 from pathlib import Path
-
-import numpy as np
-from threadpoolctl import threadpool_limits
+from tempfile import TemporaryDirectory
 
 PICTURES = Path(__file__).parent / "recipes" / "verdicts"
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
@@ -20,33 +21,35 @@ import diagnoses  # noqa: E402
 
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 560, 190, 52, 24, 28
 LOW, HIGH = 1e-3, 1e3
-"""Range of the loss that is drawn, in constant predictions."""
+"""Range of the loss that is drawn."""
 COLORS = {"broken": "#c0392b", "healthy": "#2471a3"}
 DASHES = {"training": "", "validation": ' stroke-dasharray="5 3"'}
 
 
 def setups() -> dict[str, diagnoses.SetUp]:
-    """Return a broken run for each verdict."""
-    broken = [one for one in diagnoses.setups("seen") if one.reason]
-    return {one.reason: one for one in reversed(broken)}
+    """Return the first broken single network for each verdict."""
+    ones = [one for _, one in diagnoses.setups() if one.right and not one.folds]
+    return {one.right[0]: one for one in reversed(ones)}
 
 
 Curves = dict[tuple[str, str], list[float]]
 
 
-def curves(setup: diagnoses.SetUp) -> tuple[Curves, list[str]]:
-    """Return the losses by run and part, in constant predictions, and the broken run's verdicts."""
+def curves(folder: str, setup: diagnoses.SetUp) -> tuple[Curves, list[str]]:
+    """Return the losses by run and part, and the names of the broken run's verdicts."""
     drawn: Curves = {}
-    broken = diagnoses.run(setup)
-    for run, outcome in {
-        "broken": broken,
-        "healthy": diagnoses.run(setup, is_broken=False),
-    }.items():
-        core = outcome.watcher.core
-        for part, unit in enumerate((core.baseline, core.validation_baseline)):
-            title = ("training", "validation")[part]
-            drawn[run, title] = [losses[part] / unit for losses in core.epochs]
-    return drawn, broken.names
+    names: list[str] = []
+    for run, settings in {"broken": setup.both, "healthy": setup.sound}.items():
+        with TemporaryDirectory() as place, chdir(place):
+            diagnoses.write(setup, diagnoses.parts_of(folder, setup, 1), settings, 1)
+            told = diagnoses.train("runs/drawn")["told"]
+            names += [name for name, *_ in told if run == "broken"]
+            with Path("runs/drawn/metrics.csv").open(encoding="utf-8") as file:
+                rows = list(csv.DictReader(file))
+        for part in ("training", "validation"):
+            column = f"{part.removesuffix('ing')}_loss"
+            drawn[run, part] = [float(row[column] or "nan") for row in rows]
+    return drawn, names
 
 
 def picture(title: str, drawn: Curves) -> str:
@@ -97,15 +100,14 @@ def main() -> None:
     """Draw all pictures.  Exit with 1 if a set-up does not draw its verdict."""
     PICTURES.mkdir(exist_ok=True)
     missing = []
-    with threadpool_limits(1), np.errstate(all="ignore"):
-        for name, setup in sorted(setups().items()):
-            if sys.argv[1:] and name not in sys.argv[1:]:
-                continue
-            drawn, names = curves(setup)
-            title = f"{setup!s:.70}; loss in constant predictions"
-            (PICTURES / f"{name}.svg").write_text(picture(title, drawn), encoding="utf-8")
-            print(f"{name:<18}{', '.join(names)}", flush=True)
-            missing += [name] if name not in names else []
+    for name, setup in sorted(setups().items()):
+        if sys.argv[1:] and name not in sys.argv[1:]:
+            continue
+        drawn, names = curves(os.environ["MLPENGINE_TABLES"], setup)
+        title = f"{setup.kind}: loss by epoch"
+        (PICTURES / f"{name}.svg").write_text(picture(title, drawn), encoding="utf-8")
+        print(f"{name:<18}{', '.join(names)}", flush=True)
+        missing += [name] if name not in names else []
     sys.exit(f"no such verdict: {', '.join(missing)}" if missing else 0)
 
 

@@ -23,6 +23,9 @@ computed."""
 WORK = 5e8
 """Multiplications of a linear prediction right after training; they take some 0.1 s."""
 
+COMPARED, COMPARED_WORK = 2_000, 1.5e8
+"""Maximum numbers of rows, and of multiplications of the linear prediction, for the verdict."""
+
 PART_PHRASES = {
     "test": "test rows",
     "validation": "validation rows",
@@ -46,17 +49,23 @@ class ScoredRows(NamedTuple):
 
 
 def scored_rows(
-    data: LoadedData, mean: NetworkMean, known: tuple[str, Split, Array] | None = None
+    data: LoadedData,
+    mean: NetworkMean,
+    known: tuple[str, Split, Array] | None = None,
+    *,
+    test: bool = True,
+    most: int = SCORED,
 ) -> ScoredRows:
-    """Return rows of the test part, else out-of-fold rows, else rows of another part.
+    """Return `most` rows of the test part, else out-of-fold rows, else rows of another part.
 
-    `known` are name, rows and outputs of that part, if they were computed before.
+    `known` are name, rows and outputs of that part, if they were computed before.  Without `test`,
+    no rows of the test part are used.
     """
     parts, folds = data.parts, data.folds
     order = ("test", "train") if folds is not None else ("test", "validation", "train")
-    name = next(part for part in order if part in parts)
+    name = next(part for part in order[not test :] if part in parts)
     part = parts[name]
-    chosen = evenly_spaced(len(part), min(SCORED, SCORED_VALUES // data.task.outputs))
+    chosen = evenly_spaced(len(part), min(most, SCORED_VALUES // data.task.outputs))
     rows = part.rows(chosen)
     title = OUT_OF_FOLD if name == "train" and folds is not None else name
     if known is not None and known[0] == title:
@@ -106,15 +115,23 @@ def score_of(data: LoadedData, scored: ScoredRows, work: float = WORK) -> dict[s
     return {"part": scored.part, "rows": scored.total, "metric": names[0], "predictions": table}
 
 
-def baseline_score_of(data: LoadedData, score: dict[str, Any]) -> BaselineScore | None:
-    """Return what `score_of` found, for a verdict; None without a linear prediction to compare.
+def linear_comparison(data: LoadedData, mean: NetworkMean) -> BaselineScore | None:
+    """Compare a model with a linear one, for a verdict, on out-of-fold or validation rows.
 
-    Its fix makes the model a linear one, or adds one to each fold.
+    None without such rows, for a linear model, and for predictions that are not finite.  Test rows
+    are not used, because a test score after the fix would be selected on them.  The fix makes the
+    model a linear one, or adds one to each fold.
     """
-    metric, rows, part = score["metric"], score["predictions"], score["part"]
-    if part == "train" or "linear" not in rows:
-        return None
     config = data.file.config
+    if (data.folds is None and "validation" not in data.parts) or not config.model.hidden:
+        return None
+    scored = scored_rows(data, mean, test=False, most=COMPARED)
+    if not np.isfinite(scored.output).all():
+        return None
+    score = score_of(data, scored, COMPARED_WORK)
+    metric, rows = score["metric"], score["predictions"]
+    if "linear" not in rows:
+        return None
     linear_model: dict[str, Any] = {"hidden": (), "activation": "relu", "dropout": 0.0}
     if (network := config.model.network) != "mlp":
         own = {name: options_of(NetworkSettings)[name].default for name in OWN_OPTIONS[network]}
@@ -128,4 +145,4 @@ def baseline_score_of(data: LoadedData, score: dict[str, Any]) -> BaselineScore 
         rows[who][metric]["value"] for who in ("model", "linear", "constant")
     )
     error = rows["linear"]["ahead"]["error"]
-    return BaselineScore(metric, PART_PHRASES[part], value, linear, constant, error, fix)
+    return BaselineScore(metric, PART_PHRASES[score["part"]], value, linear, constant, error, fix)

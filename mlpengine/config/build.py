@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mlpengine.config.load import ConfigFile, Override
+from mlpengine.config.load import ConfigFile
 from mlpengine.config.reader import KeyPath
 from mlpengine.config.tables import Tables, read_tables
 from mlpengine.core.errors import UsageError
@@ -188,20 +188,6 @@ def trainer_of(
             members=members,
             ensemble_weights=ensemble_weights,
         )
-
-
-def refit_overrides(epochs: int) -> list[Override]:
-    """Return the settings to train on validation rows, too, up to the epoch that they chose.
-
-    The schedule of the learning rate ends at that epoch.
-    """
-    settings = {
-        "training.epochs": str(epochs),
-        "training.early_stopping": "false",
-        "training.refit": "false",
-        "data.split.validation": "0.0",
-    }
-    return [Override("training.refit", tuple(k.split(".")), v) for k, v in settings.items()]
 
 
 PLACES: Mapping[tuple[str, ...], KeyPath] = {

@@ -6,23 +6,24 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from math import nan
+from math import inf, nan
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from mlpengine.config.baselines import baseline_score_of, score_of, scored_rows
-from mlpengine.config.build import LoadedData, load_data, refit_overrides, trainer_of
+from mlpengine.config.baselines import linear_comparison
+from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.distilling import STUDENT_SECTIONS, Predict, Teacher, student_sections
-from mlpengine.config.load import ConfigFile, check_config, with_overrides
+from mlpengine.config.load import ConfigFile, check_config
 from mlpengine.config.proposal import complete_config
 from mlpengine.config.reader import Document
 from mlpengine.config.sections import fill_missing
 from mlpengine.config.tables import read_source, read_tables, reading_of
 from mlpengine.core.errors import ConfigError, DataError, UsageError
-from mlpengine.core.fields import one_of
+from mlpengine.core.fields import POSITIVE, one_of
 from mlpengine.core.wording import html_table, plural, quoted
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.column_kinds import kind_of
@@ -32,10 +33,10 @@ from mlpengine.data.tables.frames import as_table, categorical_columns
 from mlpengine.diagnostics.verdict import Verdicts, without
 from mlpengine.models.model import Model
 from mlpengine.settings.recipes import PRESETS
-from mlpengine.training.diagnose import BASELINE_SECONDS
 from mlpengine.training.loading import load
 from mlpengine.training.loop import Callback, Result
 from mlpengine.training.measure import measure
+from mlpengine.training.progress import Progress
 from mlpengine.training.trainer import Fitted, Trainer
 
 FIT_EXAMPLE = "mlpengine.fit(table, target='price')"
@@ -73,7 +74,8 @@ class FitResult(Result):
             f"{part}: {', '.join(f'{name} {value:.4g}' for name, value in values.items())}"
             for part, values in self.metrics.items()
         ]
-        ending = {"epochs": "", "early": ", stopped early"}.get(self.ending, f", {self.ending}")
+        endings = {"epochs": "", "early": ", stopped early", "time": ", stopped at the time limit"}
+        ending = endings.get(self.ending, f", {self.ending}")
         epochs = f"{plural(self.epochs, 'epoch')}, best {self.best_epoch}{ending}"
         return f"FitResult({'; '.join([epochs, *parts])})"
 
@@ -101,6 +103,8 @@ def fit(
     warm_start: Model | str | os.PathLike[str] | None = None,
     preset: str = "plain",
     callbacks: Sequence[Callback] = (),
+    progress: bool | None = None,
+    time_limit: float | None = None,
     **config: Any,
 ) -> tuple[Model, FitResult]:
     """Train on a table and return the model, with the weights of its best epoch, and the result.
@@ -120,6 +124,9 @@ def fit(
             (fine-tuning).
         preset: the recipe for the keys that `config` leaves out: ``plain`` or ``realmlp``.
         callbacks: called by the training loop.
+        progress: show the work on stderr; by default in a terminal and in a notebook.
+        time_limit: seconds from the call on.  Training ends by then, after at least one epoch;
+            ``result.ending`` is then ``time``.  Measuring the best epoch takes further time.
         config: the sections and keys of a config by name, such as ``model={"hidden": [32]}``,
             ``optimizer="adamw"`` or ``training={"epochs": 20}``.  In a whole config, `table`
             replaces ``data.source``, and `target` replaces ``data.target``.
@@ -133,27 +140,27 @@ def fit(
     Raises: ConfigError listing every unknown or wrong key; DataError for a table that cannot be
     learned from; NumericalError if training fails.
     """
+    until = inf
+    if time_limit is not None:
+        until = perf_counter() + POSITIVE.check("fit: time_limit", time_limit)
     given = {"validation": validation, "test": test}
-    file, tables, decided = _config(
-        table, target, given, config, preset=preset, proposing=warm_start is None
-    )
-    model = (
-        warm_start
-        if isinstance(warm_start, Model) or warm_start is None
-        else load(os.fspath(warm_start))
-    )
-    before, is_new = model.preprocessor if model else None, model is not None
-    data = loaded_data(file, tables, before, is_new=is_new)
-    trainer = trainer_of(data, model)
-    fitted = trainer.fit(callbacks)
-    best = fitted.result.best_epoch
-    if file.config.training.refit and best:
-        data = loaded_data(
-            with_overrides(file, refit_overrides(best)), tables, before, is_new=is_new
+    with Progress(progress) as shown:
+        shown.stage("reading the table")
+        file, tables, decided = _config(
+            table, target, given, config, preset=preset, proposing=warm_start is None
         )
+        model = (
+            warm_start
+            if isinstance(warm_start, Model) or warm_start is None
+            else load(os.fspath(warm_start))
+        )
+        before, is_new = model.preprocessor if model else None, model is not None
+        data = loaded_data(file, tables, before, is_new=is_new)
+        shown.stage("preparing the networks")
         trainer = trainer_of(data, model)
-        fitted = trainer.fit(callbacks)
-    return _measured(data, trainer, fitted, decided)
+        fitted = trainer.fit([*callbacks, shown], until)
+        shown.stage("measuring the weights of the best epoch")
+        return _measured(data, trainer, fitted, decided)
 
 
 def distill(
@@ -166,6 +173,7 @@ def distill(
     validation: Any = None,
     test: Any = None,
     callbacks: Sequence[Callback] = (),
+    progress: bool | None = None,
     **config: Any,
 ) -> tuple[Model, FitResult]:
     """Train one small network to predict what a teacher predicts; return it and the result.
@@ -187,6 +195,7 @@ def distill(
         validation: a table of its own in place of a share of `table`.
         test: a table of its own for the test, in place of a share of `table`.
         callbacks: called by the training loop.
+        progress: show the work on stderr, as for `fit`.
         config: the sections and keys of a config by name, as for `fit`, such as
             ``model={"hidden": [32]}``.
 
@@ -220,9 +229,13 @@ def distill(
     own = {name: one[name] for name in STUDENT_SECTIONS if name in config}
     fill_missing(own, student_sections(data.tables.rows["train"]))
     data = replace(data, file=checked_sections({**file.document.data, **own}))
-    data = replace(data, given=Teacher(teacher, data, frames).transfer_set(made))
-    trainer = trainer_of(data)
-    return _measured(data, trainer, trainer.fit(callbacks), [])
+    with Progress(progress) as shown:
+        shown.stage("predicting training rows and synthetic rows")
+        data = replace(data, given=Teacher(teacher, data, frames).transfer_set(made))
+        trainer = trainer_of(data)
+        fitted = trainer.fit([*callbacks, shown])
+        shown.stage("measuring the weights of the best epoch")
+        return _measured(data, trainer, fitted, [])
 
 
 def _with_columns_of(teacher: Teacher) -> ConfigFile:
@@ -251,9 +264,8 @@ def _measured(
     file = data.file
     with trainer.pinned():
         measured = measure(fitted, data.parts, data.folds, blocks=data.blocks, beside=beside)
-        if fitted.diagnostics and fitted.result.seconds >= BASELINE_SECONDS:
-            score = score_of(data, scored_rows(data, fitted.mean, measured.last))
-            fitted.diagnostics.core.baseline_score = baseline_score_of(data, score)
+        if fitted.diagnostics:
+            fitted.diagnostics.core.baseline_score = linear_comparison(data, fitted.mean)
         of_run = fitted.verdicts()
     of_columns = column_verdicts(file, data.tables)
     reported = [*cell_verdicts(file, data.tables), *of_columns, *of_run]

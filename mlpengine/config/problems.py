@@ -13,13 +13,13 @@ from mlpengine.config.reader import Document, KeyPath, dotted
 from mlpengine.config.schema import Config
 from mlpengine.core.fields import Option
 from mlpengine.core.wording import nearest, suggestion
-from mlpengine.settings.base import EXPECTED, UNKNOWN, options_of
+from mlpengine.settings.base import EXPECTED, UNKNOWN, expected, options_of
 from mlpengine.settings.families import Family, Of
 
 
 def report_all(error: ValidationError, document: Document) -> None:
     """Report every error of pydantic in `document`; several about one value become one."""
-    expected: dict[KeyPath, list[str]] = {}
+    texts_of: dict[KeyPath, list[str]] = {}
     names: dict[KeyPath, list[str]] = {}
     issues = error.errors(include_url=False)
     for issue in issues:
@@ -27,8 +27,7 @@ def report_all(error: ValidationError, document: Document) -> None:
         context: Mapping[str, Any] = issue.get("ctx", {})
         match issue["type"]:
             case "missing" if isinstance(issue["loc"][-1], int):
-                text = EXPECTED["too_short"].format(min_length=issue["loc"][-1] + 1)
-                expected.setdefault(path, []).append(text)
+                texts_of.setdefault(path, []).append(expected(issue))
             case "missing":
                 path = (*path, *issue["loc"][-1:])
                 option = _option_at(path, document.data)
@@ -43,11 +42,11 @@ def report_all(error: ValidationError, document: Document) -> None:
             case kind:
                 if kind == "unknown_name" and isinstance(_value_at(path, document.data), dict):
                     path = (*path, "name")
-                text = EXPECTED.get(kind, issue["msg"]).format(**context)
+                text = expected(issue)
                 names.setdefault(path, []).extend(re.findall(r"'([^']*)'", text))
-                expected.setdefault(path, []).append(_listed(text))
-    reported = {_real_path(one["loc"], document.data) for one in issues} | expected.keys()
-    for path, texts in expected.items():
+                texts_of.setdefault(path, []).append(_listed(text))
+    reported = {_real_path(one["loc"], document.data) for one in issues} | texts_of.keys()
+    for path, texts in texts_of.items():
         value = _value_at(path, document.data)
         if isinstance(value, dict) and any(path == one[: len(path)] != one for one in reported):
             continue  # the errors within the mapping say more

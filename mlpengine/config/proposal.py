@@ -282,8 +282,7 @@ def complete_config(
     Without a target that the table has, nothing is added.
 
     `kept` are columns that are not dropped, and `facts` the profile of the table, if known.  Where
-    the config has rows of its own for validation, or trains the network again on all rows, folds
-    are left out.
+    the config has rows of its own for validation, folds are left out.
 
     Raises: DataError for a target that cannot be learned, or as `propose`.
     """
@@ -335,7 +334,7 @@ def complete_config(
         proposed["training"].pop("clip_norm", None)
     training, share = _section_of(config, "training"), split.get("validation")
     one_network = training.get("folds", 2) is None
-    alone = share, data.get("validation_source"), training.get("seeds"), training.get("refit")
+    alone = share, data.get("validation_source"), training.get("seeds")
     if one_network or any(alone):
         for key in ("folds", "members"):
             proposed["training"].pop(key, None)

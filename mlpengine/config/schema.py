@@ -190,10 +190,6 @@ class Config:
             text = f"{kind} needs {setting}; or leave it out"
             yield kind in training.fold_members and not given, text, "training", "members"
 
-        own_rows = self.validation_share and not data.validation_source
-        text = "needs validation rows of the same table (data.split.validation)"
-        yield training.refit and not own_rows, text, "training", "refit"
-
         any_rows = self.validation_share or data.validation_source or training.folds
         for name, key, wanted in (
             ("early stopping", "early_stopping", training.early_stopping is not None),

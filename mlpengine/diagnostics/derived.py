@@ -44,7 +44,7 @@ def reference_loss(diagnostics: Diagnostics) -> float:
 def zero_logits(diagnostics: Diagnostics) -> float:
     """Return the cross entropy of logits of 0; 0 for other losses."""
     name = diagnostics.loss.name if diagnostics.loss else ""
-    classes = {"softmax_cross_entropy": diagnostics.mlp.outputs, "bce_with_logits": 2}.get(name)
+    classes = {"softmax_cross_entropy": diagnostics.facts.outputs, "bce_with_logits": 2}.get(name)
     return log(classes) if classes else 0.0
 
 

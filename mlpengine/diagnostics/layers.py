@@ -1,10 +1,14 @@
-"""Facts about the layers of a recording: names, units, activations, weights, paths."""
+"""Facts about a network and its layers: names, units, activations, weights, paths."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from mlpengine.nn.recording import Recordable, Recording
+import numpy as np
+
+from mlpengine.core.spec import Array
+from mlpengine.nn import NETWORKS, Network
+from mlpengine.nn.recording import Recording
 from mlpengine.ops import Activation, Dropout, GradOp, LearnedActivation
 from mlpengine.ops.softmax import AlongAxis
 from mlpengine.tape.record import Record, Value, dependents
@@ -29,15 +33,24 @@ class LayerFacts(NamedTuple):
 
 
 class NetworkFacts(NamedTuple):
-    """The layers in forward order, the rates of dropout, and how many features a row has."""
+    """What the rules know about a network, of this engine or of another library.
+
+    `layers` are in forward order, `dropout` its rates.  `features` and `outputs` are the numbers of
+    a row.  `params` are the current parameters by name, and `dtype` is the dtype of activations.
+    `kind` is the name of the network in configs, "" for a network of one's own.
+    """
 
     layers: tuple[LayerFacts, ...]
     dropout: tuple[float, ...]
     features: int
+    outputs: int
+    params: Mapping[str, Array]
+    dtype: np.dtype[Any] = np.dtype("float32")
+    kind: str = ""
 
     @classmethod
-    def of(cls, network: Recordable) -> "NetworkFacts":
-        """Return the facts that the recording of a network contains."""
+    def of(cls, network: Network) -> "NetworkFacts":
+        """Return the facts about a network of this engine."""
         recording, weights = network.recorded(2, training=True), set(network.groups["weights"])
         layers, records = [], recording.tape.records
         for layer in recording.layers:
@@ -56,7 +69,10 @@ class NetworkFacts(NamedTuple):
         ops = (record.op for record in records)
         rates = tuple(op.rate for op in ops if isinstance(op, Dropout))
         inputs = recording.tape.inputs
-        return cls(tuple(layers), rates, sum(prod(node.spec.shape[1:]) for node in inputs))
+        features = sum(prod(node.spec.shape[1:]) for node in inputs)
+        kind = next((name for name, one in NETWORKS.items() if isinstance(network, one)), "")
+        views = network.params.views
+        return cls(tuple(layers), rates, features, network.outputs, views, network.dtype, kind)
 
 
 def maker(records: Sequence[Record], value: Value) -> Record | None:

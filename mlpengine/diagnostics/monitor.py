@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from math import isfinite, log10, nan
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,7 @@ class Diagnostics(Uncopyable):
     Memory is bounded, except for two numbers for each epoch.
 
     Args:
+        mlp: the network; its facts where other code measures it (`mlpengine.diagnostics.Watch`).
         every: steps between samples.  By default 50; for steps that are short beside a sample, 500
             after step 1,000.
         steps_per_epoch: a unit is dead if it does not fire for a window of at least so many steps.
@@ -60,12 +62,14 @@ class Diagnostics(Uncopyable):
         feature_names: their names; by default, numbers from 0.
         name_row: returns the name of a row by its number, as in "line 17".
         loss: the loss; the verdicts check that the output activation suits it.
-        optimizer: the optimizer; the verdicts check its settings.
+        optimizer: the optimizer, or its settings as attributes; the verdicts check them.
         target_range: smallest and largest target of a regression.
         weight_scale: root mean square of the initial weights, see `weight_scale`.
         extreme: the most extreme value of features or targets.
 
     Attributes:
+        facts: what the rules know about the network.
+        mlp: the network, if it is given.
         first_loss: loss of step 1.
         failure: the message of the error that ended the run, or "".
         skipped: steps without an update because a number was not finite.
@@ -98,7 +102,7 @@ class Diagnostics(Uncopyable):
 
     def __init__(
         self,
-        mlp: Network,
+        mlp: Network | NetworkFacts,
         *,
         every: int | None = None,
         steps_per_epoch: int = 1,
@@ -109,15 +113,18 @@ class Diagnostics(Uncopyable):
         feature_names: Sequence[str] = (),
         name_row: Callable[[int], str] = "training row {}".format,
         loss: Loss | None = None,
-        optimizer: Optimizer | None = None,
+        optimizer: Optimizer | SimpleNamespace | None = None,
         target_range: tuple[float, float] = (nan, nan),
         weight_scale: float | None = None,
         extreme: ExtremeValue = NO_EXTREME,
     ) -> None:
-        if not isinstance(mlp, Network):
+        if isinstance(mlp, Network):
+            self.mlp, self.facts = mlp, NetworkFacts.of(mlp)
+        elif isinstance(mlp, NetworkFacts):
+            self.facts = mlp
+        else:
             raise UsageError(f"diagnostics: mlp must be a network (got {quoted(mlp)})")
-        self.mlp, facts = mlp, NetworkFacts.of(mlp)
-        self.layers, self.dropout, features = facts
+        self.layers, self.dropout, features = self.facts[:3]
         self.baseline, self.validation_baseline = _known(baseline), _known(validation_baseline)
         self.target_rms, self.first_loss = _known(target_rms), nan
         self.feature_sizes: Array = np.zeros(0) if feature_sizes is None else feature_sizes
@@ -139,7 +146,7 @@ class Diagnostics(Uncopyable):
         self.noise, self.spikes = NoiseScale(), Spikes()
         self.pending = self.spikes.pending
         self.windows = {
-            number: UnitWindow(layer.units, mlp.dtype, steps_per_epoch)
+            number: UnitWindow(layer.units, self.facts.dtype, steps_per_epoch)
             for number, layer in enumerate(self.layers)
             if rectifies(layer.activation)
         }
@@ -147,7 +154,6 @@ class Diagnostics(Uncopyable):
         self.epochs: list[tuple[float, float]] = []
         self.noted: deque[Spike] = deque(maxlen=20)
         self._schedule = SamplingSchedule(every)
-        self._updates = UpdateProbe(mlp.params, self.layers)
         self._workspace: Workspace | None = None
         self._bound: dict[int, BoundProbes] = {}
         self._unknown = tuple(self.values)
@@ -157,7 +163,9 @@ class Diagnostics(Uncopyable):
         weighted = [number for number, layer in enumerate(self.layers) if layer.weights]
         self._gradient_indices = [gradients[number] for number in weighted]
         self._dead_indices = [(dead[n], window) for n, window in self.windows.items()]
-        self.begin(0)
+        if isinstance(mlp, Network):
+            self._updates = UpdateProbe(mlp.params, self.layers)
+            self.begin(0)
 
     def begin(self, steps: int) -> None:
         """Copy the parameters after `steps` steps; needed when a run is resumed."""
@@ -232,11 +240,8 @@ class Diagnostics(Uncopyable):
             for number, window in self.windows.items():
                 window.add(probes.rectified[number], step)
             with np.errstate(all="ignore"):
-                self._sample(probes, step, norm, clipped_norm, rows)
-            self.values[LOSS], self.values[LR] = loss, lr
-            if step == 1:
-                self.first_loss = loss
-            self.series.append(step, self.values)
+                self._sample(probes, step, norm, rows, clipped_norm / norm if norm else 1.0)
+            self.close_sample(step, loss, norm, clipped_norm, lr)
         self.skip(step)
         return is_sample
 
@@ -270,8 +275,8 @@ class Diagnostics(Uncopyable):
         probes: BoundProbes,
         step: int,
         norm: float,
-        clipped_norm: float,
         rows: Array | None,
+        clip: float,
     ) -> None:
         values, batch = self.values, probes.scratch.batch_size
         if rows is not None and len(rows) > batch:  # the buffers belong to a shard
@@ -279,11 +284,18 @@ class Diagnostics(Uncopyable):
             self.batch_size = max(self.batch_size, batch)
         probes.rows.mean_rows[()] = batch
         values[:] = self._unknown
-        probes.measure(clipped_norm / norm if norm else 1.0, values)
+        probes.measure(clip, values)
         self.noise.add(probes.rows.summarize(values, rows), norm, batch, values)
         if self._copied_at != step - 1:
             for index in self._update_indices:
                 values[index] = nan
+
+    def close_sample(
+        self, step: int, loss: float, norm: float, clipped_norm: float, lr: float
+    ) -> None:
+        """Add what follows from the measured `values`, and keep them as the sample of a step."""
+        values = self.values
+        values[LOSS], values[LR] = loss, lr
         values[NORM], values[CLIPPED_NORM], values[SPIKE_COUNT] = (
             norm,
             clipped_norm,
@@ -296,6 +308,9 @@ class Diagnostics(Uncopyable):
         for index, window in self._dead_indices:
             values[index] = window.dead_share
         self.sampled, self.clipped = step, 0
+        if step == 1:
+            self.first_loss = loss
+        self.series.append(step, values)
 
     def _note_spike(self, probes: BoundProbes, step: int, norm: float, rows: Array | None) -> None:
         """Record a spike and the row with the largest gradient."""

@@ -32,7 +32,6 @@ from mlpengine.diagnostics.derived import (
 from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.samples import median
 from mlpengine.diagnostics.verdict import Verdict, Verdicts, brief, percent, two_digits
-from mlpengine.nn import NETWORKS
 from mlpengine.optim import FullBatch
 from mlpengine.settings import FeatureSettings, Fix, NetworkSettings, TrainingSettings
 from mlpengine.settings.network import OWN_OPTIONS
@@ -97,7 +96,7 @@ def _suited(diagnostics: Diagnostics, verdict: Verdict) -> Verdict:
 
     Settings that the network does not have are removed from the fix.
     """
-    kind = next((n for n, one in NETWORKS.items() if isinstance(diagnostics.mlp, one)), "")
+    kind = diagnostics.facts.kind
     if kind == "mlp":
         return verdict
     name = "" if verdict.layer is None else diagnostics.layers[verdict.layer].name
@@ -146,7 +145,7 @@ def target_scale(diagnostics: Diagnostics) -> Verdict | None:
 
 def no_gradient(diagnostics: Diagnostics) -> Verdict | None:
     """A layer of zeros passes no gradient to the layers before it."""
-    views = diagnostics.mlp.params.views
+    views = diagnostics.facts.params
     for number, layer in enumerate(diagnostics.layers[:-1]):
         weights = [views[name] for name in layer.weights] if layer.weighs_all else []
         if weights and not any(weight.any() for weight in weights):

@@ -15,7 +15,6 @@ from mlpengine.core.spec import Array, ArrayLike
 from mlpengine.data.features import class_weights
 from mlpengine.data.features.targets import ClassTarget, Target
 from mlpengine.data.tables import Table
-from mlpengine.estimators._callbacks import with_callbacks
 from mlpengine.estimators._estimator import MlpEstimator, require_fit, rollback_on_error
 from mlpengine.estimators._rows import checked_rows
 from mlpengine.settings.features import TaskName
@@ -47,7 +46,6 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         return "multilabel" if self._several else "classification"
 
     @rollback_on_error
-    @with_callbacks  # type: ignore[untyped-decorator]
     def fit(
         self,
         X: Any,

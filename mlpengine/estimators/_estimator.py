@@ -2,7 +2,6 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import replace
 from functools import wraps
 from numbers import Real
@@ -34,7 +33,6 @@ from mlpengine.data.tables.dialect import DEFAULT
 from mlpengine.data.tables.frames import as_table, categorical_columns
 from mlpengine.data.tables.table import Column
 from mlpengine.diagnostics.verdict import Verdicts
-from mlpengine.estimators._callbacks import CallbackSupportMixin, EpochTasks, PrintEpochs
 from mlpengine.estimators._rows import checked_rows, is_frame, matrix_features, plain_profile
 from mlpengine.estimators._running import RunningScale
 from mlpengine.models.calibration import ClassSets, Residuals
@@ -45,7 +43,7 @@ from mlpengine.nn.layers import is_formula
 from mlpengine.ops import LOSSES, GradOp, Loss
 from mlpengine.settings.features import TaskName
 from mlpengine.settings.recipes import FOLDED_ROWS, MIDDLE, PRESETS, folds_for, validation_share_for
-from mlpengine.training.loop import Callback
+from mlpengine.training.progress import Progress
 from mlpengine.training.trainer import Fitted, Member, Trainer
 
 SEARCHED_COLUMNS = 500
@@ -81,7 +79,6 @@ OWN = {
     "training.folds": "write folds=",
     "training.members": "write members=",
     "training.seeds": "write folds=",
-    "training.refit": "with folds, all rows train",
 }
 """Keys that estimators set themselves, with advice."""
 
@@ -122,7 +119,7 @@ def free_name(name: str, taken: Sequence[str]) -> str:
     return free_name(f"_{name}", taken) if name in taken else name
 
 
-class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
+class MlpEstimator(BaseEstimator):  # type: ignore[misc]
     """Base of classifier and regressor: `mlpengine.fit` for features and targets of scikit-learn.
 
     The subclasses differ in their targets.
@@ -201,7 +198,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             threads: number of threads of a fit; scikit-learn runs fits side by side.
             warm_start: whether `fit` continues from the weights, the optimizer, the scaling and
                 the classes of the last fit.
-            verbose: whether to print a line for each epoch.
+            verbose: whether to print a line for each epoch on stderr.
             random_state: a number has the effect of `seed` in a config and gives the same bits.
         """
         self.hidden, self.activation, self.dropout = hidden, activation, dropout
@@ -295,21 +292,13 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         self._members, self._ensemble_weights = trainer.members, trainer.ensemble_weights
         self._preprocessor, self._problem = data.tables.preprocessor, data.task
         self._running, self._loss = None, data.loss
-        shown = {
-            "X": x,
-            "y": lambda: self._labels(y),
-            "metadata": None if sample_weight is None else {"sample_weight": sample_weight},
-        }
-        context, callbacks = self._watched(shown, file.config.training.epochs)
-        fitted = trainer.fit(callbacks)
+        fitted = trainer.fit([Progress(True, live=False)] if self.verbose else [])
         self._keep(trainer, fitted)
         with trainer.pinned():
             known = fitted.verdicts()
         if len(self._columns) <= SEARCHED_COLUMNS:
             known = [*column_verdicts(file, data.tables), *known]
         self.verdicts_ = Verdicts(known)
-        if context is not None:
-            context.call_on_fit_task_end(estimator=self, **shown)
 
     def _partial_fit(self, x: Any, y: Array, table: Table, sample_weight: ArrayLike | None) -> None:
         """Learn once from each row, in order, a batch at a time, with every network."""
@@ -508,18 +497,6 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         names = {key: free_name(key, taken) for key in divided_by}
         columns |= {names[key]: column for key, column in divided_by.items()}
         return table.join(Table(columns, table.source)), targets, weight, names
-
-    def _watched(self, data: dict[str, Any], epochs: int) -> tuple[Any, list[Callback]]:
-        """Return scikit-learn's context of the fit, or None, and the callbacks for the loop."""
-        callbacks: list[Callback] = [PrintEpochs()] if self.verbose else []
-        if not hasattr(self, "set_callbacks"):
-            return None, callbacks
-        context = self._init_callback_context(max_subtasks=epochs)
-        if not getattr(self, "_skl_callbacks", None):
-            return None, callbacks
-        context.call_on_fit_task_begin(estimator=self, **data)
-        so_far = lambda: deepcopy({"_members": self._members})  # noqa: E731
-        return context, [*callbacks, EpochTasks(self, context, data, so_far)]
 
     def _keep(self, trainer: Trainer, fitted: Fitted) -> None:
         """Store the results of a training."""

@@ -10,7 +10,6 @@ from mlpengine.core.spec import Array, ArrayLike
 from mlpengine.data.features import NumberTarget
 from mlpengine.data.features.targets import Target
 from mlpengine.data.tables import Table
-from mlpengine.estimators._callbacks import with_callbacks
 from mlpengine.estimators._estimator import MlpEstimator, require_fit, rollback_on_error
 from mlpengine.estimators._rows import checked_rows
 from mlpengine.models.task import Regression
@@ -34,7 +33,6 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
     _problem: Regression
 
     @rollback_on_error
-    @with_callbacks  # type: ignore[untyped-decorator]
     def fit(
         self,
         X: Any,

@@ -1,4 +1,4 @@
-"""Export of trained models: safetensors, NumPy archives, ONNX, C, JavaScript.
+"""Export of trained models: safetensors, ONNX, C, JavaScript.
 
 ``export(model, "model.onnx")`` writes an ONNX model that reads the columns of a table by name and
 returns labels and probabilities, or numbers in the target's units; it includes the preprocessing.
@@ -15,10 +15,9 @@ from mlpengine.core.wording import suggestion
 from mlpengine.export._exported import Exported
 from mlpengine.export._js_module import description, to_js
 from mlpengine.export._model_c import to_c
-from mlpengine.export._node import verified
 from mlpengine.export._onnx_feed import onnx_inputs
 from mlpengine.export._package import Package, checked_folder, predicting_library, write_folder
-from mlpengine.export._weights import to_npz, to_safetensors
+from mlpengine.export._weights import to_safetensors
 from mlpengine.models.model import Model
 from mlpengine.nn import Network
 
@@ -42,7 +41,6 @@ def _to_onnx(model: Model | Network) -> tuple[bytes, Exported]:
 
 FORMATS: dict[str, Callable[..., tuple[bytes, Exported]]] = {
     "safetensors": to_safetensors,
-    "npz": to_npz,
     "onnx": _to_onnx,
     "c": to_c,
     "js": to_js,
@@ -83,8 +81,6 @@ def export(
 ) -> Exported:
     """Write a model to `path`, whole or not at all, and return what the file holds.
 
-    JavaScript is run by Node, if it is installed, before it is written.
-
     Args:
         model: with its preprocessing, or a network alone; its ONNX form reads the features.
         path: of the file; one that exists is replaced.
@@ -95,7 +91,7 @@ def export(
             library with file, header and a sketch; it is called `name`, or as the folder.
 
     Raises: UsageError for an unknown format; MissingExtraError for ONNX without its packages;
-        NumericalError where the file and our own forward differ.
+        NumericalError where ONNX and our own forward differ.
     """
     chosen, path = format_of(path, format), Path(path)
     if isinstance(model, Network) and isinstance(model.in_shape, Mapping):
@@ -111,8 +107,6 @@ def export(
         name = name or path.name
     data, exported = to_c(model, name) if chosen == "c" else FORMATS[chosen](model)
     files = {path.name: data} | {path.with_suffix(s).name: d for s, d in exported.beside.items()}
-    if chosen == "js":
-        exported = verified(data, model, exported)
     if package is None:
         paths = write_folder(path.parent, files)
     else:

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.core.errors import NumericalError
 from mlpengine.core.spec import Array
 from mlpengine.data.features.targets import Label
 from mlpengine.data.tables import Table
@@ -15,16 +14,6 @@ from mlpengine.models.task import MultiLabel, Regression
 EXPORT_TOLERANCE = 1e-5
 """Largest difference allowed: of probabilities, or of numbers as the network learned them, and
 then relative to the largest of them if that is beyond 1."""
-
-
-def checked(difference: float, runtime: str) -> float:
-    """Return the difference.  Raises: NumericalError if it exceeds `EXPORT_TOLERANCE`."""
-    if not difference <= EXPORT_TOLERANCE:
-        raise NumericalError(
-            f"export: {runtime} must return what our own forward does, to {EXPORT_TOLERANCE:g} "
-            f"(they differ by {difference:.3g})"
-        )
-    return difference
 
 
 def label_array(classes: Sequence[Label]) -> Array:

@@ -231,7 +231,8 @@ def why_double(model: Model, rounded: float = ROUNDED) -> str:
     """Return why the numbers of a model's C are double, or "" if they are float.
 
     They are double if the network is float64, or if the table has dates, a number beyond a float,
-    or a column with values that a float rounds by more than `rounded`, in units of its spread.
+    or a column with values that a float rounds by more than `rounded`, in units of its spread or
+    of its narrowest bin.
     """
     if model.mlp.dtype == np.float64:
         return "the network is float64"
@@ -249,6 +250,7 @@ def why_double(model: Model, rounded: float = ROUNDED) -> str:
     varies = numbers.factor > 0
     spread = np.divide(1.0, numbers.factor, out=np.zeros_like(numbers.factor), where=varies)
     size = np.abs(numbers.center) + 3 * spread
+    np.minimum.at(spread, numbers.bins.columns, numbers.bins.width)
     whole = np.array([kinds.get(source.column) == "integer" for source in numbers.sources], bool)
     is_rounded = 2.0**-24 * size > rounded * spread
     places = np.flatnonzero(is_rounded & varies & ~(whole & (size < 2.0**24)))

@@ -84,6 +84,8 @@ def _probe_numbers(
     values = center + spread * rng.standard_normal(RANDOM_ROWS)
     if kind == "boolean":
         values = rng.integers(0, 2, RANDOM_ROWS).astype(np.float64)
+    if kind == "integer":
+        values = np.rint(values)
     if gaps:
         values[rng.random(RANDOM_ROWS) < 0.1] = np.nan
     return Column(

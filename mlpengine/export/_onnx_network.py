@@ -231,10 +231,6 @@ def _pair(size: int | tuple[int, int]) -> list[int]:
     return [size, size] if isinstance(size, int) else [*size]
 
 
-def _index_select(writer: _Writer, record: Record, op: IndexSelect, x: str, index: str) -> str:
-    return writer.node("Gather", x, index, axis=op.axis)
-
-
 def _cast(writer: _Writer, record: Record, op: Cast, x: str) -> str:
     """Return floats as they are, as all of them are float32, and integers as float32."""
     operand = record.operands[0]

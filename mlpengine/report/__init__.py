@@ -1,4 +1,4 @@
-"""The report of a run, of several, or of a sweep: all numbers as data, and one HTML page."""
+"""The report of a run or of a sweep: all numbers as data, and one HTML page."""
 
 from pathlib import Path
 
@@ -13,8 +13,9 @@ from .collect import (
     collect,
     read_run,
 )
+from .comparison import Lead, lead_of
 from .page import run_page
-from .several_runs import collect_sweep, compare, is_clear, runs_page, sweep_page
+from .sweep_page import collect_sweep, sweep_page
 
 REPORT_FILE = "report.html"
 
@@ -23,15 +24,14 @@ __all__ = [
     "REPORT_FILE",
     "THOROUGH",
     "Collected",
+    "Lead",
     "ReportBudget",
     "RunData",
     "collect",
     "collect_sweep",
-    "compare",
-    "is_clear",
+    "lead_of",
     "read_run",
     "run_page",
-    "runs_page",
     "save_report",
     "sweep_page",
     "write_page",

@@ -33,8 +33,6 @@ from .chart_types import (
 )
 from .markup import number, shortened
 
-__all__ = ["by_epoch", "training_charts"]
-
 Data = Mapping[str, Any]
 
 DOTTED_POINTS = 30

@@ -7,19 +7,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
-from typing import Any, NamedTuple, NotRequired
+from typing import Any, NamedTuple
 
 import numpy as np
-from typing_extensions import TypedDict
 
 from mlpengine.config import load_config
 from mlpengine.config.baselines import PART_PHRASES, WORK, ScoredRows, score_of, scored_rows
 from mlpengine.config.build import LoadedData, load_data, trainer_of
-from mlpengine.core.errors import CheckpointError, DataError, MlpEngineError
+from mlpengine.core.errors import DataError, MlpEngineError
 from mlpengine.core.redaction import redacted, shown_path, without_directories
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural
+from mlpengine.data.features.drift import NewRows
 from mlpengine.diagnostics.samples import Series
 from mlpengine.diagnostics.thresholds import DEAD, GUIDE_RATIO
 from mlpengine.models.card import facts_of
@@ -32,23 +32,21 @@ from mlpengine.models.explain import (
 )
 from mlpengine.models.model import Model
 from mlpengine.models.task import Split
-from mlpengine.settings.structure import conform
 from mlpengine.step.blas_threads import pinned
 from mlpengine.training.diagnose import DIAGNOSTICS_FILE
 from mlpengine.training.diagnostics_files import read_series
 from mlpengine.training.history import METRICS_FILE
 from mlpengine.training.loading import load
 from mlpengine.training.measure import explained_rows
+from mlpengine.training.result import read_result
 from mlpengine.training.run_directory import (
     ENVIRONMENT_FILE,
     GIVEN_CONFIG,
     RESOLVED,
-    RESULT_FILE,
     resolved_config,
 )
 
 from .chart_types import thinned
-from .columns import data_of
 from .predictions import hardest_of, predictions_of
 
 REPORT_FORMAT = 1
@@ -67,31 +65,6 @@ LAYERS = ("update_ratio", "gradient_rms", "dead_share", "saturated_share")
 TRAVELING = {"path", "failure", "result", "verdicts", "settings", "notes", "model"}
 """Keys with texts that may contain paths."""
 
-
-class VerdictData(TypedDict):
-    """A verdict in a result, see `Verdict.as_dict`."""
-
-    name: str
-    layer: int | None
-    layer_name: NotRequired[str]
-    headline: str
-    evidence: str
-    value: float | None
-    threshold: float | None
-    advice: str
-    fix: dict[str, Any] | None
-    no_fix: str
-    text: str
-
-
-RESULT_KINDS = {
-    **dict.fromkeys(("ending", "ended", "failure"), str),
-    **dict.fromkeys(("epochs", "seconds", "parameters", "peak_bytes"), float),
-    **dict.fromkeys(("best_epoch", "samples_per_second", "skipped_steps", "members"), float | None),
-    **dict.fromkeys(("best_epochs", "member_epochs"), list[int]),
-    "verdicts": list[VerdictData],
-}
-"""The types of values in a result that a page shows."""
 
 DAMAGED = (MlpEngineError, OSError, ValueError, KeyError, TypeError, IndexError, AttributeError)
 """Errors that reading a damaged file may raise."""
@@ -161,7 +134,7 @@ def read_run(path: Path) -> RunData:
             return None
 
     model = loaded = None
-    result = _checked(_read_json(path / RESULT_FILE, notes), notes)
+    result = attempt("the result cannot be read", lambda: read_result(path)) or {}
     model = attempt("the model cannot be read", lambda: load(path))
     file = attempt("the config cannot be read", lambda: load_config(resolved))
     if file is not None:
@@ -176,10 +149,7 @@ def read_run(path: Path) -> RunData:
     series = None
     if (path / DIAGNOSTICS_FILE).is_file():
         series = attempt("diagnostics", lambda: read_series(path / DIAGNOSTICS_FILE))
-    failure = result.get("failure", "")
-    return RunData(
-        path, result, loaded, model, trained, series, failure=failure, notes=tuple(notes)
-    )
+    return RunData(path, result, loaded, model, trained, series, notes=tuple(notes))
 
 
 def collect(run: RunData, effort: ReportBudget = THOROUGH, *, whole: bool = True) -> Collected:
@@ -339,6 +309,29 @@ def drivers_of(loaded: LoadedData, model: Model, effort: ReportBudget) -> dict[s
     }
 
 
+def data_of(loaded: LoadedData, rows: int) -> dict[str, Any]:
+    """Return sizes, remarks on rows, and differences of at most `rows` of each part from training.
+
+    ``mlpengine check`` describes each column.
+    """
+    tables = loaded.tables
+    preprocessor = tables.preprocessor
+    differences = {}
+    for name, (table, numbers) in tables.parts.items():
+        if name != "train":
+            some = table.rows(numbers[evenly_spaced(len(numbers), rows)])
+            differences[name] = NewRows(preprocessor).add(some).lines()
+    return {
+        "rows": tables.rows,
+        "columns": preprocessor.columns,
+        "features": preprocessor.n_features,
+        "left_out": tables.remarks,
+        "where": loaded.file.config.data.where,
+        "constant": preprocessor.constant,
+        "differences": differences,
+    }
+
+
 def gradients_of(series: Series, batch_size: int | None) -> dict[str, Any]:
     """Return the samples of gradients, updates and units, thinned."""
     kept = thinned(np.nan_to_num(series.of("gradient_norm")), 240)
@@ -404,23 +397,10 @@ def _read_json(path: Path, notes: list[str]) -> dict[str, Any]:
             return value
         notes.append(f"{path.name} is damaged")
     except FileNotFoundError:
-        notes.append(f"there is no {path.name}: the run has not ended, or it failed")
+        notes.append(f"there is no {path.name}")
     except (OSError, ValueError, RecursionError) as error:
         notes.append(f"{path.name} cannot be read: {_line(error)}")
     return {}
-
-
-def _checked(result: dict[str, Any], notes: list[str]) -> dict[str, Any]:
-    """Return a result without values that no run writes, and add a note that names them."""
-    wrong = []
-    for name in RESULT_KINDS.keys() & result:
-        try:
-            conform(result[name], RESULT_KINDS[name], name)
-        except CheckpointError:
-            wrong.append(name)
-    if wrong:
-        notes.append(f"{RESULT_FILE} is damaged ({', '.join(sorted(wrong))})")
-    return {name: value for name, value in result.items() if name not in wrong}
 
 
 def _line(error: BaseException) -> str:

@@ -28,9 +28,6 @@ from .charts import (
 from .markup import DASH, Content, Markup, joined, number, score_text, shortened, tag, with_error
 from .svg import grid, strip
 
-MANY_COLUMNS = 25
-"""The most columns that one table describes.  If there are more, the usual ones are folded away."""
-
 LISTED = 8
 """Number of epochs in which networks stopped that are listed."""
 
@@ -46,7 +43,7 @@ def run_page(data: Data) -> str:
         ("predictions", "Predictions", predictions_section(data.get("predictions"))),
         ("drivers", "What drives the prediction", drivers_section(data.get("drivers"))),
         ("gradients", "Gradients and updates", gradients_section(data.get("gradients"))),
-        ("data", "Data", columns_section(data.get("data"))),
+        ("data", "Data", data_section(data.get("data"))),
         ("hardest", "Hardest rows", hardest_section(data.get("hardest"))),
         ("settings", "Settings", settings_section(data)),
     ]
@@ -389,78 +386,24 @@ def gradients_section(known: Data | None) -> Markup | None:
     return joined(tag("p", text, class_="soft"), grid(gradient_charts(known)))
 
 
-def columns_section(known: Data | None) -> Markup | None:
-    """Return the columns: types, missing values, what is left out, drift between parts."""
+def data_section(known: Data | None) -> Markup | None:
+    """Return the rows of each part, remarks on them, and how the parts differ from training."""
     if not known:
         return None
-    rows = ", ".join(
-        f"{count:,} {PART_PHRASES.get(name, name)}" for name, count in known["rows"].items()
-    )
-    sampled = known["sampled"].get("train", 0)
-    text = [f"{rows}; {plural(known['features'], 'feature')}."]
-    if sampled < known["rows"].get("train", 0):
-        text.append(f"Described from {sampled:,} evenly spaced rows of each part.")
-    text += [f"{line[:1].upper()}{line[1:]}." for line in known["left_out"]]
+    rows = ", ".join(f"{count:,} {PART_PHRASES[name]}" for name, count in known["rows"].items())
+    columns = f"{plural(len(known['columns']), 'column')}, {plural(known['features'], 'feature')}"
+    lines = [f"{line[:1].upper()}{line[1:]}." for line in known["left_out"]]
     if known["where"]:
-        text.append(f"Rows where {known['where']}.")
-    others = [name for name in known["sampled"] if name != "train"]
-    drift = [f"drift to {PART_PHRASES[part].removesuffix(' rows')}" for part in others]
-    head = ["column", "use", "type", "missing", "distinct", "holds", *drift]
-    parts: list[Content] = [tag("p", " ".join(text), class_="soft")]
-    lines = [(_is_odd(one), _column(one, others)) for one in known["columns"]]
-    wide = len(head)
-    if len(lines) <= MANY_COLUMNS:
-        every = [line for _, line in lines]
-        parts.append(scrolling_table(head, every, "Columns", words=wide, named=False))
-    else:
-        odd, usual = ([line for is_odd, line in lines if is_odd is kind] for kind in (True, False))
-        title = "Columns that are no features, have missing values, or differ between the parts"
-        parts.append(scrolling_table(head, odd, title, words=wide) if odd else "")
-        more = f"{plural(len(usual), 'feature')} without missing values or differences"
-        body = scrolling_table(head, usual, more, words=wide, named=False)
-        parts.append(tag("details", tag("summary", more[:1].upper() + more[1:]), body))
-    if known["more_columns"]:
-        parts.append(tag("p", f"And {plural(known['more_columns'], 'more column')}."))
+        lines.append(f"Rows where {known['where']}.")
     if known["constant"]:
         names = ", ".join(shortened(name) for name in known["constant"][:30])
-        parts.append(tag("p", f"Constant in the training rows, and so without effect: {names}."))
-    if others:
-        parts.append(
-            tag("p", "Drift: the largest difference between the shares of rows below a value, or "
-                "with a text, in the two parts, or of missing values; marked where it is more "
-                "than chance gives.",
-                class_="note")
-        )  # fmt: skip
-    return joined(*parts)
-
-
-def _is_odd(one: Data) -> bool:
-    plain = one["use"] == "feature" and not one["missing"] and not one["unknown"]
-    return not plain or any(drift["odd"] for drift in one["drift"].values())
-
-
-def _column(one: Data, others: Sequence[str]) -> list[Content]:
-    """Return the cells of a column of the data."""
-    return [
-        shortened(one["name"]),
-        one["use"],
-        one["kind"],
-        tag("td", _percent(one["missing"]) if one["missing"] else DASH, class_="n"),
-        tag("td", number(one["distinct"]), class_="n"),
-        tag("td", shortened(one["holds"], 90), class_="w"),
-        *(_drift(one["drift"].get(part), one["unknown"].get(part)) for part in others),
-    ]
-
-
-def _drift(known: Data | None, unknown: Data | None) -> Markup:
-    cells: list[Content] = [DASH]
-    if known:
-        odd = tag("span", f"{known['value']:.2f} !", class_="odd", title="more than chance gives")
-        cells = [odd if known["odd"] else f"{known['value']:.2f}"]
-    if unknown:
-        text = f"{_percent(unknown['share'])} unknown, as {shortened(unknown['text'], 16)}"
-        cells += [tag("br"), tag("span", text, class_="odd")]
-    return tag("td", *cells, class_="n")
+        lines.append(f"Constant in the training rows, and so without effect: {names}.")
+    for part, texts in known["differences"].items():
+        lines += [f"In the {PART_PHRASES[part]}, {text}." for text in texts]
+    text = tag(
+        "p", f"{rows}; {columns}. ", tag("code", "mlpengine check"), " describes each column."
+    )
+    return joined(text, tag("ul", *(tag("li", line) for line in lines)) if lines else None)
 
 
 def hardest_section(known: Data | None) -> Markup | None:

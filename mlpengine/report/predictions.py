@@ -9,7 +9,6 @@ from mlpengine.config.baselines import ScoredRows
 from mlpengine.config.build import LoadedData
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
-from mlpengine.models import baselines
 from mlpengine.models.metrics import commonest_mistakes, confusion_matrix, precision, recall
 from mlpengine.models.model import Model
 from mlpengine.models.task import Classification, MultiLabel, Regression, Task
@@ -75,26 +74,6 @@ def hardest_of(loaded: LoadedData, scored: ScoredRows, columns: Sequence[str]) -
         one["cells"] = [table[name].text(k) for name in shown]
         hardest.append(one)
     return {"part": scored.part, "columns": shown, "rows": hardest}
-
-
-def paired_lead(first: ScoredRows, other: ScoredRows, metric: str) -> dict[str, Any] | None:
-    """Return the lead of `first` over `other` in a metric, with its standard error.
-
-    It is computed row by row; None unless both predict the same rows.
-    """
-    places = [scored.rows.places for scored in (first, other)]
-    if None in places or first.part != other.part or len(first.rows) != len(other.rows):
-        return None
-    origins = [place.rows.origin for place in places if place]
-    same = origins[0] is not None and origins[1] is not None and (origins[0] == origins[1]).all()
-    if not same or not np.array_equal(first.rows.truth, other.rows.truth):
-        return None
-    scored = {"first": first, "other": other}
-    pair = {who: baselines.Guess(one.predicted) for who, one in scored.items()}
-    table = baselines.baseline_scores([metric], first.rows.truth, pair, first.rows.weights)
-    share = np.sqrt(len(first.rows) / first.total)
-    ahead = table["other"]["ahead"]
-    return {"value": ahead["value"], "error": ahead["error"] * share, "paired": True}
 
 
 def _classes(scored: ScoredRows, labels: list[str]) -> dict[str, Any]:

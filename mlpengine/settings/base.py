@@ -1,6 +1,6 @@
 """How settings are declared: dataclasses of pydantic, short forms of values, and their checks."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING
 from functools import cache
 from typing import Annotated, Any, TypeAlias
@@ -11,7 +11,6 @@ from pydantic import (
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     Strict,
-    ValidationError,
 )
 from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, PydanticUndefined
 from pydantic_core.core_schema import no_info_after_validator_function
@@ -19,7 +18,6 @@ from pydantic_core.core_schema import no_info_after_validator_function
 import mlpengine.core.fields as engine
 from mlpengine.core.errors import UsageError
 from mlpengine.core.fields import Limits, Option
-from mlpengine.core.wording import suggestion
 
 STRICT = ConfigDict(extra="forbid", allow_inf_nan=False, defer_build=True)
 """No unknown keys, no infinities; validators are built when a value is first read.
@@ -134,6 +132,14 @@ UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 """The errors of pydantic for a key that there is not."""
 
 
+def expected(issue: ErrorDetails) -> str:
+    """Return what a value must be, by one error of pydantic about it."""
+    kind, context = issue["type"], issue.get("ctx", {})
+    if kind == "missing":  # of an item of a list
+        kind, context = "too_short", {"min_length": int(issue["loc"][-1]) + 1}
+    return EXPECTED.get(kind, issue["msg"]).format(**context)
+
+
 def options_of(kind: Any) -> Mapping[str, Option]:
     """Return the options of settings, or of a class of the engine, by name."""
     return _options_of(kind)
@@ -150,34 +156,3 @@ def _options_of(kind: Any) -> Mapping[str, Option]:
         of: Any = Annotated[one.rebuild_annotation(), one.description or ""]
         options[name] = Option(name, of, MISSING if default is PydanticUndefined else default)
     return options
-
-
-def made(kind: Callable[..., Any], where: str, /, **values: Any) -> Any:
-    """Return settings with these values.
-
-    Raises: UsageError, led by `where`, for the first value that they refuse.
-    """
-    try:
-        return kind(**values)
-    except ValidationError as error:
-        issues = error.errors(include_url=False)
-    first = issues[0]
-    at = [*first["loc"], *first.get("ctx", {}).get("at", ())][:1]
-    alike = [one for one in issues if [*one["loc"]][:1] == at] or issues[:1]
-    raise UsageError(_in_words(": ".join([where, *map(str, at)]), alike, first["input"]))
-
-
-def _in_words(where: str, issues: Sequence[ErrorDetails], value: Any) -> str:
-    """Return what a value must be, by all that pydantic says about it."""
-    texts: dict[str, None] = {}
-    names: list[str] = []
-    for issue in issues:
-        context: Mapping[str, Any] = issue.get("ctx", {})
-        if issue["type"] == "rule":
-            return f"{where}: {context['text']}"
-        if issue["type"] != "is_instance_of":
-            texts[EXPECTED.get(issue["type"], issue["msg"]).format(**context)] = None
-    for text in texts:
-        names += text.split("'")[1::2]
-    near = suggestion(value, names) if isinstance(value, str) else ""
-    return f"{where} must be {' or '.join(texts)} (got {value!r}){near}"

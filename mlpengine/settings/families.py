@@ -44,13 +44,14 @@ def keys_of(kind: Any) -> list[tuple[str, Option]]:
 @cache
 def model_of(kind: Any, name: str = "") -> type[BaseModel]:
     """Return the model of a mapping with the options of a class, and its `name`, if it has one."""
-    fields: Any = {"name": (Literal[name], Field(default=name))} if name else {}
+    title = kind.__name__.removesuffix("Settings")
+    about = (getdoc(kind) or "").partition("\n\n")[0]
+    named: Any = (Literal[name], Field(default=name, description=about))
+    fields: Any = {"name": named} if name else {}
     for _, option in keys_of(kind):
         default = ... if option.default is MISSING else option.default
         described = Field(default=default, description=option.description)
         fields[option.key] = (_type_of(option), described)
-    title = kind.__name__.removesuffix("Settings")
-    about = (getdoc(kind) or "").partition("\n\n")[0]
     return create_model(title, __config__=STRICT, __doc__=about, **fields)
 
 
@@ -187,73 +188,21 @@ class Family(Of):
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """Return the schema of names, but for those that need settings, and of mappings."""
-        needy = [
-            name
-            for name in self.registry
-            if any(one.is_required() for one in self.member({"name": name}).model_fields.values())
+        """Return the schema of mappings by name, and of the names that need no settings."""
+        short = [
+            one.model_fields["name"].default
+            for one in self.members
+            if not any(field.is_required() for field in one.model_fields.values())
         ]
-        short = [name for name in self.names if name not in needy]
-        named = {"enum": sorted(short, key=self.default.__ne__)}
-        return {"anyOf": [handler(_named_schema(self.joint_model)), named]}
-
-    @property
-    def joint_model(self) -> type[BaseModel]:
-        """The options of all names in one model, for the schema; each tells its names."""
-        options: dict[str, dict[str, Option]] = {}
-        for name in self.names:
-            if name != self.none:
-                for _, one in keys_of(self.of(self.registry[name])):
-                    options.setdefault(one.key, {})[name] = one
-        named = Field(default=self.default, description=f"One of {', '.join(self.names)}.")
-        fields: Any = {"name": (Literal[*self.names], named)}
-        for key, of_names in options.items():
-            every = len(of_names) == len(self.names) - bool(self.none)
-            texts = _by_value({name: one.description for name, one in of_names.items()})
-            about = texts[0][0] if every and len(texts) == 1 else ""
-            about = about or " ".join(f"{text[:-1]} ({names})." for text, names in texts)
-            defaults = _by_value({name: one.default for name, one in of_names.items()})
-            if len(defaults) > 1:
-                about += f" By default {', '.join(f'{one} ({names})' for one, names in defaults)}."
-            default = defaults[0][0] if len(defaults) == 1 else None
-            types = dict.fromkeys(_without_texts(_type_of(one)) for one in of_names.values())
-            described = Field(
-                default=None if default is MISSING else default,
-                description=about,
-                json_schema_extra=_without_default if default is None else None,
-            )
-            fields[key] = (Union[*types], described)
-        return create_model(
-            self.kind.__name__.removesuffix("Settings"), __config__=STRICT, **fields
-        )
+        names = sorted([*short, *[self.none] * bool(self.none)], key=self.default.__ne__)
+        mappings = [handler(_named_schema(one)) for one in self.members]
+        return {"anyOf": [*mappings, {"enum": names}]}
 
 
 def _named_schema(model: type[BaseModel]) -> Any:
     """Return the schema of a model with its name, by which a section of the JSON Schema has it."""
     named: Any = {**TypeAdapter(model).core_schema, "ref": f"{model.__name__}:section"}
     return definitions_schema(named, [])
-
-
-def _without_default(entry: dict[str, Any]) -> None:
-    """Leave the default of an option to its description, where names have different ones."""
-    entry.pop("default", None)
-
-
-def _by_value(values: Mapping[str, Any]) -> list[tuple[Any, str]]:
-    """Return the different values, each with the names that have it."""
-    names: dict[Any, list[str]] = {}
-    for name, value in values.items():
-        names.setdefault(value, []).append(name)
-    return [(value, ", ".join(those)) for value, those in names.items()]
-
-
-def _without_texts(kind: Any) -> Any:
-    """Return a type without its description."""
-    if get_origin(kind) is not Annotated:
-        return kind
-    base, *marks = get_args(kind)
-    marks = [one for one in marks if not isinstance(one, str)]
-    return Annotated[base, *marks] if marks else base
 
 
 LOSS = Family(Loss, LOSSES, "auto", none="auto")

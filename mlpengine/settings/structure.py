@@ -11,7 +11,8 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from mlpengine.core.errors import CheckpointError
-from mlpengine.settings.base import EXPECTED, UNKNOWN
+from mlpengine.core.wording import suggestion
+from mlpengine.settings.base import UNKNOWN, expected
 
 JSON = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -30,28 +31,36 @@ def conform(value: Any, kind: Any, where: str) -> None:
     try:
         _adapter(kind).validate_json(json.dumps([value]))
     except ValidationError as error:
-        issues = error.errors(include_url=False)
-    else:
-        return
-    places = [_place(issue["loc"][1:], value) for issue in issues]
+        raise CheckpointError(f"{where}{fault_of(error, [value])[3:]}") from None
+
+
+def fault_of(error: ValidationError, value: Any) -> str:
+    """Return the deepest place in a value that does not fit, and what is wrong there.
+
+    The text is of the form ``.a[0]: must be a number (got 'x')``.
+    """
+    issues = error.errors(include_url=False)
+    places = [_place(issue["loc"], value) for issue in issues]
     at, issue = max(zip(places, issues, strict=True), key=lambda pair: len(pair[0]))
-    kind_of_error, last = issue["type"], [0, *issue["loc"]][-1]
-    if kind_of_error in UNKNOWN:
+    kind, last, context = issue["type"], [0, *issue["loc"]][-1], issue.get("ctx", {})
+    alike = [one for one, place in zip(issues, places, strict=True) if place == at]
+    if kind in UNKNOWN:
         at = at[:-1]
     path, inner = "", value
     for key in at:
         path += f"[{key}]" if isinstance(key, int) else f".{key}"
         inner = inner[key]
-    context = issue.get("ctx", {})
-    if isinstance(last, str) and kind_of_error in ("missing", *UNKNOWN):
-        alike = [one["loc"] for one in issues if one["type"] == kind_of_error]
-        names = sorted({repr(loc[-1]) for loc in alike if loc[:-1] == issue["loc"][:-1]})
-        problem = "lacks" if kind_of_error == "missing" else "has unknown keys"
-        raise CheckpointError(f"{where}{path}: {problem} ({', '.join(names[:5])})")
-    if kind_of_error == "missing":
-        kind_of_error, context = "too_short", {"min_length": int(last) + 1}
-    text = EXPECTED.get(kind_of_error, issue["msg"]).format(**context)
-    raise CheckpointError(f"{where}{path}: must be {text} (got {inner!r:.60})")
+    if kind == "rule":
+        return f"{path}{''.join(f'.{key}' for key in context['at'])}: {context['text']}"
+    if isinstance(last, str) and kind in ("missing", *UNKNOWN):
+        same = [one["loc"] for one in issues if one["type"] == kind]
+        names = sorted({repr(loc[-1]) for loc in same if loc[:-1] == issue["loc"][:-1]})
+        problem = "lacks" if kind == "missing" else "has unknown keys"
+        return f"{path}: {problem} ({', '.join(names[:5])})"
+    texts = dict.fromkeys(expected(one) for one in alike if one["type"] != "is_instance_of")
+    names = [name for text in texts for name in text.split("'")[1::2]]
+    near = suggestion(inner, names) if isinstance(inner, str) else ""
+    return f"{path}: must be {' or '.join(texts)} (got {inner!r:.60}){near}"
 
 
 def _place(loc: tuple[int | str, ...], value: Any) -> list[int | str]:

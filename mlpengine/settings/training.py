@@ -89,10 +89,6 @@ class TrainingOptions:
         description="temperature: divide logits by a number that is fitted on out-of-fold rows or, "
         "without folds, on validation rows.",
     )
-    refit: Flag = Field(
-        default=False,
-        description="true: train once more on training and validation rows, up to the best epoch.",
-    )
     epochs: Count = Field(default=100, description="Passes over the training rows, at most.")
     batch_size: Count = Field(default=32, description="Rows per step.")
     drop_last: Flag = Field(
@@ -148,10 +144,6 @@ class TrainingOptions:
             raise rule("each type must be given once", "members")
         if len(self.members) == 1:
             raise rule(f"give two types or more (got {self.members[0]!r})", "members")
-        if self.refit and (self.folds or self.seeds):
-            raise rule("needs one network (with folds, all rows train already)", "refit")
-        if self.refit and self.calibration != "none":
-            raise rule("no rows are left for a temperature: leave one out", "refit")
         return self
 
     @property

@@ -25,7 +25,7 @@ from mlpengine.diagnostics.constant_loss import (
 )
 from mlpengine.diagnostics.layer_buffers import flat_rows
 from mlpengine.diagnostics.samples import Columns
-from mlpengine.diagnostics.thresholds import MAX_ROWS, MIN_BASELINE_ROWS
+from mlpengine.diagnostics.thresholds import MAX_ROWS, MIN_BASELINE_ROWS, SIMPLE_MODELS
 from mlpengine.diagnostics.verdict import without
 from mlpengine.models.task import Classification, Regression, Split, Task
 from mlpengine.ops import Loss
@@ -38,8 +38,6 @@ from mlpengine.training.loop import Callback, Loop, Result
 
 DIAGNOSTICS_FILE = "diagnostics.csv"
 
-BASELINE_SECONDS, BASELINE_SHARE = 1.0, 0.02
-"""Shortest run that is compared with simple models, and the share of its time spent on them."""
 MIN_CLASS_ROWS = 5
 """Minimum number of rows of a class for a meaningful recall."""
 FACT_ROWS, FEATURE_ROWS, RECALL_ROWS = 50_000, 1_000, 5_000
@@ -177,28 +175,23 @@ class LoopDiagnostics(Callback):
         """Write the remaining samples and close the file."""
         self._close()
 
-    def verdicts(self, *, measure: bool | None = None) -> list[Verdict]:
+    def verdicts(self) -> list[Verdict]:
         """Return the problems of the run; the list may be empty.
 
-        Simple models are measured on the rows once: if `measure` is True or, by default, if the run
-        took `BASELINE_SECONDS` or more, within `BASELINE_SHARE` of its time.
+        The first call measures simple models on the rows, unless the run failed.
         """
         one = self._learner
         self.core.skipped = one.skipped
         if not self.core.failure:
             measure_recalls(self.core, one.task, one.train, one.validation)
-            if measure is None:
-                measure = one.seconds >= BASELINE_SECONDS
-            if measure and not self._measured:
+            if not self._measured:
                 self._measured = True
-                seconds = None if one.seconds < BASELINE_SECONDS else one.seconds
                 measure_baselines(
                     self.core,
                     one.task,
                     one.train,
                     one.validation,
                     used=one.batches.order,
-                    seconds=seconds,
                     predict=one.evaluator.outputs,
                 )
         return without(verdicts(self.core), self._silence)
@@ -308,21 +301,19 @@ def measure_baselines(
     validation: Split | None,
     *,
     used: Array | None = None,
-    seconds: float | None = None,
     predict: Callable[[Array], Array] | None = None,
 ) -> None:
     """Measure simple models on a sample of the rows `used`, or of all rows, and set the results.
 
-    The sample is small enough that this takes `BASELINE_SHARE` of `seconds`, the time of the run.
-    `predict` returns the outputs of the network for features; the default is the network's method.
+    The sample is small enough that this takes at most `SIMPLE_MODELS` seconds.  Its size depends on
+    the numbers of rows, features and outputs, so that equal runs have equal verdicts.  `predict`
+    returns the outputs of the network for features; the default is the network's method.
     """
     if not isinstance(task, Classification | Regression):
         return
-    limit = MAX_ROWS
-    if seconds is not None:
-        values = sum(prod(array.shape[1:]) for array in arrays_in(train.x))
-        values += min(task.outputs, MAX_ROWS)  # a sample has no more classes than rows
-        limit = min(limit, rows_within(BASELINE_SHARE * seconds, values))
+    values = sum(prod(array.shape[1:]) for array in arrays_in(train.x))
+    values += min(task.outputs, MAX_ROWS)  # a sample has no more classes than rows
+    limit = min(MAX_ROWS, rows_within(SIMPLE_MODELS, values))
     if limit < MIN_BASELINE_ROWS:
         return
     rows = np.arange(len(train)) if used is None else np.sort(used)

@@ -41,7 +41,7 @@ HOPELESS = 1e12
 
 _log = logging.getLogger("mlpengine")
 
-Ending = Literal["epochs", "early", "interrupted"]
+Ending = Literal["epochs", "early", "time", "interrupted"]
 
 
 class SkipBudget(NamedTuple):

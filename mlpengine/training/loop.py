@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from math import isfinite
+from math import inf, isfinite
 from time import perf_counter
 from typing import Any, ClassVar, get_args
 
@@ -157,6 +157,8 @@ class Loop(Uncopyable):
         threads: maximum number of threads in each rank that share several networks.
 
     Attributes:
+        until: the time of `perf_counter` at which training ends; after the first epoch, no epoch
+            begins that would end later, if it took as long as the last one.
         members: a `Learner` for each network.
         step: the training step of the first network, with the loss and the norms of its last step.
         history: one row for each whole epoch; with several networks the mean over the networks that
@@ -239,7 +241,7 @@ class Loop(Uncopyable):
         self._shares = self.ranks if several else None
         own = self._shares.share(len(each)) if self._shares else slice(None)
         self._own = frozenset(range(1, len(each) + 1)[own])
-        self._stop = False
+        self._stop, self.until = False, inf
         self.callbacks = in_order(callbacks)
         self._states = _by_name(self.callbacks)
         self._hooks: dict[str, list[Callable[..., Any]]] = {
@@ -389,6 +391,8 @@ class Loop(Uncopyable):
                     return "interrupted"
                 behind = [(k, m) for k, m in running if len(m.history.rows) == number]
                 began = perf_counter()
+                if number and began + self.history.rows[-1].seconds > self.until:
+                    return "time"
                 own = [(k, m) for k, m in behind if k in self._own]
                 self._agreed(partial(self._make_epoch, own, pool, workers))
                 self._exchange(dict(own))

@@ -15,6 +15,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -405,13 +406,14 @@ class Trainer:
 
     # results: the mean over member types, calibration, residuals, prediction sets
 
-    def fit(self, callbacks: Sequence[Callback] = ()) -> Fitted:
-        """Train to the end of the loop, and return the trained networks.
+    def fit(self, callbacks: Sequence[Callback] = (), until: float = inf) -> Fitted:
+        """Train to the end of the loop, or until a time of `perf_counter`; return the networks.
 
         Raises: NumericalError if training fails.
         """
         diagnostics = self.diagnostics()
         loop = self.loop([*callbacks, *([diagnostics] if diagnostics else [])])
+        loop.until = until
         with self.pinned():
             return replace(self.finish(loop.run()), diagnostics=diagnostics)
 

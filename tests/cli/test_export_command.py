@@ -1,8 +1,6 @@
 """`mlpengine export`: a run's model in another format."""
 
 import json
-import shutil
-from pathlib import Path
 
 import pytest
 
@@ -30,7 +28,7 @@ def test_c_with_a_name_has_a_header(mlpengine, run, tmp_path):
     assert "wrote pump.c (" in done.out
     assert "wrote pump.h (" in done.out
     assert "int pump_predict(const float *x, float *out);" in (tmp_path / "pump.h").read_text()
-    for form in ("c-train", "npz"):
+    for form in ("c-train", "safetensors"):
         done = mlpengine("export", run, "--format", form, "--name", "pump")
         assert done.code == 2
         assert "for" in done.err
@@ -75,43 +73,29 @@ def test_onnx_is_the_default(mlpengine, run):
     assert "compared with our own predictions" in shown
 
 
-def test_modules_are_compared_in_node(mlpengine, config, monkeypatch):
-    if shutil.which("node") is None:
-        pytest.skip("needs node")
-    assert mlpengine("train", config, "--out", "r", "-q").code == 0
-    done = mlpengine("export", "r", "--format", "js")
-    assert (done.code, done.err) == (0, "")
-    assert "made-up rows in Node: largest difference " in done.out
-    assert (Path("r") / "model.mjs").is_file()
-    monkeypatch.setattr("shutil.which", lambda _: None)
-    done = mlpengine("export", "r", "--format", "js")
-    assert done.code == 0
-    assert "not compared with our own predictions: Node is not installed" in done.out
-
-
 def test_an_export_that_fails_names_the_file(mlpengine, run, monkeypatch):
     def failed(*_, **__):
         raise RunError("export: the predictions must agree")
 
     monkeypatch.setattr("mlpengine_cli.export.export", failed)
-    done = mlpengine("export", run, "-o", "x.npz")
-    assert (done.code, done.err) == (1, "error: x.npz: export: the predictions must agree\n")
+    done = mlpengine("export", run, "-o", "x.onnx")
+    assert (done.code, done.err) == (1, "error: x.onnx: export: the predictions must agree\n")
 
 
 @pytest.mark.parametrize(
     ("args", "code", "message"),
     [
         (["nowhere"], 2, "nowhere: there is no such run or model file"),
-        (["{run}", "-o", "x.pt"], 2, "x.pt: the name must end in .c, .js, .npz, .onnx"),
-        (["{run}", "-o", "x.npz", "--lr", "1"], 2, "--lr is for --format c-train"),
+        (["{run}", "-o", "x.pt"], 2, "x.pt: the name must end in .c, .js, .onnx"),
+        (["{run}", "-o", "x.onnx", "--lr", "1"], 2, "--lr is for --format c-train"),
         (["{run}", "--format", "c-train", "--freeze", "a"], 2, "such as 0,1 (got 'a')"),
         (
             ["{run}", "--package", "arduino", "--format", "c", "-o", "p.c"],
             2,
             "p.c: a library is a folder; give --out a name without suffix",
         ),
-        (["{run}", "-o", "no/such/folder/x.npz"], 1, "No such file or directory"),
-        (["{broken}", "--format", "npz"], 1, "must be a readable safetensors file"),
+        (["{run}", "-o", "no/such/folder/x.onnx"], 1, "No such file or directory"),
+        (["{broken}", "--format", "safetensors"], 1, "must be a readable safetensors file"),
     ],
 )
 def test_errors_are_one_line(mlpengine, run, tmp_path, args, code, message):

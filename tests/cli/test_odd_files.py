@@ -42,8 +42,8 @@ def test_a_pipe_is_predicted_and_not_trained_on(mlpengine, tmp_path, monkeypatch
         answer = mlpengine(*arguments)
         assert (answer.code, answer.err.count("\n")) == (2, 1)
         assert "must be a file" in answer.err
-    os.rename(name, "x.npy")
-    assert "must be a file, because it is read more" in mlpengine("predict", "run", "x.npy").err
+    os.rename(name, "x.parquet")
+    assert "must be a file, because it is read more" in mlpengine("predict", "run", "x.parquet").err
 
 
 @pytest.mark.parametrize("quote", ["", '"'])

@@ -12,7 +12,7 @@ from small import SMALL
 
 from mlpengine.config import load_config
 from mlpengine.models.model import Model
-from mlpengine_cli.progress import clock
+from mlpengine.training.progress import clock
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 RESULTS = {
@@ -82,9 +82,22 @@ def test_progress_is_one_line_per_epoch_on_stderr(mlpengine, config):
     for title in ("epoch", "val loss", "accuracy", "macro f1", "grad norm", "lr", "rows/s", "left"):
         assert title in header
     assert max(map(len, lines[-4:])) <= 80
-    assert [line.split()[0] for line in lines[-3:]] == ["1/3", "2/3", "3/3"]
+    assert [line.split()[0] for line in lines[-4:]] == ["1/3", "2/3", "3/3", "measuring"]
     assert "test" in found.out
     assert "model.safetensors" in found.out
+
+
+def test_a_time_limit_ends_training_and_the_run_resumes(mlpengine, config):
+    limited = ["--time-limit", "1e-9", "--out", "run", "--set", "training.epochs=2"]
+    done = mlpengine("train", config, "-q", *limited)
+    assert (done.code, "stopped at the time limit" in done.out) == (0, True), done.err
+    known = json.loads(Path("run/result.json").read_text())
+    assert (known["ending"], known["epochs"]) == ("time", 1)
+    assert known["test"]
+    resumed = json.loads(mlpengine("train", "--resume", "run", "-q", "--json").out)
+    assert (resumed["ending"], resumed["epochs"]) == ("epochs", 2)
+    refused = mlpengine("train", config, "--fix", *limited)
+    assert (refused.code, "--time-limit" in refused.err) == (2, True)
 
 
 def test_durations_are_minutes_and_seconds_or_hours_and_minutes():

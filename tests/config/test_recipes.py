@@ -9,7 +9,7 @@ from mlpengine.config import load_config
 from mlpengine.config.build import load_data, trainer_of
 from mlpengine.config.proposal import propose
 from mlpengine.config.reader import Document, parse_yaml
-from mlpengine.core.errors import ConfigError, DataError, UsageError
+from mlpengine.core.errors import DataError, UsageError
 from mlpengine.data.features import profile
 from mlpengine.data.tables import Table, read_table
 from mlpengine.data.tables.table import Column
@@ -89,12 +89,6 @@ def test_classes_of_realmlp_are_smoothed_in_configs_and_estimators(tmp_path):
     for loss in (config.loss, fitted._loss):
         assert (loss.name, loss.label_smoothing) == ("softmax_cross_entropy", 0.1)
     assert config.training.calibration == "temperature"
-
-
-def test_a_temperature_needs_rows(tmp_path):
-    data = "data: {source: rows.csv, target: y, task: classification}"
-    with pytest.raises(ConfigError, match="no rows are left for a temperature"):
-        load(tmp_path, f"{data}\ntraining: {{refit: true, calibration: temperature}}\n")
 
 
 def test_all_of_realmlp_is_built_and_the_resolved_config_says_the_same(tmp_path):

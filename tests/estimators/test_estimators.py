@@ -1,7 +1,6 @@
 """The scikit-learn estimators: scikit-learn's own checks, and what people do with estimators."""
 
 import copy
-import importlib.util
 import pickle
 import re
 import sys
@@ -381,12 +380,3 @@ def test_without_the_extra_the_error_says_how_to_install_it(monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     with pytest.raises(MissingExtraError, match=re.escape(install_line("sklearn"))):
         import mlpengine.estimators  # noqa: F401
-
-
-def test_without_callbacks_in_scikit_learn_estimators_work_as_before(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sklearn.callback", None)
-    source = importlib.util.find_spec("mlpengine.estimators._callbacks")
-    module = importlib.util.module_from_spec(source)
-    source.loader.exec_module(module)
-    assert module.with_callbacks(checked) is checked
-    assert not hasattr(module.CallbackSupportMixin, "set_callbacks")

@@ -147,7 +147,7 @@ def test_names_are_c_identifiers_and_of_c_alone(tmp_path):
         with pytest.raises(mlpengine.UsageError, match="name must be a C identifier"):
             export(network, tmp_path / "net.c", name=name)
     with pytest.raises(mlpengine.UsageError, match="name is for the format c"):
-        export(network, tmp_path / "net.npz", name="net")
+        export(network, tmp_path / "net.safetensors", name="net")
     assert [*tmp_path.iterdir()] == []
 
 
@@ -183,3 +183,12 @@ def test_numbers_are_double_where_a_float_loses_them(values, dtype, reason):
     model = Model(mlpengine.Mlp([1, 1], dtype=dtype), Preprocessor("y").fit(table), "mse")
     assert reason in why_double(model)
     assert bool(why_double(model)) == bool(reason)
+
+
+def test_numbers_are_double_where_a_float_loses_places_in_narrow_bins():
+    column = 30.0 + np.where(np.arange(len(X)) % 20 == 0, X, 1e-3 * X)
+    table = Table({"far": Column(column), "y": Column(X)}, "rows")
+    for encoding, reason in (("none", False), ("piecewise", True)):
+        inputs = Preprocessor("y", encoding=encoding).fit(table)
+        model = Model(mlpengine.Mlp([inputs.n_features, 1]), inputs, "mse")
+        assert ("far" in why_double(model)) == reason

@@ -1,6 +1,5 @@
 """Exported files: read back by PyTorch, NumPy and onnxruntime, and equal to our own forward."""
 
-import json
 import re
 import sys
 
@@ -323,28 +322,20 @@ def test_without_the_extra_the_error_says_how_to_install_it(tmp_path, monkeypatc
     monkeypatch.delitem(sys.modules, "mlpengine.export._onnx", raising=False)
     with pytest.raises(MissingExtraError, match=re.escape(install_line("onnx"))):
         export(Mlp([2, 1]), tmp_path / "mlp.onnx")
-    export(Mlp([2, 1]), tmp_path / "mlp.npz")  # needs no extra
+    export(Mlp([2, 1]), tmp_path / "mlp.safetensors")  # needs no extra
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.5, [0.5, 0.0]])
-@pytest.mark.parametrize("suffix", ["npz", "safetensors"])
-def test_weights_read_back_under_the_names_of_pytorch(tmp_path, suffix, dropout):
+def test_weights_read_back_under_the_names_of_pytorch(tmp_path, dropout):
     mlp = Mlp([3, 5, 4, 2], dropout=dropout, seed=3)
-    path = tmp_path / f"weights.{suffix}"
+    path = tmp_path / "weights.safetensors"
     exported = export(mlp, path)
-    if suffix == "npz":
-        with np.load(path) as archive:
-            arrays = dict(archive)
-        assert json.loads(arrays.pop("description").item()) == json.loads(
-            json.dumps(mlp.describe())
-        )
-    else:
-        arrays = load_file(path)
+    arrays = load_file(path)
     assert arrays.keys() == exported.outputs.keys() == mlp.state_dict().keys()
     for name, array in mlp.state_dict().items():
         assert arrays[name].dtype == np.float32
         assert (arrays[name] == array).all()
-    again = tmp_path / f"again.{suffix}"
+    again = tmp_path / "again.safetensors"
     export(mlp, again)
     assert again.read_bytes() == path.read_bytes()
 
@@ -368,15 +359,15 @@ def test_an_unknown_format_is_refused(tmp_path):
         (
             "mlp.pkl",
             None,
-            r"mlp.pkl: the name must end in \.c, \.js, \.npz, \.onnx or \.safetensors",
+            r"mlp.pkl: the name must end in \.c, \.js, \.onnx or \.safetensors",
         ),
         (
             "mlp",
             "onxx",
-            "must be one of safetensors, npz, onnx, c, js .* did you mean 'onnx'",
+            "must be one of safetensors, onnx, c, js .* did you mean 'onnx'",
         ),
-        ("mlp", None, r"mlp: the name must end in \.c, \.js, \.npz, \.onnx"),
-        ("mlp.npz", "c", r"mlp.npz: the name must end in \.c, the format \(got \.npz\)"),
+        ("mlp", None, r"mlp: the name must end in \.c, \.js, \.onnx"),
+        ("mlp.onnx", "c", r"mlp.onnx: the name must end in \.c, the format \(got \.onnx\)"),
     ):
         with pytest.raises(UsageError, match=message):
             export(Mlp([2, 1]), tmp_path / name, form)

@@ -1,6 +1,6 @@
 """Profile of a table: types, missing values, leaks, duplicates, balance of classes."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 from unicodedata import normalize
@@ -61,10 +61,7 @@ class ColumnProfile:
 class Profile:
     """The result of `profile`.
 
-    `variants` maps columns to texts that differ only in case and blanks.
-    `marked` maps columns of numbers with units or other marks to such a text and its number.
-    `commas` maps columns of numbers, some written like 1,5, to advice.
-    `gap_codes` maps columns with a number that may stand for missing values to advice.
+    `remarks` maps columns to remarks on the format of their values, see `REMARKS`.
     `drop` maps columns to leave out to the reasons.  `suspects` are columns that explain nearly all
     of the target, but may be honest predictors.
     """
@@ -78,11 +75,8 @@ class Profile:
     leaks: list[Leak] = field(default_factory=list)
     drop: dict[str, str] = field(default_factory=dict)
     target_missing: int = 0
-    variants: dict[str, list[str]] = field(default_factory=dict)
-    marked: dict[str, tuple[str, str]] = field(default_factory=dict)
-    commas: dict[str, str] = field(default_factory=dict)
+    remarks: dict[str, list[str]] = field(default_factory=dict)
     outliers: list[Outlier] = field(default_factory=list)
-    gap_codes: dict[str, str] = field(default_factory=dict)
 
     @property
     def suspects(self) -> list[Leak]:
@@ -137,15 +131,8 @@ class Profile:
         return [*lines, *(f"column {name!r}: {text}" for name, text in self.format_remarks())]
 
     def format_remarks(self) -> list[tuple[str, str]]:
-        """Return columns and remarks on the format of their texts."""
-        texts = []
-        for name, variants in self.variants.items():
-            composed = {normalize("NFC", text) for text in variants}
-            show = repr if len(composed) == len(variants) else ascii  # two look alike
-            shown = ", ".join(f"{show(text):.60}" for text in variants)
-            texts.append((name, f"{shown} are taken for different texts; write one of them"))
-        texts += ((name, marked_text(*pair)) for name, pair in self.marked.items())
-        return [*texts, *self.commas.items(), *self.gap_codes.items()]
+        """Return columns and remarks on the format of their values."""
+        return [(name, text) for name, texts in self.remarks.items() for text in texts]
 
     def lines(self) -> list[str]:
         """Return the facts as lines of text, without the warnings."""
@@ -198,17 +185,13 @@ def profile(
         check_target(table, targets)
         task = task_of([table[name] for name in targets])
     features = [column for column in described if column.name not in targets]
-    pairs = {name: marked_number(column) for name, column in table.columns.items()}
-    marked = {name: pair for name, pair in pairs.items() if pair}
-    told = {name: comma_text(column) for name, column in table.columns.items()}
-    commas = {name: text for name, text in told.items() if text}
-    drop = _to_drop(table, features, marked, commas)
+    drop = _to_drop(table, features)
     classes: dict[str, int] = {}
     leaks: list[Leak] = []
     if len(targets) == 1 and complete.any():
         names = [column.name for column in features if column.name not in drop]
         classes, leaks = _relations(table.rows(complete), targets[0], names, task)
-    coded = {name: gap_code(column) for name, column in table.columns.items()}
+    remarks = {name: _remarks(column) for name, column in table.columns.items()}
     return Profile(
         source=table.source,
         n_rows=table.n_rows,
@@ -219,11 +202,8 @@ def profile(
         leaks=leaks,
         drop=drop | {leak.column: leak.reason for leak in leaks if leak.is_target},
         target_missing=int((~complete).sum()),
-        variants=_variants(table),
-        marked=marked,
-        commas=commas,
+        remarks={name: texts for name, texts in remarks.items() if texts},
         outliers=find_outliers(table, table.names),
-        gap_codes={name: text for name, text in coded.items() if text},
     )
 
 
@@ -267,24 +247,20 @@ def column_profile(name: str, column: Column) -> ColumnProfile:
     return ColumnProfile(name, kind_of(column), missing, len(distinct), constant, summary)
 
 
-def _to_drop(
-    table: Table,
-    features: list[ColumnProfile],
-    marked: Collection[str],
-    commas: Mapping[str, str],
-) -> dict[str, str]:
+def _to_drop(table: Table, features: list[ColumnProfile]) -> dict[str, str]:
     reasons: dict[str, str] = {}
     for column in features:
         if column.kind == "empty":
             reasons[column.name] = "all values are missing"
         elif column.constant:
             reasons[column.name] = f"constant ({column.summary})"
-        elif column.kind in ("text", "mixed") and column.name in commas:
-            reasons[column.name] = commas[column.name]
+        elif column.kind in ("text", "mixed") and (text := comma_text(table[column.name])):
+            reasons[column.name] = text
         elif column.kind == "text":
             texts = plural(column.distinct, "different text")
-            also = "; they look like numbers with marks" if column.name in marked else ""
-            if are_codes(table[column.name].levels):
+            own = table[column.name]
+            also = "; they look like numbers with marks" if marked_number(own) else ""
+            if are_codes(own.levels):
                 also = ": whole numbers beyond 2**53, or with zeros before them"
             reasons[column.name] = f"{texts}, almost one per row{also}"
         elif column.kind == "mixed":
@@ -303,20 +279,33 @@ def _to_drop(
     return reasons
 
 
-def _variants(table: Table) -> dict[str, list[str]]:
-    """Return by column up to SHOWN_LEVELS levels that differ only in case and blanks."""
-    variants: dict[str, list[str]] = {}
-    for name, column in table.columns.items():
-        if column.kind != "text" or kind_of(column) != "category":
-            continue
-        by_form: dict[str, list[str]] = {}
-        for level in column.used_levels():
-            form = "".join(normalize("NFKC", level).casefold().split())
-            by_form.setdefault(form, []).append(level)
-        alike = [texts for texts in by_form.values() if len(texts) > 1]
-        if alike:
-            variants[name] = [text for texts in alike for text in texts][:SHOWN_LEVELS]
-    return variants
+def _variants(column: Column) -> str | None:
+    """Return a remark on up to SHOWN_LEVELS levels that differ only in case and blanks."""
+    if column.kind != "text" or kind_of(column) != "category":
+        return None
+    by_form: dict[str, list[str]] = {}
+    for level in column.used_levels():
+        form = "".join(normalize("NFKC", level).casefold().split())
+        by_form.setdefault(form, []).append(level)
+    alike = [text for texts in by_form.values() if len(texts) > 1 for text in texts][:SHOWN_LEVELS]
+    composed = {normalize("NFC", text) for text in alike}
+    show = repr if len(composed) == len(alike) else ascii  # two look alike
+    shown = ", ".join(f"{show(text):.60}" for text in alike)
+    return f"{shown} are taken for different texts; write one of them" if alike else None
+
+
+def _marked(column: Column) -> str | None:
+    pair = marked_number(column)
+    return marked_text(*pair) if pair else None
+
+
+REMARKS: tuple[Callable[[Column], str | None], ...] = (_variants, _marked, comma_text, gap_code)
+"""Remarks on the format of a column: texts that differ only in case, numbers with units or with
+decimal commas, and numbers that may stand for missing values."""
+
+
+def _remarks(column: Column) -> list[str]:
+    return [text for remark in REMARKS if (text := remark(column))]
 
 
 def more_features(features: int, rows: int) -> str:

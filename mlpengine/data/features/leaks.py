@@ -1,4 +1,4 @@
-"""Leaks: columns that are the target in another coding, explain it, or add up to it."""
+"""Leaks: columns that are the target in another coding, or explain it."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -8,7 +8,7 @@ import numpy as np
 from mlpengine.core.spec import Array
 from mlpengine.data.features.categories import codes_into
 from mlpengine.data.features.duplicate_rows import row_hashes
-from mlpengine.data.features.exact_sums import exact_sum, share_of_line
+from mlpengine.data.features.sources import LIMIT
 from mlpengine.data.features.thresholds import (
     ANSWER,
     EACH_SIDE,
@@ -53,8 +53,7 @@ class Goal(NamedTuple):
 def find_leaks(table: Table, names: Sequence[str], target: Array, task: TaskName) -> list[Leak]:
     """Return the leaks of some columns into the target (rows,), class numbers or values.
 
-    A column of an exact sum counts as the target unless no other column is left.  The only column
-    may determine the target: then it is reported, and not as the target.
+    The only column may determine the target: then it is reported, and not as the target.
     """
     rows = np.arange(0, len(target), -(-len(target) // SAMPLE_ROWS) or 1)
     columns = {name: table[name].take(rows) for name in names}
@@ -71,14 +70,6 @@ def find_leaks(table: Table, names: Sequence[str], target: Array, task: TaskName
         searched = [searched[k] for k in np.argsort(follows)[-SAMPLE_COLUMNS:]]
     goal = Goal.of(target, task)
     leaks = [one for n in searched if (one := find_leak(n, columns[n], goal))]
-    if task == "regression":
-        coded = {leak.column for leak in leaks if leak.is_target}
-        signs = exact_sum({n: c for n, c in columns.items() if n not in coded}, target)
-        left = len(names) > len(coded) + len(signs)  # else the table is the sum, and no more
-        terms = " ".join(f"{'+' if sign > 0 else '-'} {name}" for name, sign in signs.items())
-        reason = f"with others it adds up to the target ({terms.removeprefix('+ ')})"
-        sums = [Leak(name, 1.0, reason, left) for name in signs]
-        leaks = [*(leak for leak in leaks if leak.column not in signs), *sums]
     if len(names) == 1:
         reason = "it determines the target, value for value"
         return [one._replace(is_target=False, reason=reason) for one in leaks if one.is_target]
@@ -170,6 +161,20 @@ def share_of_squares(codes: Array, goal: Goal, *, has_groups: bool) -> float:
         total, number = sums[stop] - sums[start], stop - start
     means = (total - values) / np.maximum(number - 1, 1)
     return float(1 - ((values - means) ** 2).sum() / (values @ values))
+
+
+def share_of_line(column: Column, target: Array) -> float:
+    """Return the R2 of the best straight line from a column, 0 if most values are no numbers."""
+    if column.kind == "text":
+        return 0.0
+    values = column.values.astype(np.float64)
+    present = np.abs(values) <= LIMIT  # not NaN either
+    if present.mean() <= 0.5:
+        return 0.0
+    x, y = values[present], target[present]
+    if not (np.ptp(x) and np.ptp(y)):
+        return 0.0
+    return float(np.corrcoef(x / np.abs(x).max(), y / np.abs(y).max())[0, 1] ** 2)
 
 
 def in_order(codes: Array, shuffled: Array) -> Array:

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+from pydantic import ValidationError
 
 from mlpengine.core.errors import DataError, FormulaError, UsageError
 from mlpengine.core.spec import Array
@@ -42,8 +43,9 @@ from mlpengine.data.tables.parsing import dates
 from mlpengine.data.tables.stored import stored_file
 from mlpengine.data.tables.table import Column, Table
 from mlpengine.formula import Expr
-from mlpengine.settings.base import made, options_of
+from mlpengine.settings.base import options_of
 from mlpengine.settings.features import TaskName
+from mlpengine.settings.structure import fault_of
 
 
 class Preprocessor:
@@ -79,10 +81,11 @@ class Preprocessor:
                 f"Preprocessor: has no option {name!r} (got {quoted(options[name])}){said}; write "
                 "Preprocessor(target='price', drop=['id'])"
             )
+        given = {"target": target, **options}
         try:
-            self.options: Options = made(Options, "Preprocessor", target=target, **options)
-        except UsageError as error:
-            raise DataError(str(error)) from None
+            self.options = Options(**given)
+        except ValidationError as error:
+            raise DataError(f"Preprocessor{fault_of(error, given)}") from None
         self.kinds: dict[str, FeatureKind] = {}
         self.numbers: Numbers | None = None
         self.categories: list[Category] = []

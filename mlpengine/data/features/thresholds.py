@@ -48,8 +48,6 @@ SAMPLE_ROWS = tuned(1_000, "rows", "evenly spaced, that are searched")
 MIN_LEAK_ROWS = tuned(20, "rows", "below which nothing is searched")
 SAMPLE_COLUMNS = tuned(1_000, "columns", "searched: the ones that follow the target most")
 EACH_SIDE = tuned(10, "rows", "nearest ones of other numbers, above and below")
-MAX_SUMMANDS = tuned(100, "columns", "in which an exact sum is searched")
-SUM_TOLERANCE = tuned(1e-7, "largest distance from the mean", "difference of two equal sums")
 
 # Warnings about tables
 MOSTLY_MISSING = tuned(0.5, "share of values", "missing in a column with a warning")

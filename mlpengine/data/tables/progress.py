@@ -14,10 +14,3 @@ def tracked(items: Collection[Item], progress: OnProgress | None) -> Iterator[It
         if progress is not None:
             progress(number / len(items))
         yield item
-
-
-def progress_within(progress: OnProgress | None, start: float, stop: float) -> OnProgress | None:
-    """Return the progress function of the part of the work between shares `start` and `stop`."""
-    if progress is None:
-        return None
-    return lambda share: progress(start + share * (stop - start))

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from mlpengine.core.errors import DataError
-from mlpengine.data.tables._arrays import read_npy
 from mlpengine.data.tables._arrow import FEATHER, PARQUET
 from mlpengine.data.tables._csv import read_csv, read_csv_blocks
 from mlpengine.data.tables._files import (
@@ -50,8 +49,7 @@ def read_table(
     `numbers`, columns with codes such as 007. Dates of ISO 8601 or dd.mm.yyyy, times
     of day and true/false are recognized. `dialect` are the options of `CsvDialect`: delimiter,
     decimal, thousands, text_encoding, na_values, date_format.
-    `.npy` is memory-mapped: a matrix has columns "x0", "x1", ..., a vector one column called like
-    the file. In Parquet and Feather, whole numbers beyond 2**53, texts of true/false, of dates and
+    In Parquet and Feather, whole numbers beyond 2**53, texts of true/false, of dates and
     the columns `text` are read as in CSV. `progress` is called with the share of a CSV file that is
     read.
 
@@ -130,7 +128,7 @@ def read_blocks(
     """Yield the rows of a table as `read_table` reads them, in blocks of bounded memory.
 
     The values of a block determine the kinds of its CSV columns.  Only the columns `kept` are read;
-    all columns are read if none are given or one of them is missing.  `.npy` is one block.
+    all columns are read if none are given or one of them is missing.
 
     Raises: DataError.
     """
@@ -189,7 +187,6 @@ class Format(NamedTuple):
 _PARQUET, _FEATHER = (Format(files.read, files.blocks, files.store) for files in (PARQUET, FEATHER))
 
 FORMATS: dict[str, Format] = {
-    ".npy": Format(read_npy),
     ".parquet": _PARQUET,
     ".pq": _PARQUET,
     ".feather": _FEATHER,

@@ -6,7 +6,6 @@ import pytest
 from mlpengine.core.errors import DataError
 from mlpengine.data.features import profile
 from mlpengine.data.features.duplicate_rows import count_duplicates
-from mlpengine.data.features.exact_sums import exact_sum
 from mlpengine.data.features.leaks import (
     Goal,
     find_leak,
@@ -90,37 +89,6 @@ def test_leaks_are_flagged(name):
     assert leak.column == "column"
     assert 0.97 <= leak.share <= 1
     assert leak.is_target == (name in RECODED)
-
-
-BILL = {name: np.round(G.gamma(2.0, scale, N), 2) for name, scale in [("fare", 5), ("tip", 2)]}
-BILL |= {"tolls": np.where(G.random(N) < 0.2, 5.5, 0.0), "noise": np.round(G.normal(0, 3, N), 2)}
-SUMS = {
-    "sum": (BILL["fare"] + BILL["tip"], {"fare": 1, "tip": 1}),
-    "sum and a constant": (BILL["fare"] + BILL["tip"] + 3.3, {"fare": 1, "tip": 1}),
-    "difference": (BILL["fare"] - BILL["tip"] - BILL["tolls"], {"fare": 1, "tip": -1, "tolls": -1}),
-    "sum with an error": (BILL["fare"] + BILL["tip"] + (np.arange(N) == 77), {}),
-    "weighted sum": (BILL["fare"] + 0.5 * BILL["tip"], {}),
-    "noise": (BILL["fare"] + BILL["tip"] + G.normal(0, 0.01, N), {}),
-    "product": (BILL["fare"] * BILL["tip"], {}),
-}
-
-
-@pytest.mark.parametrize("name", SUMS)
-def test_exact_sums(name):
-    target, signs = SUMS[name]
-    columns = {key: Column(values) for key, values in BILL.items()}
-    columns["both"] = Column(BILL["noise"] - 2 * BILL["tip"])  # columns that depend on each other
-    assert exact_sum(columns | {"constant": Column(np.ones(N))}, target) == signs
-    found = profile(Table({**columns, "y": Column(target)}), "y")
-    assert {leak.column for leak in found.leaks if leak.is_target} == set(signs)
-    assert set(signs) <= found.drop.keys()
-
-
-def test_a_table_that_is_nothing_but_a_sum_keeps_its_columns():
-    columns = {name: Column(BILL[name]) for name in ("fare", "tip")}
-    found = profile(Table({**columns, "y": Column(BILL["fare"] + BILL["tip"])}), "y")
-    assert [leak.column for leak in found.suspects] == ["fare", "tip"]
-    assert found.drop == {}
 
 
 @pytest.mark.parametrize("name", HONEST)

@@ -210,9 +210,7 @@ def test_a_bad_cell_is_named_with_its_line(cell, csv, tmp_path):
     assert "line 2402" in str(stored.value)
 
 
-@pytest.mark.parametrize("name", ["t.npy", "t.parquet"])
-def test_other_formats_are_refused(name, tmp_path):
-    np.save(tmp_path / "t.npy", np.ones((3, 2)))
+def test_a_damaged_file_is_refused(tmp_path):
     (tmp_path / "t.parquet").write_bytes(b"PAR1")
-    with pytest.raises(DataError, match=r"can be streamed|is not a whole Parquet file"):
-        store_table(tmp_path / name, tmp_path / "p")
+    with pytest.raises(DataError, match="is not a whole Parquet file"):
+        store_table(tmp_path / "t.parquet", tmp_path / "p")

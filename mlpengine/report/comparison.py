@@ -1,0 +1,78 @@
+"""How far one of two runs is ahead of the other, row by row where that is possible."""
+
+from collections.abc import Sequence
+from math import hypot
+from typing import NamedTuple
+
+import numpy as np
+
+from mlpengine.config.baselines import ScoredRows
+from mlpengine.diagnostics.thresholds import PROBABLE
+from mlpengine.models import baselines
+
+from .collect import Collected
+
+
+class Lead(NamedTuple):
+    """The lead of a run over the other in a metric, with its standard error.
+
+    Attributes:
+        metric: name.
+        part: the rows that did not train the runs.
+        ahead: 0 or 1, the run ahead.
+        value, error: the lead and its standard error.
+    """
+
+    metric: str
+    part: str
+    ahead: int
+    value: float
+    error: float
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether it is more than chance gives."""
+        return self.value > PROBABLE * self.error > 0
+
+
+def lead_of(collected: Sequence[Collected]) -> Lead | None:
+    """Return the lead of the better of two runs.
+
+    None unless both have the same metric of the same part of the same table.
+    """
+    scores = [one.data["score"] for one in collected if one.data.get("score")]
+    models = [one.data["model"] for one in collected if one.data.get("model")]
+    kinds = {(score["metric"], score["part"]) for score in scores}
+    tables = {(model["source"], *model["target"]) for model in models}
+    if len(scores) < 2 or len(kinds) != 1 or len(tables) != 1:
+        return None
+    metric, part = scores[0]["metric"], scores[0]["part"]
+    known = [score["predictions"]["model"][metric] for score in scores]
+    values, errors = ([one[key] or 0.0 for one in known] for key in ("value", "error"))
+    ahead = int(known[1]["value"] is not None and values[1] > values[0])
+    first, other = collected[ahead].scored, collected[1 - ahead].scored
+    if first is None or other is None:
+        return None
+    pair = paired_lead(first, other, metric)
+    value, error = pair or (values[ahead] - values[1 - ahead], hypot(*errors))
+    return Lead(metric, part, ahead, float(f"{value:.6g}"), float(f"{error:.6g}"))
+
+
+def paired_lead(first: ScoredRows, other: ScoredRows, metric: str) -> tuple[float, float] | None:
+    """Return the lead of `first` over `other` in a metric, and its standard error.
+
+    It is computed row by row; None unless both predict the same rows.
+    """
+    places = [scored.rows.places for scored in (first, other)]
+    if None in places or first.part != other.part or len(first.rows) != len(other.rows):
+        return None
+    origins = [place.rows.origin for place in places if place]
+    same = origins[0] is not None and origins[1] is not None and (origins[0] == origins[1]).all()
+    if not same or not np.array_equal(first.rows.truth, other.rows.truth):
+        return None
+    scored = {"first": first, "other": other}
+    pair = {who: baselines.Guess(one.predicted) for who, one in scored.items()}
+    table = baselines.baseline_scores([metric], first.rows.truth, pair, first.rows.weights)
+    share = np.sqrt(len(first.rows) / first.total)
+    ahead = table["other"]["ahead"]
+    return ahead["value"], ahead["error"] * share

@@ -1,0 +1,64 @@
+"""The result of a run as its directory has it, checked because files may be damaged."""
+
+import json
+from pathlib import Path
+from typing import Any, NotRequired, TypeAlias
+
+from typing_extensions import TypedDict
+
+from mlpengine.core.errors import CheckpointError, RunError
+from mlpengine.settings.structure import conform
+from mlpengine.training.run_directory import RESULT_FILE, resolved_config
+
+Metrics: TypeAlias = dict[str, float | None]
+
+
+class VerdictData(TypedDict):
+    """A verdict in a result, see `Verdict.as_dict`."""
+
+    name: str
+    layer: int | None
+    layer_name: NotRequired[str]
+    headline: str
+    evidence: str
+    value: float | None
+    threshold: float | None
+    advice: str
+    fix: dict[str, Any] | None
+    no_fix: str
+    text: str
+
+
+RESULT_KINDS: dict[str, Any] = {
+    **dict.fromkeys(("ending", "ended"), str),
+    **dict.fromkeys(("epochs", "seconds", "parameters", "peak_bytes"), float),
+    **dict.fromkeys(("best_epoch", "samples_per_second", "skipped_steps"), float | None),
+    "members": int | None,
+    **dict.fromkeys(("best_epochs", "member_epochs"), list[int]),
+    **dict.fromkeys(("train", "out_of_fold", "validation", "test"), Metrics),
+    "spread": dict[str, dict[str, Metrics]],
+    "verdicts": list[VerdictData],
+}
+"""The types of values in a result."""
+
+
+def read_result(path: Path) -> dict[str, Any]:
+    """Return the result.json of a run.
+
+    Raises: UsageError if there is no run, RunError if it has no result that can be read.
+    """
+    file = path / RESULT_FILE
+    try:
+        result = json.loads(file.read_text(encoding="utf-8"))
+        conform(result, dict[str, Any], str(file))
+        for name in RESULT_KINDS.keys() & result:
+            conform(result[name], RESULT_KINDS[name], f"{file}: {name}")
+    except CheckpointError as error:
+        raise RunError(str(error)) from error
+    except (OSError, ValueError, RecursionError) as error:
+        reason = str(error)
+        if isinstance(error, FileNotFoundError):
+            resolved_config(path)
+            reason = "the run has not ended, or it failed"
+        raise RunError(f"{file}: cannot be read ({reason})") from error
+    return dict(result)
