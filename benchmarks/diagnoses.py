@@ -18,7 +18,6 @@ import argparse
 import hashlib
 import io
 import json
-import os
 import re
 import sys
 import warnings
@@ -30,7 +29,7 @@ from functools import cache
 from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -86,7 +85,7 @@ TEMPLATES = {
 BROKEN = """
 rate_high | lr_high nonfinite+optimizer.lr | concrete pendigits/folds | | lr: 3.0
 rate_high_sgd | lr_high nonfinite+optimizer.lr | letters satellite | SGD | lr: 2.0
-rate_30_times | lr_high spikes+optimizer.lr | pendigits optdigits_full/folds | | lr: 0.1
+rate_30_times | lr_high spikes+optimizer.lr | pendigits satellite/folds | | lr: 0.1
 rate_low | lr_low unfinished+optimizer.lr | bikeshare satellite/folds | | lr: 3.0e-6
 rate_low_sgd | lr_low unfinished+optimizer.lr | concrete phoneme | SGD | lr: 2.0e-6
 few_epochs | unfinished few_epochs few_steps | concrete pendigits/folds | | epochs: 2
@@ -97,8 +96,8 @@ absurd_target | outlier target_outlier | sacramento_housing concrete/folds | RAW
               | change: absurd_target 1e6
 absurd_cell | outlier input_scale sentinel | concrete computer_prices/folds | RAW
             | change: absurd_cell 1e9
-codes_as_numbers | codes class_codes | pendigits satellite/folds | | change: coded,
-                   data.task: regression
+codes_as_numbers | codes class_codes | pendigits contraceptive_method/folds |
+                 | data.task: regression
 sentinel | sentinel input_scale outlier | concrete deliveries/folds | RAW
          | change: sentinel -99999
 leak_dates | leak too_good | pima road_speed/folds | | change: dates
@@ -137,8 +136,8 @@ clip_low | clip_low | satellite concrete/folds | SGD | training.clip_norm: 1.0e-
 dropout | dropout_high | concrete satellite/folds | hidden: [32, 32] | dropout: 0.9
 decays_at_once | schedule lr_low unfinished+schedule | concrete letters/folds |
                | schedule: {name: exponential, factor: 0.1}
-warmup_long | schedule warmup lr_low unfinished | concrete letters/folds |
-            | schedule: {name: cosine, warmup_epochs: 100000}
+steps_down | schedule lr_low unfinished+schedule | bikeshare letters/folds |
+           | schedule: {name: step, every_epochs: 1, factor: 0.2}
 overfit | overfitting | sa_heart pima
         | change: few 60, stopping: null, hidden: [256, 256], epochs: 10
         | epochs: 300, decay: 0.0
@@ -159,57 +158,39 @@ with the folds of ``init``, else a single network.  `CHANGES` has what ``change`
 
 NUMBERS = {"bikeshare", "computer_prices", "concrete", "deliveries", "isl_wage",
            "king_county_housing", "road_speed", "sacramento_housing"}  # fmt: skip
-"""Tables that a table with a number to predict replaces where there is no folder."""
+"""Tables of broken runs with a number to predict; a formula replaces them without the folder."""
 
-SMOKE = ("initial_zeros, pendigits", "eps_large, concrete", "healthy, computer_prices single")
-
-
-# Tables ------------------------------------------------------------------------------------------
+SMOKE = ("initial_zeros, pendigits", "healthy, concrete folds")
 
 
-class Rows(NamedTuple):
-    """A table of texts, its target, and whether the target is a class."""
-
-    frame: pd.DataFrame
-    target: str
-    is_class: bool
+Rows = tuple[pd.DataFrame, str, bool]
+"""A table of texts, its target, and whether the target is a class."""
 
 
-def letters() -> Rows:
-    """Return nine overlapping classes of 12 features, by a formula."""
-    x, y = datasets.make_classification(2400, 12, n_informative=8, n_redundant=2, n_classes=9,
-                                        class_sep=1.6, random_state=3)  # fmt: skip
-    frame = pd.DataFrame(100 * x.round(3)).add_prefix("x").astype(str)
-    return Rows(frame.assign(letter=[f"letter {'ABCDEFGHI'[k]}" for k in y]), "letter", True)
-
-
-def built_in(name: str, *, is_class: bool) -> Rows:
-    """Return a table for those without the folder: of scikit-learn, or by a formula."""
-    rng = np.random.default_rng(number_of(name) % 2**32)
-    if is_class:
-        loaders = datasets.load_digits, datasets.load_breast_cancer, datasets.load_wine
-        bunch = loaders[rng.integers(3)]()
-        x, y = bunch.data, [f"class {k}" for k in bunch.target]
+def by_formula(name: str) -> Rows:
+    """Return nine overlapping classes of 12 features, or a curved function of 8."""
+    if is_class := name not in NUMBERS:
+        x, y = datasets.make_classification(2400, 12, n_informative=8, n_redundant=2, n_classes=9,
+                                            class_sep=1.6, random_state=3)  # fmt: skip
+        x, y = 100 * x, np.array([f"letter {'ABCDEFGHI'[k]}" for k in y])
     else:
-        x, y = datasets.make_friedman1(2000, 8, noise=1.0, random_state=int(rng.integers(1000)))
-    frame = pd.DataFrame(np.round(x, 4)).add_prefix("x").astype(str)
-    return Rows(frame.assign(y=np.array(y).astype(str)), "y", is_class)
+        x, y = datasets.make_friedman1(2000, 8, noise=1.0, random_state=0)
+    frame = pd.DataFrame(np.round(x, 3)).add_prefix("x").astype(str)
+    return frame.assign(y=y.astype(str)), "y", is_class
 
 
 @cache
 def table_of(folder: str, name: str) -> Rows:
-    """Return a table of the folder, or a built-in one where there is no folder."""
-    if name == "letters":
-        return letters()
-    if not folder:
-        return built_in(name, is_class=name not in NUMBERS)
+    """Return a table of the folder, or one by a formula where there is no folder."""
+    if name == "letters" or not folder:
+        return by_formula(name)
     known = {one["name"]: one for one in json.loads((Path(folder) / "tables.json").read_text())}
     facts = known[name]
     frame = pd.read_csv(Path(folder) / f"{name}.csv.gz", dtype=str, keep_default_na=False)
     frame = frame[~frame[facts["target"]].isin(["", "NA"])]
     keep = {facts.get("group"), "date"}
     frame = frame.drop(columns=[one for one in facts["drop"] if one not in keep])
-    return Rows(frame, facts["target"], facts["task"] == "classification")
+    return frame, facts["target"], facts["task"] == "classification"
 
 
 def number_of(name: str) -> int:
@@ -220,9 +201,6 @@ def number_of(name: str) -> int:
 def half_of(name: str) -> str:
     """Return the half of a kind or of a table of healthy runs."""
     return "kept" if number_of(name) % 2 else "choosing"
-
-
-# What breaks rows --------------------------------------------------------------------------------
 
 
 @dataclass
@@ -269,12 +247,6 @@ def absurd_target(parts: Parts, factor: float) -> None:
 def absurd_cell(parts: Parts, value: float) -> None:
     column = parts.rows.columns.get_loc(parts.numbers()[0])
     parts.rows.iloc[len(parts.rows) // 2, column] = f"{value:.0f}"
-
-
-def coded(parts: Parts, _: float) -> None:
-    codes = [parts.codes(frame) + 1 for frame in parts.both]
-    for frame, values in zip(parts.both, codes, strict=True):
-        frame[parts.target] = values.astype(int).astype(str)
 
 
 def sentinel(parts: Parts, value: float) -> None:
@@ -363,9 +335,8 @@ def cut_by_feature(parts: Parts, _: float) -> None:
 
 
 def cut_by_class(parts: Parts, _: float) -> None:
-    """The file was sorted by class, and its end validates; the first class stays in both."""
-    y = parts.codes(parts.rows)
-    cut(parts, np.argsort(y + 0.4 * (parts.rng.random(len(y)) < 0.05), kind="stable"))
+    """The file was sorted by class, and its end validates."""
+    cut(parts, np.argsort(parts.codes(parts.rows), kind="stable"))
 
 
 def stuck(parts: Parts, _: float) -> None:
@@ -399,14 +370,11 @@ def text_numbers(parts: Parts, _: float) -> None:
 CHANGES: dict[str, Callable[[Parts, float], None]] = {
     one.__name__: one
     for one in (
-        absurd_target, absurd_cell, coded, sentinel, dates, target_copy, filled_later,
+        absurd_target, absurd_cell, sentinel, dates, target_copy, filled_later,
         sorted_number, near_copies, shuffled, other_unit, cut_by_feature, cut_by_class, stuck, few,
         mixed_units, text_numbers,
     )
 }  # fmt: skip
-
-
-# Runs --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -461,12 +429,11 @@ def call(*args: str) -> tuple[int, str, str]:
 
 def parts_of(folder: str, setup: SetUp, seed: int) -> Parts:
     """Return the rows of a run and its hidden rows, before any change."""
-    rows, rng = table_of(folder, setup.table), np.random.default_rng(seed)
-    frame = rows.frame
+    (frame, target, is_class), rng = table_of(folder, setup.table), np.random.default_rng(seed)
     order = rng.permutation(len(frame))
     count = min(ROWS, len(frame) - min(HIDDEN, len(frame) // 3))
     chosen = [frame.iloc[np.sort(order[:count])], frame.iloc[order[count:][:HIDDEN]]]
-    return Parts(*(one.reset_index(drop=True) for one in chosen), rows.target, rows.is_class, rng)
+    return Parts(*(one.reset_index(drop=True) for one in chosen), target, is_class, rng)
 
 
 def write(setup: SetUp, parts: Parts, settings: str, seed: int) -> str:
@@ -524,25 +491,21 @@ def tolerance(wanted: float) -> float:
     return max(0.03, 0.1 * wanted)
 
 
-def names_of(verdicts: list[Mapping[str, Any]]) -> list[tuple[str, str, list[str], str]]:
-    """Return name, severity, fixed settings and text of verdicts, the warnings first."""
-    told = [
-        (one["name"], one.get("severity") or "warning", list(one.get("fix") or {}), one["text"])
-        for one in verdicts
-    ]
-    return sorted(told, key=lambda one: one[1] != "warning")
-
-
 def train(run: str) -> dict[str, Any]:
-    """Call ``train``; return its verdicts, an error, if any, and its scores."""
+    """Call ``train``; return its verdicts, the warnings first, and an error, if any.
+
+    A verdict is told by its name, severity, fixed settings and text.
+    """
     code, out, err = call("train", "table.yaml", "-q", "--json", "-o", run)
     lines = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
     if lines and "verdicts" in lines[-1]:
-        told = names_of(lines[-1]["verdicts"])
+        told = [(one["name"], one.get("severity") or "warning", list(one.get("fix") or {}),
+                 one["text"]) for one in lines[-1]["verdicts"]]  # fmt: skip
     else:  # a failed run tells its verdicts on stderr
         said = [line.strip() for line in err.splitlines()]
         found = [re.fullmatch(r"(.* \[(\w+)\])", line) for line in said]
         told = [(m[2], "warning", re.findall(r"[a-z]+\.[a-z_]+", m[1]), m[1]) for m in found if m]
+    told.sort(key=lambda one: one[1] != "warning")
     return {"told": told, "error": err.strip().splitlines()[-1] if code and err else ""}
 
 
@@ -581,8 +544,14 @@ def judge(folder: str, setup: SetUp, seed: int, *, fixes: bool = True) -> dict[s
         first = told[0][0] if told else ""
         if setup.kind == "healthy":
             return result | {"first": warned[0] if warned else "", "right": not warned}
-        right = bool(told) and is_right(told[0], setup.right)
-        result |= {"first": first, "right": right}
+        right = [one.partition("+")[::2] for one in setup.right]
+        result |= {
+            "first": first,
+            "right": any(
+                first == name and any(one.startswith(key) for one in [*told[0][2], ""])
+                for name, key in right
+            ),
+        }
         result["before"] = 0.0 if result["error"] else score("runs/first", parts)
         if fixes:
             better, result["fix_error"] = fixed("runs/tried")
@@ -602,13 +571,6 @@ def judge(folder: str, setup: SetUp, seed: int, *, fixes: bool = True) -> dict[s
     return result
 
 
-def is_right(told: tuple[str, str, list[str], str], right: tuple[str, ...]) -> bool:
-    """Tell whether a verdict is one of the right ones."""
-    name, _, keys, _ = told
-    asked = [one.partition("+")[::2] for one in right]
-    return any(name == n and (not k or any(one.startswith(k) for one in keys)) for n, k in asked)
-
-
 def line_of(one: Mapping[str, Any], *, verbose: bool) -> str:
     """Return the line of a run, with its verdicts if asked for."""
     names = ", ".join(n + ("" if s == "warning" else " (note)") for n, s, *_ in one["told"])
@@ -617,12 +579,10 @@ def line_of(one: Mapping[str, Any], *, verbose: bool) -> str:
     if one["error"]:
         text += f"\n        error: {one['error']}"
     if "sound" in one:
-        after = f" -> {one['after']:.2f}" if "after" in one else ", no fix"
-        kind = "cured" if one.get("cured") else "WORSE" if one.get("worse") else "not cured"
-        state = kind if "after" in one and one["harmed"] else "WORSE" if one.get("worse") else ""
-        text += f"   [{one['before']:.2f}{after}, sound {one['sound']:.2f}"
-        text += f"{'' if one['harmed'] else ', harmless'}] {state}"
-        text += f"\n        fix: {one['fix_error']}" if one.get("fix_error") else ""
+        before, sound = (f"{one[key]:.2f}" for key in ("before", "sound"))
+        after = f"{one['after']:.2f}" if "after" in one else "no fix"
+        marks = [key for key in ("harmed", "cured", "worse", "fix_error") if one.get(key)]
+        text += f"\n        {before} -> {after}, sound {sound}: {', '.join(marks) or 'harmless'}"
     return "\n".join([text, *(f"        {t[3]}" for t in one["told"] if verbose)])
 
 
@@ -634,6 +594,7 @@ def report(judged: list[dict[str, Any]]) -> dict[str, Any]:
     harmed = [one for one in broken if one.get("harmed")]
     counts = {
         "first verdict right": [one["right"] for one in broken],
+        "first verdict right, harmed runs": [one["right"] for one in harmed],
         "false on healthy runs, folds": [not one["right"] for one in healthy if one["folds"]],
         "false on healthy runs, single": [not one["right"] for one in healthy if not one["folds"]],
         "fixes that cure": [one["cured"] for one in fixable if one["harmed"]],
@@ -641,30 +602,26 @@ def report(judged: list[dict[str, Any]]) -> dict[str, Any]:
         "harmed runs mended": [one.get("cured", False) for one in harmed],
     }
     kinds = defaultdict(list)
-    for one in broken:
+    for one in judged:
         kinds[one["kind"]].append(one)
-    print("\nkind                    right    cured    worse")
+    print("\nkind                   right  cured  worse  said first instead")
     for kind, ones in kinds.items():
-        cured = [one["cured"] for one in ones if "after" in one and one["harmed"]]
-        worse = [one["worse"] for one in ones if "after" in one]
-        shown = f"{sum(o['right'] for o in ones)}/{len(ones)}", *(
-            f"{sum(x)}/{len(x)}" if x else "-" for x in (cured, worse))  # fmt: skip
-        print(f"{kind:<22}" + "".join(f"{text:>7}  " for text in shown))
-    print("\nconfusions: what was said first, where it was wrong")
-    wrong = Counter((one["kind"], one["first"] or "nothing") for one in judged if not one["right"])
-    for (kind, said), count in sorted(wrong.items()):
-        print(f"  {kind:<22} {said:<18} {count}")
+        tried = [one for one in ones if "after" in one]
+        shares = [[one["right"] for one in ones], [one["cured"] for one in tried if one["harmed"]],
+                  [one["worse"] for one in tried]]  # fmt: skip
+        text = "".join(f"{f'{sum(x)}/{len(x)}' if x else '-':>7}" for x in shares)
+        said = Counter(one["first"] or "nothing" for one in ones if not one["right"])
+        print(f"{kind:<21}{text}  {', '.join(f'{name} {n}' for name, n in said.items())}")
     print()
     for title, values in counts.items():
         if values:
-            print(f"{title:<30} {sum(values):>4} of {len(values):>4} ({fmean(values):.1%})")
+            print(f"{title:<33} {sum(values):>4} of {len(values):>4} ({fmean(values):.1%})")
     return {title: [sum(values), len(values)] for title, values in counts.items()}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tables", default=os.environ.get("MLPENGINE_TABLES", ""),
-                        help="folder with tables.json")  # fmt: skip
+    parser.add_argument("--tables", default="", help="folder with tables.json")
     parser.add_argument("--half", choices=("choosing", "kept"), default="choosing")
     parser.add_argument("--seeds", type=int, default=1, help="number of seeds")
     parser.add_argument("--only", default="", help="part of the names of the runs")

@@ -177,6 +177,7 @@ def _after(run: Path) -> tuple[dict[str, Any], list[str], list[Verdict]]:
     known = diagnostic_inputs(trainer.step, part, validation)
     diagnostics = read_diagnostics(run, mlp, known, len(part))
     diagnostics.batch_size = trainer.batch_size
+    diagnostics.stops_early = trainer.settings.training.early_stopping is not None
     with np.errstate(all="ignore"):  # a run that failed may have any weights
         measure_recalls(diagnostics, task, part, validation)
         measure_baselines(diagnostics, task, part, validation)

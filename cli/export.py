@@ -1,7 +1,7 @@
 """`mlpengine export`: a trained model in a format that other programs read."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 import click
 import numpy as np
 
+from mlpengine.config import parse_override
 from mlpengine.core.errors import MlpEngineError, RunError, UsageError
 from mlpengine.core.files import is_run, keep_input, missing, not_a_run
 from mlpengine.core.wording import printable
@@ -18,7 +19,7 @@ from mlpengine.report import write_page
 from mlpengine.report.form import form_page
 
 from . import device
-from .options import AS_JSON, MODEL_ARGUMENT
+from .options import AS_JSON, MODEL_ARGUMENT, overrides_like
 from .streams import say
 
 EPILOG = """\b
@@ -46,7 +47,7 @@ Examples:
   mlpengine export runs/pump --format c --name pump -o pump.c
   mlpengine export runs/pump --format js -o pump.mjs
   mlpengine export runs/pump --format c-train -o pump.c
-  mlpengine export runs/pump --format c-train --optimizer sgd --freeze 0,1 -o pump.c
+  mlpengine export runs/pump --format c-train --set optimizer=sgd -o pump.c
   mlpengine export runs/pump --format c-train --package arduino -o libraries/pump
 """
 
@@ -77,7 +78,7 @@ EXPORT_NAMES = {
     type=click.Path(path_type=Path),
     help="The file; by default beside the model.",
 )
-@device.options
+@overrides_like("optimizer=sgd or training.freeze=[0] (of the run, for c-train)")
 @click.option(
     "--package",
     type=click.Choice(["arduino", "platformio"]),
@@ -95,13 +96,14 @@ def command(
     out: Path | None,
     name: str | None,
     package: Package | None,
+    settings: tuple[str, ...],
     as_json: bool,
-    **training: Any,
 ) -> None:
     """Write the model of RUN, a run directory or a model file, in another format.
 
     The ONNX model is run and compared with mlpengine's own predictions before the file is
-    written; it needs the extra onnx.
+    written; it needs the extra onnx.  c-train has the optimizer, the clipping and the frozen layers
+    of the run; --set changes them, and training.dtype.
     """
     if not run.exists():
         raise missing(run, "run or model file")
@@ -120,11 +122,12 @@ def command(
         form = PAGE_FORMAT
     elif form not in (PAGE_FORMAT, device.FORMAT):
         form = format_of(path, form)
-    _refuse(form, training, name=name, package=package)
+    _refuse(form, name=name, package=package, settings=settings)
+    overrides = [parse_override(text) for text in settings]
     model = Model.load(source)
     with _naming(path), np.errstate(over="ignore", invalid="ignore"):
         if form == device.FORMAT:
-            shown, lines = device.write(run, model, path, training, package)
+            shown, lines = device.write(run, model, path, overrides, package)
         elif form == PAGE_FORMAT:
             shown, lines = _write_form(model, path)
         else:
@@ -151,19 +154,17 @@ def _naming(path: Path) -> Iterator[None]:
 
 
 def _refuse(
-    form: str, training: Mapping[str, Any], *, name: str | None, package: Package | None
+    form: str, *, name: str | None, package: Package | None, settings: Sequence[str]
 ) -> None:
     """Raise UsageError for options of another format."""
-    given = [option for option, value in training.items() if value is not None]
-    for option, takes in (
-        *((option, [device.FORMAT]) for option in given),
-        *([("name", ["c"])] if name is not None else []),
-        *([("package", ["c", device.FORMAT])] if package is not None else []),
+    for option, given, takes in (
+        ("set", settings, [device.FORMAT]),
+        ("name", name, ["c"]),
+        ("package", package, ["c", device.FORMAT]),
     ):
-        if form not in takes:
+        if given and form not in takes:
             raise UsageError(
-                f"export: --{option.replace('_', '-')} is for --format {' and '.join(takes)} "
-                f"(the format is {form})"
+                f"export: --{option} is for --format {' and '.join(takes)} (the format is {form})"
             )
 
 

@@ -4,7 +4,8 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from itertools import pairwise
 from types import FrameType
@@ -63,6 +64,17 @@ CLOSED_PIPE = 141
 """The exit code where the reader of our output has gone, as shells report it."""
 
 
+@contextmanager
+def _while_read() -> Iterator[None]:
+    """End quietly where the reader of our output has gone; click would exit with 1."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        if error.strerror == CLOSED:
+            complain(f"error: stdout {CLOSED}")
+        raise click.exceptions.Exit(CLOSED_PIPE) from error
+
+
 class LazyGroup(click.Group):
     """Imports the module of a subcommand when the subcommand is called, not when it is listed."""
 
@@ -91,14 +103,15 @@ class LazyGroup(click.Group):
             raise click.UsageError(f"no such command {name!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Read the command line, which --help and --version answer."""
+        with _while_read():
+            return super().make_context(*args, **extra)
+
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the subcommand; end quietly where the reader of our output has gone."""
-        try:
+        """Run the subcommand."""
+        with _while_read():
             return super().invoke(ctx)
-        except BrokenPipeError as error:  # click would exit with 1: the code of a failed run
-            if error.strerror == CLOSED:
-                complain(f"error: stdout {CLOSED}")
-            ctx.exit(CLOSED_PIPE)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the subcommands without importing them."""

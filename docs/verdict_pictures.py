@@ -19,6 +19,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
 import diagnoses  # noqa: E402
 
+from mlpengine.diagnostics.rules import VERDICTS  # noqa: E402
+
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 560, 190, 52, 24, 28
 LOW, HIGH = 1e-3, 1e3
 """Range of the loss that is drawn."""
@@ -28,8 +30,12 @@ DASHES = {"training": "", "validation": ' stroke-dasharray="5 3"'}
 
 def setups() -> dict[str, diagnoses.SetUp]:
     """Return the first broken single network for each verdict."""
-    ones = [one for _, one in diagnoses.setups() if one.right and not one.folds]
-    return {one.right[0]: one for one in reversed(ones)}
+    found: dict[str, diagnoses.SetUp] = {}
+    for _, one in diagnoses.setups():
+        names = [name for name in one.right if name in VERDICTS]
+        if names and not one.folds:
+            found.setdefault(names[0], one)
+    return found
 
 
 Curves = dict[tuple[str, str], list[float]]

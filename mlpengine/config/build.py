@@ -183,7 +183,7 @@ def trainer_of(
             in_time=config.data.split.time is not None,
             numbers=data.tables.preprocessor.numbers,
             ranks=ranks,
-            warm_start=warm_start.networks if warm_start else (),
+            warm_start=(warm_start.members or [warm_start.mlp]) if warm_start else (),
             calibration_set=calibration_set,
             members=members,
             ensemble_weights=ensemble_weights,

@@ -8,25 +8,33 @@ from mlpengine.config.load import ConfigFile
 from mlpengine.config.tables import Tables
 from mlpengine.data.features.checks import CORRECT
 from mlpengine.data.features.leaks import find_leaks
-from mlpengine.data.features.outliers import find_outliers
+from mlpengine.data.features.outliers import find_outliers, gap_code
 from mlpengine.data.features.thresholds import OUTLIER_DISTANCE, SAMPLE_ROWS
 from mlpengine.diagnostics.leak_verdict import dropped_leak, leak_verdict
-from mlpengine.diagnostics.verdict import Verdict
+from mlpengine.diagnostics.verdict import Verdict, brief
 
 
 def cell_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
-    """Return a verdict for each column of numbers with a training cell far from all others."""
+    """Return a verdict for each column of numbers with a cell far off, or a gap code."""
     if file.config.data.stream:
         return []  # reading a column of such a table reads the whole file
     table, rows = tables.parts["train"]
     target = tables.preprocessor.target
-    names = [*tables.preprocessor.kinds, *(target.columns if target else [])]
-    outliers = find_outliers(tables.preprocessor.with_computed(table), names, rows)
+    targets = target.columns if target else []
+    names = [*tables.preprocessor.kinds, *targets]
+    every = np.unique(np.concatenate([r for t, r in tables.parts.values() if t is table]))
+    outliers = find_outliers(tables.preprocessor.with_computed(table), names, every, targets)
     name = Path(table.source).name  # the file name, because a path may be long
     headline, limit = "One cell is far off", OUTLIER_DISTANCE
     advice = f"{CORRECT.capitalize()}, or leave the row out."
     no_fix = "the cell must be checked"
     verdicts = []
+    for column in names:
+        if column in table and (text := gap_code(table[column].take(rows))):
+            evidence = f"In column {brief(column)!r}, {text.partition('; ')[0]}."
+            advice = "If that is a missing value, list it under data.na_values."
+            verdicts.append(Verdict("sentinel", None, "Numbers stand for missing values",
+                                    evidence, 1.0, 0.0, advice, no_fix=no_fix))  # fmt: skip
     for cell in outliers:
         evidence = f"{name}{cell.text.removeprefix(table.source)}."
         verdicts.append(

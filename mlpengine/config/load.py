@@ -1,5 +1,6 @@
 """Loading of a config file with overrides, and the error that lists every problem."""
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import deepcopy
@@ -49,7 +50,7 @@ class ConfigFile:
     def find(self, source: str) -> Path | None:
         """Return a data file beside the config or in the working directory, or None."""
         for candidate in (self.path.parent / source, Path(source)):
-            if candidate.exists():
+            if os.path.exists(candidate):  # Path.exists raises where a name is too long
                 return candidate.resolve()
         return None
 

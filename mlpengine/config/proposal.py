@@ -28,7 +28,7 @@ from mlpengine.settings.recipes import (
     recipe,
     validation_share_for,
 )
-from mlpengine.settings.training import MemberType, trained
+from mlpengine.settings.training import SMOOTH, MemberType, trained
 
 
 class Division(NamedTuple):
@@ -341,6 +341,10 @@ def complete_config(
     members = proposed["training"].get("members", [])
     if data.get("encoding", "piecewise") != "piecewise" and "piecewise" in members:
         members.remove("piecewise")
+    loss = config.get("loss", "mse")
+    name = loss.get("name") if isinstance(loss, Mapping) else loss
+    if name != "mse" and SMOOTH in members:
+        members.remove(SMOOTH)
     fill_missing(config, proposed)
     return lines
 
@@ -369,12 +373,17 @@ def _encoding_and_members(
 ) -> tuple[bool, tuple[MemberType, ...]]:
     """Return whether numbers are encoded by quantile bins, and the ensemble member types."""
     left_out = {*profile.drop, *target}
-    kinds = [column.kind for column in profile.columns if column.name not in left_out]
+    columns = [column for column in profile.columns if column.name not in left_out]
+    kinds = [column.kind for column in columns]
     numbers = sum(kind in ("number", "integer", "date") for kind in kinds)
     encoded = encodes(profile.n_rows, numbers, preset)
     if folds_of(profile, division) is None:
         return encoded, ()
-    return encoded, members_for(profile.n_rows, len(kinds), preset, encoded=encoded)
+    features = sum(c.distinct if c.kind == "category" else 1 + (c.missing > 0) for c in columns)
+    numbers_from = features if profile.task == "regression" else None
+    return encoded, members_for(
+        profile.n_rows, len(kinds), preset, encoded=encoded, numbers_from=numbers_from
+    )
 
 
 HOW = {"group": "rows of one group stay together", "time": "the newest rows test"}

@@ -205,14 +205,9 @@ def preprocessor_of(file: ConfigFile, target: list[str]) -> Preprocessor:
 
 
 def reading_of(file: ConfigFile) -> CsvDialect:
-    """Return how the tables of a config are read.  Raises: ConfigError."""
+    """Return how the tables of a config are read."""
     data = file.config.data
-    given = {name: getattr(data, name) for name in CsvDialect.__dataclass_fields__}
-    try:
-        return CsvDialect.from_dict(given)
-    except DataError as error:
-        key, _, text = str(error).partition(": ")
-        raise file.wrong(("data", key), text) from error
+    return CsvDialect(**{one.name: getattr(data, one.name) for one in fields(CsvDialect)})
 
 
 def read_source(

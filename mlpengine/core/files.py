@@ -13,7 +13,7 @@ from time import monotonic
 
 from mlpengine.core import system
 from mlpengine.core.errors import MlpEngineError, RunError, UsageError
-from mlpengine.core.wording import nearest
+from mlpengine.core.wording import nearest, shortened
 
 TEMPORARY = ".tmp-"
 """Prefix of files that are not complete yet; a process that is killed may leave one behind."""
@@ -80,7 +80,7 @@ def missing(path: Path, what: str) -> UsageError:
     usual = Path("runs") / path.name
     near = f" - did you mean {str(usual)!r}?" if is_run(usual) else similar_file(path)
     near = near or f"; {_models_in(path.parent)}"
-    return UsageError(f"{path}: there is no such {what}{near}")
+    return UsageError(shortened(f"{path}: there is no such {what}{near}"))
 
 
 def keep_input(out: Path, source: str | Path, what: str) -> None:
@@ -95,7 +95,7 @@ RESOLVED = "config.resolved.yaml"
 
 def is_run(directory: Path) -> bool:
     """Return whether a directory belongs to a run that has begun."""
-    return (directory / RESOLVED).is_file()
+    return os.path.isfile(directory / RESOLVED)  # Path.is_file raises where a name is too long
 
 
 def not_a_run(directory: Path, lacks: str = "model and no checkpoint") -> UsageError:

@@ -20,18 +20,22 @@ In a hand-written loop, after each step of the optimizer:
     ['lr_low']
 """
 
+from mlpengine.diagnostics.array_watch import Watch
 from mlpengine.diagnostics.constant_loss import baseline_loss
 from mlpengine.diagnostics.layer_table import table
 from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.rules import add_rule, verdicts
 from mlpengine.diagnostics.verdict import Verdict, combined_fix
+from mlpengine.diagnostics.watching import watch
 
 __all__ = [
     "Diagnostics",
     "Verdict",
+    "Watch",
     "add_rule",
     "baseline_loss",
     "combined_fix",
     "table",
     "verdicts",
+    "watch",
 ]

@@ -13,6 +13,7 @@ import numpy as np
 from mlpengine.core.spec import Array
 from mlpengine.data.features.statistics import standardized
 from mlpengine.diagnostics.thresholds import (
+    COPY_DISTANCE,
     MAX_FEATURES,
     MIN_BASELINE_ROWS,
     NEIGHBORS,
@@ -38,6 +39,7 @@ class Baselines(NamedTuple):
         best_name: "a linear model", "random units" or "nearest neighbors".
         deviation: standard error of the difference of the two errors.
         signal: share of the squares that the better simple model explains; 0 or below if none.
+        related: standard errors by which the squares of this model are below a constant's.
         contradicted: the share of another class among the rows that the best simple model is surest
             of: about the share of wrong labels, because classes overlap elsewhere.
         contradicted_error: its standard error; NaN where no row differs from all others.
@@ -52,6 +54,7 @@ class Baselines(NamedTuple):
     best_name: str = ""
     deviation: float = nan
     signal: float = nan
+    related: float = nan
     contradicted: float = nan
     contradicted_error: float = nan
     doubtful: float = nan
@@ -124,9 +127,11 @@ def baselines(
         "random units": random_unit_predictions(features, wide),
         "nearest neighbors": near @ wide / near.sum(axis=1, keepdims=True),
     }
-    squares = np.square(wide).sum()
-    explained = [1 - np.square(wide - guess).sum() / squares for guess in guesses.values()]
-    explained[2] = 1 - (1 - explained[2]) / (1 + 1 / NEIGHBORS)  # their mean has an error, too
+    squares = np.square(wide).sum(axis=1)
+    left = [np.square(wide - guess).sum(axis=1) for guess in guesses.values()]
+    left[2] /= 1 + 1 / NEIGHBORS  # their mean has an error, too
+    gains = [squares - one for one in left]
+    related = max(float(gain.mean() / (gain.std() or inf)) for gain in gains) * sqrt(len(x))
     errors = {name: _errors(guess, truth, wide) for name, guess in guesses.items()}
     best_name = min(errors, key=lambda name: float(errors[name].mean()))
     difference = own - errors[best_name]
@@ -140,7 +145,8 @@ def baselines(
         float(errors[best_name].mean()) / constant,
         best_name,
         float(difference.std()) / sqrt(len(x)) / constant,
-        float(max(explained)),
+        float(max(gain.sum() for gain in gains) / squares.sum()),
+        related,
         contradicted,
         uncertain,
         doubtful,
@@ -148,6 +154,34 @@ def baselines(
         shifts,
         limit,
     )
+
+
+def near_copies(x: Array, other: Array) -> float:
+    """Return the share of the rows of `other` that nearly repeat a row of `x`.
+
+    Their distance from the nearest row is below `COPY_DISTANCE` of the distance from the tenth.
+    Rows that equal another are not counted: rows of few distinct values repeat by chance.
+
+    Shapes: (rows, features), (other rows, features); both are finite.
+    """
+    if len(x) <= NEIGHBORS or not len(other):
+        return nan
+    both = standardized(np.concatenate([x, other]))
+    x, other = both[: len(x)], both[len(x) :]
+    squares = np.vecdot(x, x) - 2 * (other @ x.T) + np.vecdot(other, other)[:, None]
+    nearest = np.linalg.norm(other - x[squares.argmin(axis=1)], axis=1)
+    tenth = np.sqrt(np.partition(squares, NEIGHBORS - 1, axis=1)[:, NEIGHBORS - 1].clip(0))
+    return float(np.mean((nearest > 0) & (nearest < COPY_DISTANCE * tenth)))
+
+
+def error_beside_constant(predicted: Array, truth: Array) -> tuple[float, int]:
+    """Return the error of predictions in units of a constant's, and the rows that it misses."""
+    if truth.ndim == 1:
+        missed = len(truth) - int(np.bincount(truth).max())
+        return float((predicted != truth).sum()) / max(missed, 1), missed
+    wide = truth.astype(np.float64)
+    squares = np.square(wide - wide.mean(axis=0)).sum()
+    return float(np.square(predicted - wide).sum() / (squares or 1.0)), len(truth)
 
 
 def nearest_rows(features: Array) -> Array:

@@ -5,18 +5,16 @@ from math import isnan
 import numpy as np
 
 from mlpengine.diagnostics import thresholds as limits
-from mlpengine.diagnostics.derived import validation_losses
+from mlpengine.diagnostics.derived import training_share, validation_losses
 from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.run_rules import (
     faster_fix,
     lags,
     narrowest,
     raised,
-    unrelated_targets,
     weighs_classes,
 )
-from mlpengine.diagnostics.samples import median
-from mlpengine.diagnostics.verdict import Verdict, brief, percent, shown_name, two_digits
+from mlpengine.diagnostics.verdict import NOTE, Verdict, brief, percent, shown_name, two_digits
 from mlpengine.settings import Fix, NetworkSettings
 
 
@@ -35,6 +33,32 @@ def shifted(diagnostics: Diagnostics) -> Verdict | None:
     )
     advice = "Check the split: are these rows of another time, group or unit?"
     return Verdict("shifted", None, headline, evidence, distance, limit, advice, no_fix=no_fix)
+
+
+def too_good(diagnostics: Diagnostics) -> Verdict | None:
+    """Validation rows nearly repeat training rows, or are predicted without an error."""
+    share, limit = diagnostics.copies, limits.COPIES
+    if share > limit:
+        headline = "Validation rows repeat training rows"
+        evidence = (
+            f"{percent(share)} of them nearly equal a training row, so the score is too good."
+        )
+        advice = "Keep copies together: set data.split.group to a column that names them."
+        no_fix = "the split must be checked"
+        return Verdict("too_good", None, headline, evidence, share, limit, advice, no_fix=no_fix)
+    (error, rows), limit = diagnostics.validation_error, limits.TOO_GOOD
+    if not (error < limit and rows >= limits.HARD_ROWS):
+        return None
+    headline = "The score is too good"
+    evidence = (
+        f"Validation rows are predicted with {percent(error)} of the errors of a constant "
+        "prediction."
+    )
+    advice = "Check that no column tells the target, and that no row is in both parts."
+    no_fix = "the columns must be checked"
+    return Verdict(
+        "too_good", None, headline, evidence, error, limit, advice, no_fix=no_fix, severity=NOTE
+    )
 
 
 def underfitting(diagnostics: Diagnostics) -> Verdict | None:
@@ -103,17 +127,23 @@ def noisy_labels(diagnostics: Diagnostics) -> Verdict | None:
     return Verdict("noisy_labels", None, headline, evidence, share, limit, advice, no_fix=no_fix)
 
 
-def unrelated(diagnostics: Diagnostics) -> Verdict | None:
-    """Neither the network nor a simple model predicts the targets better than a constant does."""
+def labels(diagnostics: Diagnostics) -> Verdict | None:
+    """Neither the network, in its best epoch, nor a simple model beats a constant prediction."""
     known, losses = diagnostics.baselines, validation_losses(diagnostics)
     constant = diagnostics.validation_baseline
-    if isnan(known.signal) or not constant > 0 or not losses.size:
+    counts = diagnostics.class_counts
+    rare = counts.size and counts.max() > limits.COMMON_CLASS * counts.sum()
+    if not losses.size or not constant > 0 or rare:
+        return None  # a rare class is hard to predict, even if its labels are right
+    share = float(losses.min()) / constant
+    learned = len(losses) >= limits.MIN_EPOCHS and training_share(diagnostics) < limits.LEARNED
+    hopeless = known.related < limits.RELATED or (isnan(known.related) and learned)
+    if not (share > limits.LEARNED and hopeless):
         return None
-    share = median(losses[len(losses) // 2 :]) / constant
-    if not (known.signal < limits.SIGNAL and share > limits.UNRELATED):
-        return None
+    headline, advice = "Targets do not fit their rows", "Check that labels belong to their rows."
     evidence = (
-        f"The validation loss stays at {two_digits(share)} times the loss of a constant "
-        "prediction, and simple models do no better."
+        f"The best validation loss is {two_digits(share)} times the loss of a constant prediction, "
+        "and simple models do no better."
     )
-    return unrelated_targets(evidence, share, limits.UNRELATED)
+    no_fix, limit = "the data must be checked", limits.LEARNED
+    return Verdict("labels", None, headline, evidence, share, limit, advice, no_fix=no_fix)

@@ -33,7 +33,7 @@ class LayerFacts(NamedTuple):
 
 
 class NetworkFacts(NamedTuple):
-    """What the rules know about a network, of this engine or of another library.
+    """Facts about a network, of this engine or of another library, that rules read.
 
     `layers` are in forward order, `dropout` its rates.  `features` and `outputs` are the numbers of
     a row.  `params` are the current parameters by name, and `dtype` is the dtype of activations.

@@ -31,7 +31,7 @@ from mlpengine.diagnostics.derived import (
 )
 from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.samples import median
-from mlpengine.diagnostics.verdict import Verdict, Verdicts, brief, percent, two_digits
+from mlpengine.diagnostics.verdict import NOTE, Verdict, Verdicts, brief, percent, two_digits
 from mlpengine.optim import FullBatch
 from mlpengine.settings import FeatureSettings, Fix, NetworkSettings, TrainingSettings
 from mlpengine.settings.network import OWN_OPTIONS
@@ -88,7 +88,8 @@ def verdicts(diagnostics: Diagnostics) -> Verdicts:
                 reported[verdict.name] = verdict
     if not reported and (verdict := LAST_RESORT(diagnostics)) is not None:
         reported[verdict.name] = verdict
-    return Verdicts(_suited(diagnostics, verdict) for verdict in reported.values())
+    ordered = sorted(reported.values(), key=lambda verdict: verdict.severity == NOTE)
+    return Verdicts(_suited(diagnostics, verdict) for verdict in ordered)
 
 
 def _suited(diagnostics: Diagnostics, verdict: Verdict) -> Verdict:
@@ -263,6 +264,8 @@ def lr_low(diagnostics: Diagnostics) -> Verdict | None:
 def dead(diagnostics: Diagnostics) -> Verdict | None:
     """Dead (dying) units: rectifiers that never fire, while there is something left to learn."""
     shares = np.array([dead_share(diagnostics, n) for n in range(diagnostics.columns.layers)])
+    for layer in diagnostics.dead_at_end:
+        shares[layer] = 1.0
     (number, share), limit = worst(shares), limits.DEAD
     if not share > limit:
         return None
@@ -270,8 +273,8 @@ def dead(diagnostics: Diagnostics) -> Verdict | None:
     largest = float(np.nanmax(ratios)) if np.isfinite(ratios).any() else nan
     headline = "Many units are dead"
     evidence = (
-        f"{percent(share)} of the units were 0 for each of {limits.MIN_WINDOW_ROWS} rows or more; "
-        f"up to {percent(limit)} is usual."
+        f"{percent(share)} of the units were 0 for each of hundreds of rows; up to "
+        f"{percent(limit)} is usual."
     )
     if not largest > 10 * limits.GUIDE_RATIO:
         advice, no_fix = "Check the initial weights and biases.", "a config does not set biases"
@@ -445,12 +448,12 @@ SHORT_RUNS = frozenset({"few_steps", "unfinished"})
 add_rule(run.output_clamped)
 add_rule(input_scale)
 add_rule(target_scale, causes={"output_clamped"})
-add_rule(no_gradient)
 add_rule(run.momentum_high, causes=SCALES | {"output_clamped"})
-add_rule(lr_high, causes={"momentum_high"})
+add_rule(start, causes=SCALES)
+add_rule(lr_high, causes={"momentum_high", "start"})
 add_rule(run.dropout_high, causes=SCALES | WRONG_STEPS)
 add_rule(run.decay_high, causes=SCALES | WRONG_STEPS)
-add_rule(start, causes=SCALES | {"lr_high", "dropout_high"})
+add_rule(no_gradient, causes=WRONG_STEPS)
 add_rule(clip_low)
 add_rule(run.eps_large, causes={"clip_low", "no_gradient", "vanishing"})
 add_rule(lr_low, causes={"clip_low", "no_gradient", "eps_large"})
@@ -466,12 +469,12 @@ add_rule(outlier, causes={"input_scale"})
 add_rule(unsteady, "spikes", causes={"outlier", "lr_high", "vanishing", "momentum_high"})
 add_rule(nonfinite)
 add_rule(data.shifted)
-add_rule(run.labels, causes=SCALES | {"lr_high", "nonfinite", "shifted"})
-add_rule(data.unrelated, "labels", causes=SCALES | {"labels", "nonfinite", "shifted"})
+add_rule(data.too_good, causes={"shifted"})
+add_rule(data.labels, causes=SCALES | WRONG_STEPS | BROKEN | STOPPED | {"shifted"})
 add_rule(data.noisy_labels, causes={"labels"})
 add_rule(
     run.overfitting,
-    causes=SCALES | WRONG_STEPS | {"labels", "nonfinite", "shifted", "noisy_labels"},
+    causes=SCALES | WRONG_STEPS | {"labels", "nonfinite", "shifted", "noisy_labels", "unfinished"},
 )
 add_rule(run.imbalance, causes=SCALES | WRONG_STEPS | BROKEN)
 add_rule(run.few_steps, causes=SCALES | WRONG_STEPS | BROKEN)
@@ -494,4 +497,5 @@ add_rule(run.noise_scale, causes=SCALES | WRONG_STEPS | BROKEN)
 LAST_RESORT = run.nothing_learned
 """Applies only where no other rule does."""
 
-VERDICTS.update(dict.fromkeys(("leak", LAST_RESORT.__name__)))  # `leak` compares columns
+VERDICTS.update(dict.fromkeys(("leak", "sentinel", LAST_RESORT.__name__)))
+"""`leak` and `sentinel` are about columns."""

@@ -21,7 +21,7 @@ from mlpengine.diagnostics.derived import (
 from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.samples import median
 from mlpengine.diagnostics.units import range_of
-from mlpengine.diagnostics.verdict import Verdict, brief, percent, two_digits
+from mlpengine.diagnostics.verdict import NOTE, Verdict, brief, percent, two_digits
 from mlpengine.optim import Adam, Optimizer, Sgd
 from mlpengine.settings import (
     EarlyStopping,
@@ -119,13 +119,12 @@ def decay_high(diagnostics: Diagnostics) -> Verdict | None:
     exponent = decay * usual_lr(diagnostics) * total_steps(diagnostics)
     unlearned = training_share(diagnostics) > limits.FITTED or lags(diagnostics)
     limit = limits.LARGE_DECAY
-    if not (exponent > limit and unlearned):
+    if not (exponent > limit and (unlearned or decay >= limits.HUGE_DECAY)):
         return None
     headline, lower = "Weight decay is too high", rounded(0.1 * decay / exponent)
     evidence = (
-        f"Weight decay {decay:g} alone shrinks a weight to {percent(exp(-exponent))} of its size, "
-        f"and the training loss is {two_digits(training_share(diagnostics))} times the loss of a "
-        "constant prediction."
+        f"Weight decay {decay:g} alone shrinks a weight to {percent(exp(-exponent))} of its size "
+        f"in {total_steps(diagnostics):,} steps."
     )
     advice = f"Set optimizer.weight_decay to {lower:g}."
     fix = [Fix(Optimizer, "weight_decay", lower)]
@@ -150,36 +149,6 @@ def eps_large(diagnostics: Diagnostics) -> Verdict | None:
     )
     advice, fix = "Set optimizer.eps to 1e-8.", [Fix(Adam, "eps", 1e-8)]
     return Verdict("eps_large", None, headline, evidence, times, limit, advice, fix)
-
-
-def labels(diagnostics: Diagnostics) -> Verdict | None:
-    """The relation learned on the training rows does not hold on others."""
-    constant = diagnostics.validation_baseline
-    losses = validation_losses(diagnostics)
-    if len(losses) < limits.MIN_EPOCHS or not constant > 0:
-        return None
-    learned = training_share(diagnostics)
-    share = median(losses[len(losses) // 2 :]) / constant
-    lasting = min(share, median(losses[-3:]) / constant)
-    signal = diagnostics.baselines.signal
-    tenth = float(np.sort(losses)[len(losses) // 10])
-    hopeless = signal < limits.SIGNAL or tenth > limits.CHANCE * constant
-    unrelated = lasting > limits.LEARNED and hopeless and not signal > limits.RELATION
-    if not (unrelated and learned < limits.LEARNED and share - learned > limits.GAP):
-        return None
-    evidence = (
-        f"The training loss fell to {two_digits(diagnostics.epochs[-1][0])}, but the validation "
-        f"loss stays at {two_digits(share * constant)}; a constant prediction has "
-        f"{two_digits(constant)}."
-    )
-    return unrelated_targets(evidence, share, limits.LEARNED)
-
-
-def unrelated_targets(evidence: str, share: float, limit: float) -> Verdict:
-    """Return the verdict on targets that do not follow from the features of their rows."""
-    headline, advice = "Targets do not fit their rows", "Check that labels belong to their rows."
-    no_fix = "the data must be checked"
-    return Verdict("labels", None, headline, evidence, share, limit, advice, no_fix=no_fix)
 
 
 def overfitting(diagnostics: Diagnostics) -> Verdict | None:
@@ -215,9 +184,22 @@ def overfitting(diagnostics: Diagnostics) -> Verdict | None:
             f"After epoch {half} the validation loss stays near {two_digits(final)}, "
             f"{two_digits(final / scale / max(last, 1e-9))} times the training loss."
         )
+    fewer = [Fix(NetworkSettings, "hidden", [max(8, n // 4) for n in hidden_units(diagnostics)])]
+    others = [[Fix(NetworkSettings, "dropout", 0.3)], *([fewer] if fewer[0].value else [])]
+    if diagnostics.stops_early:
+        advice = f"The weights of epoch {best + 1} are kept; fewer units or dropout may help."
+        no_fix = "the best epoch's weights are kept"
+        return Verdict("overfitting", None, headline, evidence, rise / scale, limit, advice,
+                       no_fix=no_fix, severity=NOTE)  # fmt: skip
     advice = "Stop early (training.early_stopping), or use fewer units, dropout or weight decay."
     fix = [Fix(TrainingSettings, "early_stopping", EarlyStopping())]
-    return Verdict("overfitting", None, headline, evidence, rise / scale, limit, advice, fix)
+    return Verdict("overfitting", None, headline, evidence, rise / scale, limit, advice, fix,
+                   others=others)  # fmt: skip
+
+
+def hidden_units(diagnostics: Diagnostics) -> list[int]:
+    """Return the number of units of each hidden layer."""
+    return [layer.units for layer in diagnostics.layers[:-1]]
 
 
 def imbalance(diagnostics: Diagnostics) -> Verdict | None:
@@ -246,12 +228,14 @@ def imbalance(diagnostics: Diagnostics) -> Verdict | None:
 def few_steps(diagnostics: Diagnostics) -> Verdict | None:
     """The whole run has too few updates, and the loss still falls."""
     steps, batch = total_steps(diagnostics), diagnostics.batch_size
+    whole = diagnostics.steps_per_epoch <= limits.FEW_BATCHES
+    if len(diagnostics.epochs) < limits.MIN_EPOCHS and not whole:
+        return None  # `unfinished` asks for more epochs
     share, falls = training_share(diagnostics), fall(diagnostics)[0]
     if steps < limits.FAR_TOO_FEW_STEPS:
         learning = falls > limits.STILL_FALLING / 2 or lags(diagnostics)
         few = share > limits.FAR_TOO_FEW_SHARE and learning
     else:
-        whole = diagnostics.steps_per_epoch <= limits.FEW_BATCHES
         limit, fallen = (
             (limits.FAR_TOO_FEW_SHARE, limits.STILL_FALLING)
             if whole
@@ -272,22 +256,21 @@ def few_steps(diagnostics: Diagnostics) -> Verdict | None:
 def unfinished(diagnostics: Diagnostics) -> Verdict | None:
     """The best epoch is among the last, and the loss still falls."""
     epochs, (last, relative) = len(diagnostics.epochs), fall(diagnostics)
+    lagging = lags(diagnostics) and narrowest(diagnostics) > limits.SMALL_LAYER
     falls = last > limits.FALL and relative > limits.RELATIVE_FALL
-    lagging = (
-        last > limits.STILL_FALLING
-        and lags(diagnostics)
-        and narrowest(diagnostics) > limits.SMALL_LAYER
-    )
     faster = faster_fix(diagnostics)
-    if epochs < (limits.MIN_EPOCHS if faster else 2 * limits.MIN_EPOCHS) or not (falls or lagging):
+    if epochs < limits.MIN_EPOCHS:  # too few to judge the last of them: a schedule may end it
+        last, faster = total_fall(diagnostics), []
+        lagging = total_steps(diagnostics) < limits.ENOUGH_STEPS
+    if not (falls or (last > limits.STILL_FALLING and lagging)):
         return None
-    headline, limit = "Training ended too early", limits.FALL
+    headline, limit, more = "Training ended too early", limits.FALL, max(30, 3 * epochs)
     evidence = (
-        f"Over the last quarter of {epochs} epochs the loss still fell, by {percent(last)} of the "
+        f"The loss still fell at the end of {plural(epochs, 'epoch')}, by {percent(last)} of the "
         "loss of a constant prediction."
     )
-    fix = faster or [Fix(TrainingSettings, "epochs", 3 * epochs)]
-    advice = raised(faster) if faster else f"Set training.epochs to {3 * epochs}."
+    fix = faster or [Fix(TrainingSettings, "epochs", more)]
+    advice = raised(faster) if faster else f"Set training.epochs to {more}."
     return Verdict("unfinished", None, headline, evidence, last, limit, advice, fix)
 
 
@@ -360,6 +343,19 @@ def nothing_learned(diagnostics: Diagnostics) -> Verdict | None:
     advice = "Check that the target depends on the features, and try other learning rates."
     share, no_fix = train / diagnostics.baseline, "the cause is unknown"
     return Verdict("nothing_learned", None, headline, evidence, share, limit, advice, no_fix=no_fix)
+
+
+def total_fall(diagnostics: Diagnostics) -> float:
+    """Return how much the training loss fell from the first step to the last epoch.
+
+    It is in units of a constant prediction's loss, and 0 if the validation loss rose at the end.
+    """
+    losses = validation_losses(diagnostics)
+    rose = len(losses) > 1 and losses[-1] > losses[:-1].min()
+    if rose or not diagnostics.epochs or not diagnostics.baseline > 0:
+        return 0.0
+    first = min(diagnostics.first_loss, diagnostics.baseline)
+    return (first - diagnostics.epochs[-1][0]) / diagnostics.baseline
 
 
 def fall(diagnostics: Diagnostics) -> tuple[float, float]:

@@ -11,6 +11,9 @@ from mlpengine.core.wording import html_table
 from mlpengine.diagnostics.thresholds import NAME_CHARACTERS
 from mlpengine.settings.fix import Fix, by_key
 
+NOTE = "note"
+"""The severity of a fact that costs no score."""
+
 DISPLAY_NAMES = {
     "brier": "Brier score",
     "lr": "learning rate",
@@ -43,6 +46,8 @@ class Verdict:
         advice: one sentence that says what to do.
         fix: values of options; if it is empty, `no_fix` gives the reason.
         layer_name: the layer's name in a user's own network.
+        severity: "warning", or "note" for a fact that costs no score; `combined_fix` ignores notes.
+        others: further repairs for `train --fix` to try, each a list like `fix`.
     """
 
     name: str
@@ -55,16 +60,20 @@ class Verdict:
     fix: Sequence[Fix] = ()
     no_fix: str = ""
     layer_name: str = ""
+    severity: str = "warning"
+    others: Sequence[Sequence[Fix]] = ()
 
     def __str__(self) -> str:
+        note = "Note: " if self.severity == NOTE else ""
         where = f" ({self.place})" if self.place else ""
-        return f"{self.headline}{where}. {self.evidence} {self.advice} [{self.name}]"
+        return f"{note}{self.headline}{where}. {self.evidence} {self.advice} [{self.name}]"
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON-able data."""
         plain = {name: finite(value) for name, value in vars(self).items()}
         if not self.layer_name:
             del plain["layer_name"]
+        del plain["others"]
         return {**plain, "fix": by_key(self.fix) or None, "text": str(self)}
 
     @property
@@ -104,7 +113,7 @@ def combined_fix(verdicts: Iterable[Verdict]) -> dict[str, tuple[Any, Verdict]]:
     """
     settings: dict[str, tuple[Any, Verdict]] = {}
     for verdict in verdicts:
-        for key, value in by_key(verdict.fix).items():
+        for key, value in by_key(verdict.fix if verdict.severity != NOTE else ()).items():
             if key == "data.drop" and key in settings:
                 earlier, first = settings[key]
                 settings[key] = list(dict.fromkeys([*earlier, *value])), first

@@ -189,8 +189,8 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
                 rows, fewer for fewer rows, and one network for fewer than 20 or more than 100,000
                 rows.
             members: types of the ensemble members in each fold, one or several of plain, piecewise,
-                periodic (with the preset "realmlp") and linear; `ensemble_weights_` are their
-                weights in the mean.
+                periodic (with the preset "realmlp"), linear and smooth; `ensemble_weights_` are
+                their weights in the mean.
                 "plain" takes a third of the time of the default.
             preset: "plain" or "realmlp", a recipe of configs (`model.preset`).
             settings: further settings by config keys, such as

@@ -20,6 +20,15 @@ const codes = new Map(
   ]),
 );
 
+/* A text without the blanks around it: the characters that Python's str.strip removes. */
+function strip(text) {
+  const blank = /[\t-\r\x1c-\x1f\x85\p{Z}]/u;
+  let [start, end] = [0, text.length];
+  while (start < end && blank.test(text[start])) start++;
+  while (start < end && blank.test(text[end - 1])) end--;
+  return text.slice(start, end);
+}
+
 function number(value) {
   if (typeof value === "boolean") return Number(value);
   if (typeof value !== "string") return typeof value === "number" ? value : NaN;
@@ -34,7 +43,7 @@ const readers = {
 
 /* Return the number of a cell: NaN for a gap, -1 for a level that training did not see. */
 function read(column, cell) {
-  const value = typeof cell === "string" ? cell.trim() : cell;
+  const value = typeof cell === "string" ? strip(cell) : cell;
   const where = `predict: column ${JSON.stringify(column.name)}`;
   if (value === undefined) throw new TypeError(`${where} is needed; null stands for a gap`);
   if (value === null || value !== value || (gaps.has(value) && !codes.get(column.name)?.has(value))) {

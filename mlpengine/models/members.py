@@ -11,10 +11,11 @@ from mlpengine.data.features.numbers import Numbers
 from mlpengine.models.evaluate import Scorer
 from mlpengine.models.forward import Features, each_block, outputs_of
 from mlpengine.models.linear import linear_networks
+from mlpengine.models.smooth import smooth_networks
 from mlpengine.models.task import Split, Task
 from mlpengine.nn import TabularNetwork
 from mlpengine.ops.loss import Loss
-from mlpengine.settings.training import LINEAR, MemberType
+from mlpengine.settings.training import LINEAR, SMOOTH, MemberType
 
 WEIGHT_ROUNDS = 20
 """Choices of `best_weights`, by which weights are multiples of 1/20."""
@@ -99,14 +100,15 @@ def best_mean(
     folds: Array,
     projections: Sequence[Array],
     *,
+    seed: int = 0,
     threads: int = 1,
 ) -> tuple[NetworkMean, dict[MemberType, float]]:
     """Return the mean of all member `types` with the best ensemble weights, and these weights.
 
-    `mean` is the mean of the types that were trained by steps.  Linear networks read one of
-    `projections` and are fitted here.  `losses` are the training loss and the score's loss: linear
-    networks minimize the first, and the second chooses the weights, on out-of-fold outputs.
-    Networks of types with weight 0 are left out.
+    `mean` is the mean of the types that the loop trained.  Linear and smooth networks read one of
+    `projections` and are fitted here; `seed` is for the initial weights of smooth ones.  `losses`
+    are the training loss and the score's loss: linear networks minimize the first, and the second
+    chooses the weights, on out-of-fold outputs.  Networks of types with weight 0 are left out.
     """
     task, networks, outputs = mean.task, [*mean.networks], mean.of_each_type(train.x, folds)
     scorer = Scorer(losses[1], task, task.outputs, networks[0].dtype)
@@ -121,6 +123,12 @@ def best_mean(
         )
         networks += linear
         outputs = np.concatenate([outputs, output[None]])
+    if SMOOTH in types:
+        smooth = smooth_networks(
+            train, folds, projections[-1], seed, networks[0].dtype, threads=threads
+        )
+        networks += smooth
+        outputs = np.concatenate([outputs, NetworkMean(smooth, task).of_each_type(train.x, folds)])
     best = best_weights(task, outputs, mean_loss)
     count = len(networks) // len(best)
     used = [network for k, network in enumerate(networks) if best[k // count]]

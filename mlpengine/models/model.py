@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import TypedDict
 
-from mlpengine.core.errors import CheckpointError, MlpEngineError, UsageError
+from mlpengine.core.errors import CheckpointError, DataError, MlpEngineError, UsageError
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import html_table, plural
@@ -41,6 +41,9 @@ from mlpengine.ops import REGISTRY, Loss
 from mlpengine.settings.structure import conform
 
 MODEL_FILE = "model.safetensors"
+
+SMOOTH_PREFIX = "smooth."
+"""Begins the names of the parameters of smooth networks in a file."""
 
 SHOWN_COLUMNS = 12
 """Number of columns that the text of a model lists."""
@@ -74,7 +77,8 @@ class Model:
 
     With `members` the model has several networks, and `mlp` is the first.  Its prediction is the
     mean of the networks' predictions.  Members of several types follow each other type by type, and
-    `ensemble_weights` are the weights of the types in the mean.  `residuals` are out-of-fold
+    `ensemble_weights` are the weights of the types in the mean.  `smooth` are the networks of the
+    last type, if it has an architecture of its own.  `residuals` are out-of-fold
     errors, scaled to the size of the errors of the mean.  `sets` holds the out-of-fold
     probabilities of the true classes.  `record` describes the training, if it is known
     (`TrainingRecord`).
@@ -86,6 +90,7 @@ class Model:
     loss: str
     loss_options: Mapping[str, Any] = field(default_factory=dict)
     members: Population[TabularNetwork] | None = None
+    smooth: Population[TabularNetwork] | None = None
     residuals: Residuals | None = None
     ensemble_weights: tuple[float, ...] = ()
     record: Mapping[str, Any] = field(default_factory=dict)
@@ -94,12 +99,12 @@ class Model:
     @property
     def networks(self) -> tuple[TabularNetwork, ...]:
         """The members, or the single network."""
-        return (self.mlp,) if self.members is None else tuple(self.members)
+        return (self.mlp,) if self.members is None else (*self.members, *(self.smooth or ()))
 
     @property
-    def params(self) -> Array:
-        """All parameters, as a view of the networks' parameters."""
-        return self.mlp.params.flat if self.members is None else self.members.params
+    def parameters(self) -> int:
+        """Number of parameters of all networks."""
+        return sum(len(network.params) for network in self.networks)
 
     @property
     def task(self) -> Task:
@@ -188,6 +193,8 @@ class Model:
             )
         task = self.task_with(metrics)
         table = self.table(data)
+        if not table.n_rows:
+            raise DataError("evaluate: rows are needed (got none)")
         usable = usable_rows(table, self.target, self.preprocessor.rows_in_use(table))
         for line in usable.remarks:
             _log.warning("warning: %s", line)
@@ -242,14 +249,17 @@ class Model:
     def with_mean(self, mean: NetworkMean) -> "Model":
         """Return the model with copies of these networks, and their ensemble weights.
 
-        The last network may have learned activations where the others have none.
+        Linear networks may have learned activations where the others have none.
         """
-        members = Population(mean.networks[-1], len(mean.networks))
-        for member, network in zip(members, mean.networks, strict=True):
-            for name, view in network.params.views.items():
-                member.params.views[name][...] = view
-        weights = mean.ensemble_weights
-        return replace(self, mlp=members[0], members=members, ensemble_weights=weights)
+        networks, weights = mean.networks, mean.ensemble_weights
+        last = len(networks) - len(networks) // max(1, len(weights))
+        smooth = None
+        if networks[last].input_layer != networks[0].input_layer:
+            networks, smooth = networks[:last], _population(networks[last:])
+        members = _population(networks)
+        return replace(
+            self, mlp=members[0], members=members, smooth=smooth, ensemble_weights=weights
+        )
 
     def predict_interval(self, data: Any, level: float = 0.9) -> tuple[Array, Array]:
         """Return lower and upper ends of the interval in which each new target lies, (rows,) each.
@@ -369,6 +379,7 @@ class Model:
             "preprocessing": self.preprocessor.state_dict(),
             "loss": self.loss,
             **({} if self.members is None else {"members": len(self.members)}),
+            **({} if self.smooth is None else {"smooth": _description(self.smooth)}),
             **({"ensemble_weights": [*self.ensemble_weights]} if self.ensemble_weights else {}),
             **({"loss_options": dict(self.loss_options)} if self.loss_options else {}),
             **({"record": dict(self.record)} if self.record else {}),
@@ -376,7 +387,10 @@ class Model:
 
     def state_dict(self) -> dict[str, Array]:
         """Return copies of the parameters by name; parameters of several members are stacked."""
-        return (self.members or self.mlp).state_dict()
+        more = {} if self.smooth is None else self.smooth.state_dict()
+        return (self.members or self.mlp).state_dict() | {
+            f"{SMOOTH_PREFIX}{name}": rows for name, rows in more.items()
+        }
 
     @property
     def plain_loss(self) -> Loss:
@@ -401,10 +415,14 @@ class Model:
             raise CheckpointError(f"{where}: is not a model ({names} missing)")
         try:
             preprocessor = Preprocessor.from_state(description["preprocessing"])
-            mlp, members = _networks(description, state)
+            own = {n: rows for n, rows in state.items() if not n.startswith(SMOOTH_PREFIX)}
+            mlp, members = _networks(description, own)
             loss, options = description["loss"], description.get("loss_options", {})
             _check_loss(loss, options)
             model = cls(mlp, preprocessor, loss, options, members)
+            if members is not None and "smooth" in description:
+                rest = {n.removeprefix(SMOOTH_PREFIX): state[n] for n in state.keys() - own.keys()}
+                model = replace(model, smooth=_networks(description["smooth"], rest)[1])
             weights = _ensemble_weights(description, len(model.networks))
             model = replace(model, ensemble_weights=weights)
             if "record" in description:
@@ -455,6 +473,19 @@ def _ensemble_weights(description: Mapping[str, Any], networks: int) -> tuple[fl
             f"(got {weights!r:.60})"
         )
     return tuple(map(float, weights))
+
+
+def _population(networks: Sequence[TabularNetwork]) -> Population[TabularNetwork]:
+    """Return copies of networks with the architecture of the last."""
+    members = Population(networks[-1], len(networks))
+    for member, network in zip(members, networks, strict=True):
+        for name, view in network.params.views.items():
+            member.params.views[name][...] = view
+    return members
+
+
+def _description(members: Population[TabularNetwork]) -> dict[str, Any]:
+    return {NETWORK_KEY: members[0].describe(), "members": len(members)}
 
 
 def _networks(

@@ -623,9 +623,12 @@ def _own(metric: metrics.OwnMetric) -> Metric:
 
     def score(scored: Scored) -> float:
         value: object = measure(scored)
-        if not isinstance(value, Real):
-            name = metric.function.__name__
-            raise UsageError(f"metric {name}: must return a number (got {quoted(value)})")
-        return float(value)
+        try:
+            if isinstance(value, Real):
+                return float(value)
+        except OverflowError:
+            value = "a whole number beyond the range of floats"
+        name = metric.function.__name__
+        raise UsageError(f"metric {name}: must return a number (got {quoted(value)})")
 
     return score

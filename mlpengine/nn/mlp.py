@@ -240,12 +240,12 @@ class Mlp(TabularNetwork):
         weights, factors = linear.weights, [layer.factor for layer in linear.layers]
         first = weights[0][:, : self.in_dim]
         if len(weights) == 1:
-            first[...] = self._of_features(weight, projection) / factors[0]
+            first[...] = self.of_features(weight, projection) / factors[0]
         else:
             left, sizes, right = np.linalg.svd(weight, full_matrices=False)
             rank = min(len(sizes), *self.sizes[1:-1])
             inner = (sizes[:, None] * right)[:rank]
-            first[:rank] = self._of_features(inner, projection) / factors[0]
+            first[:rank] = self.of_features(inner, projection) / factors[0]
             for middle, factor in zip(weights[1:-1], factors[1:-1], strict=True):
                 middle[np.arange(rank), np.arange(rank)] = 1 / factor
             weights[-1][:, :rank] = left[:, :rank] / factors[-1]

@@ -223,7 +223,7 @@ class Residual(TabularNetwork):
     def linear(self, projection: Array, weight: Array, bias: Array) -> "Residual":
         network = self.like_linear(initializer="zeros")
         views = network.params.views
-        views["linear.weight"][:, : self.in_dim] = self._of_features(weight, projection)
+        views["linear.weight"][:, : self.in_dim] = self.of_features(weight, projection)
         views["out.bias"][...] = bias
         return network
 

@@ -92,7 +92,7 @@ class TabularNetwork(Network):
         `projection` is a matrix (in_dim, columns), or the indices (columns,) of columns of x.
         """
 
-    def _of_features(self, weight: Array, projection: Array) -> Array:
+    def of_features(self, weight: Array, projection: Array) -> Array:
         """Return weight (rows, columns) of x @ projection as one of x, (rows, in_dim)."""
         if projection.ndim == 2:
             product: Array = weight @ projection.T

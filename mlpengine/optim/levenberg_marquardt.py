@@ -17,6 +17,9 @@ MAX_PARAMETERS = 5_000
 LARGEST_DAMPING = 1e12
 """Damping over the largest curvature at which a step gives up: the loss no longer falls."""
 
+FREE_STEPS = 5
+"""Steps of Bayesian regularization before the decay; else it may shrink new weights to 0."""
+
 FIRST_GROWTH = 2.0
 """Factor of the damping after a first step that was too long."""
 
@@ -102,7 +105,8 @@ class BayesianRegularization(LevenbergMarquardt, name="bayesian"):
     It minimizes loss + decay * sum of squared weights.  The decay is the most likely one if weights
     and errors are normal: decay = loss / squares * effective / (count - effective), where
     `effective` is the number of parameters that the data determine, the sum of h / (h + 2 decay)
-    over the eigenvalues h of the Gauss-Newton matrix.  It needs no validation rows.
+    over the eigenvalues h of the Gauss-Newton matrix.  The first steps are without a decay.  It
+    needs no validation rows.
 
     Source: MacKay 1992, Neural Computation 4(3), eq. 4.7; Foresee and Hagan 1997.
     """
@@ -116,7 +120,9 @@ class BayesianRegularization(LevenbergMarquardt, name="bayesian"):
 
     def _decay(self, loss: float, count: int, work: "_Work") -> float:
         state, squares = self.numbers_of_state, float(work.weights @ work.weights)
-        if not self.steps:
+        if self.steps < FREE_STEPS:
+            return 0.0
+        if self.steps == FREE_STEPS:
             state["effective"] = min(self.trained, count / 2)
         else:
             curves = np.linalg.eigvalsh(work.curvature).clip(0.0)

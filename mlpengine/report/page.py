@@ -224,7 +224,7 @@ def verdicts_section(data: Data) -> Markup:
         ]
         if one["fix"]:
             lines.append(tag("p", "Settings that fix it: ", tag("code", settings_text(one["fix"]))))
-        items.append(tag("li", *lines))
+        items.append(tag("li", *lines, class_=one.get("severity") or "warning"))
     return tag("ul", *items, class_="verdicts")
 
 

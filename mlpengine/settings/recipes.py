@@ -9,7 +9,7 @@ from mlpengine.optim import AdamW, CosineSchedule, CosLogSchedule, Group, settin
 from mlpengine.settings.features import FeatureSettings
 from mlpengine.settings.network import NetworkSettings
 from mlpengine.settings.run import RunSettings
-from mlpengine.settings.training import LINEAR, EarlyStopping, MemberType, TrainingSettings
+from mlpengine.settings.training import LINEAR, SMOOTH, EarlyStopping, MemberType, TrainingSettings
 
 Preset: TypeAlias = Literal["plain", "realmlp"]
 
@@ -171,6 +171,9 @@ SEVERAL_MEMBERS_ROWS = 4_000
 LINEAR_CELLS = 1 << 22
 """The most values of a table of up to `SEVERAL_MEMBERS_ROWS` rows for linear members."""
 
+SMOOTH_FEATURES = 40
+"""The most features for smooth members, on tables of up to `SEVERAL_MEMBERS_ROWS` rows."""
+
 
 def encodes(rows: int, numbers: int, preset: str) -> bool:
     """Return whether columns of numbers also get features by quantile bins.
@@ -180,8 +183,13 @@ def encodes(rows: int, numbers: int, preset: str) -> bool:
     return preset == "plain" and 0 < numbers <= ENCODED_COLUMNS and rows >= ENCODED_ROWS
 
 
-def members_for(rows: int, columns: int, preset: str, *, encoded: bool) -> tuple[MemberType, ...]:
-    """Return the ensemble member types; none where all members are alike."""
+def members_for(
+    rows: int, columns: int, preset: str, *, encoded: bool, numbers_from: int | None = None
+) -> tuple[MemberType, ...]:
+    """Return the ensemble member types; none where all members are alike.
+
+    `numbers_from` is the number of features from which numbers are predicted; None for classes.
+    """
     if folds_for(rows) is None:
         return ()
     if rows > SEVERAL_MEMBERS_ROWS:
@@ -190,4 +198,6 @@ def members_for(rows: int, columns: int, preset: str, *, encoded: bool) -> tuple
     if preset == "realmlp":
         by_steps = ("periodic",)
     members = (*by_steps, LINEAR) if rows * columns <= LINEAR_CELLS else by_steps
+    if preset == "plain" and numbers_from is not None and numbers_from <= SMOOTH_FEATURES:
+        members = (*members, SMOOTH)
     return members if len(members) > 1 else ()

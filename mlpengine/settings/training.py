@@ -26,11 +26,16 @@ from mlpengine.settings.families import (
 )
 from mlpengine.tape.rematerialization import Rematerialization
 
-MemberType: TypeAlias = Literal["plain", "piecewise", "periodic", "linear"]
+MemberType: TypeAlias = Literal["plain", "piecewise", "periodic", "linear", "smooth"]
 """The type of an ensemble member.  Each fold has one network of each type."""
 
 LINEAR: MemberType = "linear"
-"""The type that is not trained by steps: its weights of least loss are computed."""
+"""The type of linear models: their weights of least loss are computed after the other types."""
+
+SMOOTH: MemberType = "smooth"
+"""The type of small tanh networks; each step of their training, after the others, has all rows."""
+
+_LAST = (LINEAR, SMOOTH)
 
 Action: TypeAlias = Literal["stop", "skip"]
 
@@ -40,14 +45,14 @@ MAX_NETWORKS = 1_000
 Several: TypeAlias = Annotated[int, Limits(at_least=2, at_most=MAX_NETWORKS, whole=True)]
 
 
-def linear_last(members: Iterable[MemberType]) -> list[MemberType]:
-    """Return member types in the order of their networks: the linear one is last."""
-    return sorted(members, key=LINEAR.__eq__)
+def in_order(members: Iterable[MemberType]) -> list[MemberType]:
+    """Return member types in the order of their networks: linear and smooth are last."""
+    return sorted(members, key=lambda one: _LAST.index(one) if one in _LAST else -1)
 
 
 def trained(members: Iterable[MemberType]) -> list[MemberType]:
-    """Return the member types that are trained by steps."""
-    return [one for one in members if one != LINEAR]
+    """Return the member types that are trained by the loop."""
+    return [one for one in members if one not in _LAST]
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -82,7 +87,8 @@ class TrainingOptions:
         default=(),
         description="Types of ensemble members, one of each per fold (ignored without folds). "
         "plain reads numbers, piecewise also their quantile bins, periodic also their cosines; "
-        "linear is a linear model. Weights in the mean are chosen on out-of-fold rows.",
+        "linear is a linear model, smooth a small tanh network; each step of its training has "
+        "all rows (loss mse). Weights in the mean are chosen on out-of-fold rows.",
     )
     calibration: Literal["temperature", "none"] = Field(
         default="none",
@@ -148,12 +154,12 @@ class TrainingOptions:
 
     @property
     def fold_members(self) -> list[MemberType]:
-        """The member types in each fold, linear last; none where all networks are alike."""
-        return linear_last(self.members) if self.folds else []
+        """The member types in each fold, in order; none where all networks are alike."""
+        return in_order(self.members) if self.folds else []
 
     @property
     def trained_members(self) -> list[MemberType]:
-        """The member types that are trained by steps."""
+        """The member types that are trained by the loop."""
         return trained(self.fold_members)
 
 

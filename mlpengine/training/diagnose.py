@@ -13,7 +13,12 @@ from mlpengine.core.files import read_file
 from mlpengine.core.named import NamedRows, arrays_in, as_rows
 from mlpengine.core.spec import Array
 from mlpengine.diagnostics import Diagnostics, Verdict, table, verdicts
-from mlpengine.diagnostics.baselines import baselines, rows_within
+from mlpengine.diagnostics.baselines import (
+    baselines,
+    error_beside_constant,
+    near_copies,
+    rows_within,
+)
 from mlpengine.diagnostics.constant_loss import (
     NO_EXTREME,
     ExtremeValue,
@@ -25,7 +30,14 @@ from mlpengine.diagnostics.constant_loss import (
 )
 from mlpengine.diagnostics.layer_buffers import flat_rows
 from mlpengine.diagnostics.samples import Columns
-from mlpengine.diagnostics.thresholds import MAX_ROWS, MIN_BASELINE_ROWS, SIMPLE_MODELS
+from mlpengine.diagnostics.thresholds import (
+    COPY_ROWS,
+    COPY_VALUES,
+    MAX_ROWS,
+    MIN_BASELINE_ROWS,
+    SIMPLE_MODELS,
+)
+from mlpengine.diagnostics.units import rectifies
 from mlpengine.diagnostics.verdict import without
 from mlpengine.models.task import Classification, Regression, Split, Task
 from mlpengine.ops import Loss
@@ -123,6 +135,7 @@ class LoopDiagnostics(Callback):
             every=self._every,
             **diagnostic_inputs(one.step, one.train, one.validation),
         )
+        self.core.stops_early = one.early_stopping is not None
         with restoring() if self._state is not None else nullcontext():
             if self._state is not None:
                 self.core.load_state_dict(self._state)
@@ -322,10 +335,32 @@ def measure_baselines(
     predicted = task.predict((predict or diagnostics.mlp.predict)(x))
     if predicted.shape != truth.shape:
         return  # quantiles, or means and variances
-    other = None if validation is None else validation.x[:: -(-len(validation) // limit)]
-    diagnostics.baselines = baselines(
-        _joined(x), truth, predicted, rows, None if other is None else _joined(other)
-    )
+    measure_units(diagnostics, x)
+    other = None
+    if validation is not None:
+        some = slice(None, None, -(-len(validation) // limit))
+        own, held = as_rows(validation.x[some]), validation.truth[some]
+        other, outputs = _joined(own), (predict or diagnostics.mlp.predict)(own)
+        diagnostics.validation_error = error_beside_constant(task.predict(outputs), held)
+        used = np.arange(len(train)) if used is None else np.sort(used)
+        many = used[:: -(-len(used) * values // COPY_VALUES)]
+        pair = _joined(as_rows(train.x[many])), other[:: -(-len(other) // COPY_ROWS)]
+        if all(np.isfinite(part).all() for part in pair):
+            diagnostics.copies = near_copies(*pair)
+    diagnostics.baselines = baselines(_joined(x), truth, predicted, rows, other)
+
+
+def measure_units(diagnostics: Diagnostics, x: Any) -> None:
+    """Set the rectifier layers without a unit that any of the rows `x` fires."""
+    mlp = diagnostics.mlp.without_dropout()
+    scratch = mlp.scratch(len(x))
+    mlp.forward(x, scratch)
+    layers = zip(diagnostics.layers, scratch.activations, strict=True)
+    diagnostics.dead_at_end = [
+        number
+        for number, (layer, output) in enumerate(layers)
+        if rectifies(layer.activation) and not output.any()
+    ]
 
 
 def _joined(x: Any) -> Array:

@@ -1,5 +1,6 @@
 """Loading of models from a run directory, a checkpoint or a file."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +20,11 @@ def load(run: str | Path) -> Model:
     not a run.
     """
     run = checked_path(run, "load")
-    if not run.exists():
+    if not os.path.exists(run):  # Path.exists raises where a name is too long
         raise missing(run, "run or model file")
     if not run.is_dir():
+        if not run.is_file():  # a pipe without a writer would wait for ever
+            raise UsageError(f"{run}: a model must be a file (got a pipe or a device)")
         if begins := first_line(run):
             raise UsageError(
                 f"{run}: the directory of a run, or a model file, is needed ({begins}); commands "

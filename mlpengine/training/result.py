@@ -19,6 +19,7 @@ class VerdictData(TypedDict):
     name: str
     layer: int | None
     layer_name: NotRequired[str]
+    severity: NotRequired[str]
     headline: str
     evidence: str
     value: float | None

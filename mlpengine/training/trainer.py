@@ -37,6 +37,7 @@ from mlpengine.models.members import (
     linear_projections,
 )
 from mlpengine.models.model import Model
+from mlpengine.models.smooth import check_smooth
 from mlpengine.models.task import Classification, Regression, Split, Task
 from mlpengine.nn import Mlp, TabularNetwork
 from mlpengine.nn.mlp import ROWS_AT_START
@@ -45,7 +46,7 @@ from mlpengine.ops import Loss
 from mlpengine.optim import SCHEDULES, FullBatch, Group, Optimizer, Schedule
 from mlpengine.optim.schedules import ScheduleLike
 from mlpengine.settings import MemberType, RunSettings
-from mlpengine.settings.training import LINEAR
+from mlpengine.settings.training import LINEAR, SMOOTH
 from mlpengine.step.auto_backend import choose_backend
 from mlpengine.step.blas_threads import cores, pinned
 from mlpengine.step.ranks import Ranks
@@ -275,6 +276,10 @@ class Trainer:
         if LINEAR in training.fold_members:
             with at_setting("training", "members"):
                 first.like_linear()  # this needs element-wise activations
+        if SMOOTH in training.fold_members and numbers is not None:
+            with at_setting("training", "members"):
+                read = inputs_of("plain", numbers, in_dim, in_dim)
+                check_smooth(self.loss.name, int(read.sum()), self.task.outputs)
         networks = Population(first, len(seeds), seeds=seeds) if len(seeds) > 1 else [first]
         for k, mlp in enumerate(networks):
             if types and numbers is not None:
@@ -455,6 +460,7 @@ class Trainer:
                 train,
                 folds,
                 linear_projections(self.numbers, train.x.shape[1]),
+                seed=self.seeds[0],
                 threads=self.threads,
             )
             fitted = replace(fitted, mean=mean, ensemble_weights=weights)

@@ -247,6 +247,13 @@ def test_numpy_runs_where_the_cache_is_not_utf8(folder, monkeypatch, tmp_path):
     assert blas_name()  # reads the paths of all libraries of this process
 
 
+def test_a_relative_cache_is_one_of_the_working_directory(folder, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLPENGINE_CACHE", "relative")
+    assert answer() == 42
+    assert kept(tmp_path / "relative")
+
+
 @pytest.mark.parametrize(("mode", "refused"), [(0o777, True), (0o775, True), (0o1777, False)])
 def test_parents_that_others_can_write_to_are_refused(folder, tmp_path, monkeypatch, mode, refused):
     (tmp_path / "parent").mkdir()

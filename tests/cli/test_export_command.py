@@ -36,13 +36,15 @@ def test_c_with_a_name_has_a_header(mlpengine, run, tmp_path):
 
 
 def test_training_for_a_device(mlpengine, run, tmp_path):
-    done = mlpengine("export", run, "--format", "c-train", "-o", "p.c", "--lr", 0.5, "--freeze", 0)
+    done = mlpengine("export", run, "--format", "c-train", "-o", "p.c",
+        settings=["optimizer.lr=0.5", "training.freeze=[0]"])  # fmt: skip
     assert (done.code, done.err) == (0, "")
     assert "Sgd, learning rate 0.5" in done.out
     assert "layers 0 frozen" in done.out
     written = [path.name for path in tmp_path.iterdir() if path.is_file()]
     assert sorted(written) == ["p.c", "p.h", "p_test.c"]
-    done = mlpengine("export", run, "--format", "c-train", "--json", "--optimizer", "momentum")
+    done = mlpengine("export", run, "--format", "c-train", "--json",
+        settings=["optimizer={name: sgd, momentum: 0.9}"])  # fmt: skip
     result = json.loads(done.out)
     parameters = (Model.load(run / MODEL_FILE).mlp.params.flat).size
     assert result["state"] == 4 * (2 * parameters + 2) + 8
@@ -54,7 +56,8 @@ def test_training_for_a_device_takes_the_settings_of_the_run(mlpengine, config):
     assert mlpengine("train", config, "--out", "r", "-q", settings=settings).code == 0
     done = mlpengine("export", "r", "--format", "c-train", "-o", "p.c")
     assert "Adam, learning rate 0.02, gradients clipped to the norm 2.5" in done.out
-    done = mlpengine("export", "r", "--format", "c-train", "-o", "p.c", "--clip-norm", 0)
+    done = mlpengine("export", "r", "--format", "c-train", "-o", "p.c",
+        settings=["training.clip_norm=null"])  # fmt: skip
     assert "clipped" not in done.out
 
 
@@ -87,8 +90,12 @@ def test_an_export_that_fails_names_the_file(mlpengine, run, monkeypatch):
     [
         (["nowhere"], 2, "nowhere: there is no such run or model file"),
         (["{run}", "-o", "x.pt"], 2, "x.pt: the name must end in .c, .js, .onnx"),
-        (["{run}", "-o", "x.onnx", "--lr", "1"], 2, "--lr is for --format c-train"),
-        (["{run}", "--format", "c-train", "--freeze", "a"], 2, "such as 0,1 (got 'a')"),
+        (["{run}", "-o", "x.onnx", "--set", "seed=1"], 2, "--set is for --format c-train"),
+        (
+            ["{run}", "--format", "c-train", "--set", "training.freeze=a"],
+            2,
+            "training.freeze: must be a whole number (got 'a')",
+        ),
         (
             ["{run}", "--package", "arduino", "--format", "c", "-o", "p.c"],
             2,

@@ -40,8 +40,8 @@ def test_the_device_needs_another_optimizer(mlpengine, folder):
     (folder / "c.yaml").write_text(CONFIG.replace("OPTIMIZER", "lbfgs"))
     mlpengine("train", "c.yaml", "-q")
     refused = mlpengine("export", "runs/c", "--format", "c-train", "-o", "c.c")
-    assert (refused.code, "--optimizer" in refused.err) == (2, True)
-    mlpengine("export", "runs/c", "--format", "c-train", "--optimizer", "sgd", "-o", "c.c")
+    assert (refused.code, "--set optimizer=sgd" in refused.err) == (2, True)
+    mlpengine("export", "runs/c", "--format", "c-train", "--set", "optimizer=sgd", "-o", "c.c")
     assert (folder / "c.c").exists()
 
 

@@ -33,6 +33,8 @@ def test_a_pipe_is_predicted_and_not_trained_on(mlpengine, tmp_path, monkeypatch
         assert (answer.code, answer.err) == (0, "")
         assert answer.out == mlpengine("predict", "run", "t.csv").out
     monkeypatch.setattr(_files, "PIPE_SECONDS", 0.1)
+    for command in (("evaluate", name), ("check", name, "t.csv"), ("train", "--warm-start", name)):
+        assert mlpengine(*command).code == 2  # a model is no pipe
     answer = mlpengine("predict", "run", name)
     assert (answer.code, "pipe.gz: nothing is written into this pipe (0.1 s)" in answer.err) == (
         *(2, True),

@@ -29,7 +29,7 @@ def table(tmp_path):
 
 def test_a_table_becomes_predictions(table, mlpengine):
     assert mlpengine("init", "rows.csv", "--target", "y", "-o", "c.yaml").code == 0
-    assert "members: [plain, piecewise, linear]" in Path("c.yaml").read_text()
+    assert "members: [plain, piecewise, linear, smooth]" in Path("c.yaml").read_text()
     arguments = ["train", "c.yaml", "-q", *SETTINGS, "--epochs"]
     trained = mlpengine(*arguments, 4, "--out", "run")
     assert trained.code == 0, trained.err
@@ -66,7 +66,7 @@ def test_estimators_take_the_network_by_its_name():
     y = x[:, 0] * x[:, 1]
     settings = {"model.network": "residual", "model.width": 8, "model.blocks": 1}
     options = {"settings": settings, "epochs": 2, "random_state": 0}
-    regressor = MlpRegressor(**options, folds=2).fit(x, y)
+    regressor = MlpRegressor(**options, folds=2, members="plain").fit(x, y)
     classifier = MlpClassifier(**options, early_stopping=False).fit(x, y > 0)
     for one in (regressor, classifier):
         assert isinstance(one.mlp_, Residual)

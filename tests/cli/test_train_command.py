@@ -37,6 +37,11 @@ def test_shipped_config(name, mlpengine):
 def test_the_run_directory_holds_everything(mlpengine, config):
     found = mlpengine("train", config, "--json", "--set", "seed=5")
     result = json.loads(found.out)
+    assert [*result] == [
+        *("run_dir", "parameters", "epochs", "best_epoch", "seconds", "samples_per_second"),
+        *("train", "validation", "test", "ending", "ended", "skipped_steps", "peak_bytes"),
+        "verdicts",
+    ]
     run = Path(result["run_dir"])
     assert run == Path.cwd() / "runs" / "small"
     assert sorted(os.listdir(run)) == [

@@ -75,7 +75,11 @@ def test_comments_of_a_proposal_can_be_followed(tmp_path):
 
 @pytest.mark.parametrize(
     ("rows", "kinds"),
-    [(60, "plain, linear"), (900, "plain, piecewise, linear"), (4500, "piecewise, linear")],
+    [
+        (60, "plain, linear, smooth"),
+        (900, "plain, piecewise, linear, smooth"),
+        (4500, "piecewise, linear"),
+    ],
 )
 def test_tables_of_any_size_with_folds_have_a_linear_model(rows, kinds, tmp_path):
     assert f"members: [{kinds}]" in proposal(table(tmp_path, rows))

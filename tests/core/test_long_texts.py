@@ -101,6 +101,7 @@ def test_a_quadratic_pattern_is_noticed():
         lambda text: one_of("mlp: initializer", text, ["zeros"]),
         lambda text: mlpengine.Mlp([2, 3, 1], activation=text),
         lambda text: mlpengine.fit({"a": [1, 2], "y": [0, 1]}, text),
+        lambda text: mlpengine.load(text),
     ],
 )
 def test_a_long_value_is_shown_cut(check):

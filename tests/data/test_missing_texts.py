@@ -152,6 +152,28 @@ def test_one_column_that_determines_the_target_is_learned_from(function):
         ]
     two = profile(as_table({"c": c, "d": np.sin(c), "y": function(c)}), "y")
     assert [*two.drop] == ["c"]
+    both = profile(as_table({"c": c, "k": c + 273.15, "y": function(c)}), "y")
+    assert not both.drop
+    assert [leak.column for leak in both.suspects] == ["c", "k"]
+    counted = profile(as_table({"t": np.arange(200), "one": np.ones(200), "y": np.sin(c)}), "y")
+    assert [*counted.drop] == ["one"]
+
+
+def test_a_table_without_rows_is_refused():
+    table = pd.DataFrame({"x": np.arange(60.0) % 7, "y": np.arange(60.0) % 5})
+    model, _ = mlpengine.fit(table, "y", training={"folds": None, "epochs": 1})
+    for verb in (lambda none: mlpengine.fit(none, "y"), model.evaluate):
+        with pytest.raises(DataError, match=r"rows are needed \(got none\)"):
+            verb(table[:0])
+
+
+def test_fit_warns_of_misread_columns(caplog):
+    numbers = np.sin(np.arange(100))
+    table = {"a": numbers, "y": numbers + 1, "damaged": [*map(str, numbers[1:]), "abc"]}
+    table["percent"] = [f"{k % 13} %" for k in range(100)]
+    mlpengine.fit(table, "y", training={"epochs": 1, "folds": None})
+    assert "column 'damaged' is dropped" in caplog.text
+    assert "column 'percent': '" in caplog.text
 
 
 @pytest.mark.parametrize("spread", [100.0, 1.0])

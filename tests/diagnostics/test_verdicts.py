@@ -62,7 +62,7 @@ STEEP = np.linspace(0.9, 0.5, 20)
 LINEAR = [Fix(NetworkSettings, "hidden", ())]
 BEHIND = BaselineScore("accuracy", "validation rows", 0.801, 0.852, 0.44, 0.013, LINEAR)
 LAGGING = Baselines(0.41, 0.3, "a linear model", 0.01, 0.8)
-NOISY = Baselines(0.3, 0.3, "nearest neighbors", 0.01, 0.5, 0.2, 0.04, 0.3, (17, 40))
+NOISY = Baselines(0.3, 0.3, "nearest neighbors", 0.01, 0.5, 9.0, 0.2, 0.04, 0.3, (17, 40))
 CLIPPED = {"clipped_share": 0.91, "gradient_norm": 5.0, "clipped_norm": 0.245}
 SLOW = {"update_ratio/0": 0.9e-4, "update_ratio/1": 0.5e-4, "loss": 0.71, "lr": 1e-3}
 FAST = {"update_ratio/0": [0.02, 0.31, 0.31, 0.31, 0.31], "lr": 0.01}
@@ -145,19 +145,20 @@ CASES = [
     ("dropout_high", {"mlp": DROPPING, "epochs": curve([0.31] * 4, [0.2] * 4)},
      [{"epochs": curve([0.31] * 4, [0.21] * 4)}, {"epochs": curve([0.29] * 4, [0.1] * 4)}]),
     ("decay_high", {**DECAY, "optimizer": decaying(10.0)},
-     [{"optimizer": decaying(9.6)}, {"epochs": curve([0.89] * 31)}]),
+     [{"optimizer": decaying(9.6)}]),
+    ("decay_high", {"quantities": {"lr": 0.03}, "epochs": curve([0.91] * 31),
+                    "optimizer": decaying(4.0)},
+     [{"epochs": curve([0.89] * 31)}]),
     ("eps_large", {"quantities": {"gradient_norm": 0.05}, "optimizer": Adam(PLAIN, eps=0.0101)},
      [{"optimizer": Adam(PLAIN, eps=0.0095)}]),
     ("labels", {"epochs": curve(np.linspace(1, 0.97, 20), np.full(20, 1.04))},
      [{"epochs": curve(np.linspace(1, 0.97, 20), np.linspace(1, 0.98, 20))}]),
-    ("labels", {"epochs": curve(np.linspace(1, 0.6, 20), np.linspace(0.92, 1.1, 20))},
-     [{"epochs": curve([0.9] * 20, np.linspace(0.7, 0.9, 20))},
-      {"baselines": Baselines(signal=0.5)}]),
-    ("labels", {"epochs": curve([0.9] * 4, [0.86] * 4), "baselines": Baselines(signal=0.07)},
-     [{"epochs": curve([0.9] * 4, [0.84] * 4)}, {"baselines": Baselines(signal=0.09)}]),
+    ("labels", {"epochs": curve([0.9] * 4, [0.99] * 4), "baselines": Baselines(related=2.9)},
+     [{"epochs": curve([0.9] * 4, [0.97] * 4)}, {"baselines": Baselines(related=3.1)},
+      {"class_counts": np.array([81, 19]), "recalls": np.ones(2)}]),
     ("noisy_labels", {"baselines": NOISY},
      [{"baselines": NOISY._replace(contradicted_error=0.06)},
-      {"baselines": NOISY._replace(doubtful=0.41)}, {"baselines": NOISY._replace(signal=0.07)}]),
+      {"baselines": NOISY._replace(doubtful=0.33)}, {"baselines": NOISY._replace(signal=0.07)}]),
     ("shifted", {"baselines": Baselines(shifts=(0.1, 0.26, 0.0), shift_limit=0.2)},
      [{"baselines": Baselines(shifts=(0.1, 0.24, 0.0), shift_limit=0.2)},
       {"baselines": Baselines(shifts=(0.1, 0.26, 0.0), shift_limit=0.3)}]),
@@ -165,6 +166,10 @@ CASES = [
      [{"epochs": curve(FALLING, [0.7, 0.66, 0.64, *np.linspace(0.65, 0.69, 17)])},
       {"epochs": curve(FALLING, np.maximum(FALLING, 0.4))},
       {"epochs": curve(FALLING, FALLING / 10 + np.linspace(0, 0.01, 20))}]),
+    ("too_good", {"copies": 0.51}, [{"copies": 0.49}]),
+    ("too_good", {"validation_error": (0.0, 100)},
+     [{"validation_error": (0.0011, 100)}, {"validation_error": (0.0, 99)}]),
+    ("dead", {"dead_at_end": [0]}, []),
     ("overfitting", {"epochs": curve(FALLING, 0.0123 * np.linspace(10, 80, 20))}, []),
     ("overfitting", {"epochs": curve(FALLING / 100, np.maximum(FALLING / 100, 0.2)),
                      "target_rms": 1.0},
@@ -179,7 +184,10 @@ CASES = [
      [{"steps_per_epoch": 8}, {"epochs": curve(np.linspace(0.9, 0.58, 20))}]),
     ("unfinished", {"epochs": curve(np.geomspace(0.9, 0.15, 20)), "steps_per_epoch": 9},
      [{"epochs": curve(np.geomspace(0.9, 0.46, 20))},
-      {"epochs": curve(np.geomspace(0.3, 0.03, 20))}, {"epochs": curve(FALLING[:9])}]),
+      {"epochs": curve(np.geomspace(0.3, 0.03, 20))}]),
+    ("unfinished", {"epochs": curve([0.9, 0.6]), "first_loss": 1.0, "steps_per_epoch": 40},
+     [{"epochs": curve([0.9, 0.6], [0.6, 0.7])}, {"epochs": curve([1.0, 0.99])},
+      {"steps_per_epoch": 500}]),
     ("underfitting", {"epochs": curve(TEN), "steps_per_epoch": 20, "baselines": LAGGING},
      [{"baselines": LAGGING._replace(error=0.39)}, {"baselines": LAGGING._replace(deviation=0.04)},
       {"loss": SoftmaxCrossEntropy(class_weights=(1.0, 2.0))}]),
@@ -224,7 +232,7 @@ def test_a_rule_speaks_beyond_its_limits_alone(name, case, changes, tmp_path):
 
 def test_every_verdict_has_a_case():
     leak = leak_verdict(Leak("a", 1.0, "it is the target", is_target=True), "Drop it", ["a"])
-    assert {case[0] for case in CASES} | {leak.name} == VERDICTS.keys() & {*SHIPPED}
+    assert {case[0] for case in CASES} | {leak.name, "sentinel"} == VERDICTS.keys() & {*SHIPPED}
 
 
 SHIPPED = dict.fromkeys(VERDICTS)
@@ -246,14 +254,14 @@ SHIPPED = dict.fromkeys(VERDICTS)
         (
             {
                 "epochs": curve(FALLING, np.linspace(0.95, 1.6, 20)),
-                "baselines": Baselines(signal=0.3),
+                "baselines": Baselines(related=9.0),
             },
             ["overfitting"],
         ),
         (
             {
-                "epochs": curve(FALLING, np.linspace(0.95, 1.6, 20)),
-                "baselines": Baselines(signal=0.0),
+                "epochs": curve(FALLING, np.linspace(0.99, 1.6, 20)),
+                "baselines": Baselines(related=0.0),
             },
             ["labels"],
         ),
@@ -279,6 +287,7 @@ def test_a_verdict_is_headline_evidence_advice_and_name():
         "advice": "Lower lr.",
         "fix": None,
         "no_fix": "",
+        "severity": "warning",
         "text": str(verdict),
     }
     assert str(replace(verdict, layer=None)) == "Many units are dead. 41 % are. Lower lr. [dead]"
@@ -298,7 +307,8 @@ def test_a_verdict_is_headline_evidence_advice_and_name():
         ({"quantities": {"saturated_share/0": 0.6}}, "60 %",
          {"model.activation": "relu", "model.initializer": None}),
         ({"quantities": {"saturated_share/0": 0.6}, "weight_scale": 2.6}, "60 %", {}),
-        ({**DECAY, "optimizer": decaying(10.0)}, "0.91 times", {"optimizer.weight_decay": 0.32}),
+        ({**DECAY, "optimizer": decaying(10.0)}, "5 % of its size in 31 steps",
+         {"optimizer.weight_decay": 0.32}),
         ({**RARE, "epochs": curve(FALLING, np.maximum(FALLING, 0.4)),
           "class_names": ["drizzle", "sun"]}, "'drizzle', 49 of 199 training rows",
          {"data.class_weights": "balanced"}),

@@ -24,6 +24,8 @@ NODE = shutil.which("node")
 
 pytestmark = pytest.mark.skipif(NODE is None, reason="needs node")
 
+BLANKS = "".join(filter(str.isspace, map(chr, range(0x10000))))
+
 
 def in_node(folder, modules, rows):
     """Return the answers of several modules, text by name, each for its rows."""
@@ -131,6 +133,8 @@ def test_cells_are_read_as_predict_reads_them_and_intervals_are_its_own(flats, t
         usual | {"kind": "</script>", "sold": "2024-02-29T13:45:10.25+02:00"},
         usual | {"sold": "1969-12-31 23:59"},
         usual | {"sold": "31.12.2024 23:59:59", "lift": "false"},
+        usual | {"kind": f"{BLANKS}old{BLANKS}", "rooms": f"{BLANKS}3{BLANKS}"},
+        usual | {"kind": "\ufeffold"},
     ]
     levels = {0.5: rows, 0.9: rows, 0.99: rows[:2]}
     name = json.dumps([[row, {"level": level}] for level, some in levels.items() for row in some])

@@ -188,7 +188,8 @@ def test_files_of_a_mean_of_members_are_as_large_as_what_they_hold(suffix, tmp_p
     plain.mask_inputs(np.arange(features) < kept)
     weight = 0.1 * np.random.default_rng(1).standard_normal((1, kept))
     line = plain.linear(np.eye(features)[:, :kept], weight, np.ones(1))
-    model = one.with_mean(NetworkMean([plain, all_read, line], one.task, (0.5, 0.25, 0.25)))
+    networks = [plain, all_read, line, Mlp([features, 2, 1], activation="tanh", seed=2)]
+    model = one.with_mean(NetworkMean(networks, one.task, (0.25, 0.25, 0.25, 0.25)))
     single = replace(one, mlp=Mlp(all_read.sizes, activation=["gelu", "tanh"]))
     sizes = {}
     for name, exported in (("mean", model), ("one", single)):
@@ -196,5 +197,5 @@ def test_files_of_a_mean_of_members_are_as_large_as_what_they_hold(suffix, tmp_p
         assert (export(exported, path).difference or 0) <= 1e-5
         sizes[name] = path.stat().st_size
     of_a_number = {"js": 16 / 3, "onnx": 4, "c": 24}[suffix]
-    more = dense(kept, 24, 12, 1) + dense(kept, 1)
+    more = dense(kept, 24, 12, 1) + dense(kept, 1) + dense(features, 2, 1)
     assert sizes["mean"] < sizes["one"] + of_a_number * more + 3_000

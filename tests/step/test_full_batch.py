@@ -181,6 +181,18 @@ def test_lbfgs_ends_where_scipy_does(name):
     assert step.loss_value == pytest.approx(best.fun, abs=1e-8)
 
 
+def test_lbfgs_has_the_same_bits_on_any_number_of_threads():
+    x, y = data(4000)
+    weights = []
+    for threads in (1, 2, 4):
+        network = Mlp([3, 64, 64, 1], activation="tanh", seed=0)
+        step = full_step(network, Lbfgs, 4000, threads=threads)
+        for _ in range(5):
+            step(x.astype("float32"), y.astype("float32"))
+        weights.append(network.params.flat.tobytes())
+    assert len({*weights}) == 1
+
+
 @pytest.mark.parametrize("kind", FULL_BATCH)
 def test_steps_go_on_from_a_file_with_the_same_bits(kind, tmp_path):
     x, y = data(noise=0.1)

@@ -38,6 +38,7 @@ from mlpengine.settings.features import TaskName
 KEEP_IF = "keep it only if it is known when you predict, else list it under data.drop"
 
 CORRECT = "correct or clear the value"
+ROW_NUMBERS = "row numbers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +174,8 @@ def profile(
 
     Raises: DataError if a target column does not exist, or neither classes nor numbers are in it.
     """
+    if not table.n_rows:
+        raise DataError(f"{table.source}: rows are needed (got none)")
     targets = [target] if isinstance(target, str) else list(target or ())
     table.require(targets, "the target")
     described = [
@@ -186,6 +189,8 @@ def profile(
         task = task_of([table[name] for name in targets])
     features = [column for column in described if column.name not in targets]
     drop = _to_drop(table, features)
+    if len(drop) == len(features):  # the only useful column may count the rows: a series in time
+        drop = {name: why for name, why in drop.items() if why != ROW_NUMBERS}
     classes: dict[str, int] = {}
     leaks: list[Leak] = []
     if len(targets) == 1 and complete.any():
@@ -203,7 +208,7 @@ def profile(
         drop=drop | {leak.column: leak.reason for leak in leaks if leak.is_target},
         target_missing=int((~complete).sum()),
         remarks={name: texts for name, texts in remarks.items() if texts},
-        outliers=find_outliers(table, table.names),
+        outliers=find_outliers(table, table.names, targets=targets),
     )
 
 
@@ -269,7 +274,7 @@ def _to_drop(table: Table, features: list[ColumnProfile]) -> dict[str, str]:
             text = f"numbers with a few texts among them, such as {example}; correct the texts"
             reasons[column.name] = text
         elif column.kind == "integer" and _counts_rows(table[column.name].values):
-            reasons[column.name] = "row numbers"
+            reasons[column.name] = ROW_NUMBERS
         elif column.kind in ("number", "integer"):
             own = table[column.name]
             extreme = np.flatnonzero(np.abs(own.values) > LIMIT)

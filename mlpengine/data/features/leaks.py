@@ -1,6 +1,7 @@
 """Leaks: columns that are the target in another coding, or explain it."""
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from mlpengine.data.features.sources import LIMIT
 from mlpengine.data.features.thresholds import (
     ANSWER,
     EACH_SIDE,
+    MAX_DATES,
     MIN_LEAK_ROWS,
     SAMPLE_COLUMNS,
     SAMPLE_ROWS,
@@ -53,7 +55,7 @@ class Goal(NamedTuple):
 def find_leaks(table: Table, names: Sequence[str], target: Array, task: TaskName) -> list[Leak]:
     """Return the leaks of some columns into the target (rows,), class numbers or values.
 
-    The only column may determine the target: then it is reported, and not as the target.
+    Where every column determines the target, the columns are reported, and not as the target.
     """
     rows = np.arange(0, len(target), -(-len(target) // SAMPLE_ROWS) or 1)
     columns = {name: table[name].take(rows) for name in names}
@@ -70,7 +72,13 @@ def find_leaks(table: Table, names: Sequence[str], target: Array, task: TaskName
         searched = [searched[k] for k in np.argsort(follows)[-SAMPLE_COLUMNS:]]
     goal = Goal.of(target, task)
     leaks = [one for n in searched if (one := find_leak(n, columns[n], goal))]
-    if len(names) == 1:
+    dates = [name for name in searched if columns[name].kind == "date"][:MAX_DATES]
+    for first, last in combinations(dates, 2):
+        between = Column(columns[last].values - columns[first].values)
+        if (one := find_leak(last, between, goal)) and last not in (leak.column for leak in leaks):
+            reason = f"the time from {first!r} to it explains {100 * one.share:.1f} % of the target"
+            leaks.append(Leak(last, one.share, reason))
+    if sum(leak.is_target for leak in leaks) == len(names):
         reason = "it determines the target, value for value"
         return [one._replace(is_target=False, reason=reason) for one in leaks if one.is_target]
     return leaks

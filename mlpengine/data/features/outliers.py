@@ -1,13 +1,18 @@
 """Values so far from the others of their column that they are mistakes, or decide everything."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural
-from mlpengine.data.features.thresholds import MIN_SAMPLE_VALUES, OUTLIER_DISTANCE
+from mlpengine.data.features.thresholds import (
+    LONE_DISTANCE,
+    LONE_TIMES,
+    MIN_SAMPLE_VALUES,
+    OUTLIER_DISTANCE,
+)
 from mlpengine.data.tables.parsing import MISSING
 from mlpengine.data.tables.table import Column, Table, number_text
 
@@ -75,11 +80,17 @@ def _gap_texts(column: Column) -> str:
     )
 
 
-def find_outliers(table: Table, names: Iterable[str], rows: Array | None = None) -> list[Outlier]:
+def find_outliers(
+    table: Table,
+    names: Iterable[str],
+    rows: Array | None = None,
+    targets: Sequence[str] = (),
+) -> list[Outlier]:
     """Return the farthest value of each column of numbers, among some rows, if it is an outlier.
 
-    An outlier is beyond `OUTLIER_DISTANCE`.  Where nine values in ten are equal, the median
-    distance of the other values replaces the range.
+    An outlier is beyond `OUTLIER_DISTANCE`.  In a column of `targets`, where one value may decide
+    the loss, it is also a value beyond `LONE_DISTANCE` and `LONE_TIMES` as far as the next.  Where
+    nine values in ten are equal, the median distance of the other values replaces the range.
     """
     outliers = []
     for name in names:
@@ -100,8 +111,19 @@ def find_outliers(table: Table, names: Iterable[str], rows: Array | None = None)
             spread = high - low or (np.sort(others)[len(others) // 2] if len(others) else 0.0)
             place = int(distances.argmax())
             times = float(distances[place] / spread)
-        if times > OUTLIER_DISTANCE:
+            rest = np.delete(values, place)
+            alone = (
+                name in targets
+                and times > LONE_DISTANCE
+                and (distances[place] > LONE_TIMES * np.delete(distances, place).max())
+            )
+        if times > OUTLIER_DISTANCE or alone:
             where = table.where(name, place if rows is None else int(rows[place]))
-            text = f"{where} holds {values[place]:g}, {times:.2g} times as far from the median"
-            outliers.append(Outlier(name, times, f"{text} as nine values in ten"))
+            low, high = np.nanmin(rest), np.nanmax(rest)
+            text = f"{where} is {_shown(values[place])}, the others {_shown(low)} to {_shown(high)}"
+            outliers.append(Outlier(name, times, text))
     return outliers
+
+
+def _shown(value: float) -> str:
+    return f"{value:,.0f}" if 1e3 <= abs(value) < 1e15 else f"{value:g}"

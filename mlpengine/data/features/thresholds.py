@@ -48,6 +48,7 @@ SAMPLE_ROWS = tuned(1_000, "rows", "evenly spaced, that are searched")
 MIN_LEAK_ROWS = tuned(20, "rows", "below which nothing is searched")
 SAMPLE_COLUMNS = tuned(1_000, "columns", "searched: the ones that follow the target most")
 EACH_SIDE = tuned(10, "rows", "nearest ones of other numbers, above and below")
+MAX_DATES = tuned(8, "columns", "of dates that are compared in pairs")
 
 # Warnings about tables
 MOSTLY_MISSING = tuned(0.5, "share of values", "missing in a column with a warning")
@@ -57,6 +58,8 @@ LISTED_CLASSES = tuned(20, "classes", "with a line each")
 LISTED_COLUMNS = tuned(20, "columns", "with a line each")
 SHOWN_LEVELS = tuned(5, "levels", "of a column in its line")
 OUTLIER_DISTANCE = tuned(1e6, "ranges of nine values in ten", "from the median; log-normal: 2e4")
+LONE_DISTANCE = tuned(100.0, "ranges of nine values in ten", "likewise, of a value far beyond all")
+LONE_TIMES = tuned(1000.0, "times", "as far from the median as the next value")
 MIN_SAMPLE_VALUES = tuned(10_000, "values", "evenly spaced, that give this range")
 
 # New rows beside the training rows

@@ -7,14 +7,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from pydantic_core import PydanticCustomError
 
-from mlpengine.core.errors import DataError
 from mlpengine.core.wording import plural
 from mlpengine.data.tables import parsing
 from mlpengine.data.tables._files import opener, readable, require_file
 from mlpengine.data.tables._records import EncodingError, TextSource, read_header, wide_encoding
 from mlpengine.data.tables.column_reader import AmbiguousError
-from mlpengine.data.tables.dialect import DEFAULT, NUMBER_MARKS, CsvDialect, DecimalMark
+from mlpengine.data.tables.dialect import (
+    DEFAULT,
+    NUMBER_MARKS,
+    CsvDialect,
+    DecimalMark,
+    date_patterns,
+)
 from mlpengine.data.tables.progress import OnProgress
 from mlpengine.data.tables.reader import DATASETS, read_table, table_format
 from mlpengine.data.tables.table import Table
@@ -227,7 +233,7 @@ def _date_formats(texts: list[str]) -> list[str]:
 def _fits(texts: list[str], form: str) -> bool:
     """Return whether all texts are dates of this format."""
     try:
-        pattern = CsvDialect(date_format=form).date_pattern("")
-    except DataError:  # digits with nothing between them
+        pattern = date_patterns(form)[""]
+    except PydanticCustomError:  # digits with nothing between them
         return False
     return parsing.dates(texts, frozenset(), pattern) is not None

@@ -3,15 +3,17 @@
 import codecs
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_args
+from dataclasses import fields
+from typing import Any, Literal, NamedTuple, Self, TypeAlias, get_args
 
-from pydantic import Field
+from pydantic import Field, ValidationError, model_validator
+from pydantic.dataclasses import dataclass
 
 from mlpengine.core.errors import DataError
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.data.tables.parsing import EMPTY, MISSING
-from mlpengine.settings.base import Texts
+from mlpengine.settings.base import STRICT, Texts, rule
+from mlpengine.settings.structure import fault_of
 
 Delimiter: TypeAlias = Literal[",", ";", "\t", "|"]
 DecimalMark: TypeAlias = Literal[".", ","]
@@ -37,65 +39,57 @@ _TOKENS = {
 _TOKEN = re.compile("|".join(_TOKENS))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=STRICT)
 class TextOptions:
     """How numbers, dates and missing values are written in a text table."""
 
-    delimiter: Annotated[
-        Delimiter | None, Field(description="Delimiter of CSV; by default inferred from the file.")
-    ] = None
-    decimal: Annotated[
-        DecimalMark | None,
-        Field(description="Decimal mark; by default 1.5 and 1,5 are both read."),
-    ] = None
-    thousands: Annotated[
-        Thousands | None,
-        Field(description="Mark between groups of three digits, if there is one."),
-    ] = None
-    text_encoding: Annotated[
-        str, Field(description="Encoding of the file, such as cp1252 or utf-16.")
-    ] = "utf-8"
-    na_values: Annotated[
-        Texts | None,
-        Field(
-            description="Texts read as missing, besides NA, N/A, NaN, null, None and ?, which are "
-            "texts where they are classes or in more than five rows of a text column; [] for none."
-        ),
-    ] = None
-    date_format: Annotated[
-        str | dict[str, str] | None,
-        Field(
-            description="Format of dates other than 2024-12-31 and 31.12.2024, such as mm/dd/yyyy, "
-            "dd-month-yy, or mm/dd/yyyy HH:MM AM; or column: format, where they differ."
-        ),
-    ] = None
+    delimiter: Delimiter | None = Field(
+        default=None, description="Delimiter of CSV; by default inferred from the file."
+    )
+    decimal: DecimalMark | None = Field(
+        default=None, description="Decimal mark; by default 1.5 and 1,5 are both read."
+    )
+    thousands: Thousands | None = Field(
+        default=None, description="Mark between groups of three digits, if there is one."
+    )
+    text_encoding: str = Field(
+        default="utf-8", description="Encoding of the file, such as cp1252 or utf-16."
+    )
+    na_values: Texts | None = Field(
+        default=None,
+        description="Texts read as missing, besides NA, N/A, NaN, null, None and ?, which are "
+        "texts where they are classes or in more than five rows of a text column; [] for none.",
+    )
+    date_format: str | dict[str, str] | None = Field(
+        default=None,
+        description="Format of dates other than 2024-12-31 and 31.12.2024, such as mm/dd/yyyy, "
+        "dd-month-yy, or mm/dd/yyyy HH:MM AM; or column: format, where they differ.",
+    )
+
+    @model_validator(mode="after")
+    def _can_be_read(self) -> Self:
+        if self.thousands and self.thousands == (self.decimal or "."):
+            raise rule(f"must differ from decimal (both {self.thousands!r})", "thousands")
+        try:
+            codecs.lookup(self.text_encoding)
+            "".encode(self.text_encoding)
+        except (LookupError, ValueError, TypeError):
+            known = "such as utf-8, cp1252 or utf-16"
+            text = f"must be one that Python knows, {known} (got {self.text_encoding!r})"
+            raise rule(text, "text_encoding") from None
+        _ = date_patterns(self.date_format)
+        return self
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=STRICT)
 class CsvDialect(TextOptions):
     """How to read the texts of CSV, and of text columns in memory.
 
     A format of dates has yyyy or yy, mm or month (its name), dd, and for times HH, MM, SS, AM.
     Without `decimal`, a column in which 1,234 could be either is refused.
 
-    Raises: DataError for a value that is none of these.
+    Raises: ValidationError of pydantic for a value that is none of these.
     """
-
-    def __post_init__(self) -> None:
-        _one_of("delimiter", self.delimiter, DELIMITERS)
-        _one_of("decimal", self.decimal, get_args(DecimalMark))
-        _one_of("thousands", self.thousands, get_args(Thousands))
-        if self.thousands and self.thousands == (self.decimal or "."):
-            raise DataError(f"thousands: must differ from decimal (both {self.thousands!r})")
-        try:
-            codecs.lookup(self.text_encoding)
-            "".encode(self.text_encoding)
-        except (LookupError, ValueError, TypeError):
-            raise DataError(
-                f"text_encoding: must be one that Python knows, such as utf-8, cp1252 or utf-16 "
-                f"({self.text_encoding!r})"
-            ) from None
-        _ = self._date_patterns
 
     @cached_property
     def missing(self) -> frozenset[str]:
@@ -113,12 +107,7 @@ class CsvDialect(TextOptions):
 
     @cached_property
     def _date_patterns(self) -> dict[str, re.Pattern[str]]:
-        """Patterns of dates, by column, or under an empty name for all."""
-        if self.date_format is None:
-            return {}
-        if isinstance(self.date_format, dict):
-            return {name: _date_pattern(form) for name, form in self.date_format.items()}
-        return {"": _date_pattern(self.date_format)}
+        return date_patterns(self.date_format)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the options that are not the defaults, ready for JSON."""
@@ -133,7 +122,20 @@ class CsvDialect(TextOptions):
     def from_dict(cls, options: Mapping[str, Any]) -> "CsvDialect":
         """Return what `to_dict` returned.  Raises: DataError."""
         values = options.get("na_values")
-        return cls(**{**options, "na_values": None if values is None else tuple(values)})
+        given = {**options, "na_values": None if values is None else tuple(values)}
+        try:
+            return cls(**given)
+        except ValidationError as error:
+            raise DataError(fault_of(error, given).removeprefix(".")) from None
+
+
+def date_patterns(forms: str | Mapping[str, str] | None) -> dict[str, re.Pattern[str]]:
+    """Return patterns of dates, by column, or under an empty name for all.
+
+    Raises: the error of a rule for a format of no dates.
+    """
+    each = {"": forms} if isinstance(forms, str) else forms or {}
+    return {name: _date_pattern(form) for name, form in each.items()}
 
 
 def _date_pattern(form: str) -> re.Pattern[str]:
@@ -143,17 +145,12 @@ def _date_pattern(form: str) -> re.Pattern[str]:
     one_of_each = all(sum(tokens.count(token) for token in part) == 1 for part in parts)
     whole = one_of_each and ("AM" not in tokens or "HH" in tokens)
     if not (whole and apart) or len(set(tokens)) < len(tokens):
-        raise DataError(
-            "date_format: needs yyyy, mm and dd with something between them, and HH with AM, "
-            f"such as mm/dd/yyyy, dd-month-yy or mm/dd/yyyy HH:MM AM ({form!r})"
+        raise rule(
+            "needs yyyy, mm and dd with something between them, and HH with AM, such as "
+            f"mm/dd/yyyy, dd-month-yy or mm/dd/yyyy HH:MM AM (got {form!r})",
+            "date_format",
         )
     return re.compile(_TOKEN.sub(lambda token: _TOKENS[token[0]], re.escape(form)))
-
-
-def _one_of(name: str, value: str | None, known: tuple[str, ...]) -> None:
-    if value is not None and value not in known:
-        listed = ", ".join(map(repr, known))
-        raise DataError(f"{name}: must be one of {listed} ({value!r})")
 
 
 DEFAULT = CsvDialect()

@@ -65,7 +65,8 @@ def parse_numbers(
     """
     values = _floats(texts) if missing == MISSING else None
     if values is None:  # texts of one's own may be numbers, such as -99
-        texts = ["nan" if text.strip() in missing else text for text in texts]
+        texts = [text.strip() for text in texts]  # float keeps separators such as "\x1c"
+        texts = ["nan" if text in missing else text for text in texts]
         values = _floats(texts)
     if values is None:
         return None

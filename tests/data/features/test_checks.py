@@ -237,11 +237,22 @@ def test_a_cell_far_from_all_others_is_named(name):
     values[700] = cell
     values[3] = np.nan
     table = Table({"a": Column(values), "t": Column(np.arange(1000.0) % 7)}, "t.csv", first_line=2)
-    warning = next((line for line in profile(table, "t").warnings() if " holds " in line), "")
-    assert warning.startswith(f"t.csv: line 702, column 'a' holds {cell:g}") == far
+    warning = next((line for line in profile(table, "t").warnings() if "the others" in line), "")
+    assert warning.startswith("t.csv: line 702, column 'a' is ") == far
     odd = find_outliers(table, table.names, np.arange(600, 1000))
     assert [(o.column, o.text.split(", ")[:2]) for o in odd] == (
         [("a", warning.split(", ")[:2])] if far else []
+    )
+
+
+@pytest.mark.parametrize(("times", "far"), [(1e6, True), (90.0, False)])
+def test_a_target_that_is_far_beyond_all_others_is_named(times, far):
+    price = np.random.default_rng(0).uniform(5_000, 75_000, 300)
+    price[7] = times * 75_000
+    table = Table({"price": Column(np.round(price))}, "t.csv", first_line=2)
+    odd = find_outliers(table, ["price"], targets=["price"])
+    assert [o.text[:45] for o in odd] == (
+        ["t.csv: line 9, column 'price' is 75,000,000,0"] if far else []
     )
 
 

@@ -1,0 +1,23 @@
+"""A training loop of PyTorch, watched: `watch`."""
+
+from typing import Any
+
+from mlpengine.diagnostics.array_watch import Watch
+
+
+def watch(model: Any, optimizer: Any, *, every: int | None = None) -> Watch:
+    """Watch a training loop of PyTorch; see `Watch` for its methods.
+
+    After each step of the optimizer call `step(loss)`; after each epoch, `epoch`, if there are
+    losses on other rows.
+
+    Args:
+        model: a `torch.nn.Module`.
+        optimizer: its `torch.optim.Optimizer`.
+        every: steps between samples, as for `Watch`.
+
+    Raises: MissingExtraError without PyTorch.
+    """
+    from mlpengine.diagnostics.torch_watch import TorchWatch
+
+    return TorchWatch(model, optimizer, every=every)

@@ -1,0 +1,91 @@
+"""Small tanh networks that are trained on all rows at once, for targets that vary smoothly."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from mlpengine.core.errors import UsageError
+from mlpengine.core.spec import Array, DTypeLike
+from mlpengine.models.task import Split
+from mlpengine.nn import Mlp
+from mlpengine.ops import MeanSquaredError
+from mlpengine.optim import BayesianRegularization
+from mlpengine.step.step import TrainingStep
+
+UNITS, FEWEST_UNITS = 30, 2
+"""Hidden units, fewer where `PARAMETERS` allow no more."""
+
+PARAMETERS = 250
+"""The most parameters of a smooth network: the time of a step grows with the cube."""
+
+STEPS = 200
+"""The most steps of a smooth network."""
+
+SLOW_STEPS, SLOW = 10, 0.1
+"""Training ends if the loss falls by less than the share `SLOW` over so many steps."""
+
+
+def smooth_units(inputs: int, outputs: int) -> int:
+    """Return the number of hidden units for so many inputs and outputs."""
+    return min(UNITS, (PARAMETERS - outputs) // (inputs + 1 + outputs))
+
+
+def check_smooth(loss: str, inputs: int, outputs: int) -> None:
+    """Raises: UsageError where smooth networks cannot learn so many columns by this loss."""
+    if loss != MeanSquaredError.name:
+        raise UsageError(f"members: smooth needs the loss mse (got {loss}); leave smooth out")
+    if smooth_units(inputs, outputs) < FEWEST_UNITS:
+        raise UsageError(f"members: smooth reads fewer features (got {inputs}); leave smooth out")
+
+
+def smooth_networks(
+    train: Split,
+    folds: Array,
+    projection: Array,
+    seed: int,
+    dtype: DTypeLike,
+    *,
+    threads: int = 1,
+) -> list[Mlp]:
+    """Return a network for each fold, trained on the rows of the other folds.
+
+    Its hidden layer reads x @ projection, standardized; as in `linear_networks` an array of indices
+    picks columns of x.  The networks have `dtype`; their training computes in float64.  Fold k has
+    the seed `seed` + k.  Each of `threads` trains one network after another.
+    """
+    picks = projection.ndim == 1
+    x = train.x.astype(np.float64)
+    x = x[:, projection] if picks else x @ projection
+    shift, scale = x.mean(axis=0), np.maximum(x.std(axis=0), 1e-6)
+    x -= shift
+    x /= scale
+    sizes = [x.shape[1], smooth_units(x.shape[1], train.y.shape[1]), train.y.shape[1]]
+
+    def fit(k: int) -> Mlp:
+        rows = np.flatnonzero(folds != k)
+        part = [x[rows], train.y[rows].astype(np.float64)]
+        if train.weights is not None:
+            part.append(train.weights[rows])
+        mlp = Mlp(sizes, activation="tanh", seed=seed + k, dtype="float64")
+        _train(mlp, part)
+        whole = Mlp([train.x.shape[1], *sizes[1:]], activation="tanh", dtype=dtype)
+        first = mlp.weights[0] / scale
+        whole.weights[0][...] = whole.of_features(first, projection)
+        whole.biases[0][...] = mlp.biases[0] - first @ shift
+        whole.weights[1][...], whole.biases[1][...] = mlp.weights[1], mlp.biases[1]
+        return whole
+
+    with ThreadPoolExecutor(threads) as pool:
+        return [*pool.map(fit, range(int(folds.max()) + 1))]
+
+
+def _train(mlp: Mlp, part: Sequence[Array]) -> None:
+    """Train a network on rows, targets and, as a third array, weights of rows."""
+    optimizer, weighted = BayesianRegularization(mlp), len(part) > 2
+    step = TrainingStep(mlp, MeanSquaredError(), optimizer, len(part[0]), weighted=weighted)
+    losses: list[float] = []
+    for _ in range(STEPS):
+        losses.append(step(*part))
+        if len(losses) > SLOW_STEPS and losses[-1] > (1 - SLOW) * losses[-1 - SLOW_STEPS]:
+            break

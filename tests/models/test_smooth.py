@@ -1,0 +1,97 @@
+"""Smooth networks: errors on new rows of a known function, folds, and models that hold them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mlpengine import Model, fit
+from mlpengine.core.errors import ConfigError
+from mlpengine.models import smooth
+from mlpengine.models.smooth import PARAMETERS, smooth_networks, smooth_units
+from mlpengine.models.task import Split
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-1.7, 1.7, (300, 3))
+FOLDS = np.arange(len(X)) % 2
+
+
+def truth(x):
+    return np.sin(x[:, 0] * x[:, 1]) + 0.3 * x[:, 2] ** 2
+
+
+def part(weights=None):
+    y = truth(X)[:, None]
+    return Split(X.astype("f4"), y.astype("f4"), y, weights=weights)
+
+
+def rms(values):
+    return float(np.sqrt(np.mean(np.square(values))))
+
+
+@pytest.mark.parametrize("projection", [np.arange(3), 2.0 * np.eye(3) + 0.1])
+def test_new_rows_have_small_errors(projection):
+    networks = smooth_networks(part(), FOLDS, projection, 0, "f4")
+    assert [(one.sizes, one.dtype) for one in networks] == [((3, 30, 1), np.dtype("f4"))] * 2
+    new = RNG.uniform(-1.5, 1.5, (500, 3))
+    errors = [rms(one.predict(new.astype("f4"))[:, 0] - truth(new)) for one in networks]
+    assert max(errors) < 0.1 * truth(new).std()  # a linear function has .93
+
+
+def test_a_network_does_not_see_its_fold(monkeypatch):
+    monkeypatch.setattr(smooth, "STEPS", 9)
+    changed = part()
+    changed.y[FOLDS == 0] = 9.0
+    one, other = (smooth_networks(rows, FOLDS, np.arange(3), 0, "f4") for rows in (part(), changed))
+    np.testing.assert_array_equal(one[0].params.flat, other[0].params.flat)
+    assert np.abs(one[1].params.flat - other[1].params.flat).max() > 0.1
+
+
+def test_rows_without_weight_do_not_count():
+    away = np.arange(len(X)) % 6 < 2
+    rows = part(weights=(~away).astype("f4"))
+    rows.y[away] = 9.0
+    for network in smooth_networks(rows, FOLDS, np.arange(3), 0, "f4"):
+        assert rms(network.predict(X.astype("f4"))[:, 0] - truth(X)) < 0.2
+
+
+def test_threads_change_no_bit(monkeypatch):
+    monkeypatch.setattr(smooth, "STEPS", 9)
+    one, two = (smooth_networks(part(), FOLDS, np.arange(3), 5, "f8", threads=n) for n in (1, 2))
+    for left, right in zip(one, two, strict=True):
+        np.testing.assert_array_equal(left.params.flat, right.params.flat)
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), [(1, 1), (6, 1), (40, 1), (40, 2), (100, 3)])
+def test_parameters_are_limited(inputs, outputs):
+    units = smooth_units(inputs, outputs)
+    assert 0 < units * (inputs + 1 + outputs) + outputs <= PARAMETERS
+
+
+TABLE = dict(zip("abc", X.T, strict=True))
+OPTIONS = {
+    "data": {"encoding": "piecewise", "bins": 4, "split": {"test": 0}},
+    "model": {"hidden": [4]},
+    "diagnostics": False,
+}
+
+
+def test_a_model_holds_them(tmp_path):
+    training = {"folds": 2, "members": ["plain", "smooth", "linear"], "epochs": 2}
+    model, _ = fit(TABLE | {"y": truth(X)}, "y", **OPTIONS, training=training)
+    assert (model.mlp.sizes[1:], len(model.networks)) == ((30, 1), 2)  # the others have weight 0
+    assert rms(model.predict(TABLE) - truth(X)) < 0.05 * truth(X).std()
+    plain, _ = fit(TABLE | {"y": truth(X)}, "y", **OPTIONS, training=training | {"members": []})
+    mixed = replace(plain, ensemble_weights=(0.25, 0.75), smooth=model.members)
+    mixed.save(tmp_path / "m")
+    again = Model.load(tmp_path / "m")
+    outputs = [one.predict(again.features(again.table(TABLE))) for one in again.networks]
+    expected = np.average(outputs, axis=0, weights=[0.125, 0.125, 0.375, 0.375])
+    np.testing.assert_allclose(again.forward(again.features(again.table(TABLE))), expected, 1e-5)
+    np.testing.assert_array_equal(again.predict(TABLE), mixed.predict(TABLE))
+
+
+def test_other_losses_are_refused():
+    training = {"folds": 2, "members": ["plain", "smooth"]}
+    with pytest.raises(ConfigError, match="smooth needs the loss mse"):
+        fit(TABLE | {"y": truth(X)}, "y", **OPTIONS, loss="mae", training=training)
