@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any, ClassVar, Self
 
 from mlpengine.core.errors import UsageError
-from mlpengine.formula import Expr, parse_number
+from mlpengine.formula import Expr, constant, gradients, parse_number
 from mlpengine.ops.elementwise_op import Elementwise
 from mlpengine.ops.op import REGISTRY
 
@@ -74,15 +74,20 @@ class LearnedActivation(_OfActivation, name="learned_activation"):
         return through + dy * (1 - alpha), dy * (f.formula(x) - x)
 
 
+@dataclass(frozen=True)
 class Slope(_OfActivation, name="slope"):
-    """The gradient of an element-wise op of one operand as a value, y = g * f'(x).
+    """A derivative of an element-wise op f of one operand, times a value, y = g * f^(order)(x).
 
     Shapes: g and x broadcast to y.
-    Backward: dg = dy * f'(x), dx = dy * g * f''(x), 0 at kinks.
+    Backward: dg = dy * f^(order)(x), dx = dy * g * f^(order + 1)(x), 0 at kinks.
     Raises: UsageError unless `activation` names an element-wise op of one operand.
     """
+
+    order: int = 1
 
     def formula(self, g: Expr, x: Expr) -> Expr:
         slope = self.base.gradient(g, x)
         through: Expr = slope[0] if isinstance(slope, tuple) else slope
+        for _ in range(1, self.order):
+            (through,) = gradients(through, constant(1), [x])
         return through

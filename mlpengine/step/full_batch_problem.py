@@ -1,6 +1,6 @@
 """The loss of a bound step as a problem of a full-batch optimizer."""
 
-from math import isfinite, prod
+from math import isfinite
 
 import numpy as np
 
@@ -20,13 +20,13 @@ class BatchProblem:
 
     Attributes:
         gradient: (parameters,), which `evaluate` overwrites.
-        count: rows times outputs.
+        count: rows times outputs, of all outputs by name.
     """
 
     def __init__(self, mlp: Network, bound: BoundStep, *, needs_rows: bool) -> None:
         self._bound, self._calls = bound, bound.calls
         self.gradient: Array = bound.grads.flat
-        self.count = bound.scratch.batch_size * prod(bound.scratch.output.shape[1:])
+        self.count = bound.scratch.batch_size * sum(mlp.out_sizes.values())
         self._rows = _Rows(mlp, bound) if needs_rows else None
         self._forward = (*bound.scratch.calls, *bound.loss.forward)
 

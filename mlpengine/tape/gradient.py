@@ -1,6 +1,7 @@
 """Gradients as recorded nodes: a loss may contain them, and they have gradients themselves."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -161,6 +162,13 @@ def _layer_norm(op: ops.LayerNorm, dy: Any, y: Any, x: Any, scale: Any, bias: An
     return dx, lambda: dy * xhat, lambda: dy
 
 
+def _slope(op: ops.Slope, dy: Any, y: Any, g: Any, x: Any) -> Slopes:
+    def apply(order: int, factor: Any) -> Any:
+        return y.tape.apply(replace(op, order=order), factor, x)
+
+    return lambda: apply(op.order, dy), lambda: apply(op.order + 1, dy * g)
+
+
 def _cat(op: ops.Cat, dy: Any, y: Any, *xs: Any) -> Slopes:
     axis, start, slopes = op.axis % dy.ndim, 0, []
     for x in xs:
@@ -218,6 +226,7 @@ GRADIENT_RULES: dict[type[ops.GradOp], Callable[..., Slopes]] = {
     ops.Mul: lambda op, dy, y, a, b: (dy * b, dy * a),
     ops.Reshape: lambda op, dy, y, x: [dy.reshape(x.shape)],
     ops.Slice: _slice,
+    ops.Slope: _slope,
     ops.Softmax: _softmax,
     ops.Sub: lambda op, dy, y, a, b: (dy, -dy),
     ops.Sum: _sum,

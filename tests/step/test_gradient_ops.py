@@ -59,13 +59,16 @@ def test_recorded_gradients_are_derivatives_and_have_gradients(path):
     tape = Tape()
     x = tape.input(rows.shape, "float64", name="x", wants_grad=True)
     y = PATHS[path](x)
-    plain, slope = Program(tape, y), Program(tape, tape.gradient(y, x))
-    plain.forward(x=rows)
-    plain.backward()
-    np.testing.assert_allclose(slope.forward(x=rows), plain.grad(x), rtol=1e-9, atol=1e-9)
-    if path != "detached":  # whose value changes with x, though no gradient says so
-        assert gradcheck(plain) < 1e-6
-        assert gradcheck(slope) < 1e-6
+    for _ in range(2):
+        plain, slope = Program(tape, y), Program(tape, y := tape.gradient(y, x))
+        plain.forward(x=rows)
+        plain.backward()
+        exact = plain.grad(x)
+        limit = 1e-9 * max(1.0, np.abs(exact).max())
+        np.testing.assert_allclose(slope.forward(x=rows), exact, rtol=1e-9, atol=limit)
+        if path != "detached":  # whose value changes with x, though no gradient says so
+            assert gradcheck(plain) < 1e-6
+            assert gradcheck(slope) < 1e-6
 
 
 def test_gradients_of_several_nodes():
@@ -81,7 +84,6 @@ def test_what_has_no_recorded_gradient_is_refused_by_its_name():
     x, z = (tape.input((4, 3), name=name) for name in "xz")
     for y, message in (
         (x.max(axis=1), "no rule for max; element-wise ops"),
-        (tape.gradient(x.tanh(), x), "no rule for slope"),
         (x[::2], "no rule for slices with a step"),
         (x * 2, r"must depend on Node\(1 'z'"),
     ):

@@ -1,4 +1,4 @@
-"""Losses of recorded gradients, through every op that `Tape.gradient` takes as a slope."""
+"""Losses of recorded gradients and their gradients, through every op with a slope."""
 
 from functools import cache
 
@@ -46,7 +46,7 @@ OPS = slopes()
 
 
 class Penalized(Network):
-    """One output for each op f, the cube of f' at the rows times a parameter of its own."""
+    """One output for each op f: f'^3 + f'' f' at the rows times a parameter of its own."""
 
     def record(self, tape, x):
         penalties = {}
@@ -54,7 +54,8 @@ class Penalized(Network):
             op = OPS[name]
             moved = isinstance(op, Activation | Clamp | FormulaActivation)
             h = x * tape.parameter(name) - (1.0 if moved else 0.0)  # on both sides of kinks
-            penalties[name] = tape.gradient(apply(op, h), h) ** 3
+            slope = tape.gradient(apply(op, h), h)
+            penalties[name] = slope**3 + tape.gradient(slope**2, h) * 0.5
         return penalties
 
 

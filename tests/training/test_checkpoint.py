@@ -25,7 +25,7 @@ from mlpengine.training.loop import Callback, Loop
 EPOCHS = 5
 SETTINGS = {
     "adamw, cosine, dropout, weights": {
-        "optimizer": lambda mlp, s: AdamW(mlp, lr=1e-2, schedule=s),
+        "optimizer": lambda mlp, s: AdamW(mlp, lr=1e-2, schedule=s, average=0.9),
         "schedule": lambda: CosineSchedule(20, 0.1, warmup_epochs=3),
         "dropout": 0.5,
         "clip": 0.1,

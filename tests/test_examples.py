@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "tape"
+EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 @pytest.fixture
@@ -25,10 +25,27 @@ def accuracy(text: str) -> float:
 
 
 def test_the_convolutional_network_learns_digits(run):
-    assert accuracy(run("conv_digits", "--smoke")) > 0.4
+    assert accuracy(run("tape/conv_digits", "--smoke")) > 0.4
 
 
 def test_the_sequence_model_runs(run):
-    text = run("sequence_scan", "--smoke")
+    text = run("tape/sequence_scan", "--smoke")
     assert 0 <= accuracy(text) <= 1
     assert "parameters: 2,920" in text
+
+
+def test_the_physics_informed_network_learns(run):
+    errors = re.findall(r"error ([0-9.]+)%", run("pinn", "--smoke"))
+    assert float(errors[1]) < float(errors[0]) < 100
+
+
+def test_the_network_stands_for_the_simulator(run):
+    error = re.findall(r"error ([0-9.]+) of the deviation", run("surrogate", "--smoke"))[0]
+    assert float(error) < 0.2
+
+
+def test_many_networks_learn(run):
+    before, after = re.findall(r"median error ([0-9.]+) -> ([0-9.]+)", run("many_nets", "--smoke"))[
+        0
+    ]
+    assert float(after) < 0.05 * float(before)
