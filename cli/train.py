@@ -6,7 +6,7 @@ from contextlib import ExitStack, closing, suppress
 from math import inf
 from pathlib import Path
 from time import perf_counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
@@ -85,7 +85,7 @@ Examples:
 @click.option(
     "--fix",
     is_flag=True,
-    help="Train once more with the settings that the verdicts ask for, and compare the two runs.",
+    help="Train once more with the best of the settings that the verdicts ask for, and compare.",
 )
 @QUIET_OPTION
 @AS_JSON
@@ -150,6 +150,8 @@ def command(
             session.loop.until = began + (time_limit or inf)
             shown = Shown(quiet, as_json)
             if fix:
+                from .fixing import run_and_fix
+
                 run_and_fix(begin, session, state, shown)
             else:
                 run_session(session, state, ranks, shown)
@@ -295,8 +297,10 @@ class Shown(NamedTuple):
     as_json: bool
 
 
-def run_session(session: Session, state: Stopping, ranks: Ranks | None, shown: Shown) -> None:
-    """Run a session to its end, print the result, and write the page after that."""
+def run_session(
+    session: Session, state: Stopping, ranks: Ranks | None, shown: Shown
+) -> dict[str, Any]:
+    """Run a session to its end, print and return the result, and write the page after that."""
     if not shown.quiet:
         say(opening(session.data, session.trainer, session), err=True)
     state.attach(session.loop.stop)
@@ -318,54 +322,7 @@ def run_session(session: Session, state: Stopping, ranks: Ranks | None, shown: S
     if files and not shown.as_json:
         with suppress(BrokenPipeError):
             say("\n".join(str(shortest(file)) for file in files))
-
-
-def run_and_fix(begin: Start, session: Session, state: Stopping, shown: Shown) -> None:
-    """Run a session, and once more with the settings that its verdicts ask for; compare both.
-
-    A first run that failed is run again, too.  With JSON the output has a line for each run, also
-    for one that failed, and one for the comparison.
-    """
-    from mlpengine.config.fixed_config import fix_overrides
-
-    from .compare import comparison
-
-    first, failure = session.directory.path, None
-    try:
-        run_session(session, state, None, shown)
-    except NumericalError as error:
-        failure = error
-    fixes = [] if state.code else fix_overrides(session.verdicts())
-    if failure and not fixes:
-        raise failure
-    if failure:
-        say(f"failed   {failure}", err=True)
-        if shown.as_json:
-            say(json.dumps({"run_dir": str(first), "error": str(failure)}))
-    if not fixes:
-        if not shown.quiet and not state.code:
-            say("fix      no verdict asks for a setting", err=True)
-        return
-    other = first.with_name(f"{first.name}-fixed")
-    run_again(begin._replace(out=other), "fix", fixes, state, shown)
-    if failure or state.code:
-        return
-    data, lines = comparison(shortest(first), shortest(other))
-    with suppress(BrokenPipeError):
-        say(json.dumps(data) if shown.as_json else "\n".join(["", *lines]))
-
-
-def run_again(
-    begin: Start, title: str, overrides: list[Override], state: Stopping, shown: Shown
-) -> None:
-    """Run a config once more with other settings, in the directory `begin.out`."""
-    if not shown.quiet:
-        texts = (f"{'.'.join(one.path)}={one.text}" for one in overrides)
-        say(f"\n{title:<9}{' '.join(texts)}", err=True)
-    again = Start(begin.config, [*begin.overrides, *overrides], begin.out, begin.model)
-    with ExitStack() as opened:
-        session = again.session(*again.load(), epoch_lines(shown.quiet), opened)
-        run_session(session, state, None, shown)
+    return outcome
 
 
 def opening(data: LoadedData, trainer: Trainer, session: Session | None = None) -> str:
