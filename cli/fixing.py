@@ -17,9 +17,9 @@ from mlpengine.training.measure import OUT_OF_FOLD, measure
 from .compare import comparison
 from .outcome import metric_text, shortest
 from .session import Session
+from .starting import Shown, Start, epoch_lines, run_session
 from .stopping import Stopping
 from .streams import say
-from .train import Shown, Start, epoch_lines, run_session
 
 SHORT = 4
 """The epochs of a trial are a config's epochs divided by this number."""
