@@ -18,7 +18,7 @@ from mlpengine.models.model import Model
 from mlpengine.training.checkpoint import Checkpoints
 from mlpengine.training.learner import Learner
 from mlpengine.training.loading import load
-from mlpengine_cli import train as train_module
+from mlpengine_cli.stopping import Stopping
 
 COMPARED = ("model.safetensors", "metrics.csv", "diagnostics.csv")
 CONFIG = """\
@@ -142,7 +142,7 @@ def test_a_run_that_is_stopped_goes_on_bit_for_bit(backend, mlpengine, rows, mon
         return real(learner)
 
     states = []
-    attach = train_module.Stopping.attach
+    attach = Stopping.attach
 
     def attached(state, stop):
         states.append(state)
@@ -150,7 +150,7 @@ def test_a_run_that_is_stopped_goes_on_bit_for_bit(backend, mlpengine, rows, mon
 
     with monkeypatch.context() as patch:
         patch.setattr(Learner, "_train_epoch", stopping)
-        patch.setattr(train_module.Stopping, "attach", attached)
+        patch.setattr(Stopping, "attach", attached)
         done = mlpengine("train", "c.yaml", "--out", "stopped")
     assert "resume with: mlpengine train --resume stopped" in done.out
     checkpoint = Checkpoints(Path("stopped/checkpoints")).newest()
