@@ -132,6 +132,8 @@ class DeviceStep:
     def update(self) -> UpdateCode:
         """The C of the optimizer."""
         update = self.optimizer.describe_update()
+        if self.optimizer.average is not None:
+            raise UsageError("export: an optimizer must have no average to train in C")
         if not update.is_plain:
             raise UsageError(
                 f"export: an optimizer must have no groups or decay schedule to train in C "

@@ -63,6 +63,7 @@ class HasFlat(Protocol):
 class SharedOptions(TypedDict, total=False):
     """Types of the options that every optimizer passes on; `Optimizer` declares them."""
 
+    average: float | None
     decay_biases: bool
     schedule: ScheduleLike | None
     decay_schedule: ScheduleLike | None
@@ -105,6 +106,10 @@ class Optimizer(ABC):
       weights, the views with two or more dimensions, and to the others (biases, scales) only with
       ``decay_biases=True``, or as `groups` say.  Its schedule, `decay_schedule`, is one of its own.
       Source: Loshchilov and Hutter 2019, arXiv 1711.05101, algorithm 2.
+    * With `average` the moment ``average`` is an exponential moving average of the parameters:
+      average * moment + (1 - average) * parameters after each step, from the parameters at the
+      start.  It suits a target network, and often predicts better.
+      Source: Polyak and Juditsky 1992; Morales-Brotons et al. 2024, arXiv 2411.18704.
     * Frozen parameters (`Flat.frozen`) are neither updated nor decayed.
     * Moments are kept out of the denormal range (see `mlpengine.optim._denormals`).
 
@@ -119,6 +124,7 @@ class Optimizer(ABC):
     Args:
         schedule: a function from the number of completed steps to a factor of `lr`.
         decay_schedule: a function from the number of completed steps to a factor of `weight_decay`.
+        average: the factor by which the average of the parameters decays at a step; None for none.
         hyper: hyper-parameters that the formulas read, by name.
         signed: moments that are means of gradients, by name, each with the factor by which it
             decays at a step.
@@ -133,6 +139,7 @@ class Optimizer(ABC):
         *("_bound", "_carried", "_formulas", "_frozen", "_hyper", "_hyper_values", "_largest_lr"),
         *("_lr", "_numpy", "_signed", "_squares", "_steps", "_where", "carried"),
         *(
+            "average",
             "current_lr",
             "decay_biases",
             "decay_schedule",
@@ -167,6 +174,9 @@ class Optimizer(ABC):
         decay_biases: Annotated[bool, Given, "Whether weight decay acts on biases, too."] = False,
         schedule: Annotated[ScheduleLike | None, Given] = None,
         decay_schedule: Annotated[ScheduleLike | None, Given] = None,
+        average: Annotated[
+            Fraction | None, Given, "Decay of the average of the parameters."
+        ] = None,
         groups: Annotated[
             Mapping[str, Group] | None,
             "Factors for groups of parameters, by name: weights, biases, alphas, embedding, "
@@ -207,6 +217,9 @@ class Optimizer(ABC):
         self.moments = {name: zeros(Spec.of(flat)) for name in (*(signed or {}), *(squares or {}))}
         for name in squares or {}:
             self.moments[name].fill(smallest_square(flat.dtype))
+        self.average: float | None = self.fit("average", average)
+        if average is not None:
+            self.moments["average"] = aligned(flat)
         self._squares = tuple(squares or {})
         self._hyper, self._carried = dict(hyper or {}), tuple(carried or {})
         self.carried = np.array([list((carried or {}).values())] * 2, np.float64)
@@ -224,7 +237,9 @@ class Optimizer(ABC):
 
     def _bind_buffers(self) -> None:
         """Allocate the workspace and bind the calls that use it, for a new optimizer or a copy."""
-        self._formulas = f = UpdateFormulas.of(self, self._hyper, self.moments, self._carried)
+        self._formulas = f = UpdateFormulas.of(
+            self, self._hyper, self.moments, self._carried, self.average
+        )
         if self.groups and "lr" in variables(*(f.numbers[n] for n in self._carried)):
             raise UsageError(f"{self._where}: with groups, carried numbers must not depend on lr")
         self._hyper_values = tuple(self._hyper.values())

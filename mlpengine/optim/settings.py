@@ -39,15 +39,18 @@ class OptimizerSettings:
         schedule: ScheduleLike | None = None,
         total_steps: int = 0,
         steps_per_epoch: int = 1,
+        average: float | None = None,
     ) -> Optimizer:
         """Return the optimizer of a model in a training of so many steps.
 
-        Without `total_steps` the decay stays as it is.
+        Without `total_steps` the decay stays as it is.  `average` is the decay of averaged weights.
         """
         options = {name: getattr(self, name) for name in options_of(type(self))}
         decay = SCHEDULES[options.pop("decay_schedule", "constant")]()
         if total_steps and "weight_decay" in options:
             options["decay_schedule"] = decay.over(total_steps, steps_per_epoch)
+        if average is not None:
+            options["average"] = average
         return self.kind(model, schedule=schedule, **options)
 
     def __reduce__(self) -> Any:

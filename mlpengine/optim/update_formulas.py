@@ -27,8 +27,12 @@ class UpdateFormulas(NamedTuple):
         hyper: Iterable[str],
         moments: Iterable[str],
         carried: Iterable[str],
+        average: float | None = None,
     ) -> "UpdateFormulas":
-        """Derive them; raise UsageError where a name is unknown or missing."""
+        """Derive them; raise UsageError where a name is unknown or missing.
+
+        With `average` the moment of this name is also updated, with this decay.
+        """
         where = type(optimizer).__name__
         taken = ["lr", "t", *hyper, *carried]
         if [a.name for a in parameters_of(type(optimizer).numbers)] != taken:
@@ -49,6 +53,8 @@ class UpdateFormulas(NamedTuple):
                 f"{where}: update must read and return names that are known, each once "
                 f"(unknown {wrong}, known {known})"
             )
+        if average is not None:
+            outputs["average"] = variable("average") * average + outputs["p"] * (1.0 - average)
         return UpdateFormulas(numbers, dict(reversed(outputs.items())))
 
 

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from mlpengine.backends import BackendName
-from mlpengine.core.fields import Count, Limits, NonNegative, Positive
+from mlpengine.core.fields import Count, Fraction, Limits, NonNegative, Positive
 from mlpengine.optim import Adam, ConstantSchedule, settings_class
 from mlpengine.settings.base import (
     STRICT,
@@ -70,6 +70,13 @@ class EarlyStopping:
 
 
 @dataclass(frozen=True, config=STRICT)
+class Averaging:
+    """How weights are averaged over the steps."""
+
+    decay: Fraction = Field(default=0.99, description="Share of the average kept at a step.")
+
+
+@dataclass(frozen=True, config=STRICT)
 class TrainingOptions:
     """Length and details of training."""
 
@@ -121,6 +128,11 @@ class TrainingOptions:
         description="End, or skip a step, when a loss or gradient is not finite.",
     )
     nonfinite_limit: Count = Field(default=10, description="Steps that may be skipped in a run.")
+    average: Annotated[Averaging | None, switch(Averaging)] = Field(
+        default=None,
+        description="Evaluate and keep the moving average of the weights: false, true, or its "
+        "settings.",
+    )
     early_stopping: Annotated[EarlyStopping | None, switch(EarlyStopping)] = Field(
         default=None, description="When to end before the last epoch: false, true, or its settings."
     )

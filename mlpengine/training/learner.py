@@ -114,7 +114,10 @@ class Learner(Uncopyable):
             step, (train.x, train.y, weights), self.batches.order, count
         )
         self.history = History((*loss_names(step.loss), *task.headline) if validation else ())
-        self.best = Best(step.mlp.params.flat, early_stopping or EarlyStopping())
+        flat = step.mlp.params.flat
+        self._average = step.optimizer.moments.get("average", flat)
+        self._present = np.empty_like(flat)  # weights, while the network has their average
+        self.best = Best(self._average, early_stopping or EarlyStopping())
         self._sums = [0.0] * 4  # loss times rows, gradient norm, rows, steps of this epoch
         self._odd_validation = ""
         self._last: Flat | None = None  # weights of the last step, while the network has the best
@@ -282,8 +285,12 @@ class Learner(Uncopyable):
             schedule.observe(value if validation else row.train_loss)
 
     def _validate(self, part: Split) -> dict[str, float]:
-        """Return loss and metrics; warn once if the loss is not finite."""
+        """Return loss and metrics of the averaged weights; warn once if a loss is not finite."""
+        flat = self.step.mlp.params.flat
+        self._present[...] = flat
+        flat[...] = self._average
         measured = self.evaluator.run(part)
+        flat[...] = self._present
         if not self._odd_validation and not isfinite(measured["loss"]):
             reason = odd_value(part, self.evaluator.output)
             self._odd_validation = f"validation loss must be finite ({reason})"

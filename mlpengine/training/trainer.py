@@ -360,8 +360,13 @@ class Trainer:
         with at_setting("training", "schedule"):
             if isinstance(schedule, Schedule) and not getattr(schedule, "total_steps", 0):
                 schedule = schedule.over(total, in_epoch)
+        average = training.average
+        if average and issubclass(settings.kind, FullBatch):
+            with at_setting("training", "average"):
+                raise UsageError(f"average: {settings.name} has none; leave average out")
+        decay = average.decay if average else None
         with at_setting("training", "optimizer"):
-            optimizer: Optimizer = settings.make(mlp, schedule, total, in_epoch)
+            optimizer: Optimizer = settings.make(mlp, schedule, total, in_epoch, decay)
             return optimizer
 
     def _dropout_schedule(self, mlp: TabularNetwork, in_epoch: int) -> ScheduleLike | None:

@@ -200,6 +200,22 @@ def run_on(case: Case, model: SimpleNamespace, optimizer: Optimizer, steps: rang
 
 
 @every_case
+def test_an_average_follows_the_parameters(case: Case) -> None:
+    model, plain = make_model(), [*case.run(30)]
+    optimizer = case.make(model, **case.options, average=0.9)
+    average = model.params.flat.copy()
+    grads = make_grads(model)
+    for step, expected in enumerate(plain):
+        grads.flat[...] = gradient(model.params.flat, step)
+        optimizer.step(model, grads)
+        np.testing.assert_array_equal(model.params.flat, expected)
+        average = 0.9 * average + 0.1 * expected
+        np.testing.assert_allclose(optimizer.moments["average"], average, 1e-12, 1e-15)
+    copied = optimizer.state_dict()["moments.average"]
+    np.testing.assert_array_equal(copied, optimizer.moments["average"])
+
+
+@every_case
 def test_resume_is_exact_to_the_bit(case: Case) -> None:
     whole, half, resumed = make_model(), make_model(), make_model()
     run_on(case, whole, case.make(whole, **case.options), range(200))

@@ -15,7 +15,8 @@ from mlpengine.estimators import MlpRegressor
 from mlpengine.models.task import Classification, Regression, Split
 from mlpengine.optim import CosineSchedule, settings_class
 from mlpengine.settings import NetworkSettings, RunSettings, TrainingSettings
-from mlpengine.training.loop import Loop
+from mlpengine.settings.training import Averaging, EarlyStopping
+from mlpengine.training.loop import Callback, Loop
 from mlpengine.training.trainer import Trainer
 
 FOLDS = np.arange(50) % 3
@@ -186,3 +187,36 @@ def test_a_warm_start_goes_on_with_all_networks_of_a_fit_with_folds():
     model.set_params(folds=None, warm_start=True).fit(x, x[:, 0])
     changed = [(a != m.params.flat).any() for a, m in zip(before, model.mlps_, strict=True)]
     assert changed == [True, True]
+
+
+@pytest.mark.parametrize("backend", ["numpy", "compiled"])
+def test_averaged_weights_are_measured_and_kept(backend):
+    """Weights after each step come from a run without an average."""
+    early, task = EarlyStopping(9), Classification(CLASSES)
+    made, plain = (
+        Trainer(
+            settings(backend=backend, average=average, early_stopping=early),
+            task,
+            part(50, 1),
+            part(40, 2),
+        )
+        for average in (Averaging(0.8), None)
+    )
+    params, averages = plain.networks[0].params.flat, []
+    average = params.astype("f8")
+
+    class Following(Callback):
+        def on_train_batch_end(self, loop, *_):
+            average[...] = 0.8 * average + 0.2 * params
+
+        def on_train_epoch_end(self, *_):
+            averages.append(average.copy())
+
+    plain.fit([Following()])
+    fitted = made.fit()
+    assert not np.array_equal(averages[-1], params)
+    (best,) = fitted.best_epochs
+    mlp = made.networks[0]
+    np.testing.assert_allclose(mlp.params.flat, averages[best - 1], 1e-5, 1e-6)
+    losses = [row.validation["loss"] for row in fitted.result.history.rows]
+    assert min(losses) == losses[best - 1]
