@@ -166,6 +166,11 @@ def _after(run: Path) -> tuple[dict[str, Any], list[str], list[Verdict]]:
     trainer = trainer_of(data)
     mlp, start, part, task = model.mlp, trainer.networks[0], data.parts["train"], data.task
     validation = data.parts.get("validation")
+    if trainer.member_types and mlp.input_layer is None:
+        raise RunError(
+            f"{run}: networks must be trained in epochs to be diagnosed (the model has smooth ones "
+            "alone, the others have weight 0); leave smooth out of training.members"
+        )
     shape, trained = (
         [net.params.specs[name] for name in net.groups["weights"]] for net in (start, mlp)
     )
