@@ -29,7 +29,7 @@ from mlpengine.diagnostics.layer_table import LEGEND
 from mlpengine.diagnostics.preflight import Check, check_few_rows, probe, suggest_lr
 from mlpengine.diagnostics.trial import Rows, restored
 from mlpengine.diagnostics.verdict import without
-from mlpengine.training.diagnose import diagnostic_inputs, measure_baselines, measure_recalls
+from mlpengine.training.diagnose import Trained, diagnostic_inputs, measure_rows
 from mlpengine.training.diagnostics_files import read_diagnostics
 from mlpengine.training.loading import load
 from mlpengine.training.run_directory import resolved_config
@@ -165,12 +165,17 @@ def _after(run: Path) -> tuple[dict[str, Any], list[str], list[Verdict]]:
     data = load_data(load_config(config), model.preprocessor)
     trainer = trainer_of(data)
     mlp, start, part, task = model.mlp, trainer.networks[0], data.parts["train"], data.task
-    validation = data.parts.get("validation")
     if trainer.member_types and mlp.input_layer is None:
         raise RunError(
             f"{run}: networks must be trained in epochs to be diagnosed (the model has smooth ones "
             "alone, the others have weight 0); leave smooth out of training.members"
         )
+    networks = [Trained(mlp.predict, np.arange(len(part)), data.parts.get("validation"))]
+    if (folds := data.folds) is not None:
+        networks = [
+            Trained(net.predict, np.flatnonzero(folds != k), part.rows(np.flatnonzero(folds == k)))
+            for k, net in zip(range(int(folds.max()) + 1), model.mean.networks, strict=False)
+        ]
     shape, trained = (
         [net.params.specs[name] for name in net.groups["weights"]] for net in (start, mlp)
     )
@@ -179,13 +184,12 @@ def _after(run: Path) -> tuple[dict[str, Any], list[str], list[Verdict]]:
         raise RunError(
             f"{config}: must be as it was when the run began (its network and the model's: {sizes})"
         )
-    known = diagnostic_inputs(trainer.step, part, validation)
+    known = diagnostic_inputs(trainer.step, part, networks[0].validation)
     diagnostics = read_diagnostics(run, mlp, known, len(part))
     diagnostics.batch_size = trainer.batch_size
     diagnostics.stops_early = trainer.settings.training.early_stopping is not None
     with np.errstate(all="ignore"):  # a run that failed may have any weights
-        measure_recalls(diagnostics, task, part, validation)
-        measure_baselines(diagnostics, task, part, validation)
+        measure_rows(diagnostics, task, part, networks)
         diagnostics.baseline_score = linear_comparison(data, model.mean)
     reported = [*_columns(data), *verdicts(diagnostics)]
     reported = without(reported, data.file.silenced)

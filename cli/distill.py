@@ -24,9 +24,9 @@ from mlpengine.training.transfer import TRANSFER_FILE
 
 from .options import AS_JSON, DIRECTORY_PATH, MODEL_ARGUMENT, QUIET_OPTION, overrides_like
 from .session import Session
+from .starting import Shown, epoch_lines, run_session
 from .stopping import leave, stops
 from .streams import say
-from .train import Shown, epoch_lines, run_session
 
 EPILOG = """\b
 Examples:

@@ -29,7 +29,6 @@ from mlpengine.core.system import peak_bytes
 from mlpengine.core.wording import differing
 from mlpengine.data.features import Preprocessor
 from mlpengine.diagnostics.verdict import Verdict, without
-from mlpengine.models.card import parameters_of
 from mlpengine.models.model import MODEL_FILE, Model
 from mlpengine.models.task import Split
 from mlpengine.settings.structure import conform
@@ -241,7 +240,7 @@ class Session:
         weights = self.fitted.ensemble_weights if self.fitted else {}
         outcome = {
             "run_dir": str(directory.path),
-            "parameters": parameters_of(self.model),
+            "parameters": self.model.n_parameters,
             "epochs": result.epochs,
             **(
                 {

@@ -10,14 +10,33 @@ from mlpengine.config.schema import reader
 from mlpengine.config.sections import plain
 from mlpengine.config.writer import with_short_lists, yaml_text
 from mlpengine.diagnostics import Verdict, combined_fix
+from mlpengine.diagnostics.verdict import NOTE
+from mlpengine.settings.fix import by_key
 
 
 def fix_overrides(verdicts: Sequence[Verdict]) -> list[Override]:
     """Return the settings that the verdicts ask for, as overrides of a config."""
+    return as_overrides({key: value for key, (value, _) in combined_fix(verdicts).items()})
+
+
+def as_overrides(settings: Mapping[str, Any]) -> list[Override]:
+    """Return settings by dotted key as overrides of a config."""
     return [
         Override(f"fix {key}", tuple(key.split(".")), json.dumps(value))
-        for key, (value, _) in combined_fix(verdicts).items()
+        for key, value in settings.items()
     ]
+
+
+def repairs(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
+    """Return settings to try, the likeliest first: of all verdicts, of each one, and its others."""
+    warnings = [one for one in verdicts if one.severity != NOTE]
+    every = {key: value for key, (value, _) in combined_fix(warnings).items()}
+    each = [by_key(fix) for one in warnings for fix in (one.fix, *one.others)]
+    tried: list[dict[str, Any]] = []
+    for one in (every, *each):
+        if one and one not in tried:
+            tried.append(one)
+    return tried
 
 
 def fixed_config(

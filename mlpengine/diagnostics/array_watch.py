@@ -118,11 +118,12 @@ class Watch:
             facts = facts._replace(units=y.shape[1])
         if weights is not None:
             w = self._weights[layer] = _floats(weights)
-            copied, before = self._before.pop(layer, (0, w))
+            copied, before = self._before.get(layer, (-1, np.empty_like(w)))
             if self.is_sample:
-                measured |= _of_update(w, gradients, before if copied == step - 1 else w)
+                measured |= _of_update(w, gradients, before if copied == step - 1 else None)
             if step != self._schedule.sample_at or self._schedule.every == 1:
-                self._before[layer] = step, w.copy()
+                np.copyto(before, w)
+                self._before[layer] = step, before
             facts = facts._replace(weights=(layer,), units=facts.units or len(w))
         self._layers[layer] = facts
 
@@ -199,8 +200,9 @@ class Watch:
             x = _floats(inputs[:WATCHED_ROWS]).reshape(-1, prod(np.shape(inputs)[1:]))
             index = core.columns.index("input_mean")
             core.values[index : index + 2] = float(x.mean()), float(x.std())
-            core.feature_sizes = feature_sizes(x)
-            core.feature_names = tuple(map(str, range(x.shape[1])))
+            if not core.feature_sizes.size:
+                core.feature_sizes = feature_sizes(x)
+                core.feature_names = tuple(map(str, range(x.shape[1])))
         core.batch_size, norm = self._rows, sqrt(squares)
         core.close_sample(self.steps, loss, norm, norm, getattr(self.settings, "lr", nan))
         self._check(loss)
@@ -236,17 +238,19 @@ def _of_activations(y: Array, op: GradOp | None) -> dict[str, float]:
 
 
 @np.errstate(all="ignore")
-def _of_update(weights: Array, gradients: Any, before: Array) -> dict[str, float]:
-    """Return the quantities of weights; those of an update only if it changed them."""
-    measured, update = {}, np.ravel(before - weights)
-    size, length = GlobalNorm(np.ravel(before))(), GlobalNorm(update)()
-    if update.size and before is not weights:
-        measured["update_ratio"] = length / size if size else nan
-    if gradients is not None:
-        g = np.ravel(_floats(gradients))
-        norm = GlobalNorm(g)()
+def _of_update(weights: Array, gradients: Any, before: Array | None) -> dict[str, float]:
+    """Return the quantities of weights; `before`, the weights before, becomes the update."""
+    measured: dict[str, float] = {}
+    g = None if gradients is None else np.ravel(_floats(gradients))
+    norm = nan if g is None else GlobalNorm(g)()
+    if g is not None:
         measured["gradient_rms"] = norm / sqrt(g.size)
-        if length * norm:
+    if before is not None:
+        size = GlobalNorm(np.ravel(before))()
+        update = np.ravel(np.subtract(before, weights, before))
+        length = GlobalNorm(update)()
+        measured["update_ratio"] = length / size if size else nan
+        if g is not None and length * norm:
             measured["update_cosine"] = WideDot(update, g)() / (length * norm)
     return measured
 

@@ -115,6 +115,11 @@ def lr_fix(diagnostics: Diagnostics, factor: float) -> list[Fix]:
     return [Fix(Optimizer, "lr", rounded(lr))] if lr > 0 else []
 
 
+def rates(diagnostics: Diagnostics, *factors: float) -> list[list[Fix]]:
+    """Return repairs to try: the learning rate multiplied by each factor."""
+    return [lr_fix(diagnostics, factor) for factor in factors]
+
+
 def rounded(value: float) -> float:
     """Return a number with two significant digits, for a config."""
     return float(f"{value:.2g}")

@@ -19,6 +19,7 @@ from mlpengine.diagnostics.derived import (
     input_size,
     layer_ratios,
     lr_fix,
+    rates,
     reference_loss,
     rounded,
     start_ratio,
@@ -108,7 +109,7 @@ def _suited(diagnostics: Diagnostics, verdict: Verdict) -> Verdict:
         if not issubclass(one.of, NetworkSettings) or (kind and one.name not in others)
     ]
     no_fix = "this network has no such setting" if verdict.fix and not fix else verdict.no_fix
-    return replace(verdict, layer_name=name, fix=fix, no_fix=no_fix)
+    return replace(verdict, layer_name=name, fix=fix, no_fix=no_fix, others=())
 
 
 def input_scale(diagnostics: Diagnostics) -> Verdict | None:
@@ -198,7 +199,8 @@ def nonfinite(diagnostics: Diagnostics) -> Verdict | None:
         Fix(TrainingSettings, "nonfinite_limit", 1000),  # a bad row comes again in every epoch
         Fix(TrainingSettings, "clip_norm", 1.0),
     ]
-    return Verdict("nonfinite", None, headline, evidence, skipped, 0.0, advice, fix)
+    others = rates(diagnostics, 0.1, 0.01)
+    return Verdict("nonfinite", None, headline, evidence, skipped, 0.0, advice, fix, others=others)
 
 
 def lr_high(diagnostics: Diagnostics) -> Verdict | None:
@@ -222,8 +224,10 @@ def lr_high(diagnostics: Diagnostics) -> Verdict | None:
     )
     fix = suited_lr_fix(diagnostics)
     advice = lr_advice(fix, f"Divide it by {two_digits(start_ratio(diagnostics) / limits.AIM)}.")
-    limit, no_fix = limits.FAST_RATIO, unknown(fix)
-    return Verdict("lr_high", number, headline, evidence, largest, limit, advice, fix, no_fix)
+    limit, no_fix, others = limits.FAST_RATIO, unknown(fix), rates(diagnostics, 0.1, 0.01)
+    return Verdict(
+        "lr_high", number, headline, evidence, largest, limit, advice, fix, no_fix, others=others
+    )
 
 
 def clip_low(diagnostics: Diagnostics) -> Verdict | None:
@@ -232,8 +236,9 @@ def clip_low(diagnostics: Diagnostics) -> Verdict | None:
     norms = diagnostics.series.of("gradient_norm")
     clipped = diagnostics.series.of("clipped_norm")
     coefficient, limit = median(clipped[norms > 0] / norms[norms > 0]), limits.COEFFICIENT
-    if not (share > limits.CLIPPED and coefficient < limit):
-        return None
+    scaled = hasattr(diagnostics.optimizer, "betas") or hasattr(diagnostics.optimizer, "alpha")
+    if scaled or not (share > limits.CLIPPED and coefficient < limit):
+        return None  # steps of Adam and RMSprop do not depend on the scale of the gradient
     headline, norm = "Gradients are clipped too much", rounded(median(norms))
     evidence = (
         f"{percent(share)} of the steps were clipped, usually to {two_digits(coefficient)} times "
@@ -257,8 +262,10 @@ def lr_low(diagnostics: Diagnostics) -> Verdict | None:
     )
     fix = suited_lr_fix(diagnostics)
     advice = lr_advice(fix, f"Multiply it by {two_digits(limits.AIM / start_ratio(diagnostics))}.")
-    no_fix = unknown(fix)
-    return Verdict("lr_low", None, headline, evidence, largest, limit, advice, fix, no_fix)
+    no_fix, others = unknown(fix), rates(diagnostics, 100.0, 1000.0)
+    return Verdict(
+        "lr_low", None, headline, evidence, largest, limit, advice, fix, no_fix, others=others
+    )
 
 
 def dead(diagnostics: Diagnostics) -> Verdict | None:
@@ -284,7 +291,8 @@ def dead(diagnostics: Diagnostics) -> Verdict | None:
         f"{two_digits(largest)} times their norm."
     )
     fix = [Fix(NetworkSettings, "activation", "leaky_relu"), *lr_fix(diagnostics, 0.3)]
-    return Verdict("dead", number, headline, evidence, share, limit, advice, fix)
+    others = [fix[:1], fix[1:], *rates(diagnostics, 0.03)]
+    return Verdict("dead", number, headline, evidence, share, limit, advice, fix, others=others)
 
 
 def dead_share(diagnostics: Diagnostics, layer: int) -> float:
@@ -466,12 +474,16 @@ add_rule(
 )
 add_rule(signal, "vanishing", causes={"no_gradient", "vanishing"})
 add_rule(outlier, causes={"input_scale"})
-add_rule(unsteady, "spikes", causes={"outlier", "lr_high", "vanishing", "momentum_high"})
 add_rule(nonfinite)
 add_rule(data.shifted)
 add_rule(data.too_good, causes={"shifted"})
 add_rule(data.labels, causes=SCALES | WRONG_STEPS | BROKEN | STOPPED | {"shifted"})
 add_rule(data.noisy_labels, causes={"labels"})
+add_rule(
+    unsteady,
+    "spikes",
+    causes={"outlier", "lr_high", "vanishing", "momentum_high", "labels", "noisy_labels"},
+)
 add_rule(
     run.overfitting,
     causes=SCALES | WRONG_STEPS | {"labels", "nonfinite", "shifted", "noisy_labels", "unfinished"},

@@ -9,6 +9,7 @@ from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural
 from mlpengine.diagnostics import thresholds as limits
 from mlpengine.diagnostics.derived import (
+    rates,
     rounded,
     start_ratio,
     stuck,
@@ -187,7 +188,7 @@ def overfitting(diagnostics: Diagnostics) -> Verdict | None:
     fewer = [Fix(NetworkSettings, "hidden", [max(8, n // 4) for n in hidden_units(diagnostics)])]
     others = [[Fix(NetworkSettings, "dropout", 0.3)], *([fewer] if fewer[0].value else [])]
     if diagnostics.stops_early:
-        advice = f"The weights of epoch {best + 1} are kept; fewer units or dropout may help."
+        advice = "The weights of the best epoch are kept; fewer units or dropout may help."
         no_fix = "the best epoch's weights are kept"
         return Verdict("overfitting", None, headline, evidence, rise / scale, limit, advice,
                        no_fix=no_fix, severity=NOTE)  # fmt: skip
@@ -247,10 +248,13 @@ def few_steps(diagnostics: Diagnostics) -> Verdict | None:
     smallest = max(1, min(8, batch // 2))
     rows = max(smallest, min(batch // 4, batch * steps // (4 * limits.FEW_STEPS)))
     headline, wanted = "Too few updates", limits.FEW_STEPS
+    longer = [Fix(TrainingSettings, "epochs", 5 * max(len(diagnostics.epochs), 1))]
     evidence = f"The whole run made only {plural(steps, 'update')}; {wanted} or more are usual."
     advice = f"Set training.batch_size to {rows}, or train for more epochs."
     fix = [Fix(TrainingSettings, "batch_size", rows)]
-    return Verdict("few_steps", None, headline, evidence, steps, wanted, advice, fix)
+    return Verdict(
+        "few_steps", None, headline, evidence, steps, wanted, advice, fix, others=[longer]
+    )
 
 
 def unfinished(diagnostics: Diagnostics) -> Verdict | None:
@@ -271,7 +275,8 @@ def unfinished(diagnostics: Diagnostics) -> Verdict | None:
     )
     fix = faster or [Fix(TrainingSettings, "epochs", more)]
     advice = raised(faster) if faster else f"Set training.epochs to {more}."
-    return Verdict("unfinished", None, headline, evidence, last, limit, advice, fix)
+    longer = [[Fix(TrainingSettings, "epochs", more)], [Fix(TrainingSettings, "epochs", 3 * more)]]
+    return Verdict("unfinished", None, headline, evidence, last, limit, advice, fix, others=longer)
 
 
 def noise_scale(diagnostics: Diagnostics) -> Verdict | None:
@@ -342,7 +347,10 @@ def nothing_learned(diagnostics: Diagnostics) -> Verdict | None:
     )
     advice = "Check that the target depends on the features, and try other learning rates."
     share, no_fix = train / diagnostics.baseline, "the cause is unknown"
-    return Verdict("nothing_learned", None, headline, evidence, share, limit, advice, no_fix=no_fix)
+    others = rates(diagnostics, 0.1, 10.0, 0.01)
+    return Verdict(
+        "nothing_learned", None, headline, evidence, share, limit, advice, (), no_fix, others=others
+    )
 
 
 def total_fall(diagnostics: Diagnostics) -> float:

@@ -95,7 +95,8 @@ def export(
     """
     chosen, path = format_of(path, format), Path(path)
     if isinstance(model, Network) and isinstance(model.in_shape, Mapping):
-        raise UsageError(f"export: a network must have one input (got {', '.join(model.in_shape)})")
+        names = ", ".join(model.in_shape)
+        raise UsageError(f"export: a network must have one input, without a name (got {names})")
     if isinstance(model, Network) and isinstance(model.outputs, Mapping):
         raise UsageError(f"export: a network must have one output (got {', '.join(model.outputs)})")
     if name is not None and chosen != "c":

@@ -5,15 +5,6 @@ from typing import Any
 from mlpengine.models.model import Model
 
 
-def parameters_of(model: Model) -> int:
-    """Return the number of parameters that a prediction uses.
-
-    A network that holds a linear model uses the weights and biases of that model alone.
-    """
-    linear = model.mlp.outputs * (model.preprocessor.n_features + 1)
-    return sum(linear if one.is_linear else len(one.params) for one in model.networks)
-
-
 def facts_of(model: Model) -> dict[str, Any]:
     """Return what a model predicts, and its size, as data."""
     linear = [network.is_linear for network in model.networks]
@@ -26,7 +17,7 @@ def facts_of(model: Model) -> dict[str, Any]:
         "linear_weight": float(model.mean.network_weights @ linear),
         "architecture": model.mlp.title,
         "sizes": list(model.mlp.sizes),
-        "parameters": parameters_of(model),
+        "parameters": model.n_parameters,
         "loss": model.loss,
     }
 

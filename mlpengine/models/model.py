@@ -334,10 +334,20 @@ class Model:
             return read_table(data, **how)
         return as_table(data, names=self.columns, source="predict", **how)
 
+    @property
+    def n_parameters(self) -> int:
+        """Number of parameters that a prediction uses.
+
+        A network that holds a linear model uses the weights and biases of that model alone.
+        """
+        linear = self.mlp.outputs * (self.preprocessor.n_features + 1)
+        return sum(linear if one.is_linear else len(one.params) for one in self.networks)
+
     def _facts(self) -> dict[str, str]:
         """Return the main properties, by title, as `repr` and notebooks show them."""
         count = len(self.networks)
-        network = repr(self.mlp) if count == 1 else f"{count} of {self.mlp!r}"
+        size = f"{count} of {self.mlp.title}, {self.n_parameters:,} parameters"
+        network = repr(self.mlp) if count == 1 and not self.mlp.is_linear else size
         columns = self.columns
         more = ", ..." if len(columns) > SHOWN_COLUMNS else ""
         return {

@@ -1,11 +1,11 @@
 """Diagnostics of a training run: a callback of the loop, and its file."""
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from math import isnan, prod
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -102,7 +102,9 @@ class SampleLog(CsvLog):
 
 
 class LoopDiagnostics(Callback):
-    """Keeps the `Diagnostics` of a run and writes its samples; of several networks, the first.
+    """Keeps the `Diagnostics` of a run and writes its samples.
+
+    Of several networks, steps are measured of the first; losses and predictions are of all.
 
     Args:
         path: path of diagnostics.csv; None writes nothing.
@@ -129,7 +131,7 @@ class LoopDiagnostics(Callback):
 
     def on_train_start(self, loop: Loop) -> None:
         """Create the diagnostics, with the loaded state if there is one, and open the file."""
-        self._learner = one = loop.members[0]
+        self._learners, one = loop.members, loop.members[0]
         self.core = Diagnostics(
             one.step.mlp,
             every=self._every,
@@ -174,10 +176,8 @@ class LoopDiagnostics(Callback):
             core.skip(core.due)
 
     def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
-        """Add the losses of an epoch, unless training of the network ended earlier."""
-        own = self._learner.history.rows[-1]
-        if own.epoch == row.epoch:
-            self.core.close_epoch(own.train_loss, own.validation.get("loss", float("nan")))
+        """Add the losses of an epoch; of several networks, the means."""
+        self.core.close_epoch(row.train_loss, row.validation.get("loss", float("nan")))
 
     def on_exception(self, loop: Loop, error: Exception) -> None:
         """Keep the error that ended the run, and write the samples before it."""
@@ -193,20 +193,15 @@ class LoopDiagnostics(Callback):
 
         The first call measures simple models on the rows, unless the run failed.
         """
-        one = self._learner
-        self.core.skipped = one.skipped
-        if not self.core.failure:
-            measure_recalls(self.core, one.task, one.train, one.validation)
-            if not self._measured:
-                self._measured = True
-                measure_baselines(
-                    self.core,
-                    one.task,
-                    one.train,
-                    one.validation,
-                    used=one.batches.order,
-                    predict=one.evaluator.outputs,
-                )
+        one = self._learners[0]
+        self.core.skipped = sum(each.skipped for each in self._learners)
+        if not (self.core.failure or self._measured):
+            self._measured = True
+            networks = [
+                Trained(each.evaluator.outputs, np.sort(each.batches.order), each.validation)
+                for each in self._learners
+            ]
+            measure_rows(self.core, one.task, one.train, networks)
         return without(verdicts(self.core), self._silence)
 
     def table(self) -> str:
@@ -275,77 +270,109 @@ def extreme_value(loss: Loss, train: Split, sizes: Array) -> ExtremeValue:
     return known
 
 
+class Trained(NamedTuple):
+    """A trained network.
+
+    `predict` returns its outputs for features, `used` are its training rows, and `validation` the
+    rows that chose its epoch.
+    """
+
+    predict: Callable[[Array], Array]
+    used: Array
+    validation: Split | None
+
+
+def measure_rows(
+    diagnostics: Diagnostics, task: Task, train: Split, networks: Sequence[Trained]
+) -> None:
+    """Measure recalls, simple models, units and copies on rows, and set the results.
+
+    The samples depend on the numbers of rows, features and outputs only, so that equal runs have
+    equal verdicts.
+    """
+    if isinstance(task, Classification):
+        measure_recalls(diagnostics, task, train, networks)
+    if isinstance(task, Classification | Regression):
+        measure_baselines(diagnostics, task, train, networks)
+
+
 def measure_recalls(
-    diagnostics: Diagnostics, task: Task, train: Split, validation: Split | None
+    diagnostics: Diagnostics, task: Classification, train: Split, networks: Sequence[Trained]
 ) -> None:
     """Set the number of training rows of each class, its recall, and its name if it has one.
 
     Recalls are measured on validation rows and, for a class with fewer than 5 of them, on training
     rows, too.
     """
-    if validation is None or not isinstance(task, Classification):
+    parts = [(one.predict, one.validation) for one in networks if one.validation is not None]
+    if not parts:
         return
-    classes = max(int(train.truth.max()), int(validation.truth.max())) + 1
+    classes = max(int(part.truth.max()) for _, part in [*parts, (None, train)]) + 1
     diagnostics.class_counts = np.bincount(train.truth, minlength=classes)
     diagnostics.class_names = task.labels
-    rows, hits = _hits(diagnostics, task, validation, classes)
+    rows, hits = np.sum([_hits(predict, task, part, classes) for predict, part in parts], axis=0)
     if (rows < MIN_CLASS_ROWS).any():
-        of_train = np.stack(_hits(diagnostics, task, train, classes))
+        of_train = np.stack(_hits(networks[0].predict, task, train, classes))
         rows, hits = np.stack([rows, hits]) + of_train * (rows < MIN_CLASS_ROWS)
     diagnostics.recalls = np.where(rows < MIN_CLASS_ROWS, np.nan, hits / np.maximum(rows, 1))
 
 
-def _hits(diagnostics: Diagnostics, task: Task, part: Split, classes: int) -> tuple[Array, Array]:
+def _hits(
+    predict: Callable[[Array], Array], task: Task, part: Split, classes: int
+) -> tuple[Array, Array]:
     """Count the rows, and the correctly predicted rows, of each class in up to `RECALL_ROWS` rows.
 
     With many classes fewer rows are used: the number of outputs is at most about `FACT_VALUES`.
     """
     stride = -(-len(part) // min(RECALL_ROWS, FACT_VALUES // classes + 1))
     truth = part.truth[::stride]
-    predicted = task.predict(diagnostics.mlp.predict(part.x[::stride]))
+    predicted = task.predict(predict(as_rows(part.x[::stride])))
     hits = truth[predicted == truth]
     return np.bincount(truth, minlength=classes), np.bincount(hits, minlength=classes)
 
 
 def measure_baselines(
     diagnostics: Diagnostics,
-    task: Task,
+    task: Classification | Regression,
     train: Split,
-    validation: Split | None,
-    *,
-    used: Array | None = None,
-    predict: Callable[[Array], Array] | None = None,
+    networks: Sequence[Trained],
 ) -> None:
-    """Measure simple models on a sample of the rows `used`, or of all rows, and set the results.
+    """Measure simple models on a sample of the rows, in at most `SIMPLE_MODELS` seconds.
 
-    The sample is small enough that this takes at most `SIMPLE_MODELS` seconds.  Its size depends on
-    the numbers of rows, features and outputs, so that equal runs have equal verdicts.  `predict`
-    returns the outputs of the network for features; the default is the network's method.
+    Each row is predicted by a network that was trained on it, each time by another one.
     """
-    if not isinstance(task, Classification | Regression):
-        return
     values = sum(prod(array.shape[1:]) for array in arrays_in(train.x))
     values += min(task.outputs, MAX_ROWS)  # a sample has no more classes than rows
     limit = min(MAX_ROWS, rows_within(SIMPLE_MODELS, values))
     if limit < MIN_BASELINE_ROWS:
         return
-    rows = np.arange(len(train)) if used is None else np.sort(used)
-    rows = rows[:: -(-len(rows) // limit)]
+    first, *others = networks
+    used = first.used if not others else np.unique(np.concatenate([n.used for n in networks]))
+    rows = used[:: -(-len(used) // limit)]
     x, truth = as_rows(train.x[rows]), train.truth[rows]
-    predicted = task.predict((predict or diagnostics.mlp.predict)(x))
+    places, turn = np.arange(len(rows)), np.arange(len(networks))[:, None]
+    turn = (places + turn) % len(networks)
+    knows = np.stack([np.isin(rows, network.used) for network in networks])
+    owner = turn[knows[turn, places].argmax(axis=0), places]
+    outputs = first.predict(x if not others else x[:1])
+    if others:
+        outputs = np.empty((len(rows), outputs.shape[1]), outputs.dtype)
+        for k, network in enumerate(networks):
+            if (own := owner == k).any():
+                outputs[own] = network.predict(x[own])
+    predicted = task.predict(outputs)
     if predicted.shape != truth.shape:
         return  # quantiles, or means and variances
     measure_units(diagnostics, x)
     other = None
-    if validation is not None:
-        some = slice(None, None, -(-len(validation) // limit))
-        own, held = as_rows(validation.x[some]), validation.truth[some]
-        other, outputs = _joined(own), (predict or diagnostics.mlp.predict)(own)
-        diagnostics.validation_error = error_beside_constant(task.predict(outputs), held)
-        used = np.arange(len(train)) if used is None else np.sort(used)
-        many = used[:: -(-len(used) * values // COPY_VALUES)]
+    if (part := first.validation) is not None:
+        some = slice(None, None, -(-len(part) // limit))
+        own = as_rows(part.x[some])
+        other, guess = _joined(own), task.predict(first.predict(own))
+        diagnostics.validation_error = error_beside_constant(guess, part.truth[some])
+        many = first.used[:: -(-len(first.used) * values // COPY_VALUES)]
         pair = _joined(as_rows(train.x[many])), other[:: -(-len(other) // COPY_ROWS)]
-        if all(np.isfinite(part).all() for part in pair):
+        if all(np.isfinite(one).all() for one in pair):
             diagnostics.copies = near_copies(*pair)
     diagnostics.baselines = baselines(_joined(x), truth, predicted, rows, other)
 

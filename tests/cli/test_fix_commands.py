@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from mlpengine_cli import fixing
+
 BROKEN = """
 data: {source: digits, split: {validation: 0.2, test: 0}}
 model: {hidden: [32, 32], dropout: 0.9}
@@ -32,10 +34,42 @@ def test_training_once_more_with_the_fix_is_better(mlpengine, dropped):
     assert comparison["better"].endswith("broken-fixed")
 
 
+def test_the_best_of_several_repairs_is_kept(mlpengine, dropped):
+    settings = ["model.dropout=0", "training.epochs=2"]
+    result = mlpengine("train", dropped, "--fix", "--json", settings=settings)
+    tried = [line.split() for line in result.err.splitlines() if line.startswith("tried ")]
+    assert [one[1] for one in tried] == ["training.epochs=30:", "training.epochs=90:"]
+    best = max(tried, key=lambda one: float(one[-1]))[1].rstrip(":")
+    comparison = json.loads(result.out.splitlines()[-1])
+    assert best == f"training.epochs={comparison['settings']['training.epochs'][1]}"
+
+
+def test_a_repair_that_does_not_help_is_not_kept(mlpengine, dropped, monkeypatch):
+    monkeypatch.setattr(fixing, "repairs", lambda _: [{"optimizer.lr": 1e-9}])
+    result = mlpengine("train", dropped, "--fix", "--json", "-q")
+    assert "nothing helped" in result.err
+    assert json.loads(result.out.splitlines()[-1])["better"].endswith("broken")
+
+
+@pytest.mark.parametrize(
+    ("metrics", "value"),
+    [
+        ({"validation": {"loss": 0.3, "accuracy": 0.9, "macro_f1": 0.8}}, 0.8),
+        ({"out_of_fold": {"loss": 0.3, "mae": 2.0, "r2": -0.1}, "test": {"r2": 0.9}}, -0.1),
+        ({"validation": {"loss": 0.3}}, -0.3),
+        ({"test": {"r2": 0.9}}, float("-inf")),
+    ],
+)
+def test_rows_that_are_not_test_rows_judge(metrics, value):
+    assert fixing.Judged.of(metrics).value == value
+
+
 def test_a_failed_run_has_a_line_and_is_trained_once_more(mlpengine, dropped):
     broken = ("--set", "optimizer={name: sgd, lr: 1e30}", "--set", "model.dropout=0")
     result = mlpengine("train", dropped, "--fix", "--json", "-q", *broken)
-    failed, *_ = map(json.loads, result.out.splitlines())
+    failed, *_, last = map(json.loads, result.out.splitlines())
+    assert failed["verdicts"][0]["name"] in ("lr_high", "nonfinite")
+    assert last["better"].endswith(("broken", "broken-fixed"))
     assert "step " in failed["error"]
     assert "failed   step " in result.err
 

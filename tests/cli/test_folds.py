@@ -358,6 +358,7 @@ def test_networks_of_several_kinds_have_the_best_shares(target, mlpengine, rows,
     linear = model.mlp.outputs * (model.preprocessor.n_features + 1)
     networks = [len(one.params) for one in model.networks if not one.is_linear]
     assert facts["parameters"] == result["parameters"] == sum(networks) + 3 * linear
+    assert f"{facts['parameters']:,} parameters" in repr(model)
     measured = json.loads(mlpengine("evaluate", "runs/c", "--json").out)
     assert measured["out_of_fold"]["loss"] == pytest.approx(result["out_of_fold"]["loss"])
     if target == "y":

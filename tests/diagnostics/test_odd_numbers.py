@@ -9,7 +9,7 @@ from mlpengine.diagnostics.lr_range import lr_range, suggest_rate
 from mlpengine.diagnostics.preflight import check_few_rows, probe
 from mlpengine.diagnostics.trial import Rows
 from mlpengine.models.task import Classification, NumberTarget, Regression, Split
-from mlpengine.training.diagnose import diagnostic_inputs, measure_baselines, measure_recalls
+from mlpengine.training.diagnose import Trained, diagnostic_inputs, measure_rows
 
 ODD = {
     "huge": 1e300,
@@ -57,8 +57,7 @@ def test_a_run_of_odd_numbers_is_measured(value, kind, dtype):
                 step.optimizer.step(mlp, step.grads)
                 core.after_step(step.scratch, step.grads, number, loss=value)
                 core.close_epoch(value, value)
-            measure_recalls(core, task, part, part)
-            measure_baselines(core, task, part, part)
+            measure_rows(core, task, part, [Trained(core.mlp.predict, np.arange(len(part)), part)])
         assert all(isinstance(str(one), str) for one in verdicts(core))
         assert table(core)
 

@@ -5,6 +5,7 @@ import pytest
 
 from mlpengine import Adam, Mlp, SoftmaxCrossEntropy, TrainingStep
 from mlpengine.data.features.statistics import standardized
+from mlpengine.diagnostics import Diagnostics
 from mlpengine.diagnostics.baselines import (
     alone,
     baselines,
@@ -16,7 +17,7 @@ from mlpengine.diagnostics.baselines import (
 )
 from mlpengine.diagnostics.thresholds import NEIGHBORS, RIDGE
 from mlpengine.models.task import Classification, Split
-from mlpengine.training.diagnose import LoopDiagnostics
+from mlpengine.training.diagnose import LoopDiagnostics, Trained, measure_rows
 from mlpengine.training.learner import Learner
 from mlpengine.training.loop import Loop
 
@@ -164,13 +165,20 @@ def test_verdicts_do_not_depend_on_the_time_of_a_run(monkeypatch):
     assert watcher.core.baselines == known
 
 
-def test_only_the_rows_in_use_are_measured():
-    """A member of several networks does not know the rows of its fold."""
-    folds = np.arange(len(X)) >= 10
-    _, watcher = loop(folds=folds.astype(int))
-    watcher.verdicts()
-    wrong = SIDES.copy()
-    wrong[:10] = 1 - wrong[:10]
-    _, other = loop(wrong, folds=folds.astype(int))
-    other.verdicts()
-    assert watcher.core.baselines.best == other.core.baselines.best
+def test_each_row_is_predicted_by_a_network_that_was_trained_on_it():
+    part, fold = Split(X.astype("f4"), SIDES, SIDES), SIDES
+    networks = [
+        Trained(lambda x, k=k: np.eye(2)[np.full(len(x), k)], np.flatnonzero(fold == k), None)
+        for k in range(2)
+    ]
+    core = Diagnostics(Mlp([4, 2, 2], seed=0))
+    measure_rows(core, Classification(2), part, networks)
+    assert core.baselines.error == 0
+    measure_rows(core, Classification(2), part, networks[:1])  # knows rows of one class only
+    assert np.isnan(core.baselines.error)
+
+
+def test_losses_of_several_networks_are_means():
+    running, watcher = loop(folds=(np.arange(len(X)) >= 10).astype(int))
+    both = [[row.train_loss for row in one.history.rows] for one in running.members]
+    assert [train for train, _ in watcher.core.epochs] == np.mean(both, axis=0).tolist()

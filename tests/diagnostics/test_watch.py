@@ -15,6 +15,7 @@ BROKEN = {
     "vanishing": "vanishing",
     "lr_high": "lr_high",
     "lr_low": "lr_low",
+    "decay_high": "decay_high",
     "double_softmax": "output_clamped",
     "unscaled": "input_scale",
     "frozen": "frozen",

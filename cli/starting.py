@@ -1,0 +1,217 @@
+"""The start of a run, and the run to its end and result: what every command that trains does."""
+
+import json
+from collections.abc import Sequence
+from contextlib import ExitStack, closing, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mlpengine.config import Override, load_config
+from mlpengine.config.build import LoadedData, load_data, trainer_of
+from mlpengine.core.errors import NumericalError, RunError, UsageError
+from mlpengine.core.wording import plural
+from mlpengine.models.model import Model
+from mlpengine.step.ranks import Ranks
+from mlpengine.training.checkpoint import Checkpoint
+from mlpengine.training.loop import Callback
+from mlpengine.training.progress import Progress
+from mlpengine.training.run_directory import RESOLVED, RunDirectory
+from mlpengine.training.trainer import Trainer
+
+from .outcome import outcome_data, shortest
+from .ranks import on_all
+from .run_page import write_run_page
+from .session import (
+    WARM_START_MODEL,
+    Session,
+    check_header,
+    check_same_config,
+    find_checkpoint,
+    saved_preprocessor,
+)
+from .stopping import Stopping
+from .streams import say
+
+
+class Start(NamedTuple):
+    """The start of a run: a config, or an earlier run with its newest checkpoint, if any.
+
+    `model` gives the weights, if there is one.  `epochs` is given for a run that continues to more
+    epochs.  `directory` is the directory of the earlier run.  It is None on a rank other than 0,
+    because such a rank opens no directory.
+    """
+
+    config: Path
+    overrides: Sequence[Override] = ()
+    out: Path | None = None
+    model: Model | None = None
+    checkpoint: Checkpoint | None = None
+    epochs: int | None = None
+    directory: RunDirectory | None = None
+
+    @classmethod
+    def of(cls, directory: RunDirectory, epochs: int | None = None) -> "Start":
+        """Return the start from which the run in an open directory continues.
+
+        Raises: RunError if it was stopped before that, or its config was edited; UsageError for
+        `epochs` of a run without a checkpoint.
+        """
+        if not (directory.path / RESOLVED).is_file():
+            raise RunError(
+                f"{directory.path}: was stopped before {RESOLVED} was written; there is nothing to "
+                "resume: train again"
+            )
+        checkpoint = find_checkpoint(directory)
+        check_same_config(directory, checkpoint)
+        overrides = _longer(directory, checkpoint, epochs)
+        weights = directory.path / WARM_START_MODEL
+        model = Model.load(weights) if checkpoint is None and weights.is_file() else None
+        config = directory.path / RESOLVED
+        return cls(config, overrides, None, model, checkpoint, epochs, directory)
+
+    def load(self, ranks: Ranks | None = None) -> tuple[LoadedData, Trainer]:
+        """Read config and data, and make the trainer that takes them."""
+        file, model = load_config(self.config, self.overrides), self.model
+        preprocessor = saved_preprocessor(self.checkpoint) if self.checkpoint else None
+        if model is not None:
+            preprocessor = model.preprocessor
+        data = load_data(file, preprocessor, is_new=model is not None)
+        return data, trainer_of(data, model, ranks)
+
+    def session(
+        self,
+        data: LoadedData,
+        trainer: Trainer,
+        callbacks: Sequence[Callback],
+        opened: ExitStack,
+    ) -> Session:
+        """Return the session, of a new run in a directory of its own; `opened` closes it.
+
+        Raises: UsageError for a number of epochs that the run has made already.
+        """
+        if self.directory is None:
+            directory = RunDirectory.create(self.out or Path("runs") / data.file.name)
+            opened.callback(directory.close)
+            session = Session(data, trainer, directory, callbacks, warm_start=self.model)
+            session.write_inputs()
+            return session
+        session = Session(data, trainer, self.directory, callbacks, self.checkpoint)
+        if self.epochs is not None:
+            done = len(session.loop.history.rows)
+            if self.epochs <= done:
+                session.logs.close()
+                text = f"the run has {plural(done, 'epoch')} already (got {self.epochs})"
+                raise UsageError(f"--epochs: {text}")
+            for loop in session.loop.members:
+                loop.best.waited = 0
+        return session
+
+
+def reopened(path: Path, epochs: int | None, ranks: Ranks | None, opened: ExitStack) -> Start:
+    """Return the start of an earlier run; only rank 0 opens and locks its directory.
+
+    `epochs` replaces its number of epochs.
+    """
+
+    def open_run() -> Start:
+        directory = RunDirectory.open(path)
+        opened.callback(directory.close)
+        return Start.of(directory, epochs)
+
+    if ranks is None:
+        return open_run()
+    start = on_all(ranks, open_run if ranks.rank == 0 else lambda: None)
+    shared = ranks.of_root(start and start._replace(directory=None))
+    return start or shared or Start(path)
+
+
+def _longer(
+    directory: RunDirectory, checkpoint: Checkpoint | None, epochs: int | None
+) -> list[Override]:
+    """Return the overrides for a run that continues to another number of epochs than its config's.
+
+    Raises: UsageError if it has no checkpoint.
+    """
+    if checkpoint is None:
+        if epochs is None:
+            return []
+        raise UsageError(f"--epochs: {directory.path} holds no checkpoint to resume from")
+    check_header(checkpoint)
+    overrides = []
+    number = epochs or checkpoint.header.get("epochs")
+    if number is not None:
+        overrides.append(Override("--epochs", ("training", "epochs"), str(number)))
+    if epochs is not None:
+        backend = checkpoint.header["environment"].get("backend")
+        asked = load_config(directory.path / RESOLVED).config.training.backend
+        if backend and asked == "auto":  # the number of steps chooses the backend
+            overrides.append(Override("--epochs", ("training", "backend"), backend))
+    return overrides
+
+
+def epoch_lines(quiet: bool) -> list[Callback]:
+    """Return the callback that prints a line for each epoch, unless `quiet`."""
+    return [] if quiet else [Progress(True, live=False)]
+
+
+class Shown(NamedTuple):
+    """The output of a run: nothing on stderr, the result as JSON."""
+
+    quiet: bool
+    as_json: bool
+
+
+def run_session(
+    session: Session, state: Stopping, ranks: Ranks | None, shown: Shown
+) -> dict[str, Any]:
+    """Run a session to its end, print and return the result, and write the page after that."""
+    if not shown.quiet:
+        say(opening(session.data, session.trainer, session), err=True)
+    state.attach(session.loop.stop)
+    with closing(session), session.trainer.pinned():
+        try:
+            result = session.run()
+        except NumericalError as error:
+            failed = {"verdicts": [verdict.as_dict() for verdict in session.verdicts()]}
+            for file in write_run_page(session, failed, str(error)):
+                say(f"  {shortest(file)}", err=True)
+            raise
+        state.share_code(ranks)
+        if not (shown.quiet or state.code):
+            say("measuring the weights of the best epoch", err=True)
+        outcome = session.finish(result)
+        with suppress(BrokenPipeError):  # the run is complete, even if the reader has left
+            say(json.dumps(outcome) if shown.as_json else outcome_data(session, result, outcome))
+        files = [] if state.code else write_run_page(session, outcome)
+    if files and not shown.as_json:
+        with suppress(BrokenPipeError):
+            say("\n".join(str(shortest(file)) for file in files))
+    return outcome
+
+
+def opening(data: LoadedData, trainer: Trainer, session: Session | None = None) -> str:
+    """Return data, network and run directory, a line each."""
+    mlp, counts = trainer.networks[0], data.tables.rows
+    parts = ", ".join(f"{count:,} {name}" for name, count in counts.items())
+    rows = f"{plural(sum(counts.values()), 'row')} ({parts})"
+    threads = plural(trainer.threads, "thread")
+    networks = len(trainer.networks)
+    several = f"{networks} of " if networks > 1 else ""
+    size = f"{plural(len(mlp.params), 'parameter')}, {mlp.dtype}"
+    if ranks := trainer.ranks:
+        threads = f"{ranks.size} ranks of {threads}"
+    lines = [
+        f"data     {data.file.config.data.source}: {rows}, {plural(mlp.sizes[0], 'feature')}",
+        f"network  {several}{mlp.title}, {size}, {threads}",
+    ]
+    lines[1:1] = [f"         {line}" for line in data.tables.remarks]
+    if session:
+        lines[1:1] = [f"         warning: {verdict}" for verdict in session.column_verdicts]
+        lines.append(f"run      {session.directory.path}")
+    if session and session.resumed:
+        done = len(session.loop.history.rows)
+        lines.append(f"resumed  {session.resumed.path.name}, after {plural(done, 'whole epoch')}")
+        if session.loop.ending:
+            more = f"--resume {shortest(session.directory.path)} --epochs {2 * done}"
+            lines.append(f"complete no epoch is left; to raise training.epochs: train {more}")
+    return "\n".join(lines)
