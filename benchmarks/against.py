@@ -1,11 +1,11 @@
 """Two versions of the engine in one interleaved run: which rows of a benchmark became slower.
 
-``python benchmarks/ops.py --against TREE`` (or another script of `ROWS`) times the engine's rows of
-that script in this tree and in another one, say a checkout of a release.  Each tree has a process
+``python benchmarks/step.py --against TREE`` (or another script of `ROWS`) times the engine's rows
+of that script in this tree and in another one, say a checkout of a release. Each tree has a process
 with its own package, tests and version of the script, on one thread; windows alternate, so that a
-change of the machine's speed hits both alike.  Units: microseconds of processor time, which
+change of the machine's speed hits both alike. Units: microseconds of processor time, which
 neighbors disturb least, also of the processes that a row starts; the ratio of the minima of wall
-time stands beside it.  A row counts as slower where the ratios of the medians and of the minima are
+time stands beside it. A row counts as slower where the ratios of the medians and of the minima are
 both above `LIMIT`, each time that it is timed.
 """
 
@@ -15,11 +15,10 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
-from itertools import product
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory, mkdtemp
@@ -45,32 +44,11 @@ Rows = Iterator[tuple[str, Callable[[], Run]]]
 """Names of rows, each with the function that makes it."""
 
 
-def _ops(script: ModuleType, elements: Sequence[int], dtypes: Sequence[str]) -> Rows:
-    def make(case, size: int, dtype: str, way: str) -> Run:
-        operands = case.operands(script.rows_for(case, size), dtype)
-        bound = script.Bound(case.op, operands).random_dy()
-        script.replayed(bound.forward_calls)()  # backward may read what it saves
-        return script.replayed(getattr(bound, f"{way}_calls"))
-
-    for size, case, dtype in product(elements, script.CASES, dtypes):
-        if dtype in case.dtypes:
-            for way in ("forward", "backward"):
-                name = f"{case.id} {dtype} {size} {way}"
-                yield name, partial(make, case, size, dtype, way)
-
-
 def _step(script: ModuleType) -> Rows:
     for work in script.WORKLOADS:
         yield f"{work.name}, by hand", lambda w=work: script.by_hand(w)
         for backend in ("numpy", "compiled"):
             yield f"{work.name}, {backend}", lambda w=work, b=backend: script.engine(w, b)
-
-
-def _products(script: ModuleType) -> Rows:
-    for layer in script.LAYERS:
-        for form in ("y", "dw", "dx"):
-            name = f"{'-'.join(map(str, layer))}, {form}"
-            yield name, lambda v=layer, f=form: script.compiled(f, script.operands(*v))
 
 
 def _peers(script: ModuleType) -> Rows:
@@ -96,12 +74,6 @@ def _population(script: ModuleType, members: int) -> Rows:
         yield f"{work.name}, single runs", lambda w=work, o=orders: script.single_runs(w, o)[0]
 
 
-def _fit(script: ModuleType, smoke: Mapping[str, object]) -> Rows:
-    x, y = script.load_digits(return_X_y=True)
-    for title, options in script.FITS.items():
-        yield title, lambda o=options: lambda: script.fit(x, y, **o | smoke)
-
-
 def path_of_commands(tree: Path, folder: str) -> str:
     """Return a PYTHONPATH on which ``-m mlpengine_cli.main`` runs the commands of a tree.
 
@@ -124,12 +96,9 @@ def _runs(script: ModuleType, rows: int, epochs: int | None) -> Rows:
 
 
 ROWS: dict[str, Callable[..., Rows]] = {
-    "ops": _ops,
     "step": _step,
-    "products": _products,
     "peers": _peers,
     "population": _population,
-    "fit": _fit,
     "runs": _runs,
 }
 """The rows of a script, from the version of it that the timed tree has."""
@@ -154,7 +123,7 @@ def serve(tree: str, name: str, options: dict[str, object]) -> None:
             run()
         return [*map(float, (_clocks() - start) / count)]
 
-    sys.path[:0] = [tree, f"{tree}/benchmarks", f"{tree}/tests/ops"]
+    sys.path[:0] = [tree, f"{tree}/benchmarks"]
     np.seterr(all="ignore")
     makers = dict(ROWS[name](import_module(name), **options))
     print(json.dumps([*makers]), flush=True)

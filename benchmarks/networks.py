@@ -17,9 +17,8 @@ from typing import Any
 
 import numpy as np
 from machine import describe, figure, restart_clean, table
-from peer_libraries import LOOPED, Steps
+from peer_libraries import LOOPED, Steps, torch
 from peers import hold_to, measure
-from products import torch
 from threadpoolctl import threadpool_limits
 
 from mlpengine import Adam, MeanSquaredError, SoftmaxCrossEntropy, TrainingStep

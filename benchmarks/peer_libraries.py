@@ -7,9 +7,13 @@ from functools import partial
 from itertools import pairwise
 
 import numpy as np
-from products import blas, find_mkl, mkl, torch, torch_product
 
 from mlpengine import MeanSquaredError, Mlp, SoftmaxCrossEntropy
+
+try:
+    import torch
+except ImportError:
+    torch = None
 
 Steps = tuple[Callable[[], object], int]
 """A call, and how many training steps it makes."""
@@ -255,9 +259,6 @@ def product_steps(work: Workload, threads: int) -> dict[str, Steps]:
         data = {name: rng.standard_normal(shape).astype("f4") for name, shape in shapes.items()}
         products += [(form, data) for form in ("y", "dw", *(["dx"] if i else []))]
     makers: dict[str, Callable[..., Callable[[], object]]] = {"NumPy": blas}
-    library = find_mkl(threads)
-    if library is not None:
-        makers["MKL"] = partial(mkl, library)
     if torch is not None:
         torch.set_num_threads(threads)
         makers["PyTorch"] = torch_product
@@ -266,6 +267,22 @@ def product_steps(work: Workload, threads: int) -> dict[str, Steps]:
         calls = [make(form, data) for form, data in products]
         steps[f"products, {name}"] = (partial(_run_all, calls), 1)
     return steps
+
+
+def blas(form: str, data: dict[str, np.ndarray]) -> Callable[[], object]:
+    """Return the product in NumPy."""
+    x, w, dy = data["x"], data["w"], data["dy"]
+    a, b = {"y": (x, w.T), "dw": (dy.T, x), "dx": (dy, w)}[form]
+    out = np.empty((a.shape[0], b.shape[1]), "f4")
+    return lambda: np.dot(a, b, out)
+
+
+def torch_product(form: str, data: dict[str, np.ndarray]) -> Callable[[], object]:
+    """Return the product in PyTorch, on as many threads as it was told."""
+    x, w, dy = (torch.from_numpy(data[name]) for name in ("x", "w", "dy"))
+    a, b = {"y": (x, w.T), "dw": (dy.T, x), "dx": (dy, w)}[form]
+    out = torch.empty((a.shape[0], b.shape[1]))
+    return lambda: torch.mm(a, b, out=out)
 
 
 def _run_all(calls: list[Callable[[], object]]) -> None:

@@ -72,6 +72,22 @@ def mlpengine(
     return answers[[f"probability_{label}" for label in problem.classes]].to_numpy()
 
 
+def student(problem: Problem, train: pd.DataFrame, test: pd.DataFrame, seed: int) -> np.ndarray:
+    """Return the answers of one network that learned from the mean of networks of the default."""
+    import mlpengine as package
+
+    train, together = problem.with_together(train)
+    split = {"test": 0.0, **({together[0].strip("-"): together[1]} if together else {})}
+    options = {"training": {"threads": 1}, "data": {"split": split}, "seed": seed}
+    teacher, _ = package.fit(train, problem.target, **options)
+    model, _ = package.distill(train, problem.target, predict=teacher, **options)
+    new = test.drop(columns=problem.target)
+    if not problem.is_classification:
+        return model.predict(new)
+    chances = dict(zip(map(str, model.classes), model.predict_proba(new).T, strict=True))
+    return np.stack([chances[str(label)] for label in problem.classes], axis=1)
+
+
 def _encoded(problem: Problem, frame: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
     """Return features with texts as categories, and targets as numbers."""
     x = frame.drop(columns=problem.target)
@@ -199,6 +215,7 @@ def methods() -> dict[str, Method]:
             "mlpengine",
             partial(mlpengine, settings=(*ONE_NETWORK, "report=false")),
         ),
+        "mlpengine, student": ("mlpengine", student),
         "linear": ("sklearn", partial(_with_numbers, _linear)),
         "scikit-learn MLP": ("sklearn", partial(_with_numbers, _sklearn_mlp)),
         "HistGradientBoosting": ("sklearn", partial(_with_categories, _histogram)),

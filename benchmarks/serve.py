@@ -23,10 +23,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from latency import SETTINGS, mixed
+import numpy as np
 from machine import describe, figure, restart_clean, table
 
 import mlpengine
+
+ROWS = 2_000
+SETTINGS: dict[str, Any] = {"model": {"hidden": [64, 64]}, "training": {"epochs": 2, "folds": None}}
+LETTERS = np.array(list("abcdef"))
 
 MALFORMED, WARM_UP = 10_000, 2_000
 """Malformed requests, and those before the memory is measured first."""
@@ -46,6 +50,14 @@ PACED = "function delay() return math.random(30, 48) end\n"
 KIND = {"Content-Type": "application/json"}
 
 CELLS: list[Any] = [None, True, -1, 1e308, 10**400, "", "a", "\ud800", "x" * 5_000, [], {}, [[1]]]
+
+
+def mixed() -> dict[str, Any]:
+    """Return columns of numbers and of texts, and a class to predict."""
+    g = np.random.default_rng(1)
+    columns: dict[str, Any] = {f"x{i}": g.standard_normal(ROWS) for i in range(8)}
+    columns |= {f"t{i}": LETTERS[g.integers(0, 6, ROWS)] for i in range(4)}
+    return columns | {"y": np.where(columns["x0"] > 0, "yes", "no")}
 
 
 @contextmanager

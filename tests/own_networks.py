@@ -233,18 +233,6 @@ class Siamese(Network):
         return apart.linear(p("out.weight"), p("out.bias"))
 
 
-class Convolution(Network):
-    """A small convolution over a row."""
-
-    def __init__(self, channels=3, **options):
-        parameters = {"filters": np.full((channels, 1, 1, 3), 0.3), "out.weight": (2, 4 * channels)}
-        super().__init__(IN_DIM, parameters, **options)
-
-    def record(self, tape, x):
-        h = x.reshape(x.shape[0], 1, 1, IN_DIM).conv2d(tape.parameter("filters")).relu()
-        return h.reshape(x.shape[0], -1).linear(tape.parameter("out.weight"))
-
-
 class Digits(Network):
     """A small convolution over images of digits, with pooling, and the scores of ten classes."""
 
@@ -367,7 +355,6 @@ NETWORKS = {
     "mixture": Mixture,
     "attention": Attention,
     "siamese": Siamese,
-    "convolution": Convolution,
 }
 
 EIGHT = (
@@ -385,7 +372,6 @@ LAYERS = {
     "mixture": ["mixture", "output"],
     "attention": ["attention", "output"],
     "siamese": ["distance", "output"],
-    "convolution": ["output"],
     "two tables": ["shared", "price", "class"],
     "autoencoder": ["code", "x", "kl"],
     "digits": ["pooled", "output"],

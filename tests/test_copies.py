@@ -6,12 +6,10 @@ import types
 from collections.abc import Callable, Iterator
 from copy import copy, deepcopy
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
-from own_networks import IN_DIM, Gated
 
 import mlpengine
 from mlpengine import (
@@ -24,17 +22,14 @@ from mlpengine import (
     Tape,
     TrainingStep,
 )
-from mlpengine.core import errors
 from mlpengine.core.errors import TapeError
-from mlpengine.core.spec import Spec, call
 from mlpengine.data.features import Batches, NumberTarget, Preprocessor
 from mlpengine.data.tables import Table
 from mlpengine.diagnostics import Diagnostics
 from mlpengine.models.task import Regression, Split
 from mlpengine.nn import InputLayer
-from mlpengine.ops import REGISTRY, GradOp, RunningStatistics
-from mlpengine.tape import Flat, GradientAccumulator, from_inner, quantize
-from mlpengine.tape.norm import GlobalNorm
+from mlpengine.ops import RunningStatistics
+from mlpengine.tape import from_inner
 
 
 def pickled(thing: Any) -> Any:
@@ -93,22 +88,6 @@ def new_step(*, backend: str = "auto", weighted: bool = False, **options: Any) -
     return TrainingStep(mlp, mse, adam, 4, clip_norm=0.1, weighted=weighted, backend=backend)
 
 
-class Doubled(GradOp, name="doubled"):
-    """An op without a compiled rule, so that a compiled step has several parts."""
-
-    def infer(self, x: Spec) -> Spec:
-        return x
-
-    def forward(self, x: Any, *, out: Any) -> Any:
-        yield call(np.multiply, x, 2, out)
-
-    def backward(self, dy: Any, *, out: Any) -> Any:
-        yield call(np.multiply, dy, 2, out[0])
-
-
-del REGISTRY["doubled"]  # tests of all registered ops do not know it
-
-
 def steps_made(step: TrainingStep) -> Any:
     x, y = floats(4, 3), floats(4, 2)
     weights = (np.ones(4, "f4"),) if step.weighted else ()
@@ -149,20 +128,6 @@ def leaf() -> Any:
     return from_inner(floats(3)).require_grad()
 
 
-def compiled_row() -> Row:
-    def use(objects: Any) -> Any:
-        mlp, run = objects
-        before = run.input.copy()
-        mlp.params.flat[...] *= 2
-        return before, run(floats(2, 3)).copy()
-
-    def make() -> Any:
-        mlp = Mlp([3, 4, 2], seed=1)
-        return mlp, mlp.compile(2)
-
-    return Row(make, use)
-
-
 def new_model() -> Model:
     table = Table.from_arrays(floats(15, 2), np.arange(15) % 3)
     return Model(Mlp([2, 3]), Preprocessor("y").fit(table), "softmax_cross_entropy")
@@ -176,32 +141,13 @@ ROWS = {
         ),
         predicted,
     ),
-    "Mlp, activation by formula": Row(
-        lambda: Mlp([3, 4, 2], activation="x * tanh(softplus(x))"), predicted
-    ),
-    "a network of one's own": Row(
-        lambda: Gated(seed=1), lambda network: network.predict(floats(5, IN_DIM))
-    ),
     "Scratch, Gradients": Row(network, trained),
-    "Mlp.compile": compiled_row(),
     "TrainingStep, NumPy": Row(
         lambda: new_step(backend="numpy", dropout=0.3, weighted=True), steps_made
     ),
     "TrainingStep, compiled": Row(lambda: new_step(backend="compiled", weighted=True), steps_made),
-    "TrainingStep, compiled in parts": Row(
-        lambda: new_step(backend="compiled", output_activation=Doubled()), steps_made
-    ),
     "Tape": Row(new_tape, recorded),
-    "Flat": Row(
-        lambda: Flat.pack({"a": floats(2, 3), "b": floats(4)}),
-        lambda flat: (np.multiply(flat.flat, 2, out=flat.flat).copy(), flat.views["b"].copy()),
-    ),
-    "GlobalNorm": Row(
-        lambda: (flat := floats(20_000), GlobalNorm(flat)),
-        lambda pair: (np.multiply(pair[0], 2, out=pair[0])[:3].copy(), pair[1]()),
-    ),
     "Tensor": Row(leaf, lambda x: (x * x).sum().backward().grad(x)),
-    "QuantizedArray": Row(lambda: quantize(floats(3, 4)), lambda q: q.dequantize()),
     "Batches": Row(lambda: Batches(7, 3), lambda b: [rows.copy() for rows in b.epoch()]),
     "Model": Row(new_model, lambda m: (m.predict(floats(1, 2)), m.predict_proba(floats(3, 2)))),
 }
@@ -280,17 +226,6 @@ def test_a_network_and_its_optimizer_stay_together_in_a_copy():
     assert alike.predict(floats(2, 3)).shape == (2, 2)
 
 
-def test_read_only_memory_becomes_writeable():
-    """As in joblib, which maps large arrays read-only."""
-    flat = Flat.pack({"a": floats(3)})
-    state = flat.__getstate__()
-    state["memory"].flags.writeable = False
-    other = Flat.__new__(Flat)
-    other.__setstate__(state)
-    other.flat[...] = 1
-    np.testing.assert_array_equal(other.views["a"], 1)
-
-
 def tracked() -> Any:
     return (leaf() * 2).sum()
 
@@ -304,13 +239,7 @@ def new_loop() -> Loop:
 
 
 REFUSED = {
-    "the result of a tracked op": tracked,
-    "gradients of tensors": lambda: tracked().backward(),
-    "GradientAccumulator": GradientAccumulator,
     "BoundStep": lambda: new_step().bound(4),
-    "BoundLoss": lambda: new_step().bound(4).loss,
-    "Instruction": lambda: new_program().instructions[0],
-    "Forward": lambda: Mlp([2, 1]).scratch(2).program,
     "Program": new_program,
     "Diagnostics": lambda: Diagnostics(Mlp([2, 1])),
     "Loop": new_loop,
@@ -322,34 +251,3 @@ def test_what_is_bound_to_buffers_is_refused(name):
     for way in WAYS.values():
         with pytest.raises(TapeError, match="cop"):
             way(REFUSED[name]())
-
-
-def test_errors_survive_a_pool_of_processes():
-    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
-    for kind in kinds:
-        if issubclass(kind, errors.MlpEngineError):
-            words = ("onnx", "onnx") if kind is errors.MissingExtraError else ("a message",)
-            assert str(pickled(kind(*words))) == str(kind(*words))
-
-
-def define(scale: float, where: str = "notebook") -> type[GradOp]:
-    """Define an op as a cell of a notebook does, again and again under one name."""
-    rules = {
-        "infer": lambda self, x: x,
-        "forward": lambda self, x, *, out: iter([call(np.multiply, x, scale, out)]),
-        "__module__": where,
-        "__qualname__": "Scaled",
-    }
-    return types.new_class("Scaled", (GradOp,), {"name": "scaled"}, partial(dict.update, **rules))
-
-
-def test_an_op_that_is_defined_again_replaces_the_one_before():
-    try:
-        define(2.0)
-        later = define(3.0)
-        assert REGISTRY["scaled"] is later
-        with pytest.raises(TypeError, match="already registered by Scaled"):
-            define(4.0, where="another module")
-        assert REGISTRY["scaled"] is later
-    finally:
-        del REGISTRY["scaled"]

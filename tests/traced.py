@@ -4,8 +4,6 @@ import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 
 def traced(call: Callable[..., Any], *arguments: Any) -> tuple[Any, int]:
     """Return the result of a call, and the bytes that it holds at its peak."""
@@ -24,16 +22,3 @@ def least_peak(call: Callable[..., Any], *arguments: Any) -> int:
     Other threads and a measurement of coverage allocate now and then, too.
     """
     return min(traced(call, *arguments)[1] for _ in range(3))
-
-
-def peak_of_steps(step: Any, data: Any) -> int:
-    """Return the peak of three steps on all rows of `data`, one batch, after a first step."""
-    bound, order = step.bound(step.batch_size), np.arange(step.batch_size)
-
-    def steps(count: int) -> None:
-        for _ in range(count):
-            bound.gather(data, order)
-            step.run(bound)
-
-    steps(1)
-    return least_peak(steps, 3)

@@ -289,5 +289,5 @@ def _gelu(x: Array, y: Array, slope: Array, workspace: Array) -> Calls:
     yield call(np.add, workspace, half, slope)
 
 
-# Faster than the derived calls: python benchmarks/ops.py.
+# Faster than the derived calls.
 TUNED["gelu", "none"] = Tuned(_gelu, floats=1)

@@ -34,7 +34,6 @@ from mlpengine.backends.values import UnsupportedError
 from mlpengine.formula import FUNCTIONS, Expr, constant, evaluate, make, variable, where
 
 x, total, t = element("x", "i"), variable("sum"), variable("t")
-placed = element("y", "places[0]")
 DEFINITIONS = [
     Constants("weights", np.array([0.5, -0.1, 3e-1])),
     Constants("table", np.linspace(-1, 1, 40)),

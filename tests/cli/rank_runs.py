@@ -9,8 +9,6 @@ import sys
 from collections.abc import Callable
 from copy import deepcopy
 from hashlib import sha256
-from itertools import count
-from pathlib import Path
 
 import numpy as np
 
@@ -21,8 +19,6 @@ from mlpengine.core.errors import NumericalError
 from mlpengine.optim import AdamW, Sgd
 from mlpengine.step.ranks import Ranks
 from mlpengine.step.step import TrainingStep
-from mlpengine.training.trainer import Trainer
-from mlpengine_cli import ranks as rank_commands
 from mlpengine_cli.main import main, run
 
 
@@ -100,24 +96,6 @@ def updates() -> int:
     return 0
 
 
-def networks() -> int:
-    """Train networks of one's own by shards that ranks share, and print what comes out."""
-    sys.path.append(str(Path(__file__).parents[1]))
-    from own_networks import data, make_step, part
-
-    ranks = world()
-    for name in ("two tables", "convolution"):
-        x, y = data(name, 48)
-        first, order = slice(3), np.random.default_rng(0).permutation(48)
-        for backend in ("numpy", "compiled") if name == "two tables" else ("numpy",):
-            step = make_step(name, backend=backend, shards=4, ranks=ranks)
-            losses, norms = step.run_many(x, y, order)
-            done = [*losses, *norms, step(part(x, first), part(y, first))]
-            done += hashes(step.mlp.params.flat)
-            tell(ranks, f"network {name}, {backend}", done)
-    return 0
-
-
 def hashes(*arrays: np.ndarray) -> list[str]:
     return [sha256(array).hexdigest()[:16] for array in arrays]
 
@@ -177,48 +155,9 @@ def other_version(*arguments: str) -> int:
         mlpengine.__version__ = plain
 
 
-def other_backend(*arguments: str) -> int:
-    """Train with another backend for the second network of rank 1."""
-    plain, numbers = Trainer._member, count(10 * int(os.environ["PMI_RANK"]))
-
-    def member(self, mlp, rows):
-        self.backend, before = "numpy" if next(numbers) == 11 else self.backend, self.backend
-        made = plain(self, mlp, rows)
-        self.backend = before
-        return made
-
-    Trainer._member = member
-    try:
-        return run(["train", *arguments])
-    finally:
-        Trainer._member = plain
-
-
-def first_of_all(how: str) -> int:
-    """Train; rank 1 ends before it has started MPI, which rank 0 waits for."""
-    arguments = ["train", "small.yaml"]
-    if os.environ["PMI_RANK"] == "1":
-        END_EARLY[how](arguments)
-    elif how == "ends before our code":
-        rank_commands.START_SECONDS = 1
-    main(arguments)
-
-
-class _Terminated:
-    """An importer that sends SIGTERM to this process while a subcommand is imported."""
-
-    @staticmethod
-    def find_spec(name: str, *_: object) -> None:
-        if name == "mlpengine_cli.train":
-            signal.raise_signal(signal.SIGTERM)
-
-
-END_EARLY = {
-    "usage": lambda arguments: arguments.append("--epoch"),
-    "SIGTERM": lambda _: sys.meta_path.insert(0, _Terminated),
-    "ends before our code": lambda _: os._exit(1),
-}
-"""What ends rank 1 early."""
+def wrong_usage_of_one() -> int:
+    """Train; rank 1 ends by wrong usage before it has started MPI."""
+    main(["train", "small.yaml", *["--epoch"] * int(os.environ["PMI_RANK"])])
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import itertools
 import json
 import os
 import sys
@@ -14,11 +13,10 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from mlpengine.config import json_schema, load_config, parse_override
+from mlpengine.config import json_schema, load_config
 from mlpengine.data.tables import _arrow, _csv, read_table
 from mlpengine_cli.main import run
 from mlpengine_cli.predict import row_names
-from mlpengine_cli.progress import Meter
 from mlpengine_cli.tables import Coded, csv_text, escaped
 
 RNG = np.random.default_rng(0)
@@ -97,35 +95,6 @@ def test_a_path_that_is_not_utf_8_is_read_and_no_config_can_name_it(at, trained,
     assert at("predict", "run", path).out == at("predict", "run", "flowers.csv").out
 
 
-def test_check_flags_the_leak(at):
-    found = at("check", "flowers.yaml", "--set", "data.drop=[]")
-    assert found.code == 0
-    assert "warning: column 'answer': it is the target in another coding" in found.out
-    assert "17 missing" in found.out or "18 missing" in found.out
-    assert "constant in the training rows: unit" in found.out or "'unit': constant" in found.out
-    quiet = at("check", "flowers.yaml")
-    assert "warning: column 'answer'" not in quiet.out
-    assert "dropped: answer (it is the target in another coding" in quiet.out
-
-
-def test_long_reading_and_looking_show_how_far_they_are(at, trained, monkeypatch):
-    """Every look at the clock takes three seconds here."""
-    seconds = itertools.count(step=3)
-    monkeypatch.setattr(Meter.__init__, "__defaults__", (lambda: next(seconds),))
-    quiet = at("check", "flowers.yaml").out
-    for arguments in (
-        ["init", "flowers.csv", "--target", "kind", "-o", "-"],
-        ["check", "flowers.yaml"],
-    ):
-        found = at(*arguments)
-        assert found.code == 0
-        lines = [line for line in found.err.splitlines() if line.endswith("%")]
-        assert any(line.startswith("reading flowers.csv: ") for line in lines)
-        assert any(line.startswith("looking at 7 columns: ") for line in lines)
-        assert "%" not in found.out.splitlines()[0]
-    assert found.out == quiet
-
-
 def test_check_shows_what_it_found_before_an_error(at):
     found = at("check", "flowers.yaml", "--set", "data.missing=error")
     assert found.code == 2
@@ -193,17 +162,6 @@ def test_predict_rows_never_seen(at, trained):
         ["5", "rose"],
     ]
     np.testing.assert_allclose(chances(lines).sum(axis=1), 1, atol=1e-7)
-
-
-@pytest.mark.parametrize("key", ["width", "color"])
-def test_predict_copies_any_column(key, at, trained):
-    plain = at("predict", "run", "flowers.csv")
-    named = at("predict", "run", "flowers.csv", "--id", key)
-    assert named.code == 0, named.err
-    table = read_table(trained / "flowers.csv")
-    lines = [line.split(",", 1) for line in named.out.splitlines()]
-    assert [first for first, _ in lines] == [key, *(table[key].text(i) for i in range(ROWS))]
-    assert [rest for _, rest in lines] == [line.split(",", 1)[1] for line in plain.out.splitlines()]
 
 
 def test_predict_in_blocks_of_rows(at, trained, monkeypatch, tmp_path):
@@ -316,33 +274,6 @@ def test_compare(at):
     same = at("compare", "run", "run").out
     assert "the settings are the same" in same
     assert "equal in" in same
-
-
-def test_compare_shows_whole_lists_and_standard_errors(at, trained, tmp_path):
-    result = json.loads((trained / "run" / "result.json").read_text())
-    test = result["test"]
-    files = {
-        "folds": ([f"column number {k}" for k in range(9)], {"deviation": {"loss": 0.0123}}),
-        "seeds": ([], {"mean": {"loss": 0.5}, "deviation": {"loss": 0.2}}),
-    }
-    for name, (dropped, spread) in files.items():
-        directory = tmp_path / name
-        directory.mkdir()
-        config = load_config(trained / "flowers.yaml", [parse_override(f"data.drop={dropped}")])
-        (directory / "config.resolved.yaml").write_text(config.resolved())
-        changed = result | {"spread": {"test": spread}, "members": 4}
-        (directory / "result.json").write_text(json.dumps(changed))
-    text = at("compare", tmp_path / "folds", tmp_path / "seeds").out
-    assert f"\n  data.drop\n    {tmp_path / 'folds'}: {json.dumps(files['folds'][0])}\n" in text
-    assert f"\n    {tmp_path / 'seeds'}: []\n" in text
-    words = [line.split() for line in text.splitlines()]
-    assert ["test", "loss", f"{test['loss']:.4f}", "+-", "0.012", f"{test['loss']:.4f}"] in words
-    assert ["test", "loss,", "one", "network", "-", "0.5000", "+-", "0.1"] in words  # 0.2 / sqrt(4)
-    found = json.loads(at("compare", tmp_path / "folds", tmp_path / "seeds", "--json").out)
-    assert found["standard_errors"] == {
-        "test loss": [0.0123, None],
-        "test loss, one network": [None, 0.1],
-    }
 
 
 def test_compare_does_not_judge_different_targets(at):

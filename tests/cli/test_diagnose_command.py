@@ -75,15 +75,6 @@ def test_a_run_that_failed_is_read(mlpengine, config):
     assert "lr_high" in {v["name"] for v in found["verdicts"]}
 
 
-def test_tables_fit_into_80_columns_and_explain_their_titles(mlpengine, finished):
-    out = mlpengine("diagnose", finished).out
-    lines = [line for line in out.splitlines() if line and not line.startswith("LOOK")]
-    tables = [line for line in lines if line.lstrip()[0].isdigit() or line.lstrip()[:5] == "layer"]
-    assert len(tables) > 2
-    assert max(map(len, tables)) <= 80
-    assert "max |z|: largest" in " ".join(out.split())
-
-
 @pytest.mark.parametrize(
     ("args", "text"),
     [

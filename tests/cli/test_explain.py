@@ -110,17 +110,6 @@ def test_the_report_of_many_columns_permutes_those_that_predictions_are_sensitiv
     assert "Only 2 columns to which" in (run / "report.html").read_text()
 
 
-def test_explain_permutes_the_columns_that_predictions_are_sensitive_to(
-    mlpengine, run, monkeypatch
-):
-    whole = mlpengine("explain", run)
-    assert "were permuted" not in whole.out
-    monkeypatch.setattr(sys.modules["mlpengine_cli.explain"], "PERMUTED_COLUMNS", 2)
-    assert "only the 2 of 3 columns" in mlpengine("explain", run).out
-    shown = json.loads(mlpengine("explain", run, "--json").out)
-    assert (len(shown["importances"]), shown["columns"]) == (2, 3)
-
-
 def test_outputs_of_linear_networks_are_sensitive_to_large_weights_and_deviations():
     rng = np.random.default_rng(0)
     deviations = np.exp(rng.uniform(-3, 3, 12))
@@ -238,19 +227,3 @@ def test_json_of_weights_as_large_as_the_dtype_holds(command, mlpengine, run):
     assert (done.code, done.err) == (0, "")
     assert "null" in done.out
     json.loads(done.out, parse_constant=pytest.fail)
-
-
-def test_one_row_has_no_other_to_change_places_with(mlpengine, run):
-    Path("one.csv").write_text("".join(Path("rows.csv").read_text().splitlines(True)[:2]))
-    refused = mlpengine("explain", run, "one.csv")
-    assert (refused.code, "one.csv: needs two rows" in refused.err) == (2, True)
-
-
-def test_classes_have_a_line_each(mlpengine, tmp_path):
-    (tmp_path / "p.yaml").write_text(
-        "data: {source: penguins}\nmodel: {hidden: [4]}\ntraining: {epochs: 2, folds: 2}\n"
-    )
-    assert mlpengine("train", "p.yaml", "-q", "--set", "report=false").code == 0
-    shown = json.loads(mlpengine("explain", "runs/p", "--json").out)
-    for curve in shown["dependence"]:
-        np.testing.assert_allclose(np.sum(curve["predictions"], axis=1), 1, rtol=1e-5)

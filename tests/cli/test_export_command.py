@@ -2,15 +2,12 @@
 
 import json
 
-import numpy as np
 import pytest
-from safetensors.numpy import load_file
 
 from mlpengine import Mlp
 from mlpengine.core.errors import RunError
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.tables import read_table
-from mlpengine.export.network_c import c_file, network_code
 from mlpengine.models.model import MODEL_FILE, Model
 
 
@@ -23,32 +20,6 @@ def run(tmp_path):
     mlp = Mlp([preprocessor.n_features, 4, 3], seed=1)
     Model(mlp, preprocessor, "softmax_cross_entropy").save(directory / MODEL_FILE)
     return directory
-
-
-@pytest.mark.parametrize(
-    ("options", "name", "reader"),
-    [
-        (["--format", "safetensors"], "weights.safetensors", load_file),
-        (["-o", "other.bin", "--format", "safetensors"], None, load_file),
-    ],
-)
-def test_weights(mlpengine, run, tmp_path, options, name, reader):
-    done = mlpengine("export", run, *options)
-    assert (done.code, done.err) == (0, "")
-    path = run / name if name else tmp_path / options[1]
-    written = reader(path)["2.weight"]
-    np.testing.assert_array_equal(written, Model.load(run / MODEL_FILE).mlp.weights[1])
-    assert str(path.relative_to(tmp_path)) in done.out
-    assert "0.weight (float32[4, " in done.out
-
-
-def test_c_holds_the_network(mlpengine, run):
-    done = mlpengine("export", run, "--format", "c", "--json")
-    model = Model.load(run / MODEL_FILE)
-    assert json.loads(done.out)["inputs"] == dict.fromkeys(model.columns, "float")
-    text = (run / "network.c").read_text()
-    network = c_file(network_code(model.mlp, name="network"))  # whose values its own tests compare
-    assert network[network.index("static const real network_parameters") :] in text
 
 
 def test_c_with_a_name_has_a_header(mlpengine, run, tmp_path):
@@ -78,19 +49,6 @@ def test_training_for_a_device(mlpengine, run, tmp_path):
     parameters = (Model.load(run / MODEL_FILE).mlp.params.flat).size
     assert result["state"] == 4 * (2 * parameters + 2) + 8
     assert result["source"] == str(run / "training.c")
-
-
-@pytest.mark.parametrize("form", ["c", "c-train"])
-def test_a_library_is_a_folder(mlpengine, run, tmp_path, form):
-    options = ("--format", form, "--package", "arduino")
-    done = mlpengine("export", run, *options, "-o", "libraries/pump")
-    assert (done.code, done.err) == (0, "")
-    folder = tmp_path / "libraries" / "pump"
-    files = [path.relative_to(tmp_path) for path in folder.rglob("*") if path.is_file()]
-    assert all(f"wrote {path} (" in done.out for path in files)
-    assert {"pump.c", "pump.h", "library.properties"} <= {path.name for path in files}
-    assert mlpengine("export", run, *options).code == 0
-    assert (run / {"c": "network", "c-train": "training"}[form] / "library.properties").is_file()
 
 
 def test_training_for_a_device_takes_the_settings_of_the_run(mlpengine, config):

@@ -28,17 +28,6 @@ def folder(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("name", FULL_BATCH)
-def test_a_smooth_function_is_learned_in_thirty_steps(mlpengine, folder, name):
-    (folder / "c.yaml").write_text(CONFIG.replace("OPTIMIZER", name))
-    mlpengine("train", "c.yaml", "-q")
-    result = json.loads((folder / "runs" / "c" / "result.json").read_text())
-    assert result["test"]["r2"] > {"lbfgs": 0.97}.get(name, 0.999)
-    names = {verdict["name"] for verdict in result["verdicts"]}
-    assert not names & {"lr_high", "lr_low", "few_steps", "unfinished"}
-    assert len((folder / "runs/c/metrics.csv").read_text().splitlines()) == 31
-
-
 def test_each_fold_is_one_batch(mlpengine, folder):
     text = CONFIG.replace("OPTIMIZER", "{name: bayesian, damping: 0.01}")
     (folder / "c.yaml").write_text(text.replace("epochs: 30", "epochs: 15, folds: 3"))

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import scipy.stats
 
 from mlpengine.models.calibration import Residuals
 from mlpengine.training.loading import load
@@ -30,28 +29,6 @@ report: false
 """
 
 
-def quantile(level):
-    return 100 + 20 * X[:, 0] + 5 * np.exp(X[:, 1] / 2) * scipy.stats.norm.ppf(level)
-
-
-LOSSES = {
-    "poisson": ("count", {"count": MEAN}, 6, ["deviance"]),
-    "{name: quantile, levels: [0.1, 0.5, 0.9]}": (
-        "level",
-        {f"level_{level}": quantile(level) for level in (0.1, 0.5, 0.9)},
-        2.5,
-        ["pinball", "calibration_error"],
-    ),
-    "gaussian_nll": (
-        "level",
-        {"level": quantile(0.5), "level_std": 5 * np.exp(X[:, 1] / 2)},
-        1.2,
-        ["nll"],
-    ),
-}
-"""Target, predicted columns as they are in truth, largest error, and metrics of each loss."""
-
-
 @pytest.fixture
 def folder(tmp_path):
     table = np.column_stack([X, *TARGETS.values()])
@@ -69,28 +46,6 @@ def write(folder, loss, target, backend="numpy"):
 def predictions(text):
     header, *lines = text.splitlines()
     return header.split(",")[1:], np.array([[float(x) for x in r.split(",")[1:]] for r in lines])
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-def test_a_loss_from_training_to_prediction(loss, folder, mlpengine):
-    target, truth, tolerance, metrics = LOSSES[loss]
-    write(folder, loss, target)
-    checked = mlpengine("check", "c.yaml", "--json")
-    assert json.loads(checked.out)["outputs"] == len(truth)
-    trained = json.loads(mlpengine("train", "c.yaml", "--out", "run", "--json", "-q").out)
-    columns, values = predictions(mlpengine("predict", "run", "rows.csv").out)
-    assert columns == list(truth)
-    in_python = load("run").predict_columns("rows.csv")
-    np.testing.assert_allclose(np.stack([*in_python.values()], 1), values, rtol=1e-8)
-    assert list(in_python) == columns
-    for got, true in zip(values.T, truth.values(), strict=True):
-        assert np.sqrt(np.mean((got - true) ** 2)) < tolerance
-    measured = json.loads(mlpengine("evaluate", "run", "--json").out)["test"]
-    common = ("loss", "r2", "mae", "rmse", "mape", "rmsle")
-    assert [*measured] == [*common, *metrics]
-    assert measured["loss"] == pytest.approx(trained["test"]["loss"])
-    assert mlpengine("diagnose", "c.yaml").code == 0
-    assert mlpengine("diagnose", "run").code == 0
 
 
 @pytest.mark.parametrize(("loss", "learned"), [("poisson", "none"), ("mse", "log")])

@@ -16,7 +16,6 @@ import mlpengine as package
 import mlpengine_cli
 from mlpengine.core import errors
 from mlpengine_cli import main
-from mlpengine_cli.stopping import EXIT_CODES
 
 ROOT = Path(__file__).parents[2]
 ALLOWED = {"click", "mlpengine", "mlpengine_cli"}
@@ -214,30 +213,6 @@ def test_ctrl_c_in_the_first_imports_prints_no_traceback(monkeypatch, capfd):
     with pytest.raises(SystemExit) as ending:
         mlpengine_cli.start()
     assert (ending.value.code, capfd.readouterr().err) == (130, "interrupted\n")
-
-
-class _Interrupted:
-    """An importer during which a signal comes, which the import turns into an ImportError."""
-
-    def __init__(self, number):
-        self.number = number
-
-    def find_spec(self, name, *_):
-        if name == "mlpengine_cli.study":
-            try:
-                signal.raise_signal(self.number)
-            except BaseException as error:
-                raise ImportError("failed to import") from error
-
-
-@pytest.mark.usefixtures("interruptible")
-@pytest.mark.parametrize("number", EXIT_CODES)
-def test_a_signal_during_imports_is_no_missing_package(number, mlpengine, monkeypatch):
-    for name in ("mlpengine_cli.study", "mlpengine_cli.trials"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.setattr(sys, "meta_path", [_Interrupted(number), *sys.meta_path])
-    ran = mlpengine("sweep", "s.yaml")
-    assert (ran.code, ran.err) == (EXIT_CODES[number], "interrupted\n")
 
 
 def test_a_working_directory_that_is_gone_is_named(mlpengine, tmp_path, monkeypatch):

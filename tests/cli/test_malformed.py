@@ -37,24 +37,6 @@ def test_table(name, mlpengine, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
-def numbers(cells):
-    return "a,b,y\n" + "".join(f"{cell},{i * i % 11},{i % 9}\n" for i, cell in enumerate(cells))
-
-
-def test_numbers_with_a_decimal_comma_are_told_so(mlpengine, tmp_path):
-    content = numbers(f'"{i},{i % 7}5"' for i in range(40))
-    write(tmp_path / "rows.csv", content)
-    write(tmp_path / "c.yaml", CONFIG)
-    refused(mlpengine("train", "c.yaml", "--set", "data.decimal=."), "decimal: ','")
-
-
-def test_init_says_why_it_drops_a_column_of_numbers(mlpengine, tmp_path):
-    write(tmp_path / "rows.csv", numbers("inf" if i == 6 else i % 9 for i in range(40)))
-    found = mlpengine("init", "rows.csv", "--target", "y", "-o", "-")
-    assert "column 'a' is dropped: inf in line 8" in found.err
-    assert "'a' stays" not in found.err
-
-
 @pytest.mark.parametrize("command", ["check", "train"])
 def test_classes_that_are_numbers_are_warned_of(command, mlpengine, tmp_path):
     rows = "".join(f"{i % 7},{i * i}\n" for i in range(40))

@@ -9,29 +9,8 @@ import pytest
 from odd_tables import ODD
 
 from mlpengine import load
-from mlpengine.core.errors import DataError
-from mlpengine.data.features import profile
-from mlpengine.data.tables.detect import detect
 
 QUICK = ("training.epochs=2", "training.folds=null", "report=false", "diagnostics=false")
-
-
-@pytest.mark.parametrize("name", ODD)
-def test_reading_and_profile_of_an_odd_table(name, tmp_path):
-    odd = ODD[name]
-    (tmp_path / "odd.csv").write_bytes(odd.content)
-    if odd.refused:
-        with pytest.raises(DataError) as caught:
-            profile(detect(str(tmp_path / "odd.csv"), target=["y"]).table, "y")
-        assert odd.refused in str(caught.value)
-        return
-    detected = detect(str(tmp_path / "odd.csv"), target=["y"])
-    found = profile(detected.table, "y")
-    kinds = {column.name: column.kind for column in found.columns}
-    assert detected.reading.to_dict() == odd.reading
-    assert {column: kinds[column] for column in odd.kinds} == odd.kinds
-    told = "\n".join([*detected.notes, *found.warnings()])
-    assert all(text in told for text in odd.said), told
 
 
 @pytest.mark.parametrize("name", [name for name, odd in ODD.items() if odd.row])
@@ -52,25 +31,6 @@ def test_an_odd_table_from_init_to_predictions(name, mlpengine, tmp_path):
     (tmp_path / "new.csv").write_bytes(file.getvalue().encode(reading.text_encoding))
     (predicted,) = json.loads(mlpengine("predict", "run", "new.csv", "--json").out)["predictions"]
     np.testing.assert_allclose(predicted["y"], model.predict(odd.row)[0], rtol=1e-4)
-
-
-WRONG_KEYS = {
-    "decimal: '_'": "data.decimal: must be",
-    "thousands: ','\n  decimal: ','": "data.thousands: must differ from decimal",
-    "date_format: yyyymmdd": "data.date_format: needs yyyy, mm and dd",
-    "date_format: {aa: mm/dd/yyyy}": "odd.csv has no column 'aa' - did you mean 'a'?",
-    "delimiter: ':'": "data.delimiter: must be",
-}
-
-
-@pytest.mark.parametrize("key", WRONG_KEYS)
-def test_wrong_options_are_named(key, mlpengine, tmp_path):
-    (tmp_path / "odd.csv").write_bytes(ODD["tabs"].content)
-    (tmp_path / "c.yaml").write_text(f"data:\n  source: odd.csv\n  target: y\n  {key}\n")
-    answer = mlpengine("check", "c.yaml")
-    assert answer.code == 2
-    assert WRONG_KEYS[key] in answer.err
-    assert "c.yaml:" in answer.err
 
 
 def test_a_text_that_is_not_in_the_encoding_is_refused(mlpengine, tmp_path):

@@ -184,11 +184,3 @@ def test_files_and_messages_keep_the_name_of_a_variable(place, called, monkeypat
             "(it is not set)\n",
         )
     assert not Path("other").exists()
-
-
-def test_a_variable_elsewhere_in_a_config_is_text(called, monkeypatch):
-    monkeypatch.setenv("NAME", PASSWORD)
-    config = SMALL.replace("penguins}", "penguins, na_values: ['${NAME}']}")
-    Path("s.yaml").write_text(config)
-    assert called("train", "s.yaml", "-o", "run", "-q").code == 0
-    assert "${NAME}" in Path("run/config.resolved.yaml").read_text()

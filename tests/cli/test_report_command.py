@@ -16,7 +16,6 @@ from small import SMALL
 from mlpengine.core.errors import CheckpointError
 from mlpengine.core.redaction import without_directories
 from mlpengine.models.model import Model
-from mlpengine.report import page
 from mlpengine_cli.main import run
 
 WITH_PAGE = SMALL.replace("report: false", "report: true")
@@ -226,19 +225,6 @@ def test_a_damaged_run_has_a_page_with_what_is_left(mlpengine, config):
     assert "the model cannot be read" in Page(Path("page.html").read_text()).text
 
 
-def test_data_that_are_gone_are_a_note(mlpengine, tmp_path):
-    write_csv(tmp_path / "rows.csv", rows_of("two", np.random.default_rng(0)))
-    (tmp_path / "c.yaml").write_text(
-        WITH_PAGE.replace("source: penguins", "source: rows.csv, target: y")
-    )
-    assert mlpengine("train", "c.yaml", "-q", "--out", "run").code == 0
-    (tmp_path / "rows.csv").unlink()
-    assert mlpengine("report", "run").code == 0
-    page = Page(Path("run/report.html").read_text())
-    assert "the data cannot be read" in page.text
-    assert "Training" in page.text
-
-
 def test_a_sweep_has_a_page(mlpengine, tmp_path):
     (tmp_path / "sweep.yaml").write_text(
         WITH_PAGE + "sweep:\n  trials: 5\n  sampler: random\n  space:\n"
@@ -256,31 +242,6 @@ def test_a_sweep_has_a_page(mlpengine, tmp_path):
     for text in ("Trials: loss", "Which settings matter", "5 complete"):
         assert text in page.text
     assert "mlpengine train runs/best.yaml" in page.text
-
-
-@pytest.mark.parametrize(
-    ("ahead", "words"),
-    [
-        (0.19, "do not clearly differ (0.19"),
-        (0.21, "is probably ahead of the linear one by 0.21"),
-        (-0.34, "is probably behind the linear one by 0.34"),
-        (-0.36, "is behind the linear one by 0.36"),
-    ],
-)
-def test_a_difference_of_two_to_three_and_a_half_errors_is_probable(ahead, words):
-    rows = {who: {"r2": {"value": 0.5, "error": 0.1}} for who in ("model", "linear", "constant")}
-    rows["linear"]["ahead"] = {"value": ahead, "error": 0.1}
-    text = page._compared({"metric": "r2", "predictions": rows})
-    assert words in text
-
-
-def test_curves_of_networks_that_stopped_early_are_explained():
-    assert page._stopped(30, [30, 30]) is None
-    text = page._stopped(30, [*range(1, 10), 30])
-    assert "9 of 10 stopped before the last epoch" in text
-    assert "after epochs 1 to 9;" in text
-    assert "after epochs 4, 7;" in page._stopped(30, [4, 7, 30])
-    assert "after epoch 4;" in page._stopped(30, [4, 30])
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ import json
 import logging
 import re
 import shutil
-import subprocess
 from contextlib import chdir
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -138,16 +137,6 @@ def test_another_environment_is_a_warning_and_threads_are_pinned(mlpengine, a, c
     assert seen == [2]
 
 
-def test_a_package_that_was_not_installed_is_no_warning(mlpengine, a, caplog):
-    for path in Checkpoints(Path("a", "checkpoints")).paths():
-        arrays, header = read_tensors(path)
-        header["environment"]["packages"] |= {"numexpr": None}
-        write_tensors(path, arrays, header)
-    with caplog.at_level(logging.WARNING, "mlpengine"):
-        assert mlpengine("train", "--resume", "a", "-q").code == 0
-    assert "differ from the checkpoint's" not in caplog.text
-
-
 def test_what_was_stopped_too_early_cannot_go_on(mlpengine, tmp_path):
     RunDirectory.create(tmp_path / "a").close()
     found = mlpengine("train", "--resume", "a")
@@ -188,36 +177,3 @@ def test_a_damaged_log_of_epochs_is_written_again(name, mlpengine, a, tmp_path):
     flip(path, len(before) // 2, 0x02)
     assert mlpengine("train", "--resume", "a", "-q").code == 0
     assert path.read_bytes() == before
-
-
-def test_lost_lines_of_diagnostics_are_reported(mlpengine, a, tmp_path, caplog):
-    path = tmp_path / "a" / "diagnostics.csv"
-    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:3]))
-    with caplog.at_level(logging.WARNING, "mlpengine"):
-        assert mlpengine("train", "--resume", "a", "-q").code == 0
-    assert "diagnostics.csv has lost" in caplog.text
-
-
-def mounted(*options):
-    return subprocess.run(["mount", *options], capture_output=True, text=True, check=False)
-
-
-@pytest.mark.parametrize("size", ["24k", "56k"])
-def test_a_full_disk_ends_with_one_line_and_the_run_goes_on(size, mlpengine, a, tmp_path):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    done = mounted("-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(disk))
-    if done.returncode:
-        pytest.skip(f"A FULL DISK WAS NOT TRIED: no tmpfs may be mounted here ({done.stderr})")
-    try:
-        found = mlpengine("train", "c.yaml", "--out", disk / "run", "-q")
-        assert found.code == 1
-        assert "No space left on device" in found.err
-        assert len(found.err.splitlines()) == 1
-        assert mounted("-o", "remount,size=4m", str(disk)).returncode == 0
-        found = mlpengine("train", "--resume", disk / "run", "-q")
-        if "there is nothing to resume" not in found.err:
-            assert found.code == 0
-            assert same(a, disk / "run")
-    finally:
-        subprocess.run(["umount", "-l", str(disk)], check=True)

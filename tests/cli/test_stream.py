@@ -102,28 +102,8 @@ def test_a_run_that_died_goes_on_with_the_same_bits(number, mlpengine, table, mo
     assert [Path("part", name).read_bytes() for name in FILES] == whole
 
 
-@pytest.mark.parametrize("command", ["check", "diagnose"])
-def test_other_commands_take_a_streamed_config(command, mlpengine, table):
-    Path("c.yaml").write_text(CONFIG.replace("y,", "y, stream: true,"))
-    ran = mlpengine(command, "c.yaml")
-    assert ran.code == 0, ran.err
-
-
 def test_evaluating_a_streamed_run(mlpengine, table):
     _, test = train(mlpengine, "run", "data.stream=true")
     ran = mlpengine("evaluate", "run", "--json")
     assert ran.code == 0, ran.err
     assert json.loads(ran.out)["test"]["rmse"] == pytest.approx(test["rmse"])
-
-
-MISUSE = {
-    "directory is a file": ("{directory: t.csv}", "t.csv: cannot be made (File exists)"),
-}
-
-
-@pytest.mark.parametrize(("value", "message"), MISUSE.values(), ids=MISUSE)
-def test_misuse(value, message, mlpengine, table):
-    ran = mlpengine("train", "c.yaml", "--set", f"data.stream={value}")
-    assert ran.code in (1, 2)
-    assert message in ran.err
-    assert len(ran.err.splitlines()) == 1

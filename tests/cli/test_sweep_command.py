@@ -8,7 +8,6 @@ from contextlib import suppress
 from multiprocessing import get_context
 from pathlib import Path
 
-import postgres
 import pytest
 from small import SMALL
 
@@ -82,23 +81,6 @@ def test_a_config_of_init_is_swept_by_its_score_out_of_fold(mlpengine):
     assert Path("best/model.safetensors").read_bytes() == Path(best["model"]).read_bytes()
 
 
-def test_the_table_names_the_best_trial_and_where_its_weights_are(sweep, mlpengine):
-    sweep(metric="roc_auc")
-    ran = mlpengine("sweep", "s.yaml", "--set", "report=true")
-    assert ran.code == 0
-    assert ran.out.splitlines()[0].split()[:2] == ["trial", "roc_auc"]
-    shown = [line.split() for line in ran.out.splitlines()[1:5]]
-    assert sorted(row[0] for row in shown) == ["0", "1", "2", "3"]
-    accuracies = [float(row[1]) for row in shown]
-    assert accuracies == sorted(accuracies, reverse=True)
-    assert f"the best is trial {shown[0][0]}; its weights are kept, not trained again" in ran.out
-    assert f"runs/s/trials/{int(shown[0][0]):04d}/model.safetensors" in ran.out
-    assert "4 trials of 4: 4 complete" in ran.out
-    assert "resume with" not in ran.out
-    assert "runs/s/report.html" in ran.out
-    assert ran.err.count("trial ") == 4
-
-
 @pytest.mark.parametrize("pruner", ["median", "hyperband"])
 def test_bad_trials_end_early(pruner, sweep, mlpengine):
     rates = "{optimizer.lr: {choice: [0.01, 0.02, 0.03, 0.04, 0.05, 1e-7, 2e-7]}}"
@@ -169,16 +151,6 @@ def test_the_trial_of_a_killed_worker_is_run_again_by_the_others(
     assert sorted(values(ran), key=str) == sorted(values(whole), key=str)
 
 
-def test_the_trial_of_the_only_worker_that_was_killed_is_run_again(sweep, mlpengine, monkeypatch):
-    sweep(sampler="tpe")
-    whole = mlpengine("sweep", "s.yaml", "-o", "whole", "-q", "--json")
-    with monkeypatch.context() as patched:
-        at_epoch(patched, 5, kill)
-        assert in_fork("sweep", "s.yaml", "-o", "part", "-q") == -signal.SIGKILL
-    ran = mlpengine("sweep", "--join", "part", "-q", "--json")
-    assert sorted(values(ran), key=str) == sorted(values(whole), key=str)
-
-
 def test_a_trial_that_kills_every_worker_fails(sweep, mlpengine, monkeypatch):
     sweep(trials=1)
     with monkeypatch.context() as patched:
@@ -240,26 +212,6 @@ def test_a_trial_that_cannot_train_is_told_and_the_others_go_on(sweep, mlpengine
     assert sorted(states) == ["complete", "complete", "failed", "failed"]
     reasons = [one["reason"] for one in json.loads(ran.out)["trials"] if one["reason"]]
     assert all("finite" in reason for reason in reasons)
-
-
-def test_postgresql(sweep, mlpengine, monkeypatch, capsys):
-    if len(postgres.programs()) < 2:
-        with capsys.disabled():
-            print("\nNOT TESTED: sweeps on PostgreSQL (initdb and pg_ctl are not installed)")
-        return
-    with postgres.server() as server:
-        sweep(storage=f'"{server.url}"', trials=6)
-        with monkeypatch.context() as patched:
-            at_epoch(patched, 5, kill)
-            assert in_fork("sweep", "s.yaml", "-o", "one", "-q") == -signal.SIGKILL
-        late = mlpengine("sweep", "--join", "one", "--workers", "2", "-q", "--json")
-        assert [state for state, *_ in values(late)] == ["complete"] * 6
-        server.stop()
-        down = mlpengine("sweep", "--join", "one")
-        assert (down.code, len(down.err.splitlines())) == (1, 1)
-        assert "the sweep's storage cannot be used (" in down.err
-        server.start()
-        assert values(mlpengine("sweep", "--join", "one", "-q", "--json")) == values(late)
 
 
 def test_sqlite_has_one_worker(sweep, mlpengine):

@@ -26,29 +26,6 @@ def test_three_mistakes_are_three_messages(mlpengine, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
-CSV = "a,b,c,y\n" + "".join(f"{i},{i * i % 7},{'uv'[i % 2]},{i % 3}\n" for i in range(40))
-UNFIT = {
-    "missing file": ("source: none.csv, target: y", "there is no such file or data set"),
-    "no target": ("source: rows.csv", "data.target: this key is required (one of the columns a,"),
-    "misspelled column": ("source: rows.csv, target: yy", "has no column 'yy'"),
-    "too few groups": (
-        "source: rows.csv, target: y, split: {group: c}",
-        "data.split: split: 3 parts need at least 3 groups",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", UNFIT)
-def test_data_that_do_not_fit(case, mlpengine, tmp_path):
-    data, message = UNFIT[case]
-    (tmp_path / "rows.csv").write_text(CSV)
-    (tmp_path / "c.yaml").write_text("data: {" + data + "}\ntraining: {epochs: 1}\n")
-    found = mlpengine("train", "c.yaml")
-    assert found.code == 2
-    assert message in found.err
-    assert not (tmp_path / "runs").exists()
-
-
 UNFIT_SETTINGS = {
     "loss of another task": ("loss=mse", "loss: classification takes softmax_cross_entropy or"),
     "monitor": (
@@ -68,45 +45,6 @@ def test_settings_that_do_not_fit(case, mlpengine, config):
     found = mlpengine("train", config, "--set", setting)
     assert found.code == 2
     assert message in found.err
-
-
-OPTIONS = [
-    (
-        "schedule={name: exponential, warmup_epochs: 0.5}",
-        "optimizer=rmsprop",
-        "data.class_weights=balanced",
-        "training.checkpoint={every_epochs: 1}",
-        "report=true",
-    ),
-    (
-        "schedule=one_cycle",
-        "optimizer={name: sgd, momentum: 0.9, nesterov: true}",
-        "training.on_nonfinite=skip",
-        "data.encoding=piecewise",
-        "diagnostics={every: 2}",
-    ),
-    (
-        "schedule={name: coslog, cycles: 2}",
-        "training.threads=2",
-        "training.batch_size=1000",
-        "report={tensorboard: true}",
-        "training.clip_norm=2.0",
-    ),
-    (
-        "schedule={name: plateau, patience: 1}",
-        "model.hidden=[]",
-        "diagnostics=false",
-        "loss={name: softmax_cross_entropy, label_smoothing: 0.1}",
-    ),
-]
-
-
-@pytest.mark.parametrize("settings", OPTIONS, ids=" ".join)
-def test_options(settings, mlpengine, tmp_path):
-    (tmp_path / "c.yaml").write_text(SMALL)
-    given = [f"--set={setting}" for setting in settings]
-    found = mlpengine("train", "c.yaml", "-q", "--json", *given)
-    assert (found.code, found.err) == (0, "")
 
 
 @pytest.mark.parametrize("command", ["check", "train"])

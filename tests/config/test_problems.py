@@ -3,7 +3,6 @@
 import pytest
 
 from mlpengine.config import json_schema, load_config, parse_override
-from mlpengine.config.problems import suggestion
 from mlpengine.core.errors import ConfigError, UsageError
 
 SOUND = "data: {source: digits}\n"
@@ -178,13 +177,6 @@ def test_every_option_is_described_for_editors():
     for section in sections:
         for name, option in section["properties"].items():
             assert option.get("description"), name
-
-
-@pytest.mark.parametrize(
-    ("wrong", "near"), [("Adam", " - did you mean 'adam'?"), ("zzz", ""), (3, "")]
-)
-def test_suggestion(wrong, near):
-    assert suggestion(wrong, ["adam", "sgd"]) == near
 
 
 def test_no_value_is_converted_silently(tmp_path):

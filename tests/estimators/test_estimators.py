@@ -24,7 +24,6 @@ from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 
 from mlpengine.core.errors import install_line  # noqa: E402
 from mlpengine.estimators import MlpClassifier, MlpRegressor  # noqa: E402
-from mlpengine.settings.fix import by_key  # noqa: E402
 
 ESTIMATORS = [MlpClassifier, MlpRegressor]
 
@@ -136,16 +135,6 @@ def test_equal_seeds_give_equal_models_and_copies_go_on_alike(estimator):
     for twin in twins:
         assert (twin.mlp_.params.flat == model.mlp_.params.flat).all()
         assert twin.n_iter_ == model.n_iter_ == 5
-
-
-def test_early_stopping_keeps_the_best_epoch():
-    rng = np.random.default_rng(2)
-    x, y = rng.standard_normal((100, 10)), rng.integers(0, 2, 100)  # nothing to learn
-    settings = {"training.early_stopping.patience": 4}
-    model = MlpClassifier(lr=1e-2, early_stopping=True, settings=settings, random_state=0).fit(x, y)
-    curve = model.validation_loss_curve_
-    assert len(curve) == len(model.loss_curve_) == model.n_iter_ < 200
-    assert model.best_epoch_ == 1 + int(np.argmin(curve)) == model.n_iter_ - 4
 
 
 def test_a_warm_start_goes_on_and_a_cold_one_does_not(numbers):
@@ -331,19 +320,6 @@ def test_a_fit_has_verdicts_with_fixes(folds, iris):
     slow = MlpClassifier(16, lr=1e-7, epochs=6, folds=folds, random_state=0)
     (verdict,) = slow.fit(*iris).verdicts_
     assert (verdict.name, [fix.key for fix in verdict.fix]) == ("lr_low", ["optimizer.lr"])
-
-
-def test_a_fit_names_a_feature_that_tells_the_target():
-    rng = np.random.default_rng(0)
-    x = rng.standard_normal((300, 3))
-    y = 5 + 2 * x[:, 0] + rng.standard_normal(300)
-    leaking = np.column_stack([x, y + 0.05 * rng.standard_normal(300)])
-    options = {"epochs": 5, "lr": 1e-2, "folds": 2, "random_state": 0}
-    names = {v.name: v for v in MlpRegressor(8, **options).fit(leaking, y).verdicts_}
-    assert by_key(names["leak"].fix) == {"data.drop": ["x3"]}
-    dropped = MlpRegressor(8, settings={"data.drop": ["x3"]}, **options).fit(leaking, y)
-    assert "leak" not in {v.name for v in dropped.verdicts_ if v.fix}
-    assert dropped.predict(leaking * [1, 1, 1, 99]).tolist() == dropped.predict(leaking).tolist()
 
 
 UNCLIPPED = {"training.clip_norm": None}

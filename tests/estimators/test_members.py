@@ -5,10 +5,8 @@ import pickle
 import numpy as np
 import pytest
 import scipy.sparse
-from plain import plain
 from scipy.special import softmax
 
-import mlpengine
 from mlpengine.core.errors import UsageError
 from mlpengine.estimators import MlpClassifier, MlpRegressor
 
@@ -28,49 +26,6 @@ NEUTRAL = {
 """The defaults of configs without a preset."""
 
 TARGETS = {MlpClassifier: LABELS, MlpRegressor: NUMBERS}
-
-
-@pytest.mark.parametrize("estimator", TARGETS)
-def test_kinds_of_networks_are_those_of_configs(estimator):
-    y = TARGETS[estimator]
-    model = estimator(members=["linear", *KINDS[:2]], **(FOLDED | NEUTRAL)).fit(X, y)
-    columns = {f"x{k}": column for k, column in enumerate(X.T)}
-    classes = estimator is MlpClassifier
-    whole, _ = mlpengine.fit(
-        {**columns, "y": y},
-        "y",
-        **plain(
-            seed=3,
-            data={
-                "split": {"test": 0.0},
-                "task": "classification" if classes else "regression",
-                "encoding": "piecewise",
-            },
-            model={"hidden": 6},
-            optimizer={"name": "adam", "lr": 0.01},
-            training={
-                "folds": 3,
-                "members": KINDS,
-                "epochs": 8,
-                "batch_size": 16,
-                "dtype": "float64",
-                "early_stopping": {"patience": 200},
-            },
-        ),
-    )
-    shares = tuple(share for share in model.ensemble_weights_.values() if share)
-    assert (shares if len(shares) > 1 else ()) == whole.ensemble_weights
-    assert len(model.mlps_) == len(whole.networks)
-    ours, theirs = (
-        (m.predict_proba if classes else m.predict)(x) for m, x in ((model, X), (whole, columns))
-    )
-    np.testing.assert_allclose(ours, theirs, 1e-6, 1e-9)
-    if classes:
-        np.testing.assert_array_equal(model.predict_set(X), whole.predict_set(columns))
-    else:
-        pairs = zip(model.predict_interval(X), whole.predict_interval(columns), strict=True)
-        for own, other in pairs:
-            np.testing.assert_allclose(own, other, 1e-6)
 
 
 def fitted(estimator, **options):

@@ -167,34 +167,6 @@ def coded(row, model):
     return cells
 
 
-CALL = """\
-#include "net.h"
-
-int main(void)
-{
-  %s x[8] = {0}, out[8];
-  net_network(x, out);
-  return !net_predict(x, out);
-}
-"""
-
-
-def test_a_header_lets_arrays_of_one_type_compile(compiler, tmp_path):
-    """A float32 model with dates is double in C: its caller learns it before a row is read."""
-    for more, real, other in (({}, "float", "double"), ({"day": DAYS}, "double", "float")):
-        model, _ = mlpengine.fit(COLUMNS | more | {"y": PRICE}, "y", **plain(**FEW))
-        exported = export(model, tmp_path / "net.c", name="net")
-        assert {*exported.inputs.values(), *exported.outputs.values()} == {real}
-        header = (tmp_path / "net.h").read_text()
-        assert f"#define NET_REAL {real}\n" in header
-        assert ("day" in header.partition("#define NET_REAL")[0][-120:]) == bool(more)
-        for kind, works in ((real, True), ("NET_REAL", True), (other, False)):
-            (tmp_path / "main.c").write_text(CALL % kind)
-            command = [*compiler, "-std=c11", "-w", "main.c", "-fsyntax-only"]
-            done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-            assert (done.returncode == 0) == works, done.stderr
-
-
 @pytest.mark.parametrize(
     ("values", "dtype", "reason"),
     [

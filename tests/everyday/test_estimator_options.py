@@ -1,11 +1,8 @@
 """Options of the estimators: class weights, schedules, backends, warm starts, labels."""
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
-from plain import plain
 from sklearn.base import clone
 from sklearn.preprocessing import StandardScaler
 
@@ -28,40 +25,6 @@ def with_settings(**options):
     """Return `FEW` with further settings; a double underscore stands for a dot."""
     given = {name.replace("__", "."): value for name, value in options.items()}
     return FEW | {"settings": SETTINGS | given}
-
-
-def test_command_fit_and_estimator_give_the_same_bits(tmp_path, monkeypatch, capsys):
-    from mlpengine_cli.main import run
-
-    own = {
-        "hidden": [7, 5], "dropout": [0.3, 0.0], "loss": "bce_with_logits", "batch_size": 16,
-        "optimizer": "nadam", "schedule": "cosine", "epochs": 9,
-    }  # fmt: skip
-    frame = pd.DataFrame(X.round(3), columns=list("abcd")).assign(y=Y)
-    config = {
-        "seed": 5,
-        "data": {"target": "y", "split": {"validation": 0, "test": 0}},
-        "model": {key: own[key] for key in ("hidden", "dropout")},
-        "training": {key: own[key] for key in ("batch_size", "epochs")},
-    }
-    config |= {key: own[key] for key in ("loss", "optimizer", "schedule")}
-    fitted, _ = mlpengine.fit(frame, **plain(**config))
-    monkeypatch.chdir(tmp_path)
-    frame.to_csv("rows.csv", index=False)
-    config["data"]["source"] = "rows.csv"
-    (tmp_path / "c.yaml").write_text(json.dumps(config | {"report": False}))
-    assert run(["train", "c.yaml", "-q", "-o", "run"]) == 0
-    by_command = mlpengine.load("run")
-    settings = {"settings": SETTINGS | {"schedule": own.pop("schedule")}}
-    estimator = MlpClassifier(random_state=5, **(NEUTRAL | own | settings))
-    estimator.fit(frame[list("abcd")].to_numpy(), Y)
-    networks = [by_command.mlp, fitted.mlp, estimator.mlp_]
-    assert len({network.params.flat.tobytes() for network in networks}) == 1
-    assert run(["predict", "run", "rows.csv", "-o", "p.npy"]) == 0
-    chances = estimator.predict_proba(frame[list("abcd")].to_numpy())
-    np.testing.assert_array_equal(fitted.predict_proba(frame), chances)
-    np.testing.assert_array_equal(by_command.predict_proba("rows.csv"), chances)
-    np.testing.assert_array_equal(np.load("p.npy"), chances)
 
 
 def test_class_weights_are_weights_of_rows():

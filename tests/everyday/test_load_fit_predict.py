@@ -15,7 +15,6 @@ from plain import plain
 import mlpengine
 from mlpengine.data.tables import read_table
 from mlpengine.data.tables.frames import as_table
-from mlpengine.settings.fix import by_key
 
 SETTINGS = plain(training={"epochs": 4, "batch_size": 16}, model={"hidden": [8]}, seed=3)
 CELLS = {"a": [1.5, 2.0, -3.0], "n": [1, 2, 3], "b": [True, False, True], "t": ["x", "y", "x"]}
@@ -140,20 +139,6 @@ def test_one_row_is_predicted_as_among_others(penguins, diabetes):
     for row, value in zip(matrix, together, strict=True):
         for form in (row[None], dict(zip(model.columns, row.tolist(), strict=True))):
             np.testing.assert_allclose(model.predict(form), [value], rtol=1e-4)
-
-
-def test_a_loaded_run_predicts_frames_rows_and_files(tmp_path, penguins):
-    trained, rows = penguins
-    trained.save(tmp_path / "p.safetensors")
-    model = mlpengine.load(tmp_path / "p.safetensors")
-    columns = {name: [row[name] for row in rows] for name in model.columns}
-    pd.DataFrame(columns).to_csv(tmp_path / "rows.csv", index=False)
-    for table in (pd.DataFrame(columns), rows, tmp_path / "rows.csv", str(tmp_path / "rows.csv")):
-        assert model.predict(table).tolist() == trained.predict(rows).tolist()
-        assert (model.predict_proba(table) == trained.predict_proba(rows)).all()
-    assert model.evaluate("penguins") == trained.evaluate("penguins")
-    labels = {"species": trained.predict(rows).tolist()}
-    assert model.evaluate(columns | labels)["accuracy"] == 1.0
 
 
 ODD_ROWS = {
@@ -312,32 +297,3 @@ def test_mistakes_in_the_settings_are_named(name):
     with pytest.raises(mlpengine.UsageError) as error:
         mlpengine.fit(frame, **({"target": "price"} | settings))
     assert text in str(error.value)
-
-
-def test_notebooks_show_small_tables():
-    """Names of columns are escaped, and a result is a few lines, not its whole history."""
-    frame = {"<b>": np.arange(60.0), "y": np.arange(60.0) ** 2}
-    model, result = mlpengine.fit(frame, "y", **SETTINGS)
-    assert "&lt;b&gt;" in model._repr_html_()
-    assert "<b>" not in model._repr_html_()
-    assert repr(model).startswith("Model(predicts y (regression); from <b>; network Mlp(1-8-1, ")
-    assert len(repr(result)) < 400
-    assert result._repr_html_().count("<tr>") == 1 + len(result.metrics)
-
-
-def test_fit_has_the_verdicts_of_a_run():
-    rng = np.random.default_rng(0)
-    x = rng.standard_normal(300)
-    y = x + 0.5 * rng.standard_normal(300)
-    table = {"x": x, "paid": y + 0.01 * rng.standard_normal(300), "y": y}
-    settings = {"optimizer": {"lr": 1e-8}, "model": {"hidden": [16]}}
-    settings |= {"training": {"epochs": 20}}
-    _, result = mlpengine.fit(table, "y", seed=1, **settings)
-    fixes = {verdict.name: by_key(verdict.fix) for verdict in result.verdicts}
-    assert fixes["leak"] == {"data.drop": ["paid"]}
-    assert list(fixes["lr_low"]) == ["optimizer.lr"]
-    one = settings | {"training": {"epochs": 1}}
-    _, silent = mlpengine.fit(table, "y", diagnostics={"silence": ["leak"]}, **one)
-    assert "leak" not in [verdict.name for verdict in silent.verdicts]
-    _, unwatched = mlpengine.fit(table, "y", diagnostics=False, **one)
-    assert [verdict.name for verdict in unwatched.verdicts] == ["leak"]

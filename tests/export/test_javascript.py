@@ -3,11 +3,10 @@
 import json
 import shutil
 import subprocess
-from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_export import MODELS, TARGETS, mixed_model, mixed_table
+from test_export import MODELS, mixed_model, mixed_table
 from test_recorded_networks import C_NETWORKS, ours, shaken
 
 import mlpengine
@@ -229,25 +228,3 @@ def test_export_writes_a_module_that_a_page_can_hold(flats, tmp_path):
     exported = export(flats, tmp_path / "flats.js")
     assert (exported.difference, exported.inputs["sold"]) == (None, "date")
     assert "</script" not in (tmp_path / "flats.js").read_text()
-
-
-def test_size_is_under_three_times_that_of_the_weights(tmp_path):
-    """With the columns of a table, too."""
-    mlp = Mlp([20, 64, 64, 1], seed=1)
-    x = np.random.default_rng(4).standard_normal((50, 20))
-    table = Preprocessor("y").fit(Table.from_arrays(x, x.sum(axis=1)))
-    for model in (mlp, Model(mlp, table, "mse")):
-        export(model, tmp_path / "net.js")
-        assert (tmp_path / "net.js").stat().st_size < 2 * mlp.params.flat.nbytes
-
-
-def test_a_module_holds_the_functions_that_it_needs(flats):
-    """Those of dates and intervals are 3 kB."""
-    one = mixed_model(**MODELS["text classes"])
-    undated = Preprocessor("size", drop=[*TARGETS[1:], "bought", "paid"]).fit(mixed_table())
-    without = replace(one, preprocessor=undated, mlp=Mlp([undated.n_features, 2, 3]))
-    parts = {"readers.date =", "answers.numbers =", "$fill("}
-    for model, held in ((flats, parts), (one, {"readers.date =", "$fill("}), (without, {"$fill("})):
-        text = to_js(model)[0].decode()
-        assert {part for part in parts if part in text} == held
-    assert "$fill" not in to_js(Mlp([2, 3, 1]))[0].decode()

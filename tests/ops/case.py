@@ -45,8 +45,6 @@ class Case:
     dtypes: tuple[str, ...] = ("float64", "float32")
     before: Callable[[], object] | None = None
     """Restores what a forward pass changes, say the state of a generator."""
-    plain: Callable[..., Any] | None = None
-    """The forward pass as one would write it in plain NumPy; the benchmark times it."""
 
     def operands(self, rows: int = ROWS, dtype: str = "float64", scale: float = 1.0) -> Operands:
         """Return fresh operands; the floating ones in `dtype` and times `scale`."""

@@ -45,17 +45,10 @@ def along(axis, *shape, op=Softmax, formula=special.softmax):
     """A row along an axis of (n, *shape); along the batch there must be rows."""
     name = f"{op.name} along axis {axis} of (n, {', '.join(map(str, shape))})"
 
-    def plain(x):
-        shifted = x - x.max(axis, keepdims=True)
-        if op is LogSoftmax:
-            return shifted - np.log(np.exp(shifted).sum(axis, keepdims=True))
-        e = np.exp(shifted)
-        return e / e.sum(axis, keepdims=True)
-
     empty = axis % (len(shape) + 1) != 0
     make = lambda n: (2 * normal(n, *shape),)  # noqa: E731
     formula = partial(formula, axis=axis)
-    return Case(name, op(axis), make, formula, plain=plain, empty=empty, **EVERYWHERE)
+    return Case(name, op(axis), make, formula, empty=empty, **EVERYWHERE)
 
 
 AXES = [(-1, 4), (-1, 40), (0, 3), (1, 3, 2), (-1, 2, 1, 3), (2, 2, 3, 2), (1, 1, 5), (0,)]
@@ -66,7 +59,6 @@ CASES = [
         Relu(),
         lambda x: np.where(x > 0, x, 0),
         kinked,
-        lambda x: np.maximum(x, 0),
         rtol=1e-4,
         **EVERYWHERE,
     ),
@@ -75,7 +67,6 @@ CASES = [
         LeakyRelu(0.2),
         lambda x: np.where(x > 0, x, 0.2 * x),
         kinked,
-        lambda x: np.maximum(x, 0.2 * x),
         rtol=1e-4,
         **EVERYWHERE,
     ),
@@ -95,7 +86,6 @@ CASES = [
         Gelu(),
         lambda x: x * special.ndtr(x),
         lambda *shape: 2 * normal(*shape),
-        lambda x: x * 0.5 * (1 + special.erf(x / np.sqrt(2))),
         **EVERYWHERE,
     ),
     *unary(
@@ -105,18 +95,16 @@ CASES = [
         "silu",
         Silu(),
         lambda x: x * special.expit(x),
-        plain=lambda x: x / (1 + np.exp(-x)),
         **EVERYWHERE,
     ),
     *unary(
         "softplus",
         Softplus(),
         lambda x: -special.log_expit(-x),
-        plain=lambda x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))),
         **EVERYWHERE,
     ),
-    *unary("sigmoid", Sigmoid(), special.expit, plain=lambda x: 1 / (1 + np.exp(-x)), **EVERYWHERE),
-    *unary("tanh", Tanh(), lambda x: 1 - 2 / (np.exp(2 * x) + 1), plain=np.tanh, **EVERYWHERE),
+    *unary("sigmoid", Sigmoid(), special.expit, **EVERYWHERE),
+    *unary("tanh", Tanh(), lambda x: 1 - 2 / (np.exp(2 * x) + 1), **EVERYWHERE),
     *unary(
         "formula",
         FormulaActivation("x * tanh(softplus(x))"),

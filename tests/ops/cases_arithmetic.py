@@ -36,30 +36,27 @@ def binary(op, formula, first=normal, second=normal, **fields):
             op,
             lambda n, a=a, b=b: (a(first, n), b(lambda *shape: second(*shape) + 0.03, n)),
             formula,
-            plain=formula,
             **fields,
         )
         for name, (a, b) in SHAPES.items()
     ]
 
 
-def unary(name, op, formula, draw=normal, plain=None, **fields):
+def unary(name, op, formula, draw=normal, **fields):
     """Rows of an op on one operand, of 0, 2 and 4 axes."""
     shapes = {
         "": lambda n: (draw(n, 4),),
         " of 4 axes": lambda n: (draw(n, 2, 1, 3),),
         " of 0 axes": lambda n: (draw(),),
     }
-    plain = plain or formula
-    return [Case(name + s, op, m, formula, plain=plain, **fields) for s, m in shapes.items()]
+    return [Case(name + s, op, m, formula, **fields) for s, m in shapes.items()]
 
 
 def power(exponent, draw=normal, **fields):
     def formula(x):
         return np.power(x, np.full(np.shape(x), float(exponent)))
 
-    plain = lambda x: x**exponent  # noqa: E731 - the expression that is timed
-    return unary(f"pow {exponent}", Pow(exponent), formula, draw, plain, **fields)
+    return unary(f"pow {exponent}", Pow(exponent), formula, draw, **fields)
 
 
 def chosen(name, draw_mask, *shapes, of=np.bool_):
@@ -68,7 +65,7 @@ def chosen(name, draw_mask, *shapes, of=np.bool_):
         return (draw_mask(*cond) > 0).astype(of), normal(*a), normal(*b) + 1
 
     formula = lambda cond, a, b: np.where(cond != 0, a, b)  # noqa: E731
-    return Case(f"where {name}", Where(), make, formula, plain=np.where)
+    return Case(f"where {name}", Where(), make, formula)
 
 
 CASES = [

@@ -29,7 +29,6 @@ def embedded(name, features, count, waves, outputs=None):
         value,
         extremes=(1e-12, 1.0),
         memory_rows=(4096, 8192),
-        plain=value,
     )
 
 

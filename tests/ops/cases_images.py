@@ -49,18 +49,6 @@ def windows(x, kernel, stride, padding, dilation=1, fill=0.0):
     return sliding_window_view(x, spans, (2, 3))[:, :, ::sy, ::sx, ::dy, ::dx]
 
 
-def plain_convolution(stride=1, padding=0, dilation=1, groups=1):
-    def value(x, w, b=None):
-        seen = windows(x, w.shape[2:], stride, padding, dilation)
-        seen = seen.reshape(len(x), groups, w.shape[1], *seen.shape[2:])
-        w = w.reshape(groups, -1, *w.shape[1:])
-        y = np.einsum("ngchwij,gocij->ngohw", seen, w, optimize=True)
-        y = y.reshape(len(x), -1, *y.shape[3:])
-        return y if b is None else y + b[:, None, None]
-
-    return value
-
-
 def convolution(name, inputs=2, outputs=3, kernel=(3, 2), bias=True, size=(6, 5), **options):
     groups = options.get("groups", 1)
 
@@ -75,7 +63,6 @@ def convolution(name, inputs=2, outputs=3, kernel=(3, 2), bias=True, size=(6, 5)
         Conv2d(**options),
         make,
         correlated(**options),
-        plain=plain_convolution(**options),
     )
 
 
@@ -93,20 +80,12 @@ def largest(kernel, stride=None, padding=0):
     return value
 
 
-def plain_largest(kernel, stride=None, padding=0):
-    def value(x):
-        return windows(x, pairs(kernel), stride or kernel, padding, fill=-np.inf).max(axis=(-2, -1))
-
-    return value
-
-
 def pooling(name, size=(6, 5), **options):
     return Case(
         f"max_pool2d {name}",
         MaxPool2d(**options),
         lambda n: (distinct(images(n, size), 2, *size),),
         largest(**options),
-        plain=plain_largest(**options),
     )
 
 

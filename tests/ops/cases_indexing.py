@@ -15,21 +15,21 @@ def gathered(name, axis, make):
     def value(x, i):
         return np.take_along_axis(x, i, axis)
 
-    return Case(f"gather {name}", Gather(axis), make, value, plain=value)
+    return Case(f"gather {name}", Gather(axis), make, value)
 
 
 def selected(name, axis, make):
     def value(x, i):
         return x.take(i, axis)
 
-    return Case(f"index_select {name}", IndexSelect(axis), make, value, plain=value)
+    return Case(f"index_select {name}", IndexSelect(axis), make, value)
 
 
 def embedded(name, make):
     def value(weight, i):
         return weight[i]
 
-    return Case(f"embedding {name}", Embedding(), make, value, plain=value)
+    return Case(f"embedding {name}", Embedding(), make, value)
 
 
 CASES = [

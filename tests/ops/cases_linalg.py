@@ -16,17 +16,14 @@ def dense(name, subscripts, *shape, w, bias=True, factor=1.0):
         y = factor * np.einsum(subscripts, x, w)
         return y if b is None else y + b
 
-    def plain(x, w, b):
-        return factor * x @ w.T if b is None else factor * x @ w.T + b
-
-    return Case(f"linear {name}", Linear(factor), make, value, plain=plain)
+    return Case(f"linear {name}", Linear(factor), make, value)
 
 
 def product(name, subscripts, make, op=None):
     def value(a, b):
         return np.einsum(subscripts, a, b)
 
-    return Case(name, op or BatchMatMul(), make, value, plain=np.matmul)
+    return Case(name, op or BatchMatMul(), make, value)
 
 
 def permuted(name, axes, subscripts, *shape):
@@ -35,7 +32,6 @@ def permuted(name, axes, subscripts, *shape):
         Transpose(axes),
         lambda n: (normal(n, *shape),),
         lambda x: np.einsum(subscripts, x),
-        plain=lambda x: x.transpose(axes).copy(),
     )
 
 

@@ -70,7 +70,7 @@ def cross_entropy(class_weights=None, label_smoothing=0.0, ignore_index=None):
     return value
 
 
-def distance_rows(name, op, formula, kinks, plain=None, **fields):
+def distance_rows(name, op, formula, kinks, **fields):
     def make(n, *shape, weighted=False):
         target = normal(n, *shape)
         output = target + away_from(kinks, n, *shape, 1).reshape(n, *shape)
@@ -82,12 +82,7 @@ def distance_rows(name, op, formula, kinks, plain=None, **fields):
         " of 4 axes, weighted": lambda n: make(n, 2, 1, 3, weighted=True),
         " of 0 axes": lambda n: (away_from(kinks, 1)[0] + normal(), normal()),
     }
-    return [
-        Case(
-            name + k, op, m, formula, plain=None if "weight" in k else plain, empty=False, **fields
-        )
-        for k, m in rows.items()
-    ]
+    return [Case(name + k, op, m, formula, empty=False, **fields) for k, m in rows.items()]
 
 
 def labels(classes, n):
@@ -98,13 +93,7 @@ def probabilities(classes, n):
     return special.softmax(normal(n, classes), axis=1)
 
 
-def plain_cross_entropy(output, target):
-    s = output - output.max(1, keepdims=True)
-    log_p = s - np.log(np.exp(s).sum(1, keepdims=True))
-    return -log_p[np.arange(len(target)), target].mean()
-
-
-def by_class(name, classes=4, *, weighted=False, soft=False, labels=labels, plain=None, **options):
+def by_class(name, classes=4, *, weighted=False, soft=False, labels=labels, **options):
     """A row of the cross entropy with class indices, or with `soft` probabilities."""
 
     def make(n):
@@ -119,7 +108,6 @@ def by_class(name, classes=4, *, weighted=False, soft=False, labels=labels, plai
         cross_entropy(**options),
         extremes=(1e-30, 1e30),
         scaled=1,
-        plain=plain,
         empty=False,
         memory_rows=(16384, 32768) if classes < 100 else (256, 1024),
     )
@@ -134,13 +122,13 @@ def ignoring(index):
     return draw
 
 
-def logits(name, op, formula, *shape, weighted=False, plain=None):
+def logits(name, op, formula, *shape, weighted=False):
     def make(n):
         target = special.expit(normal(n, *shape, 1))[..., 0]
         operands = (3 * normal(n, *shape), target)
         return (*operands, positive(n)) if weighted else operands
 
-    return Case(name, op, make, formula, extremes=(1e-30, 1e30), scaled=1, plain=plain, empty=False)
+    return Case(name, op, make, formula, extremes=(1e-30, 1e30), scaled=1, empty=False)
 
 
 def focal(gamma, alpha):
@@ -179,30 +167,21 @@ def of_positive(name, op, formula):
     return Case(name, op, make, formula, extremes=(1e-12, 10), empty=False)
 
 
-def plain_squares(output, target, weight=None):
-    return np.mean(np.square(output - target))
-
-
-def plain_binary(x, t):
-    return np.mean(np.maximum(x, 0) - x * t + np.log1p(np.exp(-np.abs(x))))
-
-
 WEIGHTS = (0.5, 2.0, 1.0, 0.25)
 
 CASES = [
-    *distance_rows("mse", MeanSquaredError(), squares, [], plain_squares),
+    *distance_rows("mse", MeanSquaredError(), squares, []),
     *distance_rows(
         "mae",
         MeanAbsoluteError(),
         distances,
         [0],
-        lambda p, t, w=None: np.mean(np.abs(p - t)),
         rtol=1e-4,
     ),
     *distance_rows("huber", Huber(), huber(1.0), [-1, 1], rtol=1e-4),
     *distance_rows("formula: a power", FormulaLoss("abs(y - t) ** 1.5"), powers, [0], rtol=1e-4),
     logits("formula of logits", FormulaLoss("softplus(y) - t * y"), binary(), 3),
-    logits("bce_with_logits", BinaryCrossEntropyWithLogits(), binary(), 3, plain=plain_binary),
+    logits("bce_with_logits", BinaryCrossEntropyWithLogits(), binary(), 3),
     logits("bce_with_logits of a vector", BinaryCrossEntropyWithLogits(), binary()),
     logits("bce_with_logits weighted", BinaryCrossEntropyWithLogits(), binary(), 3, weighted=True),
     logits("bce_with_logits of rare positives", BinaryCrossEntropyWithLogits(2.5), binary(2.5), 3),
@@ -238,8 +217,8 @@ CASES = [
     logits("binary_focal", BinaryFocal(), focal(2.0, 0.25), 3),
     logits("binary_focal weighted", BinaryFocal(1.0, None), focal(1.0, None), 3, weighted=True),
     logits("binary_focal of gamma 0", BinaryFocal(0.0, 0.6), focal(0.0, 0.6), 2),
-    by_class("of classes", plain=plain_cross_entropy),
-    by_class("of 40 classes", 40, plain=plain_cross_entropy),
+    by_class("of classes"),
+    by_class("of 40 classes", 40),
     by_class("of 300 classes", 300, label_smoothing=0.1, class_weights=(0.5, 2.0, 1.0) * 100),
     by_class("smoothed", label_smoothing=0.1),
     by_class("by class weights", class_weights=WEIGHTS),

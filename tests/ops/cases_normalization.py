@@ -53,7 +53,7 @@ def layers(name, x, scale=None, bias=None, eps=1e-5):
     def make(n):
         return (normal(n, *x), scale and positive(*scale), bias and normal(*bias))
 
-    return Case(f"layer_norm {name}", LayerNorm(eps), make, by_row(eps), plain=by_row(eps))
+    return Case(f"layer_norm {name}", LayerNorm(eps), make, by_row(eps))
 
 
 def features(name, x, scale=None, bias=None, op=None, **options):
@@ -62,7 +62,7 @@ def features(name, x, scale=None, bias=None, op=None, **options):
     def make(n):
         return (normal(n + 1, *x), scale and positive(*scale), bias and normal(*bias))
 
-    options = {"empty": False, "plain": by_feature(of_batch)} | options
+    options = {"empty": False} | options
     return Case(f"batch_norm {name}", op or BatchNorm(), make, by_feature(of_batch), **options)
 
 

@@ -28,7 +28,7 @@ def reduction(op, formula, draw=normal, *, empty=True, **fields):
         over_batch = axis is None or 0 in np.atleast_1d(axis)
         apply = partial(formula, axis=axis, keepdims=keepdims)
         make = lambda n: (draw(n, *shape),)  # noqa: E731
-        return {"make": make, "expect": apply, "empty": empty or not over_batch, "plain": apply}
+        return {"make": make, "expect": apply, "empty": empty or not over_batch}
 
     return [
         Case(f"{op.name} over {name}", op(axis, keepdims), **rows(axis, keepdims, shape), **fields)

@@ -23,7 +23,7 @@ def scan(name, *shape, h0=True, extremes=(1e-12, 1e3)):
         operands = (np.tanh(normal(n, *shape)), positive(n, *shape), distinct(n, *shape))
         return (*operands, normal(n, *shape[:-2], shape[-1]) if h0 else None)
 
-    return Case(f"ssm_scan {name}", SsmScan(), make, scanned, extremes=extremes, plain=scanned)
+    return Case(f"ssm_scan {name}", SsmScan(), make, scanned, extremes=extremes)
 
 
 def hundred_steps(_):
@@ -53,7 +53,6 @@ def dropped(rate):
         value,
         dtypes=("float64",),
         before=restore,
-        plain=lambda x: x * (draws(x) >= limit) / x.dtype.type(1 - limit / 256),
     )
 
 

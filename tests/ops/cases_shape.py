@@ -10,7 +10,7 @@ from mlpengine.ops import Cast, Cat, Chunk, Detach, MapLookup, Reshape, Slice, S
 
 def moved(name, op, view, *shape):
     """A row of an op that copies what a NumPy view shows."""
-    return Case(name, op, lambda n: (normal(n, *shape),), view, plain=lambda x: view(x).copy())
+    return Case(name, op, lambda n: (normal(n, *shape),), view)
 
 
 def sliced(name, key, *shape):
@@ -27,7 +27,6 @@ def joined(name, axis, *shapes, sizes=None):
         Cat(axis, sizes),
         lambda n: tuple(normal(n, *shape) for shape in shapes),
         lambda *xs: np.concatenate(xs, axis),
-        plain=lambda *xs: np.concatenate(xs, axis),
     )
 
 
@@ -37,7 +36,6 @@ def chunked(name, parts, axis, *shape):
         Chunk(parts, axis),
         lambda n: (normal(n, *shape),),
         lambda x: tuple(np.split(x, parts, axis)),
-        plain=lambda x: [part.copy() for part in np.split(x, parts, axis)],
     )
 
 

@@ -1,6 +1,5 @@
 """Networks of one's own resume, train on threads and are diagnosed as an `Mlp` is."""
 
-import copy
 import pickle
 
 import numpy as np
@@ -17,7 +16,6 @@ from own_networks import (
 from traced import least_peak
 
 from mlpengine.backends.compiled import emitter
-from mlpengine.core.errors import CheckpointError
 from mlpengine.training.loop import Callback
 
 BACKENDS = ("numpy", "compiled")
@@ -58,21 +56,6 @@ def test_a_loop_continues_from_its_state_with_the_same_bits(name, backend):
     output = network.predict(held.x)  # of the best weights, without dropout
     expected = whole.step.loss(output, held.y, np.empty_like(output))
     assert min(losses) == pytest.approx(expected, rel=1e-5)
-
-
-@pytest.mark.parametrize("name", RESUMED)
-def test_a_step_continues_from_its_file_and_from_copies_with_the_same_bits(name, tmp_path):
-    step, other = make_step(name), make_step(name, seed=2)
-    losses_of(step, name, epochs=1)
-    step.save(tmp_path / "step.safetensors")
-    other.load(tmp_path / "step.safetensors")
-    copies = other, pickle.loads(pickle.dumps(step)), copy.deepcopy(step)
-    expected = losses_of(step, name, epochs=1)
-    for continued in copies:
-        assert losses_of(continued, name, epochs=1) == expected
-        assert continued.mlp.params.flat.tobytes() == step.mlp.params.flat.tobytes()
-    with pytest.raises(CheckpointError, match="must be of the same network"):
-        make_step("gated").load(tmp_path / "step.safetensors")
 
 
 @pytest.mark.parametrize(

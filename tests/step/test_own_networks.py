@@ -27,7 +27,7 @@ NORMED = ("batch norm", "batch norm of layers", "batch norm of pixels")
     ("name", "dtype", "near"),
     [
         *((name, "float32", 1e-5) for name in EIGHT),  # programs that other tests run, too
-        *((name, "float64", 1e-9) for name in ("computed", "convolution")),
+        *((name, "float64", 1e-9) for name in ("computed",)),
         *((name, "float64", 1e-9) for name in ("stopped", "penalized")),
         *((name, "float64", 1e-8) for name in NORMED[1:]),
         (NORMED[0], "float32", 2e-4),
@@ -181,12 +181,3 @@ def test_a_number_that_is_not_finite_is_located_by_the_layers_name(place, text, 
     assert text in str(error.value)
     assert step.optimizer.steps == 0
     assert np.count_nonzero(step.mlp.params.flat == before) >= before.size - 512
-
-
-@pytest.mark.parametrize(
-    ("name", "backend"), [("two tables", "numpy"), ("residual with dropout", "compiled")]
-)
-def test_shards_add_up_to_the_gradient_of_the_batch(name, backend):
-    whole, parts = make_step(name), make_step(name, shards=4, backend=backend)
-    np.testing.assert_allclose(losses_of(parts, name), losses_of(whole, name), rtol=2e-4)
-    assert parts.losses == pytest.approx(whole.losses, rel=1e-3)

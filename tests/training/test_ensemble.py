@@ -6,12 +6,10 @@ from runs import CLASSES, EarlyStopping, part
 from scipy.special import expit, log_softmax, logit, softmax
 from scipy.stats import gmean
 
-from mlpengine import Adam, Mlp, MlpEngineError, SoftmaxCrossEntropy, TrainingStep, fit
+from mlpengine import Adam, Mlp, SoftmaxCrossEntropy, TrainingStep
 from mlpengine.core.errors import CheckpointError, NumericalError, UsageError
-from mlpengine.data.features import NumberTarget, Preprocessor, fold_rows
-from mlpengine.data.tables import read_table
+from mlpengine.data.features import NumberTarget, fold_rows
 from mlpengine.models.evaluate import Scorer, standard_errors
-from mlpengine.models.model import Model
 from mlpengine.models.task import (
     BinaryClassification,
     Classification,
@@ -20,7 +18,6 @@ from mlpengine.models.task import (
     Split,
 )
 from mlpengine.nn.population import Population
-from mlpengine.nn.safetensors_file import read_tensors, write_tensors
 from mlpengine.ops import MeanSquaredError, Poisson
 from mlpengine.optim import CosineSchedule
 from mlpengine.training.loop import Callback, Loop
@@ -321,45 +318,3 @@ def test_the_standard_error_of_r2_is_that_of_a_bootstrap():
         drawn.append(scorer.run(output[pick], rows.rows(pick)))
     for name in ("r2", "mae", "rmse", "loss"):
         assert errors[name] == pytest.approx(np.std([one[name] for one in drawn]), rel=0.4)
-
-
-@pytest.fixture
-def model():
-    table = read_table("penguins")
-    preprocessor = Preprocessor("species").fit(table)
-    members = Population(Mlp([preprocessor.n_features, 5, 3]), 4)
-    return Model(members[0], preprocessor, "softmax_cross_entropy", {}, members)
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"members": 3}, "0.bias"),
-        ({"members": 0}, "0"),
-        ({"members": True}, "True"),
-        ({"members": 10**12}, "1000000000000"),
-    ],
-)
-def test_a_header_that_does_not_fit_is_refused(model, tmp_path, changed, message):
-    path = tmp_path / "m.safetensors"
-    model.save(path)
-    arrays, header = read_tensors(path)
-    write_tensors(path, arrays, {**header, **changed})
-    with pytest.raises(MlpEngineError, match=message):
-        Model.load(path)
-    write_tensors(path, {n: a[:, 0] for n, a in arrays.items()}, header)
-    with pytest.raises(CheckpointError, match="must be"):
-        Model.load(path)
-
-
-def test_fit_trains_folds_and_one_row_is_predicted_as_a_table_is():
-    settings = {"folds": 3, "epochs": 2, "batch_size": 16}
-    model, result = fit("penguins", seed=1, training=settings, model={"hidden": [5]})
-    assert set(result.metrics) == {"out_of_fold", "test"}
-    table = read_table("penguins")
-    chances = model.predict_proba(table)
-    for row in range(3):
-        cells = {name: table[name].text(row) for name in model.columns}
-        numbers = {n: float(v) for n, v in cells.items() if table[n].kind == "number" and v}
-        one = model.predict_proba({**cells, **numbers})
-        np.testing.assert_allclose(one, chances[row : row + 1], rtol=1e-5)

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from mlpengine import __version__
 from mlpengine.backends.compiled import available_targets, chosen_target
 from mlpengine.core import system
 from mlpengine.core.errors import RunError
@@ -132,14 +131,6 @@ def test_the_processor_has_the_name_that_the_system_gives_it(text, name, monkeyp
     assert processor() == name
 
 
-def test_a_package_that_is_not_installed_has_no_version(monkeypatch):
-    monkeypatch.setattr(run_directory, "PACKAGES", ("no-such-package",))
-    assert environment(1, "numpy")["packages"] == {
-        "mlpengine": __version__,
-        "no-such-package": None,
-    }
-
-
 def test_threads_are_pinned_and_set_back(monkeypatch):
     counts = []
     fake = SimpleNamespace(set_num_threads=lambda n: counts.append(n) or 5, MAX_THREADS=64)
@@ -153,11 +144,6 @@ def test_threads_are_pinned_and_set_back(monkeypatch):
         assert set(blas()) == {1}
     assert blas() == before
     assert counts == [1, 5]
-
-
-def test_cores_where_affinity_is_unknown(monkeypatch):
-    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
-    assert len(threads.usable_cores()) == (os.cpu_count() or 1)
 
 
 CONTROL_GROUPS = {

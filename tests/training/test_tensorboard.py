@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from mlpengine import Adam, Mlp, SoftmaxCrossEntropy, TrainingStep
-from mlpengine.core.errors import NumericalError, RunError
+from mlpengine.core.errors import NumericalError
 from mlpengine.models.task import Classification, Split
-from mlpengine.training.diagnose import LoopDiagnostics
 from mlpengine.training.loop import Loop
 
 pytest.importorskip("tensorboard", reason="needs the extra tensorboard")
@@ -67,17 +66,6 @@ def test_a_run_reads_back(tmp_path):
         np.testing.assert_allclose([value for _, value in found[name]], values, rtol=1e-6)
 
 
-def test_samples_of_the_diagnostics_are_those_of_their_file(tmp_path):
-    file = tmp_path / "diagnostics.csv"
-    make_loop([LoopDiagnostics(file, every=4), TensorBoard(tmp_path / "events")]).run()
-    found = scalars(tmp_path / "events")
-    lines = [line.split(",") for line in file.read_text().splitlines()[1:]]
-    assert {int(line[0]) for line in lines} == {1, 4, 8}
-    for step, layer, quantity, value in lines:
-        shown = dict(found[f"{quantity}/{layer or 'net'}"])
-        np.testing.assert_allclose(shown[int(step)], float(value), rtol=1e-6)
-
-
 def test_a_resumed_run_hides_what_was_beyond_its_checkpoint(tmp_path):
     with started(tmp_path, make_loop([])) as board:
         for step in (10, 20, 30):
@@ -93,23 +81,3 @@ def test_values_that_are_not_finite_are_left_out(tmp_path):
     with started(tmp_path, make_loop([])) as board:
         board.add_scalars(1, {"good": 1.5, "bad": float("nan"), "worse": float("inf")})
     assert scalars(tmp_path) == {"good": [(1, 1.5)]}
-
-
-def test_verdicts_are_a_text(tmp_path):
-    make_loop([LoopDiagnostics(every=1), TensorBoard(tmp_path)], lr=10.0, epochs=6).run()
-    reader = EventAccumulator(str(tmp_path))
-    reader.Reload()
-    (event,) = reader.Tensors("verdicts")
-    assert event.tensor_proto.string_val[0].decode().startswith("- **lr_high**")
-    assert reader.summary_metadata["verdicts"].plugin_data.plugin_name == "text"
-
-
-def test_a_full_disk_is_reported_with_the_directory(tmp_path):
-    with started(tmp_path, make_loop([])) as board:
-        kept = board._writer._writer
-        with (
-            open("/dev/full", "wb", buffering=0) as board._writer._writer,
-            pytest.raises(RunError, match=r"cannot be written \(No space"),
-        ):
-            board.add_scalars(1, {"train/loss": 1.0})
-        board._writer._writer = kept

@@ -27,7 +27,7 @@ STEP_TERMS_PER_THREAD = 1 << 22
 """Multiplications of a step for each additional thread.
 
 With twice as many, a second thread makes a step one and a half times as fast; with a quarter it
-makes it slower (`benchmarks/threads.py`)."""
+makes it slower (`benchmarks/peers.py --threads 1 2`)."""
 
 
 def useful_threads(kernels: Sequence[Kernel], limit: int) -> int:

@@ -2,7 +2,7 @@
 
 from mlpengine.core.tuned import tuned
 
-TABLES = "benchmarks/quality_tables.py"
+TABLES = "benchmarks/arena.py"
 
 # Kinds of columns and tasks
 FEW_LEVELS = tuned(
@@ -72,8 +72,8 @@ ODDS = tuned(4.0, "deviations", "of missing values beyond chance")
 KS_LIMIT = tuned(2.2, "sqrt(1/n + 1/m)", "distance of samples beyond chance (1 in 8,000)")
 
 # Synthetic rows
-NEAR_ROWS = tuned(5, "rows", "nearest ones; one of them gives values", "benchmarks/distill.py")
-SWAPPED = tuned(0.25, "probability", "of a value of the near row", "benchmarks/distill.py")
+NEAR_ROWS = tuned(5, "rows", "nearest ones; one of them gives values", "benchmarks/arena.py")
+SWAPPED = tuned(0.25, "probability", "of a value of the near row", "benchmarks/arena.py")
 CANDIDATES = tuned(8_192, "rows", "among which the nearest are looked for")
 FARTHEST = tuned(4.0, "deviations", "from the mean that count in distances")
 
