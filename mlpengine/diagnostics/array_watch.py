@@ -145,6 +145,7 @@ class Watch:
             facts = NetworkFacts(layers, self.dropout, 0, layers[-1].units, self._weights)
             self.core = Diagnostics(facts, loss=self.loss, optimizer=self.settings)
             self.core.first_loss = float(loss)
+            self.core.unknown_rows = "their gradients are not recorded"
         if self.steps < self._schedule.due:
             return
         if targets is not None and len(self._targets) < WATCHED_ROWS:
@@ -162,8 +163,6 @@ class Watch:
 
     def verdicts(self) -> Verdicts:
         """Return the problems so far, causes first."""
-        if not self.steps:
-            raise UsageError("watch: step must be called after each update (no step so far)")
         self._check(float(self._total))
         if self._targets and self.loss is not None:
             self._set_constants(self.core, self.loss)
@@ -208,6 +207,8 @@ class Watch:
         self._check(loss)
 
     def _check(self, loss: float) -> None:
+        if not self.steps:
+            raise UsageError("watch: step must be called after each update (no step so far)")
         if not (isfinite(loss) or self.core.failure):
             self.core.failure = f"the loss was {loss} in or before step {self.steps:,}"
 

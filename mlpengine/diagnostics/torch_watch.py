@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.core.errors import importing
+from mlpengine.core.errors import UsageError, importing
 from mlpengine.core.spec import Array
 from mlpengine.diagnostics.array_watch import Watch
 from mlpengine.diagnostics.derived import stuck
@@ -50,6 +50,9 @@ class TorchWatch(Watch):
     """
 
     def __init__(self, model: Any, optimizer: Any, *, every: int | None = None) -> None:
+        if not (isinstance(model, nn.Module) and isinstance(optimizer, torch.optim.Optimizer)):
+            kinds = f"{type(model).__name__}, {type(optimizer).__name__}"
+            raise UsageError(f"watch: needs a module and its optimizer of PyTorch (got {kinds})")
         super().__init__(every=every)
         self._schedule.sample_at = 1
         self._optimizer, self._modules = optimizer, dict(model.named_modules())
@@ -74,6 +77,9 @@ class TorchWatch(Watch):
 
     def step(self, loss: Any, *, inputs: Any = None, targets: Any = None) -> None:
         """End a step; `inputs` are known from the hooks.  Otherwise as `Watch.step`."""
+        if getattr(loss, "grad_fn", None) is None:
+            kind = type(loss).__name__
+            raise UsageError(f"watch: step needs the loss before item() or detach() (got a {kind})")
         due = self.due
         if due:
             if not self.steps:
@@ -84,7 +90,9 @@ class TorchWatch(Watch):
             for name, z in self._outputs.items():
                 self._record(name, z)
             inputs = None if self._inputs is None else _array([self._inputs])
-            targets = None if targets is None else targets.detach().cpu().numpy()
+            if isinstance(targets, Tensor):
+                floats = targets.is_floating_point()
+                targets = _array([targets]) if floats else targets.cpu().numpy()
         super().step(loss.detach(), inputs=inputs, targets=targets)
         if due or self.due:
             self._listen()

@@ -112,8 +112,9 @@ def test_a_loss_that_is_not_finite_is_named():
 def test_misuse_is_told_in_one_line():
     with pytest.raises(UsageError, match="did you mean 'mse'"):
         Watch("msee")
-    with pytest.raises(UsageError, match="no step so far"):
-        Watch().verdicts()
+    for call in (Watch().verdicts, Watch().epoch):
+        with pytest.raises(UsageError, match="no step so far"):
+            call()
     seen = Watch(every=1)
     with pytest.raises(UsageError, match="record"):
         seen.step(1.0)
@@ -128,3 +129,14 @@ def test_without_pytorch_the_error_is_the_line_that_installs_it(monkeypatch):
     monkeypatch.delitem(sys.modules, "mlpengine.diagnostics.torch_watch", raising=False)
     with pytest.raises(MissingExtraError, match=r"pip install 'mlpengine\[torch\]'"):
         watch(None, None)
+
+
+@pytest.mark.torch
+def test_misuse_with_pytorch_is_told_in_one_line():
+    torch = pytest.importorskip("torch", reason="needs the extra torch")
+    model = torch.nn.Linear(2, 1)
+    with pytest.raises(UsageError, match=r"got Linear, int"):
+        watch(model, 3)
+    watcher = watch(model, torch.optim.SGD(model.parameters()))
+    with pytest.raises(UsageError, match=r"item\(\)"):
+        watcher.step(1.0)

@@ -135,3 +135,10 @@ def test_folds_that_cannot_be_made_are_refused(name):
     arguments, given, message = BAD_FOLDS[name]
     with pytest.raises(DataError, match=message):
         fold_rows(*arguments, **given)
+
+
+def test_as_many_groups_or_times_as_folds_are_enough():
+    for given in ({"groups": np.arange(9) % 3}, {"times": np.arange(9) // 3}):
+        (values,) = given.values()
+        folds = fold_rows(9, 3, **given)
+        assert len({*zip(folds.tolist(), values.tolist(), strict=True)}) == 3

@@ -4,6 +4,7 @@ import pytest
 from mlpengine.core.errors import DataError
 from mlpengine.data.features import kind_of, task_of
 from mlpengine.data.tables import Column, Table, read_table
+from mlpengine.data.tables.frames import as_table
 
 
 def text(*cells: str) -> Column:
@@ -133,3 +134,8 @@ FAULTS = {
 def test_faults(name):
     with pytest.raises(DataError):
         FAULTS[name]()
+
+
+def test_cells_by_name_are_a_table_of_one_row():
+    table = as_table({"a": 1.5, "b": "x"})
+    assert (table.n_rows, table["a"].values.tolist(), table["b"].text(0)) == (1, [1.5], "x")
