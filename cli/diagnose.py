@@ -165,6 +165,11 @@ def _after(run: Path) -> tuple[dict[str, Any], list[str], list[Verdict]]:
     data = load_data(load_config(config), model.preprocessor)
     trainer = trainer_of(data)
     mlp, start, part, task = model.mlp, trainer.networks[0], data.parts["train"], data.task
+    if trainer.member_types and mlp.input_layer is None:
+        raise RunError(
+            f"{run}: networks must be trained in epochs to be diagnosed (the model has smooth ones "
+            "alone, the others have weight 0); leave smooth out of training.members"
+        )
     networks = [Trained(mlp.predict, np.arange(len(part)), data.parts.get("validation"))]
     if (folds := data.folds) is not None:
         networks = [
@@ -182,6 +187,7 @@ def _after(run: Path) -> tuple[dict[str, Any], list[str], list[Verdict]]:
     known = diagnostic_inputs(trainer.step, part, networks[0].validation)
     diagnostics = read_diagnostics(run, mlp, known, len(part))
     diagnostics.batch_size = trainer.batch_size
+    diagnostics.in_time = trainer.in_time
     diagnostics.stops_early = trainer.settings.training.early_stopping is not None
     with np.errstate(all="ignore"):  # a run that failed may have any weights
         measure_rows(diagnostics, task, part, networks)

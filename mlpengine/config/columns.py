@@ -30,7 +30,9 @@ def cell_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
     no_fix = "the cell must be checked"
     verdicts = []
     for column in names:
-        if column in table and (text := gap_code(table[column].take(rows))):
+        if column not in table or table[column].kind == "text":
+            continue  # a text such as "none" is a level like the others
+        if text := gap_code(table[column].take(rows)):
             evidence = f"In column {brief(column)!r}, {text.partition('; ')[0]}."
             advice = "If that is a missing value, list it under data.na_values."
             verdicts.append(Verdict("sentinel", None, "Numbers stand for missing values",

@@ -32,7 +32,11 @@ def shifted(diagnostics: Diagnostics) -> Verdict | None:
         f"{name!r} (distance {two_digits(distance)}; chance gives up to {two_digits(limit)})."
     )
     advice = "Check the split: are these rows of another time, group or unit?"
-    return Verdict("shifted", None, headline, evidence, distance, limit, advice, no_fix=no_fix)
+    severity = NOTE if diagnostics.in_time else "warning"  # later rows differ as new rows will
+    return Verdict(
+        "shifted", None, headline, evidence, distance, limit, advice,
+        no_fix=no_fix, severity=severity,
+    )  # fmt: skip
 
 
 def too_good(diagnostics: Diagnostics) -> Verdict | None:
@@ -138,7 +142,7 @@ def labels(diagnostics: Diagnostics) -> Verdict | None:
     share = float(losses.min()) / constant
     learned = len(losses) >= limits.MIN_EPOCHS and training_share(diagnostics) < limits.LEARNED
     hopeless = known.related < limits.RELATED or (isnan(known.related) and learned)
-    if not (share > limits.LEARNED and hopeless):
+    if not (limits.LEARNED < share < limits.OVERFITTED and hopeless):
         return None
     headline, advice = "Targets do not fit their rows", "Check that labels belong to their rows."
     evidence = (

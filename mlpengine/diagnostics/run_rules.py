@@ -223,7 +223,7 @@ def imbalance(diagnostics: Diagnostics) -> Verdict | None:
     )
     advice = "Weigh the classes: set data.class_weights to balanced."
     fix = [Fix(FeatureSettings, "class_weights", "balanced")]
-    return Verdict("imbalance", None, headline, evidence, recall, limit, advice, fix)
+    return Verdict("imbalance", None, headline, evidence, recall, limit, advice, fix, severity=NOTE)
 
 
 def few_steps(diagnostics: Diagnostics) -> Verdict | None:

@@ -110,6 +110,7 @@ class LoopDiagnostics(Callback):
         path: path of diagnostics.csv; None writes nothing.
         every: steps between samples, as for `Diagnostics`.
         silence: names of verdicts to leave out.
+        in_time: whether the validation rows are later than the training rows.
 
     Attributes:
         core: the diagnostics; made when the loop starts.
@@ -121,9 +122,14 @@ class LoopDiagnostics(Callback):
     core: Diagnostics
 
     def __init__(
-        self, path: Path | None = None, *, every: int | None = None, silence: Collection[str] = ()
+        self,
+        path: Path | None = None,
+        *,
+        every: int | None = None,
+        silence: Collection[str] = (),
+        in_time: bool = False,
     ) -> None:
-        self._path, self._every = path, every
+        self._path, self._every, self._in_time = path, every, in_time
         self._silence = DiagnosticsSettings(silence=tuple(silence)).silence
         self._state: Mapping[str, Any] | None = None
         self._log: SampleLog | None = None
@@ -137,7 +143,7 @@ class LoopDiagnostics(Callback):
             every=self._every,
             **diagnostic_inputs(one.step, one.train, one.validation),
         )
-        self.core.stops_early = one.early_stopping is not None
+        self.core.stops_early, self.core.in_time = one.early_stopping is not None, self._in_time
         with restoring() if self._state is not None else nullcontext():
             if self._state is not None:
                 self.core.load_state_dict(self._state)

@@ -412,7 +412,7 @@ class Trainer:
         if settings is None:
             return None
         every = None if settings.every == "auto" else settings.every
-        return LoopDiagnostics(path, every=every, silence=settings.silence)
+        return LoopDiagnostics(path, every=every, silence=settings.silence, in_time=self.in_time)
 
     # results: the mean over member types, calibration, residuals, prediction sets
 

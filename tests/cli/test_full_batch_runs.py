@@ -52,3 +52,25 @@ def test_a_resumed_run_has_the_same_bits(mlpengine, folder):
     mlpengine("train", "--resume", "parts", "-q", "--epochs", "30")
     whole, parts = (load(folder / name) for name in ("whole", "parts"))
     assert np.array_equal(whole.mlp.params.flat, parts.mlp.params.flat)
+
+
+SMOOTH = """
+data: {source: rows.csv, target: y, split: {test: 0}, encoding: piecewise, bins: 4}
+model: {hidden: [4]}
+training: {epochs: 1, folds: 2, members: [plain, smooth]}
+report: false
+"""
+
+
+def test_a_model_of_smooth_networks_alone_is_used_by_every_command(mlpengine, folder):
+    (folder / "c.yaml").write_text(SMOOTH)
+    assert mlpengine("train", "c.yaml", "-q").code == 0
+    result = json.loads((folder / "runs" / "c" / "result.json").read_text())
+    assert result["ensemble_weights"] == {"plain": 0.0, "smooth": 1.0}
+    assert [one.sizes[1:] for one in load("runs/c").networks] == [(30, 1)] * 2
+    for command in ("evaluate", "summary", "explain", "export"):
+        assert mlpengine(command, "runs/c").code == 0
+    assert mlpengine("train", "--resume", "runs/c").code == 0
+    refused = mlpengine("diagnose", "runs/c")
+    assert refused.code != 0
+    assert "leave smooth out of training.members" in refused.err

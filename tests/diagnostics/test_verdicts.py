@@ -7,7 +7,7 @@ import pytest
 
 from mlpengine import Adam, AdamW, MeanSquaredError, Mlp, Sgd, SoftmaxCrossEntropy
 from mlpengine.config import load_config
-from mlpengine.config.fixed_config import fix_overrides
+from mlpengine.config.fixed_config import fix_overrides, repairs
 from mlpengine.data.features import Leak
 from mlpengine.diagnostics import Diagnostics, Verdict, table, verdicts
 from mlpengine.diagnostics.baselines import Baselines, BaselineScore
@@ -62,7 +62,7 @@ STEEP = np.linspace(0.9, 0.5, 20)
 LINEAR = [Fix(NetworkSettings, "hidden", ())]
 BEHIND = BaselineScore("accuracy", "validation rows", 0.801, 0.852, 0.44, 0.013, LINEAR)
 LAGGING = Baselines(0.41, 0.3, "a linear model", 0.01, 0.8)
-NOISY = Baselines(0.3, 0.3, "nearest neighbors", 0.01, 0.5, 9.0, 0.2, 0.04, 0.3, (17, 40))
+NOISY = Baselines(0.3, 0.3, "nearest neighbors", 0.01, 0.5, 9.0, 0.2, 0.04, 0.28, (17, 40))
 CLIPPED = {"clipped_share": 0.91, "gradient_norm": 5.0, "clipped_norm": 0.245}
 SLOW = {"update_ratio/0": 0.9e-4, "update_ratio/1": 0.5e-4, "loss": 0.71, "lr": 1e-3}
 FAST = {"update_ratio/0": [0.02, 0.31, 0.31, 0.31, 0.31], "lr": 0.01}
@@ -154,12 +154,12 @@ CASES = [
      [{"optimizer": Adam(PLAIN, eps=0.0095)}]),
     ("labels", {"epochs": curve(np.linspace(1, 0.97, 20), np.full(20, 1.04))},
      [{"epochs": curve(np.linspace(1, 0.97, 20), np.linspace(1, 0.98, 20))}]),
-    ("labels", {"epochs": curve([0.9] * 4, [0.99] * 4), "baselines": Baselines(related=2.9)},
-     [{"epochs": curve([0.9] * 4, [0.97] * 4)}, {"baselines": Baselines(related=3.1)},
+    ("labels", {"epochs": curve([0.9] * 4, [0.99] * 4), "baselines": Baselines(related=1.9)},
+     [{"epochs": curve([0.9] * 4, [0.97] * 4)}, {"baselines": Baselines(related=2.1)},
       {"class_counts": np.array([81, 19]), "recalls": np.ones(2)}]),
     ("noisy_labels", {"baselines": NOISY},
      [{"baselines": NOISY._replace(contradicted_error=0.06)},
-      {"baselines": NOISY._replace(doubtful=0.33)}, {"baselines": NOISY._replace(signal=0.07)}]),
+      {"baselines": NOISY._replace(doubtful=0.29)}, {"baselines": NOISY._replace(signal=0.07)}]),
     ("shifted", {"baselines": Baselines(shifts=(0.1, 0.26, 0.0), shift_limit=0.2)},
      [{"baselines": Baselines(shifts=(0.1, 0.24, 0.0), shift_limit=0.2)},
       {"baselines": Baselines(shifts=(0.1, 0.26, 0.0), shift_limit=0.3)}]),
@@ -273,6 +273,21 @@ SHIPPED = dict.fromkeys(VERDICTS)
 )
 def test_causes_hide_what_they_explain(case, expected):
     assert names(measured(**case)) == expected
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        {"baselines": Baselines(shifts=(0.9,), shift_limit=0.2), "in_time": True},
+        {"epochs": curve(FALLING, [0.6, 0.5, *np.linspace(0.5, 0.9, 18)]), "stops_early": True},
+        {**RARE, "epochs": curve(FALLING, np.maximum(FALLING, 0.4))},
+    ],
+)
+def test_facts_that_cost_no_score_are_notes_that_nothing_follows(case):
+    (verdict,) = found = verdicts(measured(**case))
+    assert verdict.severity == "note"
+    assert str(verdict).startswith("Note: ")
+    assert fix_overrides(found) == [] == repairs(found)
 
 
 def test_a_verdict_is_headline_evidence_advice_and_name():
