@@ -102,11 +102,6 @@ class Model:
         return (self.mlp,) if self.members is None else (*self.members, *(self.smooth or ()))
 
     @property
-    def parameters(self) -> int:
-        """Number of parameters of all networks."""
-        return sum(len(network.params) for network in self.networks)
-
-    @property
     def task(self) -> Task:
         """The meaning of the outputs."""
         return task_for(self.preprocessor.target, self.plain_loss)

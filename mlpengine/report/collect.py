@@ -275,7 +275,7 @@ def drivers_of(loaded: LoadedData, model: Model, effort: ReportBudget) -> dict[s
     columns = feature_columns(model.preprocessor)
     count = len(set(columns))
     folds = loaded.file.config.training.folds or 1
-    passes = effort.passes / (PERMUTATIONS * (model.parameters / folds + 2_000))
+    passes = effort.passes / (PERMUTATIONS * (model.n_parameters / folds + 2_000))
     permutable = int(np.clip(passes / PERMUTED_ROWS, SHOWN_IMPORTANCES, PERMUTED_COLUMNS))
     limit = min(int(passes / min(count, permutable)), MAX_PERMUTED_ROWS)
     if limit < PERMUTED_ROWS:
@@ -292,7 +292,7 @@ def drivers_of(loaded: LoadedData, model: Model, effort: ReportBudget) -> dict[s
     table = loaded.tables.parts["train"][0]
     shown = [row.column for row in ranked if row.column in table and row.loss > 0]
     points = 12
-    rows = int(effort.passes / (model.parameters * effort.curves * points))
+    rows = int(effort.passes / (model.n_parameters * effort.curves * points))
     curves = []
     for column in shown[: effort.curves] if rows >= 20 else ():
         curve = dependence(model, table, column, points=points, rows=min(200, rows))
