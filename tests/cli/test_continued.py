@@ -26,7 +26,7 @@ def config(tmp_path):
 
 
 def weights(run):
-    return load(run).params
+    return np.concatenate([network.params.flat for network in load(run).networks])
 
 
 def outcome(answer):

@@ -147,7 +147,7 @@ def test_a_network_of_several_inputs_or_outputs_is_refused(format, tmp_path):
             return y if len(inputs) > 1 else {"a": y, "b": y.relu()}
 
     for shape, what in ((IN_DIM, "output"), ({"x": IN_DIM, "z": 2}, "input")):
-        with pytest.raises(UsageError, match=f"a network must have one {what} "):
+        with pytest.raises(UsageError, match=f"a network must have one {what}"):
             export(Several(shape, {"w": (2, IN_DIM)}), tmp_path / f"net.{format}")
 
 
