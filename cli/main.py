@@ -71,7 +71,8 @@ def _while_read() -> Iterator[None]:
         yield
     except BrokenPipeError as error:
         if error.strerror == CLOSED:
-            complain(f"error: stdout {CLOSED}")
+            run = "" if error.filename == "stdout" else f"; the run is in {error.filename}"
+            complain(f"error: stdout {CLOSED}{run}")
         raise click.exceptions.Exit(CLOSED_PIPE) from error
 
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
+from errno import EPIPE
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,7 +31,7 @@ from .session import (
     saved_preprocessor,
 )
 from .stopping import Stopping
-from .streams import say
+from .streams import CLOSED, say
 
 
 class Start(NamedTuple):
@@ -180,12 +181,17 @@ def run_session(
         if not (shown.quiet or state.code):
             say("measuring the weights of the best epoch", err=True)
         outcome = session.finish(result)
-        with suppress(BrokenPipeError):  # the run is complete, even if the reader has left
+        lost = False
+        try:
             say(json.dumps(outcome) if shown.as_json else outcome_data(session, result, outcome))
+        except BrokenPipeError as error:  # the run is complete, even if the reader has left
+            lost = error.strerror == CLOSED
         files = [] if state.code else write_run_page(session, outcome)
     if files and not shown.as_json:
         with suppress(BrokenPipeError):
             say("\n".join(str(shortest(file)) for file in files))
+    if lost and not state.code:
+        raise BrokenPipeError(EPIPE, CLOSED, str(shortest(session.directory.path)))
     return outcome
 
 

@@ -1,6 +1,6 @@
 """The classifier."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -147,11 +147,13 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         return self._sets.contain(self.predict_proba(X), level, by_class=by_class)
 
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Table, Array]:
+        if isinstance(y, list | tuple):
+            _refuse_mixed(y)  # an array of these would hold texts alone
         table, y = checked_rows(
             self, X, y, reset=reset, fitted=self._known(reset), multi_output=True
         )
-        if not issparse(y):
-            _refuse_mixed(y)
+        if not issparse(y) and y.dtype.kind == "O":
+            _refuse_mixed(y.ravel())
         check_classification_targets(y)
         if type_of_target(y) == "multilabel-indicator":
             return table, np.asarray(y.toarray() if issparse(y) else y)
@@ -197,13 +199,13 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         return tags
 
 
-def _refuse_mixed(y: Array) -> None:
+def _refuse_mixed(labels: Iterable[object]) -> None:
     """Raise DataError for labels of several types; they cannot be sorted."""
-    kinds = {type(label): label for label in y.ravel()} if y.dtype.kind == "O" else {}
+    kinds = {type(label): label for label in labels}
     texts = [label for kind, label in kinds.items() if issubclass(kind, str)]
     others = [label for kind, label in kinds.items() if not issubclass(kind, str)]
     if texts and others:
         raise DataError(
             f"y: labels must be all texts or all numbers (got {texts[0]!r} and {others[0]!r}); "
-            "write y.astype(str)"
+            "write np.array(y).astype(str)"
         )

@@ -99,11 +99,13 @@ def test_training_goes_on(case, folder):
     assert [line.split(",")[0] for line in lines] == ["epoch", *map(str, range(1, 26))]
 
 
-def test_a_result_without_stdout_is_lost_with_an_error(folder):
-    command = ["sh", "-c", 'exec "$@" >&-', "sh", *COMMAND, "schema"]
+@pytest.mark.parametrize("call", ["schema", "train small.yaml -q -o run"])
+def test_a_result_without_stdout_is_lost_with_an_error(call, folder):
+    command = ["sh", "-c", 'exec "$@" >&-', "sh", *COMMAND, *call.split()]
     done = subprocess.run(command, cwd=folder, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (141, 1)
     assert done.stderr.startswith("error: stdout ")
+    assert (folder / "run" / "result.json").is_file() == call.startswith("train")
 
 
 def test_long_lines_are_broken_between_words_on_a_terminal(monkeypatch, capsys):

@@ -242,10 +242,11 @@ def test_labels_of_any_type_are_classes(labels):
         assert {*model.predict(x).tolist()} <= {*labels}
 
 
-def test_labels_of_several_types_are_refused():
-    """Before, scikit-learn spoke of continuous values."""
-    with pytest.raises(DataError, match=r"got 'a' and 1\)"):
-        MlpClassifier().fit(np.zeros((4, 1)), np.array([1, "a", 1, "a"], object))
+@pytest.mark.parametrize("labels", [np.array([1, "a"] * 2, object), [1, "a"] * 2, [True, "a"] * 2])
+def test_labels_of_several_types_are_refused(labels):
+    """Before, scikit-learn spoke of continuous values, and lists became texts."""
+    with pytest.raises(DataError, match=r"got 'a' and (1|True)\)"):
+        MlpClassifier().fit(np.zeros((4, 1)), labels)
 
 
 # groups and times
