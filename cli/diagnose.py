@@ -27,6 +27,7 @@ from mlpengine.diagnostics import (
 )
 from mlpengine.diagnostics.layer_table import LEGEND
 from mlpengine.diagnostics.preflight import Check, check_few_rows, probe, suggest_lr
+from mlpengine.diagnostics.rules import SHORT_RUNS
 from mlpengine.diagnostics.trial import Rows, restored
 from mlpengine.diagnostics.verdict import without
 from mlpengine.training.diagnose import Trained, diagnostic_inputs, measure_rows
@@ -108,7 +109,7 @@ def _before(
         known = diagnostic_inputs(step, part, data.parts.get("validation"))
         diagnostics = probe(step, rows, step.batch_size, PROBE_STEPS, **known)
     reported = without(_columns(data), silenced)
-    reported += without(verdicts(diagnostics), silenced)
+    reported += without(verdicts(diagnostics), {*silenced, *SHORT_RUNS})  # trials are short
     report = {
         "good": all(c.good for c in checks) and not reported,
         "estimate": estimate,

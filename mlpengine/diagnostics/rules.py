@@ -452,6 +452,7 @@ BROKEN = frozenset(
 )
 STOPPED = frozenset({"vanishing", "saturated", "dead"})
 SHORT_RUNS = frozenset({"few_steps", "unfinished"})
+"""Verdicts on the length of a run."""
 
 add_rule(run.output_clamped)
 add_rule(input_scale)

@@ -21,6 +21,7 @@ def test_a_config_is_checked_and_left_alone(mlpengine, config, tmp_path):
         assert text in result.out
     assert "after 200 trial steps" in result.out
     assert re.search(r"largest .* \(line \d+\)", result.out)
+    assert "[unfinished]" not in result.out
     assert sorted(tmp_path.iterdir()) == before
 
 
