@@ -32,7 +32,6 @@ from mlpengine.export import export
 from mlpengine.export._agreement import EXPORT_TOLERANCE, label_array, largest_difference
 from mlpengine.models.task import Regression
 
-ROWS = 500
 DRIVER = """import { readFileSync } from "node:fs"; import { predict } from "./model.mjs";
 console.log(JSON.stringify(JSON.parse(readFileSync("rows.json")).map((row) => predict(row))));"""
 
@@ -70,11 +69,11 @@ def line_of(table: Contest, epochs: int) -> tuple[str, float]:
         model, file = mlpengine.load(run), folder / "model.mjs"
         known = load_config(Path(run, RESOLVED))
         held, places = [*read_tables(known, preprocessor=model.preprocessor).parts.values()][-1]
-        held = held.rows(places[evenly_spaced(len(places), ROWS)])
+        held = held.rows(places[evenly_spaced(len(places), 500)])
         export(model, file)
         difference = largest_difference(model, held, run_node(folder, model, held))
-        facts = f"{len(model.networks)} | {held.n_rows} | {file.stat().st_size:,}"
-    return f"| {table.problem.name} | {facts} | {difference:.1e} |", difference
+        facts = f"{table.problem.name} | {len(model.networks)} | {held.n_rows}"
+        return f"| {facts} | {file.stat().st_size:,} | {difference:.1e} |", difference
 
 
 def main() -> None:
