@@ -25,13 +25,6 @@ def test_a_config_is_checked_and_left_alone(mlpengine, config, tmp_path):
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_a_rate_far_too_low_is_said(mlpengine, config):
-    result = mlpengine("diagnose", config, "--set", "optimizer.lr=1e-7")
-    assert result.code == 0
-    assert "LOOK" in result.out
-    assert "[lr_low]\n      fix: --set optimizer.lr=" in result.out
-
-
 @pytest.fixture(scope="module")
 def once(tmp_path_factory):
     """Train a run; return its directory."""

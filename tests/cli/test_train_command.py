@@ -68,16 +68,6 @@ def test_the_run_directory_holds_everything(mlpengine, config):
     assert len(Model.load(run / "model.safetensors").mlp.params) == result["parameters"]
 
 
-def test_the_same_seed_gives_the_same_bytes(mlpengine, config):
-    extra = [f"--set={one}" for one in ("model.dropout=0.3", "training.dtype=float64")]
-    for name in ("a", "b"):
-        assert mlpengine("train", config, "--out", name, "-q", *extra).code == 0
-    for name in ("model.safetensors", "metrics.csv"):
-        assert Path("a", name).read_bytes() == Path("b", name).read_bytes()
-    mlpengine("train", config, "--out", "c", "-q", *extra, "--set=seed=1")
-    assert Path("a", "metrics.csv").read_bytes() != Path("c", "metrics.csv").read_bytes()
-
-
 def test_progress_is_one_line_per_epoch_on_stderr(mlpengine, config):
     found = mlpengine("train", config)
     lines = found.err.splitlines()

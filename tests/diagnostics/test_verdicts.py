@@ -393,28 +393,19 @@ def test_the_most_extreme_value_is_found(column):
     assert extreme_feature(x[:5], sizes_of(x)).times == 0
 
 
-def watched(mlp, lr, **options):
-    """Return diagnostics of 300 steps, measured as in a loop of one's own, and the last loss."""
+def watched(mlp, lr):
+    """Return diagnostics of 300 steps, measured as in a loop of one's own."""
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((32, mlp.sizes[0])).astype("f4"), rng.integers(0, 2, 32)
     scratch, grads, loss = mlp.scratch(32), mlp.gradients(32), SoftmaxCrossEntropy()
-    adam, core = Adam(mlp, lr=lr), Diagnostics(mlp, **options)
+    adam, core = Adam(mlp, lr=lr), Diagnostics(mlp)
     for step in range(1, 301):
         mlp.forward(x, scratch)
         value = loss(scratch.output, y, grads.d_output)
         mlp.backward(scratch, grads)
         adam.step(mlp, grads)
         core.after_step(scratch, grads, step, loss=value)
-    return core, value
-
-
-@pytest.mark.parametrize("baseline", [None, 0.69])
-@pytest.mark.parametrize(("lr", "expected"), [(1e-7, ["lr_low"]), (3e-3, []), (3.0, ["lr_high"])])
-def test_a_loop_of_ones_own_gets_verdicts(baseline, lr, expected):
-    core, value = watched(Mlp([4, 16, 2], activation="tanh", seed=0), lr, baseline=baseline)
-    for _ in range(6):
-        core.close_epoch(value, None)
-    assert [name for name in names(core) if name.startswith("lr")] == expected
+    return core
 
 
 @pytest.mark.parametrize(
@@ -425,7 +416,7 @@ def test_a_loop_of_ones_own_gets_verdicts(baseline, lr, expected):
     ],
 )
 def test_the_table_has_a_line_for_each_layer_and_the_noise_scale(variance, squared, text):
-    core, _ = watched(Mlp([4, 64, 16, 2], activation="tanh", seed=0), 1e-3)
+    core = watched(Mlp([4, 64, 16, 2], activation="tanh", seed=0), 1e-3)
     core.noise.variance, core.noise.squared_norm = variance, squared
     lines = table(core).splitlines()
     assert lines[0].split()[:3] == ["layer", "units", "activation"]

@@ -97,16 +97,6 @@ def test_text_labels(iris):
     assert model.score(x, y) > 0.95
 
 
-def test_several_targets_and_one(numbers):
-    x, y = numbers
-    options = {"lr": 2e-2, "epochs": 40, "folds": 2, "members": "plain", "random_state": 0}
-    model = MlpRegressor(hidden=(32,), **options)
-    both = clone(model).fit(x, 1000 + y)
-    assert both.predict(x).shape == y.shape
-    assert both.score(x, 1000 + y) > 0.95
-    assert model.fit(x, y[:, 0]).predict(x).shape == (len(y),)
-
-
 @pytest.mark.parametrize(("given", "asked", "got"), [("f8", None, "f4"), ("i8", "float64", "f8")])
 def test_dtypes_and_sparse_matrices(given, asked, got):
     x = np.random.default_rng(0).integers(0, 9, (30, 3)).astype(given)
