@@ -58,7 +58,7 @@ def read_result(path: Path) -> dict[str, Any]:
         raise RunError(str(error)) from error
     except (OSError, ValueError, RecursionError) as error:
         reason = str(error)
-        if isinstance(error, FileNotFoundError):
+        if isinstance(error, FileNotFoundError | NotADirectoryError):
             resolved_config(path)
             reason = "the run has not ended, or it failed"
         raise RunError(f"{file}: cannot be read ({reason})") from error

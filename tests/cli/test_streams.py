@@ -108,6 +108,13 @@ def test_a_result_without_stdout_is_lost_with_an_error(call, folder):
     assert (folder / "run" / "result.json").is_file() == call.startswith("train")
 
 
+def test_comparison_refuses_a_pipe(folder):
+    os.mkfifo(folder / "pipe")
+    command = [*COMMAND, "compare", "pipe", "pipe"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, check=False)
+    assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
+
+
 def test_long_lines_are_broken_between_words_on_a_terminal(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "20")
     text = "  one two-three four five " + "x" * 30 + "\na      b"
