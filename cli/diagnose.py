@@ -165,7 +165,7 @@ def _after(run: Path) -> tuple[dict[str, Any], list[str], list[Verdict]]:
     model = load(run)
     data = load_data(load_config(config), model.preprocessor)
     trainer = trainer_of(data)
-    mlp, start, part, task = model.mlp, trainer.networks[0], data.parts["train"], data.task
+    mlp, start, part, task = model.mlp, trainer.networks[0], trainer.train, data.task
     if trainer.member_types and mlp.input_layer is None:
         raise RunError(
             f"{run}: networks must be trained in epochs to be diagnosed (the model has smooth ones "

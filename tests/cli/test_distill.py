@@ -55,6 +55,7 @@ def test_a_student_is_a_run_as_any_other(mlpengine):
     for text in ("Its teacher has accuracy", "its teacher</th>", "trained directly</th>"):
         assert text in page
     assert mlpengine("evaluate", "s", "--json").code == 0
+    assert mlpengine("diagnose", "s").code == 0  # its training rows are the transfer set
     for form in ("onnx", "c", "c-train"):
         assert mlpengine("export", "s", "--format", form, "-o", f"m.{form[0]}").code == 0
     # the run goes on where it ended, and begins anew with the same bits
