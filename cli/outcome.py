@@ -12,6 +12,7 @@ from mlpengine.models.metrics import commonest_mistakes, confusion_matrix
 from mlpengine.models.model import MODEL_FILE
 from mlpengine.models.task import Classification, Regression, Split, Task
 from mlpengine.settings.training import LINEAR
+from mlpengine.training.learner import ENDINGS
 from mlpengine.training.loop import Loop, Result
 from mlpengine.training.measure import DEVIATION, DIRECT, OF_MEAN, OUT_OF_FOLD
 
@@ -22,12 +23,6 @@ NOT_MET = 3
 """The exit code where a result is not what --drift or --require asks for."""
 
 SHOWN_PARTS = ("train", OUT_OF_FOLD, "validation", "test")
-ENDINGS = {
-    "epochs": "",
-    "early": ", stopped early",
-    "time": ", stopped at the time limit",
-    "interrupted": ", interrupted",
-}
 SHOWN_CLASSES = 10
 """Largest number of classes with a whole confusion matrix; for more, the commonest mistakes."""
 

@@ -33,6 +33,7 @@ from mlpengine.data.tables.frames import as_table, categorical_columns
 from mlpengine.diagnostics.verdict import Verdicts, without
 from mlpengine.models.model import Model
 from mlpengine.settings.recipes import PRESETS
+from mlpengine.training.learner import ENDINGS
 from mlpengine.training.loading import load
 from mlpengine.training.loop import Callback, Result
 from mlpengine.training.measure import measure
@@ -74,8 +75,7 @@ class FitResult(Result):
             f"{part}: {', '.join(f'{name} {value:.4g}' for name, value in values.items())}"
             for part, values in self.metrics.items()
         ]
-        endings = {"epochs": "", "early": ", stopped early", "time": ", stopped at the time limit"}
-        ending = endings.get(self.ending, f", {self.ending}")
+        ending = ENDINGS[self.ending]
         epochs = f"{plural(self.epochs, 'epoch')}, best {self.best_epoch}{ending}"
         return f"FitResult({'; '.join([epochs, *parts])})"
 

@@ -42,6 +42,13 @@ HOPELESS = 1e12
 _log = logging.getLogger("mlpengine")
 
 Ending = Literal["epochs", "early", "time", "interrupted"]
+ENDINGS: dict[Ending, str] = {
+    "epochs": "",
+    "early": ", stopped early",
+    "time": ", stopped at the time limit",
+    "interrupted": ", interrupted",
+}
+"""Each ending in words, to follow a number of epochs."""
 
 
 class SkipBudget(NamedTuple):

@@ -57,9 +57,9 @@ class Progress(Callback):
     def on_train_start(self, loop: Loop) -> None:
         """Print the titles of the lines."""
         self._began, self._first = perf_counter(), len(loop.history.rows)
+        self._titles = table_columns(loop)
         if not self._live:
-            titles = table_columns(loop)
-            self._print(aligned_line([title for title, _ in titles], titles))
+            self._print(aligned_line([title for title, _ in self._titles], self._titles))
 
     def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
         """Show an epoch; a star marks the best so far."""
@@ -68,13 +68,13 @@ class Progress(Callback):
             return
         self._due = now + REWRITE_SECONDS
         per_epoch = (now - self._began) / (row.epoch - self._first)
-        texts, titles = cells(loop, row, (loop.epochs - row.epoch) * per_epoch), table_columns(loop)
+        texts = cells(loop, row, (loop.epochs - row.epoch) * per_epoch)
         if self._live:
-            pairs = zip(titles, texts, strict=True)
+            pairs = zip(self._titles, texts, strict=True)
             self._rewrite("  ".join(f"{title} {text}" for (title, _), text in pairs))
             return
         star = " *" if loop.best_epoch == row.epoch and row.validation else ""
-        self._print(aligned_line(texts, titles) + star)
+        self._print(aligned_line(texts, self._titles) + star)
 
     def _rewrite(self, text: str) -> None:
         text = text[:LIVE_WIDTH]

@@ -18,7 +18,7 @@ training: {folds: 3, epochs: 6, batch_size: 16}
 optimizer: {name: adam, lr: 0.01}
 report: false
 """
-QUICK = ("--set=model.hidden=[6]", "--made", "300", "--set", "training.epochs=8")
+QUICK = ("--set=model.hidden=[6]", "--made", "1500", "--set", "training.epochs=8")
 REPORTED = ("--set", "report=true")
 QUICK = (*QUICK, "--set", "optimizer.lr=0.01", "-q")
 
@@ -71,7 +71,7 @@ def test_a_student_is_a_run_as_any_other(mlpengine):
     tuned = mlpengine("train", "--warm-start", "s2", "--epochs", "2", "--out", "tuned", "-q")
     assert tuned.code == 0, tuned.err
     assert "teacher" not in tuned.out
-    assert TransferSet.load(Path("s2/transfer.safetensors")).targets.shape == (275 + 300, 3)
+    assert TransferSet.load(Path("s2/transfer.safetensors")).targets.shape == (275 + 1500, 3)
 
 
 def test_what_cannot_be_distilled_is_said(mlpengine):
