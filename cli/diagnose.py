@@ -189,7 +189,7 @@ def _after(run: Path) -> tuple[dict[str, Any], list[str], list[Verdict]]:
     known = diagnostic_inputs(trainer.step, part, networks[0].validation)
     diagnostics = read_diagnostics(run, mlp, known, len(part))
     diagnostics.batch_size = trainer.batch_size
-    diagnostics.in_time = trainer.in_time
+    diagnostics.planned_split = trainer.planned_split
     diagnostics.stops_early = trainer.settings.training.early_stopping is not None
     with np.errstate(all="ignore"):  # a run that failed may have any weights
         measure_rows(diagnostics, task, part, networks)
