@@ -145,7 +145,7 @@ class BackwardPlan:
         return PlannedCall("add", None, (gradient, slot), (gradient,))
 
     def _in_place(self, record: Record, position: int, x: Value) -> Buffer | None:
-        """Give the gradient of `x` the storage of dy if the op allows it and nothing else reads dy."""
+        """Give dx the storage of dy if the op allows it and no other step reads dy."""
         op, y = record.op, record.outputs[0]
         dy = self.gradients[y.index]
         if position or len(record.outputs) > 1 or x.is_leaf or dy.storage is None:

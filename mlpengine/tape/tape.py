@@ -163,7 +163,7 @@ class Tape:
         momentum: float = 0.1,
         eps: float = 1e-5,
     ) -> Node:
-        """Record batch norm by the statistics of the batch or, if `rng` is None, by running averages.
+        """Record batch norm by the batch statistics or, if `rng` is None, by running averages.
 
         The running averages are buffers of a `Network`: `running` followed by ``.mean`` and by
         ``.variance``.  Training moves them by the share `momentum`.
