@@ -57,9 +57,9 @@ from mlpengine.core.errors import (
 from mlpengine.core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from mlpengine.config.fitting import FitResult, distill, fit
     from mlpengine.diagnostics import Diagnostics
     from mlpengine.estimators import MlpClassifier, MlpRegressor
+    from mlpengine.fitting import FitResult, distill, fit
     from mlpengine.models import Model, metric
     from mlpengine.nn import Mlp, Population
     from mlpengine.ops import BinaryCrossEntropyWithLogits, MeanSquaredError, SoftmaxCrossEntropy
@@ -116,7 +116,7 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(  # 0.01 s without what is imported when it is first used
     __name__,
     {
-        "config.fitting": ("FitResult", "distill", "fit"),
+        "fitting": ("FitResult", "distill", "fit"),
         "diagnostics": ("Diagnostics",),
         "estimators": ("MlpClassifier", "MlpRegressor"),
         "models": ("Model", "metric"),

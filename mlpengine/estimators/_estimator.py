@@ -14,7 +14,6 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from mlpengine.config.build import loss_and_task, trainer_of
 from mlpengine.config.columns import column_verdicts
-from mlpengine.config.fitting import as_config, checked_sections, loaded_data
 from mlpengine.config.load import ConfigFile
 from mlpengine.config.proposal import complete_config
 from mlpengine.config.tables import preprocessor_of
@@ -35,6 +34,7 @@ from mlpengine.data.tables.table import Column
 from mlpengine.diagnostics.verdict import Verdicts
 from mlpengine.estimators._rows import checked_rows, is_frame, matrix_features, plain_profile
 from mlpengine.estimators._running import RunningScale
+from mlpengine.fitting import as_config, checked_sections, loaded_data
 from mlpengine.models.calibration import ClassSets, Residuals
 from mlpengine.models.members import NetworkMean
 from mlpengine.models.task import Task, make_split, task_for

@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 from mlpengine.core.errors import CheckpointError, DataError, MlpEngineError, UsageError
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import html_table, plural
+from mlpengine.core.wording import plural
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.drift import NewRows
 from mlpengine.data.tables import Table, read_table
@@ -356,8 +356,11 @@ class Model:
         return f"Model({'; '.join(f'{name} {text}' for name, text in self._facts().items())})"
 
     def _repr_html_(self) -> str:
-        """Return the main properties as a table, for notebooks."""
-        return html_table([], [(name, text) for name, text in self._facts().items()])
+        from mlpengine.drawing.cell import cell_html
+        from mlpengine.drawing.tables import scrolling_table
+
+        facts = self._facts().items()
+        return cell_html(scrolling_table(["", ""], facts, "Model", words=2, named=False))
 
     @cached_property
     def _task(self) -> Task:

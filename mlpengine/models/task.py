@@ -51,7 +51,7 @@ class RowOrigins(NamedTuple):
         return self._replace(rows=table)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Split:
     """The rows of one split, ready for the network.
 
@@ -93,6 +93,9 @@ class Split:
 
     def __len__(self) -> int:
         return len(self.x)
+
+    def __repr__(self) -> str:
+        return f"Split({plural(len(self), 'row')}, x {quoted(self.x)}, y {quoted(self.y)})"
 
     def rows(self, numbers: Array) -> "Split":
         """Return a copy of the rows with these indices."""

@@ -20,8 +20,9 @@ from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural
 from mlpengine.data.features.drift import NewRows
+from mlpengine.diagnostics.curves import gradients_of
 from mlpengine.diagnostics.samples import Series
-from mlpengine.diagnostics.thresholds import DEAD, GUIDE_RATIO
+from mlpengine.drawing.charts import curves_of
 from mlpengine.models.card import facts_of
 from mlpengine.models.explain import (
     PERMUTED_COLUMNS,
@@ -35,7 +36,7 @@ from mlpengine.models.task import Split
 from mlpengine.step.blas_threads import pinned
 from mlpengine.training.diagnose import DIAGNOSTICS_FILE
 from mlpengine.training.diagnostics_files import read_series
-from mlpengine.training.history import METRICS_FILE
+from mlpengine.training.history import METRICS_FILE, History
 from mlpengine.training.loading import load
 from mlpengine.training.measure import explained_rows
 from mlpengine.training.result import read_result
@@ -46,7 +47,6 @@ from mlpengine.training.run_directory import (
     resolved_config,
 )
 
-from .chart_types import thinned
 from .predictions import hardest_of, predictions_of
 
 REPORT_FORMAT = 1
@@ -55,12 +55,8 @@ PERMUTED_ROWS, PERMUTATIONS = 500, 5
 """The fewest rows, and the permutations of each column, of an importance that is shown."""
 
 MAX_PERMUTED_ROWS = 2_000
-SHOWN_LAYERS, SHOWN_SAMPLES = 6, 120
 CONFIG_LENGTH = 20_000
 """Characters of a config that are shown."""
-
-NET = ("loss", "gradient_norm", "clipped_norm", "noise_scale", "lr")
-LAYERS = ("update_ratio", "gradient_rms", "dead_share", "saturated_share")
 
 TRAVELING = {"path", "failure", "result", "verdicts", "settings", "notes", "model"}
 """Keys with texts that may contain paths."""
@@ -93,13 +89,14 @@ THOROUGH = ReportBudget(work=2e10, passes=5e10, rows=20_000, curves=6)
 class RunData:
     """A run, from its directory or, right after training, from memory.
 
+    `path` is None for a run without a directory, and `history` then holds its epochs.
     `loaded` is its data, and `model` is the trained model or, with `trained` False, an untrained
     one.  Either is None if it cannot be read; `notes` then give the reason.
     `known` is name, rows and outputs of the last part, and `score` compares the model with
     baselines, if they were computed before.
     """
 
-    path: Path
+    path: Path | None
     result: Mapping[str, Any] = field(default_factory=dict)
     loaded: LoadedData | None = None
     model: Model | None = None
@@ -109,6 +106,7 @@ class RunData:
     score: Mapping[str, Any] | None = None
     failure: str = ""
     notes: tuple[str, ...] = ()
+    history: History | None = None
 
 
 class Collected(NamedTuple):
@@ -163,13 +161,13 @@ def collect(run: RunData, effort: ReportBudget = THOROUGH, *, whole: bool = True
 
 def _collect(run: RunData, effort: ReportBudget, *, whole: bool) -> Collected:
     notes = list(run.notes)
-    environment = _read_json(run.path / ENVIRONMENT_FILE, notes)
+    environment = _read_json(run.path / ENVIRONMENT_FILE, notes) if run.path else {}
     scored: ScoredRows | None = None
     data: dict[str, Any] = {
         "format": REPORT_FORMAT,
         "kind": "run",
-        "path": str(shown_path(run.path)),
-        "name": run.path.name,
+        "path": str(shown_path(run.path)) if run.path else "trained in memory",
+        "name": run.path.name if run.path else f"a model of {_targets(run)}",
         "ending": run.result.get("ending"),
         "failure": run.failure,
         "result": {k: v for k, v in run.result.items() if k not in ("verdicts", "run_dir")},
@@ -218,8 +216,13 @@ def _collect(run: RunData, effort: ReportBudget, *, whole: bool) -> Collected:
 
 def epochs_of(run: RunData) -> dict[str, Any] | None:
     """Return the curves of metrics.csv by name, thinned to what a screen shows."""
-    path = run.path / METRICS_FILE
-    if not path.is_file():
+    best = run.result.get("best_epochs") or run.result.get("best_epoch")
+    ended = run.result.get("member_epochs") or []
+    if run.history is not None:
+        count, curves = len(run.history.rows), curves_of(run.history.by_column())
+        return {"count": count, "best": best or None, "ended": ended, "curves": curves}
+    path = run.path / METRICS_FILE if run.path else None
+    if path is None or not path.is_file():
         return None
     with path.open(newline="", encoding="utf-8") as file:
         names, *lines = list(csv.reader(file)) or [[]]
@@ -232,22 +235,10 @@ def epochs_of(run: RunData) -> dict[str, Any] | None:
         raise DataError(f"{path}: is no list of epochs ({error})") from error
     columns = dict(zip(names, table.T, strict=True))
     epochs, curves = columns["epoch"], curves_of(columns)
-    best = run.result.get("best_epochs") or run.result.get("best_epoch")
     if best is None and run.loaded is not None and "validation_loss" in columns:
         known = columns["validation_loss"]
         best = int(epochs[np.nanargmin(known)]) if np.isfinite(known).any() else None
-    ended = run.result.get("member_epochs") or []
     return {"count": len(epochs), "best": best or None, "ended": ended, "curves": curves}
-
-
-def curves_of(columns: Mapping[str, Array]) -> dict[str, dict[str, Array]]:
-    """Return the columns of a metrics.csv by epoch, thinned to what a screen shows."""
-    epochs, curves = columns["epoch"], {}
-    for name, values in columns.items():
-        if name != "epoch":
-            kept = thinned(values)
-            curves[name] = {"epoch": epochs[kept].astype(int), "value": values[kept]}
-    return curves
 
 
 def model_of_run(loaded: LoadedData, model: Model) -> dict[str, Any]:
@@ -332,44 +323,26 @@ def data_of(loaded: LoadedData, rows: int) -> dict[str, Any]:
     }
 
 
-def gradients_of(series: Series, batch_size: int | None) -> dict[str, Any]:
-    """Return the samples of gradients, updates and units, thinned."""
-    kept = thinned(np.nan_to_num(series.of("gradient_norm")), 240)
-    few = evenly_spaced(len(series), SHOWN_SAMPLES)
-    layers = series.columns.layers
-    shown = evenly_spaced(layers, SHOWN_LAYERS)
-    clipped, norms = series.of("clipped_norm"), series.of("gradient_norm")
-    is_clipped = clipped < norms * (1 - 1e-6)
-    return {
-        "steps": series.steps[kept],
-        "net": {name: series.of(name)[kept] for name in NET},
-        "clip": clipped[is_clipped].max() if is_clipped.any() else None,
-        "clipped": is_clipped.mean(),
-        "spikes": np.nan_to_num(series.of("spikes")).max(),
-        "layer_steps": series.steps[few],
-        "layers": layers,
-        "by_layer": {name: {str(n): series.of(name, n)[few] for n in shown} for name in LAYERS},
-        "batch_size": batch_size,
-        "guide": GUIDE_RATIO,
-        "too_many": DEAD,
-    }
-
-
 def settings_of(run: RunData, environment: Mapping[str, Any]) -> dict[str, Any]:
     """Return config, seed, versions, times and the commands that make the run again."""
-    given = run.path / GIVEN_CONFIG
-    text = given.read_bytes().decode(errors="backslashreplace") if given.is_file() else ""
+    given = run.path / GIVEN_CONFIG if run.path else None
+    text = ""
+    if given and given.is_file():
+        text = given.read_bytes().decode(errors="backslashreplace")
+    elif given is None and run.loaded:
+        text = run.loaded.file.resolved()
     text = redacted(text)
     config = run.loaded.file.config if run.loaded else None
     command = environment.get("command")
     words = [redacted(str(word)) for word in command] if isinstance(command, list) else []
     first = [Path(words[0]).name] if words else []
+    again = ["mlpengine", "train", str(shown_path(run.path) / RESOLVED)] if run.path else []
     return {
         "config": text[:CONFIG_LENGTH],
         "shortened": len(text) > CONFIG_LENGTH,
         "seed": config.seed if config else None,
         "command": shlex.join([*first, *words[1:]]) if words else "",
-        "again": shlex.join(["mlpengine", "train", str(shown_path(run.path) / RESOLVED)]),
+        "again": shlex.join(again),
         **{k: v for k, v in environment.items() if k != "command"},
     }
 
@@ -401,6 +374,10 @@ def _read_json(path: Path, notes: list[str]) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         notes.append(f"{path.name} cannot be read: {_line(error)}")
     return {}
+
+
+def _targets(run: RunData) -> str:
+    return ", ".join(run.model.target) if run.model else "nothing"
 
 
 def _line(error: BaseException) -> str:

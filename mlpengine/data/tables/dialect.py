@@ -13,6 +13,7 @@ from mlpengine.core.errors import DataError
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.data.tables.parsing import EMPTY, MISSING
 from mlpengine.settings.base import STRICT, Texts, rule
+from mlpengine.settings.fix import SECTIONS
 from mlpengine.settings.structure import fault_of
 
 Delimiter: TypeAlias = Literal[",", ";", "\t", "|"]
@@ -79,6 +80,9 @@ class TextOptions:
             raise rule(text, "text_encoding") from None
         _ = date_patterns(self.date_format)
         return self
+
+
+SECTIONS[TextOptions] = "data"  # a verdict may ask for texts of missing values
 
 
 @dataclass(frozen=True, config=STRICT)
