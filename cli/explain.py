@@ -70,7 +70,9 @@ def command(run: Path, file: str | None, as_json: bool) -> None:
     else:
         table = read_rows(model, file)
         if table.n_rows < 2:
-            raise DataError(f"{file}: needs two rows, to permute values (got {table.n_rows})")
+            raise DataError(
+                f"{file}: at least two rows are needed to permute values (got {table.n_rows})"
+            )
         chosen = evenly_spaced(table.n_rows, EXPLAINED_ROWS)
         rows = make_split(table, None, model.preprocessor, model.task, model.mlp.dtype)
         name, part, forward = "data", rows.rows(chosen), model.forward

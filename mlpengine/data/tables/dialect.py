@@ -150,7 +150,7 @@ def _date_pattern(form: str) -> re.Pattern[str]:
     whole = one_of_each and ("AM" not in tokens or "HH" in tokens)
     if not (whole and apart) or len(set(tokens)) < len(tokens):
         raise rule(
-            "needs yyyy, mm and dd with something between them, and HH with AM, such as "
+            "needs yyyy, mm and dd with separators between them, and HH if there is AM, such as "
             f"mm/dd/yyyy, dd-month-yy or mm/dd/yyyy HH:MM AM (got {form!r})",
             "date_format",
         )
