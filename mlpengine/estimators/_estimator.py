@@ -309,9 +309,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         whole, targets, *_ = self._joined(table, y, None, {})
         if first:
             if self.folds is not None or self.members is not None:
-                raise UsageError(
-                    "partial_fit: begins with one network (folds and members must be None)"
-                )
+                raise UsageError("partial_fit: folds and members must be None; or call fit first")
             self._columns = table.names
             file = self._config(x, whole, targets, None, {}, partial=True)
             self._preprocessor = preprocessor_of(file, []).fit(table)
@@ -438,7 +436,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
             folds = folds_for(rows, blocks)
             ends_early = folds is not None or rows > FOLDED_ROWS
         if folds is not None and self.warm_start:
-            raise UsageError("folds: a fit with folds begins anew (warm_start must be False)")
+            raise UsageError("folds: must be None with warm_start; write folds=None")
         return folds, folds is not None if ends_early is None else bool(ends_early)
 
     def _check_columns(self, y: Array) -> None:

@@ -212,7 +212,9 @@ class Model:
         """
         table = self._usable("explain", data)
         if table.n_rows < 2:
-            raise DataError(f"explain: needs two rows, to permute values (got {table.n_rows})")
+            raise DataError(
+                f"explain: at least two rows are needed to permute values (got {table.n_rows})"
+            )
         rows = self._split(table, evenly_spaced(table.n_rows, EXPLAINED_ROWS))
         return self.explanation("data", rows, self.forward, table, curves=curves)
 

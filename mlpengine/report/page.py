@@ -305,7 +305,7 @@ def _matrix(known: Data) -> Markup:
         rows.append(tag("tr", tag("th", shortened(name, 20), scope="row"), *cells, last))
     below = [tag("td", number(value, 3), class_="total") for value in known["precision"]]
     rows.append(tag("tr", tag("th", "precision", scope="row"), *below, tag("td", class_="total")))
-    title = "Confusion matrix: true class by row, predicted class by column"
+    title = "Confusion matrix: rows are true classes, columns are predicted classes"
     return scroll_box(
         tag("table", tag("caption", title), tag("thead", head), tag("tbody", *rows),
             class_="matrix"),

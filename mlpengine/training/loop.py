@@ -233,8 +233,8 @@ class Loop(Uncopyable):
             if validation is not None or size < 2 or len(each) % size or len(folds) != len(train):
                 given = f"{plural(len(each), 'step')}, {plural(size, 'fold')} of {len(folds)} rows"
                 raise UsageError(
-                    "loop: folds must be one for each training row, and need no validation part "
-                    f"and as many steps for each fold (got {given})"
+                    "loop: folds must be one for each training row, without a validation part and "
+                    f"with equally many steps for each fold (got {given})"
                 )
             parts = [train.rows(np.flatnonzero(folds == k)) for k in range(size)]
         self.validation = parts[0]
@@ -590,6 +590,6 @@ def _by_name(callbacks: Sequence[Callback]) -> dict[str, Callback]:
         if _overrides(callback, "state_dict"):
             name = callback.name or type(callback).__name__
             if name in states:
-                raise UsageError(f"callbacks: two keep a state under one name ({name!r})")
+                raise UsageError(f"callbacks: names must differ (two keep a state as {name!r})")
             states[name] = callback
     return states

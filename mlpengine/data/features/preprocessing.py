@@ -115,7 +115,7 @@ class Preprocessor:
         skipped |= {n for n in options.periods if not self._periods(table, n, rows)}
         names = [name for name in table.names if name not in skipped]
         if not names:
-            raise DataError(f"{table.source}: no column is left to learn from")
+            raise DataError(f"{table.source}: no feature column is left; drop fewer columns")
         self.kinds = {name: self._kind(table, name) for name in names}
         self._refuse_unusable(table)
         if not table.n_rows or (rows is not None and not len(rows)):

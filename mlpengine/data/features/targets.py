@@ -70,8 +70,8 @@ class ClassTarget(Target):
         classes: list[Label] = [_label(values, value) for value in values.distinct()]
         if len(classes) < 2:
             raise DataError(
-                f"{table.where(column)}: at least two classes are needed (of "
-                f"{plural(table.n_rows, 'training row')} each holds {classes[0]!r})"
+                f"{table.where(column)}: at least two classes are needed (all "
+                f"{plural(table.n_rows, 'training row')} have {classes[0]!r})"
             )
         return cls(column, classes)
 
@@ -117,8 +117,8 @@ def deviation(values: Array, where: str) -> float:
     span = float(np.ptp(values))
     if 0 < span < SMALLEST:
         raise DataError(
-            f"{where}: the target's numbers differ by {span:g} at most, and squares of such errors "
-            "are 0; multiply the target"
+            f"{where}: the target's range is too small (it is {span:g}, and squares of such errors "
+            "are 0); multiply the target by a constant"
         )
     return float(values.std()) or 1.0
 
@@ -366,7 +366,7 @@ def row_weights(table: Table, column: str) -> Array:
     if (values < 0).any() or not values.sum() > 0:
         row = int(np.argmin(values))
         raise DataError(
-            f"{table.where(column, row)}: sample weights must be 0 or more, and some more than 0 "
+            f"{table.where(column, row)}: sample weights must be 0 or more, and one above 0 "
             f"({table[column].text(row)})"
         )
     return values
@@ -406,7 +406,7 @@ def check_positive(values: Array, where: Callable[[int, int], str]) -> None:
     if not (values > 0).all():
         row, column = (int(place) for place in np.argwhere(~(values > 0))[0])
         raise DataError(
-            f"{where(row, column)}: a target that is learned by its logarithm must be positive "
+            f"{where(row, column)}: a target with transform_target: log must be positive "
             f"({values[row, column]:g}); set transform_target to none"
         )
 
