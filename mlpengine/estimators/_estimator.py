@@ -70,6 +70,7 @@ OWN = {
     "data.target": "fit takes the targets",
     "data.task": "the class of the estimator decides it",
     "data.weight": "fit takes sample_weight",
+    "data.exposure": "divide the targets, and write fit(sample_weight=)",
     "data.class_weights": "write class_weight=",
     "data.where": "fit takes the rows",
     "data.split": "write validation_fraction=, or fit(groups=) or fit(times=)",

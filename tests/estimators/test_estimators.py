@@ -278,6 +278,7 @@ def test_dates_order_rows_as_their_numbers_do():
 
 LOSSES = {
     "poisson": ("poisson", ["y"]),
+    "negative_binomial": ("negative_binomial", ["y"]),
     "formula": ("abs(y - t) ** 1.5", ["y"]),
     "quantiles": (Quantile((0.1, 0.5, 0.9)), ["y_0.1", "y_0.5", "y_0.9"]),
     "gaussian_nll": ("gaussian_nll", ["y", "y_std"]),
