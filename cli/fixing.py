@@ -12,12 +12,14 @@ import numpy as np
 from mlpengine.config import Override, load_config
 from mlpengine.config.fixed_config import as_overrides, corrections, proposed_settings, repairs
 from mlpengine.core.errors import ConfigError, DataError, NumericalError, UsageError
+from mlpengine.core.wording import metric_text
 from mlpengine.diagnostics.verdict import NOTE, Verdict
 from mlpengine.models.metrics import higher_is_better
-from mlpengine.training.measure import OUT_OF_FOLD, measure
+from mlpengine.models.task import OUT_OF_FOLD
+from mlpengine.training.measure import measure
 
 from .compare import comparison
-from .outcome import metric_text, shortest
+from .outcome import shortest
 from .session import Session
 from .starting import Shown, Start, epoch_lines, run_session
 from .stopping import Stopping

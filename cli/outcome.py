@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import plural, printable
+from mlpengine.core.wording import metric_text, plural, printable
 from mlpengine.models.metrics import commonest_mistakes, confusion_matrix
 from mlpengine.models.model import MODEL_FILE
-from mlpengine.models.task import Classification, Regression, Split, Task
+from mlpengine.models.task import OUT_OF_FOLD, Classification, Regression, Split, Task
 from mlpengine.settings.training import LINEAR
 from mlpengine.training.learner import ENDINGS
 from mlpengine.training.loop import Loop, Result
-from mlpengine.training.measure import DEVIATION, DIRECT, OF_MEAN, OUT_OF_FOLD
+from mlpengine.training.measure import DEVIATION, DIRECT, OF_MEAN
 
 if TYPE_CHECKING:
     from .session import Session
@@ -153,15 +153,6 @@ def mistakes(
         for text, row in zip(texts, counts, strict=True)
     ]
     return lines
-
-
-def metric_text(value: float | None) -> str:
-    """Return a metric for a table."""
-    if value is None:
-        return "-"
-    if abs(value) < 100:
-        return f"{value:.4f}"
-    return f"{value:.5g}" if abs(value) < 1e6 else f"{value:.2e}"
 
 
 def shortest(path: Path) -> Path:

@@ -32,6 +32,18 @@ PINBALL = "pinball_"
 """The part of the names of metrics before a level."""
 
 
+OUT_OF_FOLD = "out_of_fold"
+"""The name of the training rows, each predicted by the networks that were not trained on it."""
+
+PART_PHRASES = {
+    "data": "rows",
+    "test": "test rows",
+    "validation": "validation rows",
+    "train": "training rows",
+    OUT_OF_FOLD: "out-of-fold rows",
+}
+
+
 class RowOrigins(NamedTuple):
     """The origin of the rows and columns of a split, for messages."""
 
