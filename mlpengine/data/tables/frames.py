@@ -104,7 +104,7 @@ def _frame_columns(frame: Any, source: str) -> dict[str, Any]:
     names = list(map(str, given))
     if len(set(names)) < len(names):
         twice = sorted({name for name in names if names.count(name) > 1})
-        raise DataError(f"{source}: every column needs a name of its own ({', '.join(twice)})")
+        raise DataError(f"{source}: column names must be unique (twice: {', '.join(twice)})")
     return {name: frame[key] for name, key in zip(names, given, strict=True)}
 
 
@@ -235,12 +235,13 @@ def _require_unicode(texts: Iterable[str], where: str) -> None:
 def _refuse_equal_labels(values: list[Any], column: Column, where: str) -> None:
     """Raise DataError for labels that differ in type alone, such as 1 and "1" or "1.0"."""
     kinds: dict[float, type] = {}
-    for row, (value, code) in enumerate(zip(values, column.values.tolist(), strict=True)):
-        kind, before = type(value), kinds.setdefault(code, type(value))
-        if code >= 0 and kind is not before and str in (kind, before):
+    for row in np.flatnonzero(~column.missing).tolist():
+        value = values[row]
+        kind, before = type(value), kinds.setdefault(float(column.values[row]), type(value))
+        if kind is not before and str in (kind, before):
             raise DataError(
-                f"{where}, row {row + 1}: classes must differ in value ({value!r:.60} is a "
-                f"{kind.__name__} here and a {before.__name__} before)"
+                f"{where}, row {row + 1}: equal values must have one type ({value!r:.60} is "
+                f"{kind.__name__} here and {before.__name__} before); convert the column to text"
             )
 
 
