@@ -319,7 +319,7 @@ class Preprocessor:
             write_one_hots(self.categories, codes, out[:, width:])
 
     def unknown_texts(self, table: Table) -> dict[str, tuple[int, str]]:
-        """Return, by column, how many rows have a text without a feature, and the first such text."""
+        """Return, by column, how many rows hold a text without a feature, and the first text."""
         unknown = {}
         for category in self.categories:
             rows = category.unknown_rows(table)
