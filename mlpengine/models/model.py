@@ -113,6 +113,13 @@ class Model:
         return (self.mlp,) if self.members is None else (*self.members, *(self.smooth or ()))
 
     @property
+    def populations(self) -> list[Sequence[TabularNetwork]]:
+        """The networks by architecture, in the order of `networks`."""
+        if self.members is None:
+            return [(self.mlp,)]
+        return [self.members] if self.smooth is None else [self.members, self.smooth]
+
+    @property
     def task(self) -> Task:
         """The meaning of the outputs."""
         return task_for(self.preprocessor.target, self.plain_loss)
@@ -275,7 +282,7 @@ class Model:
         """Return the outputs (rows, out_dim) for a table, before probabilities and units."""
         thread = self._thread
         if not hasattr(thread, "one_row"):
-            thread.one_row = RowPredictor(self.networks, self.preprocessor, self.mean.combine)
+            thread.one_row = RowPredictor(self.populations, self.preprocessor, self.mean.combine)
         output: Array | None = thread.one_row(data)
         if output is not None:
             return output

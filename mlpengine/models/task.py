@@ -219,6 +219,9 @@ class Task(ABC):
             wide = outputs[used] + np.log(weights[used])[:, None, None]
             total: Array = np.logaddexp.reduce(wide, axis=0)
             return total
+        if outputs.shape[1] == 1:  # the same sums in the same order, by one call
+            terms = weights[used, None, None] * outputs[used]
+            return np.asarray(np.add.accumulate(terms, axis=0)[-1])
         mean = np.zeros(outputs.shape[1:])
         for k in used:  # a product with the weights would round by the place of a row
             mean += weights[k] * outputs[k]
