@@ -56,7 +56,8 @@ def measure(
 ) -> Measured:
     """Measure trained networks on each part; with folds, the training part is out-of-fold.
 
-    Two classes have the area under the ROC curve, too.
+    Two classes have the area under the ROC curve, too, and the mean cost of a row where costs chose
+    the threshold.
 
     The loss is the training loss or, for calibrated probabilities, the evaluation loss.
 
@@ -67,6 +68,8 @@ def measure(
     task, networks, evaluator = copy(mean.task), mean.networks, fitted.evaluator
     if isinstance(task, Classification) and task.outputs <= 2:
         task.watch("roc_auc")
+        if task.threshold is not None and task.threshold.costs is not None:
+            task.watch("cost")
     if evaluator is not None:
         evaluator = Evaluator(networks[0], loss, task, evaluator.ranks)
         for name, part in parts.items():
