@@ -92,6 +92,40 @@ def test_names_that_do_not_exist_are_found(title, code):
     assert not project.is_ours(title, code)
 
 
+TUNED = (
+    "LIMIT = 3\n_LOW, HIGH = -0.5, 1 << 10\nNAME, lower = 'three', 4\nA = tuned(3, 'rows', '')\n"
+)
+TUNED += "class Window:\n    DECAY: float = 0.9\n"
+
+
+def test_tuned_numbers_are_found_outside_and_in_their_table(tmp_path):
+    assert project.tuned_numbers(TUNED) == {"LIMIT", "_LOW", "HIGH", "DECAY"}
+    tree(
+        tmp_path,
+        {
+            f"{room}/thresholds.py": "A = tuned(3, 'rows', 'x', 'no.py')\n"
+            for room in project.TUNED_ROOMS
+        },
+    )
+    tree(tmp_path, {"mlpengine/diagnostics/a.py": "LIMIT = 3\n"})
+    assert (
+        len(project.thresholds(tmp_path)) == 1 + 2
+    )  # a number elsewhere; scripts that are not there
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("def f(x):\n    return x._hidden", 1),
+        ("class A:\n    def f(self, other):\n        self._n = other._n", 0),
+        ("class A:\n    _n = 1\ndef f(a):\n    return a._n + self._m + a.__name__", 0),
+        ("def f(x):\n    x._n = 1\n    return x._n", 2),
+    ],
+)
+def test_private_reads_are_found(text, found):
+    assert len(project.private_reads(text)) == found
+
+
 def test_archives_that_differ_from_the_repository_are_named(tmp_path):
     sdist, wheel = tmp_path / "p-1.tar.gz", tmp_path / "p-1.whl"
     with tarfile.open(sdist, "w:gz") as archive:

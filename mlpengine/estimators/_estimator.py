@@ -14,7 +14,6 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from mlpengine.config.build import loss_and_task, trainer_of
 from mlpengine.config.columns import column_verdicts
-from mlpengine.config.fitting import as_config, checked_sections, loaded_data
 from mlpengine.config.load import ConfigFile
 from mlpengine.config.proposal import complete_config
 from mlpengine.config.tables import preprocessor_of
@@ -35,6 +34,7 @@ from mlpengine.data.tables.table import Column
 from mlpengine.diagnostics.verdict import Verdicts
 from mlpengine.estimators._rows import checked_rows, is_frame, matrix_features, plain_profile
 from mlpengine.estimators._running import RunningScale
+from mlpengine.fitting import as_config, checked_sections, loaded_data
 from mlpengine.models.calibration import ClassSets, Residuals
 from mlpengine.models.members import NetworkMean
 from mlpengine.models.task import Task, make_split, task_for
@@ -70,6 +70,7 @@ OWN = {
     "data.target": "fit takes the targets",
     "data.task": "the class of the estimator decides it",
     "data.weight": "fit takes sample_weight",
+    "data.exposure": "divide the targets, and write fit(sample_weight=)",
     "data.class_weights": "write class_weight=",
     "data.where": "fit takes the rows",
     "data.split": "write validation_fraction=, or fit(groups=) or fit(times=)",
@@ -309,9 +310,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         whole, targets, *_ = self._joined(table, y, None, {})
         if first:
             if self.folds is not None or self.members is not None:
-                raise UsageError(
-                    "partial_fit: begins with one network (folds and members must be None)"
-                )
+                raise UsageError("partial_fit: folds and members must be None; or call fit first")
             self._columns = table.names
             file = self._config(x, whole, targets, None, {}, partial=True)
             self._preprocessor = preprocessor_of(file, []).fit(table)
@@ -438,7 +437,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
             folds = folds_for(rows, blocks)
             ends_early = folds is not None or rows > FOLDED_ROWS
         if folds is not None and self.warm_start:
-            raise UsageError("folds: a fit with folds begins anew (warm_start must be False)")
+            raise UsageError("folds: must be None with warm_start; write folds=None")
         return folds, folds is not None if ends_early is None else bool(ends_early)
 
     def _check_columns(self, y: Array) -> None:

@@ -12,9 +12,9 @@ from mlpengine.data.features import Preprocessor
 from mlpengine.data.tables import Column, Table
 from mlpengine.data.tables.table import ColumnKind
 from mlpengine.models.evaluate import Scorer, jackknife_error
+from mlpengine.models.forward import Features
 from mlpengine.models.members import NetworkMean
-from mlpengine.models.model import Model
-from mlpengine.models.task import Regression, Split
+from mlpengine.models.task import Regression, Split, Task
 from mlpengine.nn.network import PREDICT_ROWS
 
 GRID, LEVELS = 20, 12
@@ -177,12 +177,19 @@ def _exchanged(count: int, groups: int, rng: np.random.Generator) -> Array:
 
 
 def dependence(
-    model: Model, table: Table, column: str, *, points: int = GRID, rows: int = DEPENDENCE_ROWS
+    forward: Callable[[Features], Array],
+    preprocessor: Preprocessor,
+    task: Task,
+    table: Table,
+    column: str,
+    *,
+    points: int = GRID,
+    rows: int = DEPENDENCE_ROWS,
 ) -> Dependence:
-    """Return the partial dependence of a model's prediction on a column of a table.
+    """Return the partial dependence of a prediction on a column of a table.
 
-    A number takes `points` quantiles, a category its most frequent levels; predictions are averaged
-    over `rows` of the table.
+    `forward` returns the outputs for features.  A number takes `points` quantiles, a category its
+    most frequent levels; predictions are averaged over `rows` of the table.
 
     Source: Friedman 2001, section 8.2.
     """
@@ -194,7 +201,7 @@ def dependence(
     everywhere = some.rows(np.tile(np.arange(some.n_rows), len(grid)))
     filled = Column(np.repeat(grid, some.n_rows), values.kind, values.levels)
     tiled = Table({**everywhere.columns, column: filled}, some.source)
-    task, output = model.task, model.forward(model.preprocessor.features_of(tiled))
+    output = forward(preprocessor.features_of(tiled))
     shown = task.predict(output) if isinstance(task, Regression) else task.probabilities(output)
     assert shown is not None
     means = shown.reshape(len(grid), some.n_rows, -1).mean(axis=1)

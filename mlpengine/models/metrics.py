@@ -280,21 +280,6 @@ def rmse(target: Array, predicted: Array, weight: Array | None = None) -> float:
     return float(np.sqrt(np.average(squares, axis=0, weights=weight)).mean())
 
 
-def poisson_deviance(target: Array, predicted: Array, weight: Array | None = None) -> float:
-    """Return the mean of 2 (t log(t / p) - t + p), in the target's units; 0 log 0 is 0."""
-    t, p = _columns(target), _columns(predicted)
-    with np.errstate(all="ignore"):
-        logs = np.where(t > 0, t * np.log(np.where(t > 0, t, 1) / p), 0)
-    return _mean(2 * (logs - t + p).mean(axis=1), weight)
-
-
-def gamma_deviance(target: Array, predicted: Array, weight: Array | None = None) -> float:
-    """Return the mean of 2 (log(p / t) + t / p - 1); it has no unit."""
-    t, p = _columns(target), _columns(predicted)
-    with np.errstate(all="ignore"):
-        return _mean(2 * (np.log(p / t) + t / p - 1).mean(axis=1), weight)
-
-
 def gaussian_nll(
     target: Array, mean: Array, deviation: Array, weight: Array | None = None
 ) -> float:

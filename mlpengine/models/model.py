@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from pathlib import Path
 from threading import local
@@ -14,8 +14,9 @@ from typing_extensions import TypedDict
 from mlpengine.core.errors import CheckpointError, DataError, MlpEngineError, UsageError
 from mlpengine.core.fields import Limits
 from mlpengine.core.fork_locks import cached_property
+from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import html_table, plural
+from mlpengine.core.wording import plural
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.drift import NewRows
 from mlpengine.data.tables import Table, read_table
@@ -30,12 +31,23 @@ from mlpengine.models.calibration import (
     spread,
 )
 from mlpengine.models.evaluate import Scorer
+from mlpengine.models.explain import (
+    DEPENDENCE_ROWS,
+    GRID,
+    PERMUTED_COLUMNS,
+    dependence,
+    feature_columns,
+    importances,
+    sensitive_columns,
+)
+from mlpengine.models.explanation import CURVES, EXPLAINED_ROWS, Explanation
 from mlpengine.models.forward import Features, outputs_of
 from mlpengine.models.members import NetworkMean
 from mlpengine.models.row_predictor import RowPredictor
 from mlpengine.models.task import (
     Classification,
     Regression,
+    Split,
     Task,
     Threshold,
     make_split,
@@ -212,18 +224,74 @@ class Model:
                 f"evaluate: metrics must be a list (got {metrics!r}); write metrics=[{metrics!r}]"
             )
         task = self.task_with(metrics)
+        part = self._split(self._usable("evaluate", data), on_demand=True)
+        return self.scorer(task).run(self.forward(part.x), part, full=True)
+
+    def explain(self, data: Any, *, curves: int = CURVES) -> Explanation:
+        """Return which columns drive the predictions of rows with their targets, and how.
+
+        The importance of a column is how much the loss rises, and R2 or accuracy falls, when its
+        values are permuted among the rows, with standard errors.  The first columns get partial
+        dependence, at most `curves`.  The rows should not be rows that trained the model.
+
+        Raises: DataError as `evaluate`, and for fewer than two rows.
+        """
+        table = self._usable("explain", data)
+        if table.n_rows < 2:
+            raise DataError(
+                f"explain: at least two rows are needed to permute values (got {table.n_rows})"
+            )
+        rows = self._split(table, evenly_spaced(table.n_rows, EXPLAINED_ROWS))
+        return self.explanation("data", rows, self.forward, table, curves=curves)
+
+    def explanation(
+        self,
+        part: str,
+        rows: Split,
+        forward: Callable[[Array], Array],
+        table: Table,
+        *,
+        curves: int = CURVES,
+        most: int = PERMUTED_COLUMNS,
+        points: int = GRID,
+        averaged: int = DEPENDENCE_ROWS,
+    ) -> Explanation:
+        """Return `explain` for rows as networks take them, and a table for partial dependence.
+
+        `forward` predicts features of the rows, see `importances`.  Of more columns than `most`
+        only those are permuted to which the outputs are most sensitive.  Curves have `points`
+        points, each the mean over `averaged` rows of the table.
+        """
+        columns = feature_columns(self.preprocessor)
+        permuted = sensitive_columns(self.mean, rows.x, columns, most)
+        # weights may be as large as the dtype holds
+        with np.errstate(over="ignore", invalid="ignore"):
+            ranked = importances(
+                forward, self.scorer(self.task), rows, columns, permuted_columns=permuted
+            )
+            shown = [row.column for row in ranked if row.column in table and row.loss > 0]
+            parts = self.forward, self.preprocessor, self.task, table
+            drawn = [dependence(*parts, n, points=points, rows=averaged) for n in shown[:curves]]
+        outputs = [str(label) for label in self.classes or self.target]
+        count, metric = len(set(columns)), self.task.headline[0]
+        return Explanation(part, len(rows), metric, count, ranked, drawn, outputs)
+
+    def _usable(self, where: str, data: Any) -> Table:
+        """Return the rows of a table that have a target; messages begin with `where`."""
         table = self.table(data)
         if not table.n_rows:
-            raise DataError("evaluate: rows are needed (got none)")
+            raise DataError(f"{where}: rows are needed (got none)")
         usable = usable_rows(table, self.target, self.preprocessor.rows_in_use(table))
         for line in usable.remarks:
             _log.warning("warning: %s", line)
-        part = make_split(
-            table, usable.rows, self.preprocessor, task, self.mlp.dtype, on_demand=True
-        )
-        output = self.forward(part.x)
-        self._warn_of(table if usable.rows is None else table.rows(usable.rows))
-        return self.scorer(task).run(output, part, full=True)
+        return table if usable.rows is None else table.rows(usable.rows)
+
+    def _split(self, table: Table, rows: Array | None = None, *, on_demand: bool = False) -> Split:
+        """Return rows of a table as networks take them, and warn of what training did not see."""
+        dtype = self.mlp.dtype
+        part = make_split(table, rows, self.preprocessor, self.task, dtype, on_demand=on_demand)
+        self._warn_of(table)
+        return part
 
     def scorer(self, task: Task) -> Scorer:
         """Return the scorer of outputs by the loss for evaluation and the metrics of a task."""
@@ -388,8 +456,11 @@ class Model:
         return f"Model({'; '.join(f'{name} {text}' for name, text in self._facts().items())})"
 
     def _repr_html_(self) -> str:
-        """Return the main properties as a table, for notebooks."""
-        return html_table([], [(name, text) for name, text in self._facts().items()])
+        from mlpengine.drawing.cell import cell_html
+        from mlpengine.drawing.tables import scrolling_table
+
+        facts = self._facts().items()
+        return cell_html(scrolling_table(["", ""], facts, "Model", words=2, named=False))
 
     @cached_property
     def _task(self) -> Task:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import pairwise
 from numbers import Real
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
@@ -35,6 +36,18 @@ PINBALL = "pinball_"
 """The part of the names of metrics before a level."""
 
 
+OUT_OF_FOLD = "out_of_fold"
+"""The name of the training rows, each predicted by the networks that were not trained on it."""
+
+PART_PHRASES = {
+    "data": "rows",
+    "test": "test rows",
+    "validation": "validation rows",
+    "train": "training rows",
+    OUT_OF_FOLD: "out-of-fold rows",
+}
+
+
 class RowOrigins(NamedTuple):
     """The origin of the rows and columns of a split, for messages."""
 
@@ -54,7 +67,7 @@ class RowOrigins(NamedTuple):
         return self._replace(rows=table)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Split:
     """The rows of one split, ready for the network.
 
@@ -96,6 +109,9 @@ class Split:
 
     def __len__(self) -> int:
         return len(self.x)
+
+    def __repr__(self) -> str:
+        return f"Split({plural(len(self), 'row')}, x {quoted(self.x)}, y {quoted(self.y)})"
 
     def rows(self, numbers: Array) -> "Split":
         """Return a copy of the rows with these indices."""
@@ -388,7 +404,7 @@ class Regression(Task):
     def truth(self, table: Table, target: Array) -> Array:
         """Return the targets in their own units.  Raises: DataError for one the loss refuses."""
         names = self.target.columns
-        values = np.stack([table[name].values.astype(np.float64) for name in names], axis=1)
+        values = self.target.values(table)
         self.loss.check_targets(values, lambda row, column: table.where(names[column], row))
         return values
 
@@ -409,7 +425,7 @@ class Regression(Task):
     @property
     def column_names(self) -> list[str]:
         """The names of what is predicted: of each target, with the suffixes of the loss."""
-        return [f"{n}{p.suffix}" for n in self.target.columns for p in self.loss.predictions]
+        return [f"{n}{p.suffix}" for n in self.target.names for p in self.loss.predictions]
 
     def _predictions(self, output: Array) -> list[Array]:
         """Return each prediction of the loss (rows, targets), in the units of the targets."""
@@ -451,26 +467,52 @@ class Regression(Task):
     def _loss_metrics(self) -> dict[str, Metric]:
         """Return the metrics that belong to the loss, in the units of the targets."""
         known: dict[str, Metric] = {}
-        if self.loss.deviance:
-            deviance = getattr(metrics, f"{self.loss.deviance}_deviance")
-            known["deviance"] = _on_predictions(deviance)
+        if type(self.loss).deviance is not EntryLoss.deviance:
+            known["deviance"] = self._deviance
+            known["deviance_explained"] = self._deviance_explained
         if [one.location for one in self.loss.predictions] == [True, False]:
             known["nll"] = self._nll  # of a mean and a deviation
         levels = [one.level for one in self.loss.predictions if one.level is not None]
         if len(levels) == len(self.loss.predictions):
             known["pinball"] = lambda s: self._pinball(s, levels)
+            if len(levels) > 1:
+                known["crps"] = lambda s: self._crps(s, levels)
             known["calibration_error"] = lambda s: self._apart(s, levels)
         return known
+
+    def _deviance(self, scored: Scored, predicted: Array | None = None) -> float:
+        """Return the mean deviance of the predicted means, or of others (rows, targets)."""
+        predicted = scored.predicted if predicted is None else predicted
+        with np.errstate(all="ignore"):
+            rows = self.loss.deviance(scored.truth, predicted).mean(axis=1)
+        return float(np.average(rows, weights=scored.weights))
+
+    def _deviance_explained(self, scored: Scored) -> float:
+        """Return 1 - deviance / deviance of the mean target of these rows."""
+        mean = np.average(scored.truth, axis=0, weights=scored.weights)
+        constant = np.broadcast_to(mean, scored.truth.shape)
+        return 1 - self._deviance(scored) / self._deviance(scored, constant)
 
     def _nll(self, scored: Scored) -> float:
         mean, deviation = self._predictions(scored.output)
         return metrics.gaussian_nll(scored.truth, mean, deviation, scored.weights)
 
     def _pinball(self, scored: Scored, levels: Sequence[float]) -> float:
+        return float(np.mean(self._pinballs(scored, levels)))
+
+    def _pinballs(self, scored: Scored, levels: Sequence[float]) -> list[float]:
         pairs = zip(self._predictions(scored.output), levels, strict=True)
-        return float(
-            np.mean([metrics.pinball(scored.truth, q, level, scored.weights) for q, level in pairs])
-        )
+        return [metrics.pinball(scored.truth, q, level, scored.weights) for q, level in pairs]
+
+    def _crps(self, scored: Scored, levels: Sequence[float]) -> float:
+        """Return the continuous ranked probability score, an integral over levels from 0 to 1.
+
+        Each pinball loss stands for the levels that are nearest to its own.
+
+        Source: Gneiting and Ranjan 2011, "Comparing density forecasts", equation 8.
+        """
+        ends = [0.0, *((a + b) / 2 for a, b in pairwise(levels)), 1.0]
+        return 2 * float(np.dot(self._pinballs(scored, levels), np.diff(ends)))
 
     def _apart(self, scored: Scored, levels: Sequence[float]) -> float:
         """Return the largest distance between a level and the share of targets below it."""
@@ -583,8 +625,7 @@ def make_split(
     part = table
     if stream is not None:
         data = preprocessor.stream(table, rows, batch_size=stream, window=window)
-        targets = preprocessor.target.columns if preprocessor.target else []
-        part = table.select(targets)
+        part = table.select(preprocessor.target_columns(table))
     if rows is not None:
         part = part.rows(rows)
     if stream is None:

@@ -18,8 +18,14 @@ from mlpengine.models.metrics import (
     roc_auc,
 )
 from mlpengine.models.model import Model
-from mlpengine.models.task import Classification, MultiLabel, Regression, Task, Threshold
-from mlpengine.training.measure import OUT_OF_FOLD
+from mlpengine.models.task import (
+    OUT_OF_FOLD,
+    Classification,
+    MultiLabel,
+    Regression,
+    Task,
+    Threshold,
+)
 
 SHOWN_POINTS, SHOWN_TARGETS = 1_000, 4
 MAX_MATRIX = 12

@@ -12,7 +12,7 @@ import numpy as np
 from mlpengine.core.files import read_file
 from mlpengine.core.named import NamedRows, arrays_in, as_rows
 from mlpengine.core.spec import Array
-from mlpengine.diagnostics import Diagnostics, Verdict, table, verdicts
+from mlpengine.diagnostics import Diagnostics, table, verdicts
 from mlpengine.diagnostics.baselines import (
     baselines,
     error_beside_constant,
@@ -38,7 +38,7 @@ from mlpengine.diagnostics.thresholds import (
     SIMPLE_MODELS,
 )
 from mlpengine.diagnostics.units import rectifies
-from mlpengine.diagnostics.verdict import without
+from mlpengine.diagnostics.verdict import Verdicts, without
 from mlpengine.models.task import Classification, Regression, Split, Task
 from mlpengine.ops import Loss
 from mlpengine.settings import DiagnosticsSettings
@@ -194,7 +194,7 @@ class LoopDiagnostics(Callback):
         """Write the remaining samples and close the file."""
         self._close()
 
-    def verdicts(self) -> list[Verdict]:
+    def verdicts(self) -> Verdicts:
         """Return the problems of the run; the list may be empty.
 
         The first call measures simple models on the rows, unless the run failed.
@@ -209,6 +209,11 @@ class LoopDiagnostics(Callback):
             ]
             measure_rows(self.core, one.task, one.train, networks)
         return without(verdicts(self.core), self._silence)
+
+    def _repr_html_(self) -> str:
+        if not hasattr(self, "core"):
+            return "nothing is measured so far"
+        return self.verdicts()._repr_html_() + self.core._repr_html_()
 
     def table(self) -> str:
         """Return the last sample as a table with one line for each layer."""

@@ -184,8 +184,8 @@ class Learner(Uncopyable):
                 raise RunError(f"epoch {self.epoch}: {drift}")
         if not self.is_finite:
             raise NumericalError(
-                f"step {self.steps}: weights must be finite after the update (lower the "
-                f"learning rate, {self.step.optimizer.current_lr:g})"
+                f"step {self.steps}: weights must be finite after the update (learning "
+                f"rate {self.step.optimizer.current_lr:g}); lower the learning rate"
             )
         self._end_epoch(perf_counter() - began)
         return True

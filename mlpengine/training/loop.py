@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import inf, isfinite
 from time import perf_counter
-from typing import Any, ClassVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from mlpengine.core.buffers import Uncopyable
 from mlpengine.core.errors import NumericalError, UsageError
 from mlpengine.core.fields import COUNT
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import html_table, plural, quoted, suggestion
+from mlpengine.core.wording import plural, quoted, suggestion
 from mlpengine.models.task import Split, Task
 from mlpengine.settings import EarlyStopping
 from mlpengine.settings.training import Action
@@ -24,11 +24,15 @@ from mlpengine.step.ranks import Ranks
 from mlpengine.step.step import TrainingStep
 from mlpengine.training.best import choose_together
 from mlpengine.training.history import EpochRow, History, mean_row
-from mlpengine.training.learner import Ending, Learner, SkipBudget
+from mlpengine.training.learner import ENDINGS, Ending, Learner, SkipBudget
 from mlpengine.training.loop_arguments import check_fit, check_stopping, checked_task
 
+if TYPE_CHECKING:
+    from mlpengine.drawing.cell import Cell
+    from mlpengine.drawing.markup import Markup
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Result:
     """The outcome of a run.
 
@@ -43,11 +47,32 @@ class Result:
     samples_per_second: float
     history: History
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({'; '.join(self.lines())})"
+
+    def lines(self) -> list[str]:
+        """Return the outcome in words."""
+        best = f", best {self.best_epoch}" if self.best_epoch else ""
+        return [f"{plural(self.epochs, 'epoch')}{best}{ENDINGS[self.ending]}"]
+
+    def plot(self) -> "Cell":
+        """Return losses, metrics and learning rate by epoch, as a notebook shows them: SVG."""
+        from mlpengine.drawing.cell import chart_cell
+
+        return chart_cell(repr(self), self.history.charts(self.best_epoch or None))
+
     def _repr_html_(self) -> str:
-        """Return the outcome of the run and its last epochs as tables, for notebooks."""
-        ended = [("ended", self.ending), ("epochs", f"{self.epochs:,}")]
-        ended += [("best epoch", f"{self.best_epoch:,}"), ("seconds", f"{self.seconds:.3g}")]
-        return html_table([], ended) + self.history._repr_html_()
+        from mlpengine.drawing.cell import cell_html
+
+        return cell_html(*self.content())
+
+    def content(self) -> "list[Markup]":
+        """Return what a notebook shows of the outcome."""
+        from mlpengine.drawing.markup import tag
+        from mlpengine.drawing.svg import grid
+
+        charts = self.history.charts(self.best_epoch or None)
+        return [tag("p", self.lines()[0]), grid(charts)]
 
 
 class Callback:
@@ -208,8 +233,8 @@ class Loop(Uncopyable):
             if validation is not None or size < 2 or len(each) % size or len(folds) != len(train):
                 given = f"{plural(len(each), 'step')}, {plural(size, 'fold')} of {len(folds)} rows"
                 raise UsageError(
-                    "loop: folds must be one for each training row, and need no validation part "
-                    f"and as many steps for each fold (got {given})"
+                    "loop: folds must be one for each training row, without a validation part and "
+                    f"with equally many steps for each fold (got {given})"
                 )
             parts = [train.rows(np.flatnonzero(folds == k)) for k in range(size)]
         self.validation = parts[0]
@@ -249,6 +274,11 @@ class Loop(Uncopyable):
             for hook in HOOKS
         }
         self._watch(first, [one for one in self.callbacks if one.watches_first or not several])
+
+    def __repr__(self) -> str:
+        networks = plural(len(self.members), "network")
+        done = f"epoch {len(self.history.rows):,} of {self.epochs:,}"
+        return f"Loop({networks}, {done}, {self.train!r})"
 
     def _watch(self, member: Learner, callbacks: Sequence[Callback]) -> None:
         """Connect the hooks of callbacks to the steps of a network."""
@@ -560,6 +590,6 @@ def _by_name(callbacks: Sequence[Callback]) -> dict[str, Callback]:
         if _overrides(callback, "state_dict"):
             name = callback.name or type(callback).__name__
             if name in states:
-                raise UsageError(f"callbacks: two keep a state under one name ({name!r})")
+                raise UsageError(f"callbacks: names must differ (two keep a state as {name!r})")
             states[name] = callback
     return states

@@ -13,12 +13,9 @@ from mlpengine.models.evaluate import Evaluator, Scorer, standard_errors
 from mlpengine.models.forward import outputs_of
 from mlpengine.models.members import NetworkMean
 from mlpengine.models.metrics import calibration_error
-from mlpengine.models.task import Classification, Regression, Split
+from mlpengine.models.task import OUT_OF_FOLD, Classification, Regression, Split
 from mlpengine.nn import TabularNetwork
 from mlpengine.training.trainer import Fitted
-
-OUT_OF_FOLD = "out_of_fold"
-"""The name of the training rows, each predicted by the networks that were not trained on it."""
 
 ONE_NETWORK, DEVIATION, OF_MEAN = "one network", "+-", "mean of all"
 """The titles of spreads: the mean over networks; a standard deviation or standard error; and an

@@ -62,7 +62,7 @@ def patterns():
     return {place: use for place, use in found.items() if not any(own in place for own in OWN)}
 
 
-OWN = ("backends.", "report.markup")
+OWN = ("backends.", "drawing.markup")
 """Rooms with patterns for texts of our own."""
 
 PATTERNS = patterns()

@@ -76,7 +76,7 @@ def test_a_model_decides_by_its_threshold_everywhere(frame, tmp_path):
     assert (again.predict(frame) == predicted).all()
     other = model.with_threshold(0.9)
     assert (other.predict(frame) == np.where(chance > 0.9, "yes", "no")).all()
-    text = export(model, tmp_path / "m.c") and (tmp_path / "m.h").read_text()
+    text = export(model, tmp_path / "m.c") and (tmp_path / "m.c").read_text()
     assert f"THRESHOLD {limit}" in text
     assert re.search(r"POSITIVE 1\b", text)
     with pytest.raises(UsageError, match="at most 1"):
