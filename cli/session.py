@@ -6,7 +6,6 @@ import sys
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from datetime import UTC, datetime
 from hashlib import sha256
 from statistics import fmean
@@ -259,7 +258,7 @@ class Session:
             **self._spread(),
             **self._calibration(),
             **({"ensemble_weights": weights} if weights else {}),
-            **({"threshold": asdict(self.model.threshold)} if self.model.threshold else {}),
+            **({"threshold": self.model.threshold._asdict()} if self.model.threshold else {}),
             "ending": result.ending,
             "ended": _now(),
             "skipped_steps": self.loop.skipped,

@@ -36,8 +36,9 @@ def write_outputs(graph: Graph, model: Model, x: str) -> None:
             chances = graph.node("Softmax", x, axis=1)
             codes = graph.node("ArgMax", x, axis=1, keepdims=0)
         if threshold := task.threshold:
-            place = graph.constant(np.array(threshold.positive))
+            place = graph.constant(np.array([threshold.positive]))
             chance = graph.node("Gather", chances, place, axis=1)
+            chance = graph.node("Reshape", chance, graph.constant(np.array([-1])))
             limit = graph.constant(np.array(threshold.value, np.float32))
             codes = graph.cast(graph.node("Greater", chance, limit), "int64")
             labels = labels[[1 - threshold.positive, threshold.positive]]

@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from pathlib import Path
 from threading import local
 from typing import Any
@@ -178,7 +178,7 @@ class Model:
                 f"{self._facts()['predicts']})"
             )
         checked = Limits(at_least=0, at_most=1).check("threshold", value)
-        return replace(self, threshold=replace(self.threshold or Threshold(), value=checked))
+        return replace(self, threshold=(self.threshold or Threshold())._replace(value=checked))
 
     def predict_proba(self, data: Any) -> Array:
         """Return the probability of each of the `classes`, float64 (rows, classes).
@@ -491,7 +491,7 @@ class Model:
             **({"ensemble_weights": [*self.ensemble_weights]} if self.ensemble_weights else {}),
             **({"loss_options": dict(self.loss_options)} if self.loss_options else {}),
             **({"record": dict(self.record)} if self.record else {}),
-            **({"threshold": asdict(self.threshold)} if self.threshold else {}),
+            **({"threshold": self.threshold._asdict()} if self.threshold else {}),
         }
 
     def state_dict(self) -> dict[str, Array]:

@@ -263,8 +263,7 @@ class Task(ABC):
         return None
 
 
-@dataclass(frozen=True)
-class Threshold:
+class Threshold(NamedTuple):
     """The probability of a class above which a model of two classes predicts it.
 
     Attributes:

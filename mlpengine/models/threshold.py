@@ -43,8 +43,11 @@ def check_threshold(choice: ThresholdChoice, task: Task) -> Threshold:
             both = " or ".join(map(repr, task.labels))
             raise UsageError(f"threshold: positive must be {both} (got {label!r})")
         positive = 1 if label == task.labels[1] else 0
-    costs = choice.costs
-    return Threshold(0.5, positive, (costs.false_negative, costs.false_positive) if costs else None)
+    costs = None
+    if choice.costs is not None:
+        given = {"false_negative": 1.0, "false_positive": 1.0, **choice.costs}
+        costs = given["false_negative"], given["false_positive"]
+    return Threshold(0.5, positive, costs)
 
 
 def choose_threshold(
@@ -63,9 +66,7 @@ def choose_threshold(
     values = np.unique(np.quantile(chances, shares, method="nearest")).clip(1e-9, 1 - 1e-9)
     scores = np.array(
         [
-            task.with_threshold(Threshold(value, start.positive, start.costs)).metric(
-                name, output, part
-            )
+            task.with_threshold(start._replace(value=value)).metric(name, output, part)
             for value in values.tolist()
         ]
     )
@@ -73,4 +74,4 @@ def choose_threshold(
     near = np.exp(-0.5 * ((odds[:, None] - odds) / BANDWIDTH) ** 2)
     means = near @ scores / near.sum(axis=1)
     best = means.argmax() if higher_is_better(name) else means.argmin()
-    return Threshold(float(values[best]), start.positive, start.costs)
+    return start._replace(value=float(values[best]))

@@ -77,26 +77,16 @@ class Averaging:
 
 
 @dataclass(frozen=True, config=STRICT)
-class Costs:
-    """Costs of wrong predictions of two classes, in any unit."""
-
-    false_negative: NonNegative = Field(
-        default=1.0, description="Cost of a row of the positive class that is not predicted."
-    )
-    false_positive: NonNegative = Field(
-        default=1.0, description="Cost of a row that is wrongly predicted as the positive class."
-    )
-
-
-@dataclass(frozen=True, config=STRICT)
 class ThresholdChoice:
     """How the threshold of a model of two classes is chosen."""
 
     metric: str | None = Field(
         default=None, description="The metric of predicted classes to be best, such as macro_f1."
     )
-    costs: Costs | None = Field(
-        default=None, description="Costs; their mean over the rows is to be lowest."
+    costs: dict[Literal["false_negative", "false_positive"], NonNegative] | None = Field(
+        default=None,
+        description="Costs of a row of the positive class that is not predicted, and of a row that "
+        "is wrongly predicted as it, 1 by default; their mean over the rows is to be lowest.",
     )
     positive: Flag | int | float | str | None = Field(
         default=None,

@@ -15,7 +15,7 @@ from mlpengine.export import export
 from mlpengine.models.task import BinaryClassification, Split
 from mlpengine.models.threshold import choose_threshold
 from mlpengine.report.predictions import predictions_of
-from mlpengine.settings.training import Costs, ThresholdChoice
+from mlpengine.settings.training import ThresholdChoice
 
 COSTS = {"false_negative": 5, "false_positive": 1}
 
@@ -46,7 +46,7 @@ def test_calibrated_probabilities_give_the_threshold_of_decision_theory(costs, p
     choice = ThresholdChoice("balanced_accuracy", positive=label)
     expected = truth.mean() if positive else 1 - truth.mean()
     if costs:
-        choice = ThresholdChoice(costs=Costs(*costs), positive=label)
+        choice = ThresholdChoice(costs=dict(zip(COSTS, costs, strict=True)), positive=label)
         expected = costs[1] / sum(costs)
     task = BinaryClassification(1, ["no", "yes"])
     chosen = choose_threshold(choice, task, logits[:, None], part)
@@ -107,6 +107,7 @@ def test_validation_rows_choose_without_folds_and_estimators_know_their_labels(f
         ({"metric": "roc_auc"}, {}, "one of accuracy"),
         ({"metric": "macro_f1", "costs": COSTS}, {}, "metric or costs"),
         ({"metric": "macro_f1", "positive": "maybe"}, {}, "'no' or 'yes'"),
+        ({"costs": {"miss": 1}}, {}, "false_negative"),
         ({"costs": COSTS}, {"folds": None, "early_stopping": False}, "validation rows"),
     ],
 )
