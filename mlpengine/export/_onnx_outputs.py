@@ -14,11 +14,12 @@ from mlpengine.models.task import BinaryClassification, MultiLabel, Regression
 def write_outputs(graph: Graph, model: Model, x: str) -> None:
     """Add the nodes that convert the network's outputs (rows, out_dim) to predictions.
 
-    Regression: ``prediction`` (rows, columns) float64, everything that the loss predicts of each
-    target, in the targets' own units and in the order of `Regression.column_names`.  One class of
+    Regression: ``prediction`` (rows, columns) float64, all predicted quantities in the units of the
+    targets, in the order of `Regression.column_names`.  One class of
     several: ``probabilities`` (rows, classes) float32 and ``label`` (rows,), int64 where all
     classes are whole numbers and text otherwise.  Several labels: ``probabilities`` (rows, labels)
-    and ``label`` (rows, labels) int64, 0 or 1.  A name that is a column's gets an underscore.
+    and ``label`` (rows, labels) int64, 0 or 1.  An output name that equals a column name gets an
+    underscore.
     """
     task = model.task
     if isinstance(task, Regression):

@@ -26,7 +26,7 @@ HIGHER_IS_BETTER = frozenset(
     {"accuracy", "balanced_accuracy", "macro_f1", "weighted_f1", "roc_auc", "average_precision"}
     | {"recall", "precision", "r2"}
 )
-"""First words of the names of metrics that are better when they are higher."""
+"""Metrics that are better when they are higher, by the first word of their names."""
 
 CALIBRATION_BINS = 15
 """Bins of `calibration_error`."""
@@ -76,7 +76,7 @@ def metric(
 
 def higher_is_better(name: str) -> bool:
     """Return whether a metric is better when it is higher; the first word of a name tells which."""
-    name = name.split(" ")[0]  # of "accuracy of class"
+    name = name.split(" ")[0]  # the name may be "accuracy of class"
     own = OWN_METRICS.get(name)
     return own.higher_is_better if own else name in HIGHER_IS_BETTER
 

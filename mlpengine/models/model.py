@@ -54,7 +54,7 @@ from mlpengine.settings.structure import conform
 MODEL_FILE = "model.safetensors"
 
 SMOOTH_PREFIX = "smooth."
-"""Begins the names of the parameters of smooth networks in a file."""
+"""Prefix of the names of the parameters of smooth networks in a file."""
 
 SHOWN_COLUMNS = 12
 """Number of columns that the text of a model lists."""
@@ -81,15 +81,15 @@ class Model:
     """A network, the preprocessing fitted with it, and its loss as a name with options by name.
 
     `predict`, `predict_proba` and `evaluate` take a table in any form: a data frame of pandas,
-    polars or pyarrow, a mapping of names to columns, a list of rows by name, the row itself as a
-    mapping of names to cells, a path, or a matrix with the model's `columns` in order. Columns may
-    be in any order, and there may be others. Any number of threads may call them at once. One row
-    in memory takes some tens of microseconds, because it has buffers of its own.
+    polars or pyarrow, a mapping of names to columns, a list of rows (mappings of names to cells), a
+    single row, a path, or a matrix with the model's `columns` in order. Columns may be in any
+    order, and other columns are ignored. Any number of threads may call these methods at once. One
+    row in memory takes some tens of microseconds, because single rows have their own buffers.
 
     With `members` the model has several networks, and `mlp` is the first.  Its prediction is the
-    mean of the networks' predictions.  Members of several types follow each other type by type, and
-    `ensemble_weights` are the weights of the types in the mean.  `smooth` are the networks of the
-    last type, if it has an architecture of its own.  `residuals` are out-of-fold
+    mean of the networks' predictions.  Members are ordered by type, and `ensemble_weights` are the
+    weights of the types in the mean.  `smooth` are the networks of the last type, if it has a
+    different architecture.  `residuals` are out-of-fold
     errors, scaled to the size of the errors of the mean.  `sets` holds the out-of-fold
     probabilities of the true classes.  `record` describes the training, if it is known
     (`TrainingRecord`).
@@ -186,8 +186,8 @@ class Model:
 
         `metrics` are further metrics with a number in their name, such as ``pinball_0.9``.
 
-        The loss is without class weights and label smoothing, and of standardized targets; all
-        other metrics are in the target's own units. Rows without a target are left out, with a
+        The loss is computed from standardized targets, without class weights and label smoothing;
+        all other metrics are in the units of the target. Rows without a target are left out, with a
         line in the log.
 
         Raises: DataError as `predict`, and if the targets are missing; UsageError for an unknown
@@ -285,19 +285,19 @@ class Model:
         return output
 
     def _warn_of(self, table: Table) -> None:
-        """Log a line for each thing in a table that training did not see."""
+        """Log a line for each difference between a table and the training rows."""
         for line in NewRows(self.preprocessor).add(table).lines():
             _log.warning("warning: %s: %s", table.source, line)
 
     def features(self, table: Table) -> Array:
-        """Return the features (rows, in_dim) of a table, as the networks take them."""
+        """Return the features (rows, in_dim) of a table, the input of the networks."""
         features = self.preprocessor.transform(table, targets=False).features
         return np.asarray(features, self.mlp.dtype)
 
     def forward(self, x: Features) -> Array:
-        """Return the output (rows, out_dim) for features (rows, in_dim), as the loss takes it.
+        """Return the output (rows, out_dim) for features (rows, in_dim), the input of the loss.
 
-        With several members, the output gives the mean of the members' predictions.
+        With several members it is the output that stands for the mean of their predictions.
 
         Raises: ShapeError or DtypeError.
         """
@@ -351,8 +351,8 @@ class Model:
 
         `level` is the share of new rows with their class in their set, on average over rows like
         the training rows; with `by_class` over the rows of each class, in larger sets.  A set is
-        empty where no class is likely enough.  Some sets are empty if predictions are right more
-        often than `level`.
+        empty if no class is likely enough; this happens if predictions are right more often than
+        `level`.
 
         Raises: UsageError for a model of numbers, or one that was trained without folds.
         """
@@ -374,7 +374,7 @@ class Model:
         )
 
     def spread(self, x: Features) -> Array:
-        """Return how far the networks differ for features (rows, in_dim), in standard deviations.
+        """Return the standard deviation over the networks' predictions for features (rows, in_dim).
 
         Shapes: (rows, targets) of numbers, or (rows, classes) of probabilities.
         Raises: UsageError for a single network.

@@ -26,7 +26,7 @@ from mlpengine.models import metrics
 from mlpengine.ops import EntryLoss, Loss, MeanSquaredError, losses_of
 
 MAX_CLASSES = 10
-"""The largest number of classes, labels or targets with metrics of their own."""
+"""Maximum number of classes, labels or targets for which separate metrics are reported."""
 
 PINBALL = "pinball_"
 """The part of the names of metrics before a level."""
@@ -67,8 +67,8 @@ class RowOrigins(NamedTuple):
 class Split:
     """The rows of one split, ready for the network.
 
-    `x` may be `PreparedRows`, from which rows are gathered as from an array larger
-    than memory; `windows` then say in which order they are fast to read.
+    `x` may be `PreparedRows`: features in a file, gathered as from an array; `windows` then shuffle
+    the rows in an order that is fast to read.
     Several inputs or targets are arrays by name.
     Shapes: x (rows, in_dim) and y, as the loss takes it, both of the network's dtype unless y is
     class numbers; truth (rows,) class numbers, or (rows, outputs) in the target's own units;
@@ -124,7 +124,7 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """The rows of a part with what is predicted for them."""
+    """The rows of a part and their predictions."""
 
     task: "Task"
     output: Array
@@ -178,7 +178,7 @@ class Task(ABC):
     """Metrics with a number in their name, as messages show them."""
 
     log_link: bool = False
-    """Whether outputs are logarithms: their exponentials are averaged over several networks."""
+    """Whether outputs are logarithms; then networks are averaged after taking the exponential."""
 
     def __init__(self, outputs: int) -> None:
         self.outputs: int = COUNT.check(f"{type(self).__name__}: outputs", outputs)
@@ -206,8 +206,8 @@ class Task(ABC):
     def combine(self, outputs: Array, shares: Array | None = None) -> Array:
         """Return one float64 output (rows, out_dim) for the outputs (networks, rows, out_dim).
 
-        It is the mean of the outputs, so that probabilities are geometric means, scaled to a sum of
-        1.  With a log link it is the output of the mean prediction.  `shares` are the weights of
+        It is the mean of the outputs: probabilities are then geometric means, scaled to a sum of 1.
+        With a log link it is the logarithm of the mean prediction.  `shares` are the weights of
         the mean and add up to 1.
 
         Source: Genest and Zidek 1986, "Combining probability distributions", for the
@@ -220,7 +220,7 @@ class Task(ABC):
             total: Array = np.logaddexp.reduce(wide, axis=0)
             return total
         mean = np.zeros(outputs.shape[1:])
-        for k in used:  # a product with the weights would round by the place of a row
+        for k in used:  # the rounding of a matrix product would depend on the position of a row
             mean += weights[k] * outputs[k]
         return mean
 
@@ -359,7 +359,7 @@ class Regression(Task):
 
     def predict(self, output: Array) -> Array:
         """Return the predictions (rows, targets) that are compared with the targets."""
-        if self._is_plain:  # a formula takes ten times as long as the whole pass of one row
+        if self._is_plain:  # a formula takes ten times as long as one row's pass
             return self.target.inverse(output)
         return self._predictions(output)[self.loss.point]
 
@@ -368,12 +368,12 @@ class Regression(Task):
         return values.reshape(len(values), values.shape[1] * values.shape[2])
 
     def columns(self, output: Array) -> dict[str, Array]:
-        """Return everything that the loss predicts, by name, in the order of the targets."""
+        """Return all predicted quantities of the loss, by name, in the order of the targets."""
         return dict(zip(self.column_names, self.predicted_numbers(output).T, strict=True))
 
     @property
     def column_names(self) -> list[str]:
-        """The names of what is predicted: of each target, with the suffixes of the loss."""
+        """The names of the predicted quantities: each target with each suffix of the loss."""
         return [f"{n}{p.suffix}" for n in self.target.names for p in self.loss.predictions]
 
     def _predictions(self, output: Array) -> list[Array]:
@@ -615,7 +615,7 @@ def _logistic(logits: Array) -> Array:
     return np.where(wide >= 0, 1.0, small) / (1.0 + small)
 
 
-@lru_cache(maxsize=8)  # an epoch asks for them, and each column and repetition of `importances`
+@lru_cache(maxsize=8)  # called in each epoch, and for each column of `importances`
 def _class_metrics(labels: tuple[str, ...]) -> dict[str, Metric]:
     """Return the metrics of classes or labels by name, with metrics of each if there are few."""
     known: dict[str, Metric] = {
