@@ -64,7 +64,7 @@ def command(
     """
     if new is not None:
         if settings:
-            raise UsageError("check: --set changes a config, not a model and a new table")
+            raise UsageError("check: --set needs a config (got a model); leave --set out")
         return _compare(config, new, drift, as_json=as_json)
     if drift is not None:
         raise UsageError("--drift: a run and a new table are needed: mlpengine check RUN NEW")

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 import click
 
 from mlpengine.config.load import differing_settings, load_config
-from mlpengine.core.wording import printable
+from mlpengine.core.wording import metric_text, printable
 from mlpengine.report import QUICK, Lead, collect, lead_of, read_run
 from mlpengine.training.measure import ONE_NETWORK
 from mlpengine.training.result import read_result
 from mlpengine.training.run_directory import resolved_config
 
 from .options import AS_JSON, DIRECTORY_PATH
-from .outcome import SHOWN_PARTS, metric_text, part_title
+from .outcome import SHOWN_PARTS, part_title
 from .streams import say
 
 EPILOG = """\b

@@ -84,7 +84,7 @@ def command(
         report, lines, reported = _before(target, overrides)
     else:
         if settings:
-            raise UsageError("diagnose: --set changes a config, not a run")
+            raise UsageError("diagnose: --set needs a config (got a run); leave --set out")
         overrides = []
         report, lines, reported = _after(target)
     if fix is not None:
@@ -168,8 +168,8 @@ def _after(run: Path) -> tuple[dict[str, Any], list[str], list[Verdict]]:
     mlp, start, part, task = model.mlp, trainer.networks[0], trainer.train, data.task
     if trainer.member_types and mlp.input_layer is None:
         raise RunError(
-            f"{run}: networks must be trained in epochs to be diagnosed (the model has smooth ones "
-            "alone, the others have weight 0); leave smooth out of training.members"
+            f"{run}: diagnose needs a network that was trained in epochs (only the smooth members "
+            "have a weight above 0); leave smooth out of training.members"
         )
     networks = [Trained(mlp.predict, np.arange(len(part)), data.parts.get("validation"))]
     if (folds := data.folds) is not None:
@@ -183,7 +183,8 @@ def _after(run: Path) -> tuple[dict[str, Any], list[str], list[Verdict]]:
     if shape != trained:
         sizes = " and ".join(net.title for net in (start, mlp))
         raise RunError(
-            f"{config}: must be as it was when the run began (its network and the model's: {sizes})"
+            f"{config}: must describe the network of the model (config and model: {sizes}); "
+            "restore the config, or train again"
         )
     known = diagnostic_inputs(trainer.step, part, networks[0].validation)
     diagnostics = read_diagnostics(run, mlp, known, len(part))
@@ -224,7 +225,7 @@ def _sample(diagnostics: Diagnostics) -> dict[str, Any]:
 def _spoken(verdicts: list[Verdict], checks: list[Check]) -> list[str]:
     lines = [""]
     for verdict in verdicts:
-        lines.append(f"LOOK  {verdict}")
+        lines.append(str(verdict))
         lines += [f"      fix: {verdict.fix_text}"] if verdict.fix else []
     if verdicts:
         return lines

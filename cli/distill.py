@@ -69,7 +69,10 @@ def command(
     teacher = load(run)
     file = load_config(resolved_config(run))
     if file.config.data.stream:
-        raise UsageError(f"{run}: distill takes features in memory (the run has data.stream)")
+        raise UsageError(
+            f"{run}: distill needs all features in memory (the run has data.stream); "
+            "train the teacher without data.stream"
+        )
     _check_unchanged(run, file)
     source = read_source(file, fitted=teacher.preprocessor)
     known = read_tables(file, source, teacher.preprocessor)
@@ -107,7 +110,7 @@ def _check_overrides(file: ConfigFile, student: ConfigFile) -> None:
         changed.append("training.folds")
     if changed:
         raise UsageError(
-            "distill: a student is one network, in memory, of the tables and the target of its "
+            "distill: a student is one network in memory, with the tables and the target of its "
             f"teacher; leave out --set of {', '.join(changed)}"
         )
 

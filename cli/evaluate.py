@@ -174,10 +174,15 @@ def _watching(model: Model, option: str, names: Sequence[str]) -> None:
         raise UsageError(f"{option}: {error}") from None
 
 
+def file_table(model: Model, source: str) -> Table:
+    """Return a file (- is stdin) as a table with the kinds that training read."""
+    stream: Any = sys.stdin.buffer if source == "-" else source
+    return read_table(stream, **model.preprocessor.read_arguments)
+
+
 def read_rows(model: Model, source: str) -> Table:
     """Return the rows of a file with known targets."""
-    stream: Any = sys.stdin.buffer if source == "-" else source
-    table = read_table(stream, **model.preprocessor.read_arguments)
+    table = file_table(model, source)
     target = model.preprocessor.target
     usable = usable_rows(
         table, target.columns if target else [], model.preprocessor.rows_in_use(table)

@@ -111,7 +111,9 @@ def command(
     if not source.is_file():
         if not is_run(run):
             raise not_a_run(run)
-        raise RunError(f"{source}: there is no model; a run has one when it has ended")
+        raise RunError(
+            f"{source}: the run has not ended and has no model; continue it with train --resume"
+        )
     path = out or source.parent / EXPORT_NAMES[form or "onnx"]
     if package is None and path.is_dir():
         raise UsageError(f"{path}: is a directory; name a file by --out")

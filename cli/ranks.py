@@ -99,8 +99,8 @@ def start_ranks(asked: bool) -> "Ranks | None":
                 raise SystemExit(UsageError.exit_code)
             library = " ".join(MPI.Get_library_version().split("\n")[0].split())
             raise UsageError(
-                f"mpiexec: must belong to the MPI library of mpi4py, {library} (this one started "
-                f"{started} processes, and none finds another)"
+                f"mpiexec: must come from the MPI library of mpi4py, {library} (it started "
+                f"{started} processes, none sees another); use the mpiexec of this library"
             )
         return None
     ranks.cores = ranks.share_of_cores()

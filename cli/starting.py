@@ -179,7 +179,7 @@ def run_session(
             raise
         state.share_code(ranks)
         if not (shown.quiet or state.code):
-            say("measuring the weights of the best epoch", err=True)
+            say("evaluating the weights of the best epoch", err=True)
         outcome = session.finish(result)
         lost = False
         try:

@@ -64,7 +64,7 @@ Examples:
 @click.option(
     "--fix",
     is_flag=True,
-    help="Train once more with the best of the settings that the verdicts ask for, and compare.",
+    help="Train again with the best of the repairs that the verdicts ask for, and compare.",
 )
 @QUIET_OPTION
 @AS_JSON

@@ -13,9 +13,9 @@ from mlpengine.core.files import flush, unflushed
 from mlpengine.core.system import is_orphan
 from mlpengine.core.wording import as_setting, plural
 from mlpengine.models.model import MODEL_FILE
+from mlpengine.models.task import OUT_OF_FOLD
 from mlpengine.training.history import EpochRow
 from mlpengine.training.loop import Callback, Loop
-from mlpengine.training.measure import OUT_OF_FOLD
 
 from .session import Session
 from .stopping import Stopping

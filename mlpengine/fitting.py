@@ -212,7 +212,7 @@ def fit(
         shown.stage("preparing the networks")
         trainer = trainer_of(data, model)
         fitted = trainer.fit([*callbacks, shown], until)
-        shown.stage("measuring the weights of the best epoch")
+        shown.stage("evaluating the weights of the best epoch")
         return _measured(data, trainer, fitted, decided)
 
 
@@ -287,7 +287,7 @@ def distill(
         data = replace(data, given=Teacher(teacher, data, frames).transfer_set(made))
         trainer = trainer_of(data)
         fitted = trainer.fit([*callbacks, shown])
-        shown.stage("measuring the weights of the best epoch")
+        shown.stage("evaluating the weights of the best epoch")
         return _measured(data, trainer, fitted, [])
 
 

@@ -10,11 +10,10 @@ from mlpengine.core.spec import Array
 from mlpengine.diagnostics.baselines import BaselineScore
 from mlpengine.models import baselines
 from mlpengine.models.members import NetworkMean
-from mlpengine.models.task import Classification, Split
+from mlpengine.models.task import OUT_OF_FOLD, PART_PHRASES, Classification, Split
 from mlpengine.settings import Fix, NetworkSettings, TrainingSettings
 from mlpengine.settings.base import options_of
 from mlpengine.settings.network import OWN_OPTIONS
-from mlpengine.training.measure import OUT_OF_FOLD
 
 SCORED, SCORED_VALUES = 10_000, 1 << 24
 """Maximum numbers of rows, evenly spaced, and of their outputs, from which errors and charts are
@@ -25,13 +24,6 @@ WORK = 5e8
 
 COMPARED, COMPARED_WORK = 2_000, 1.5e8
 """Maximum numbers of rows, and of multiplications of the linear prediction, for the verdict."""
-
-PART_PHRASES = {
-    "test": "test rows",
-    "validation": "validation rows",
-    "train": "training rows",
-    OUT_OF_FOLD: "out-of-fold rows",
-}
 
 
 class ScoredRows(NamedTuple):

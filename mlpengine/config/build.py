@@ -122,7 +122,7 @@ def load_data(
     stream = config.training.batch_size if config.data.stream else None
     window = config.data.stream.window if config.data.stream else 1
     if stream and config.training.dtype != "float32":
-        raise file.wrong(("data", "stream"), "streamed features are float32 (training.dtype)")
+        raise file.wrong(("data", "stream"), "streamed features need training.dtype: float32")
     if stream and config.training.folds:
         raise file.wrong(
             ("training", "folds"), "streamed features take no folds: give data.split.validation"
@@ -162,7 +162,10 @@ def trainer_of(
     file, parts, transfer = data.file, data.parts, data.transfer
     config, train, calibration_set = file.config, parts["train"], None
     if config.model.initializer == "unit_variance" and config.data.stream:
-        raise file.wrong(("model", "initializer"), "unit_variance needs features in memory")
+        raise file.wrong(
+            ("model", "initializer"),
+            "unit_variance does not work with data.stream",
+        )
     if config.training.members and not config.training.folds:
         _log.warning("warning: training.members: is ignored without training.folds")
     if transfer:
@@ -276,7 +279,9 @@ def _balanced(file: ConfigFile, loss: Loss, train: Split, task: Task) -> Loss:
     if file.config.data.class_weights != "balanced":
         return loss
     if not isinstance(task, Classification):
-        raise file.wrong(("data", "class_weights"), "only classification has class weights")
+        raise file.wrong(
+            ("data", "class_weights"), "only classification has class weights; leave it out"
+        )
     match loss:
         case SoftmaxCrossEntropy():
             weights = class_weights(train.y, task.outputs)

@@ -6,12 +6,15 @@ import numpy as np
 
 from mlpengine.config.load import ConfigFile
 from mlpengine.config.tables import Tables
+from mlpengine.core.wording import plural
 from mlpengine.data.features.checks import CORRECT
 from mlpengine.data.features.leaks import find_leaks
-from mlpengine.data.features.outliers import find_outliers, gap_code
+from mlpengine.data.features.outliers import find_gap, find_outliers
 from mlpengine.data.features.thresholds import OUTLIER_DISTANCE, SAMPLE_ROWS
+from mlpengine.data.tables.dialect import TextOptions
 from mlpengine.diagnostics.leak_verdict import dropped_leak, leak_verdict
 from mlpengine.diagnostics.verdict import Verdict, brief
+from mlpengine.settings import FeatureSettings, Fix
 
 
 def cell_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
@@ -23,25 +26,35 @@ def cell_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
     targets = target.columns if target else []
     names = [*tables.preprocessor.kinds, *targets]
     every = np.unique(np.concatenate([r for t, r in tables.parts.values() if t is table]))
-    outliers = find_outliers(tables.preprocessor.with_computed(table), names, every, targets)
+    computed = tables.preprocessor.with_computed(table)
+    outliers = find_outliers(computed, names, every, targets)
     name = Path(table.source).name  # the file name, because a path may be long
-    headline, limit = "One cell is far off", OUTLIER_DISTANCE
-    advice = f"{CORRECT.capitalize()}, or leave the row out."
-    no_fix = "the cell must be checked"
+    known, filtered = file.config.data.na_values or (), file.config.data.where
     verdicts = []
     for column in names:
         if column not in table or table[column].kind == "text":
             continue  # a text such as "none" is a level like the others
-        if text := gap_code(table[column].take(rows)):
-            evidence = f"In column {brief(column)!r}, {text.partition('; ')[0]}."
-            advice = "If that is a missing value, list it under data.na_values."
-            verdicts.append(Verdict("sentinel", None, "Numbers stand for missing values",
-                                    evidence, 1.0, 0.0, advice, no_fix=no_fix))  # fmt: skip
+        if gap := find_gap(table[column].take(rows)):
+            is_date = table[column].kind == "date"
+            headline = f"{'Dates' if is_date else 'Numbers'} stand for missing values"
+            evidence = (
+                f"{plural(gap.times, 'value')} of column {brief(column)!r} equal {gap.text}; the "
+                f"others are {gap.low} to {gap.high}."
+            )
+            advice = f"If that is a missing value, set data.na_values to ['{gap.text}']."
+            texts = (gap.text,) if is_date else (gap.text, f"{gap.text}.0")
+            fix = [Fix(TextOptions, "na_values", (*known, *texts))]
+            verdicts.append(Verdict("sentinel", None, headline, evidence, gap.times, 1.0, advice,
+                                    fix))  # fmt: skip
     for cell in outliers:
         evidence = f"{name}{cell.text.removeprefix(table.source)}."
-        verdicts.append(
-            Verdict("outlier", None, headline, evidence, cell.times, limit, advice, no_fix=no_fix)
-        )
+        advice = f"{CORRECT.capitalize()}, or leave its row out (data.where)."
+        keep = f"({filtered}) and {cell.keep}" if filtered else cell.keep
+        fix, no_fix = [Fix(FeatureSettings, "where", keep)], ""
+        if cell.column not in targets and computed[cell.column].missing.any():
+            fix, no_fix = [], "the cell must be checked"  # a filter leaves out missing values
+        verdicts.append(Verdict("outlier", None, "One cell is far off", evidence, cell.times,
+                                OUTLIER_DISTANCE, advice, fix, no_fix))  # fmt: skip
     return verdicts
 
 

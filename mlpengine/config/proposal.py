@@ -149,12 +149,12 @@ def propose(
 
 
 COMMENTS = {
-    ("data", "transform_target"): "log where a small model predicts a skewed target better by it",
+    ("data", "transform_target"): "log of a skewed target if a small model then predicts better",
     ("model", "learned_activation"): "x + alpha (f(x) - x), one learned alpha for each unit",
-    ("model", "input_layer"): "each number also as mixtures of its cosines; then a factor for each",
-    ("model", "parametrization"): "weights of size 1, products divided by the root of inputs",
+    ("model", "input_layer"): "learned cosine features of each number; then a scale for each input",
+    ("model", "parametrization"): "weights of variance 1; products divided by sqrt(inputs)",
     ("model", "dropout_schedule"): "the dropout falls to zero over the last half",
-    ("model", "initializer"): "so that pre-activations of training rows have variance 1",
+    ("model", "initializer"): "pre-activations of the training rows have variance 1",
     ("optimizer", "decay_schedule"): "the decay falls to zero over the last half",
     ("optimizer", "groups"): "factors of lr and weight_decay",
     ("schedule", "cosine"): "lr falls to zero over the epochs",
@@ -365,7 +365,7 @@ def _section_of(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return section if isinstance(section, Mapping) else {}
 
 
-ENCODING = "  encoding: piecewise  # numbers by quantile bins, too: for steps and kinks; or none"
+ENCODING = "  encoding: piecewise  # also quantile bins of each number column; or none"
 
 
 def _encoding_and_members(
@@ -386,7 +386,7 @@ def _encoding_and_members(
     )
 
 
-HOW = {"group": "rows of one group stay together", "time": "the newest rows test"}
+HOW = {"group": "rows of one group stay together", "time": "the newest rows are test rows"}
 
 
 def _dates(profile: Profile, target: Sequence[str]) -> list[str]:
@@ -412,27 +412,27 @@ def _split(
     """Return the lines of a config on the rows that do not train."""
     shares = _shares(profile, division, own_test=own_test)
     texts = [f"{name}: {share}" for name, share in shares.items()]
-    how = "; each class keeps its share" if profile.task == "classification" else ""
+    how = "; stratified by class" if profile.task == "classification" else ""
     if division:
         texts.append(f"{division.key}: {quoted_yaml(division.name)}")
         how = f"; {HOW[division.key]}"
-    lines = [f"  split: {{{', '.join(texts)}}}  # the other rows train{how}"] if texts else []
+    lines = [f"  split: {{{', '.join(texts)}}}  # other rows: training{how}"] if texts else []
     if division:
         return lines
     if dates := _dates(profile, target):
         timed = ", ".join([*texts, f"time: {quoted_yaml(dates[0])}"])
-        lines.append(f"  # split: {{{timed}}}  # the newest rows test, if you predict later ones")
+        lines.append(f"  # split: {{{timed}}}  # to predict the future: test on the newest rows")
     return lines
 
 
 def _folds(count: int | None, members: Sequence[str]) -> list[str]:
     if count is None:
         return []
-    line = f"  members: [{', '.join(members)}]  # ensemble member types, one of each in each fold"
+    line = f"  members: [{', '.join(members)}]  # one network of each type in each fold"
     return [
-        f"  # Networks without one of {count} folds of the rows. Their mean predicts better than",
-        "  # one, no row is lost to validation, and the out-of-fold score is of all rows. To",
-        f"  # train one network, remove {'the next two lines' if members else 'the next line'}.",
+        f"  # {count}-fold cross-validation: each network trains without one fold. The mean of",
+        "  # all networks predicts better than one network. Every row has an out-of-fold score.",
+        f"  # To train one network, remove {'the next two lines' if members else 'the next line'}.",
         f"  folds: {count}",
         *([line] if members else []),
     ]
@@ -472,7 +472,8 @@ def _missing(profile: Profile, target: Sequence[str]) -> list[str]:
     if not gaps:
         return []
     shown = ", ".join(gaps[:5]) + (", ..." if len(gaps) > 5 else "")
-    return [f"  missing: indicator  # the mean, and a 0/1 feature for: {_one_line(shown)}"]
+    what = "filled with the mean; a 0/1 feature marks gaps of"
+    return [f"  missing: indicator  # {what}: {_one_line(shown)}"]
 
 
 def _formulas(profile: Profile, target: Sequence[str]) -> list[str]:
@@ -485,8 +486,8 @@ def _formulas(profile: Profile, target: Sequence[str]) -> list[str]:
             return [
                 "  # features: "
                 f"{{{quoted_yaml('log ' + column.name)}: {quoted_yaml(f'log({name})')}}}"
-                "  # further columns, by formulas",
-                f"  # where: {quoted_yaml(f'{name} > 0')}  # the rows to use, by a formula",
+                "  # further columns from formulas",
+                f"  # where: {quoted_yaml(f'{name} > 0')}  # use only rows that satisfy this",
             ]
     return []
 

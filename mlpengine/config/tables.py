@@ -191,13 +191,18 @@ def preprocessor_of(file: ConfigFile, target: list[str]) -> Preprocessor:
             raise file.wrong(("data", "transform_target"), text)
         transform = "none"
     if isinstance(loss, EntryLoss) and loss.log_link and standardizes:
-        standardizes = "mean"
+        standardizes = False if loss.scaling is None else "mean"
+    power = loss.scaling if isinstance(loss, EntryLoss) and loss.log_link else None
+    if data.exposure and power is None:
+        text = f"needs loss poisson, tweedie or gamma (got {loss.name if loss else None})"
+        raise file.wrong(("data", "exposure"), text)
     drop = tuple(dict.fromkeys([*data.drop, *filter(None, [data.split.group])]))
     features = {one.name: getattr(data, one.name) for one in fields(FeatureSettings)} | {
         "target": tuple(target),
         "drop": drop,
         "standardize_target": standardizes,
         "transform_target": transform,
+        "exposure_power": power or 0.0,
     }
     periods = [name for name in [data.split.time] if name and name not in drop]
     dtype = config.training.dtype
@@ -286,7 +291,7 @@ def _unread(file: ConfigFile) -> list[str]:
     """Return the dropped columns that nothing reads."""
     data = file.config.data
     formulas = " ".join([*data.features.values(), data.where or ""])
-    read = {*(data.target or ()), data.weight, data.split.group, data.split.time}
+    read = {*(data.target or ()), data.weight, data.exposure, data.split.group, data.split.time}
     return [name for name in data.drop if name not in read and name not in formulas]
 
 
@@ -301,7 +306,8 @@ def _own_target(file: ConfigFile, table: Table) -> list[str]:
 def _check_columns(file: ConfigFile, table: Table) -> None:
     """Check every column that the config names; report all that do not exist at once."""
     data = file.config.data
-    named: list[tuple[KeyPath, str | None]] = [(("data", "weight"), data.weight)]
+    named: list[tuple[KeyPath, str | None]]
+    named = [(("data", key), getattr(data, key)) for key in ("weight", "exposure")]
     for key in ("target", "drop", "categorical"):
         named += [(("data", key), name) for name in getattr(data, key) or []]
     if isinstance(data.date_format, dict):
@@ -349,7 +355,7 @@ def _duplicates(
     data = file.config.data
     left_out = {*target, *data.drop, data.weight}
     names = [name for name in table.names if name not in left_out]
-    if data.stream or data.split.group or data.split.time or not names:
+    if data.stream or data.exposure or data.split.group or data.split.time or not names:
         return None
     return table_duplicates(table, names, rows)
 

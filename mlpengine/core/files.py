@@ -130,7 +130,7 @@ def make_directory(directory: Path) -> None:
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RunError(f"{directory}: cannot be made ({error.strerror})") from error
+        raise RunError(f"{directory}: cannot be created ({error.strerror})") from error
 
 
 @contextmanager

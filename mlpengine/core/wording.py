@@ -98,6 +98,15 @@ def shown_name(name: str) -> str:
     return DISPLAY_NAMES.get(name, name.replace("_", " "))
 
 
+def metric_text(value: float | None) -> str:
+    """Return a metric for a table."""
+    if value is None:
+        return "-"
+    if abs(value) < 100:
+        return f"{value:.4f}"
+    return f"{value:.5g}" if abs(value) < 1e6 else f"{value:.2e}"
+
+
 def script_json(value: object) -> str:
     """Return JSON that is safe within a script element of a page: no text can end the element."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 NOTE = "note"
 """The severity of a fact that costs no score."""
 
+CORRECTIONS = frozenset({"data.drop", "data.na_values", "data.where"})
+"""Settings that correct the data: the scores before and after them are not of the same rows and
+columns, so that they do not tell whether a correction is right."""
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -107,14 +111,19 @@ def verdict_list(verdicts: Sequence[Mapping[str, Any]]) -> "Markup":
 def combined_fix(verdicts: Iterable[Verdict]) -> dict[str, tuple[Any, Verdict]]:
     """Return the settings that the verdicts ask for by dotted key, each with its first verdict.
 
-    The first of two values for one key counts, because causes come first.  Columns to drop add up.
+    The first of two values for one key counts, because causes come first.  Corrections of the data
+    add up: columns to drop, texts of missing values and filters of rows.
     """
     settings: dict[str, tuple[Any, Verdict]] = {}
     for verdict in verdicts:
         for key, value in by_key(verdict.fix if verdict.severity != NOTE else ()).items():
-            if key == "data.drop" and key in settings:
+            if key in CORRECTIONS and key in settings:
                 earlier, first = settings[key]
-                settings[key] = list(dict.fromkeys([*earlier, *value])), first
+                if key == "data.where":
+                    value = f"{earlier} and {value}"
+                else:
+                    value = list(dict.fromkeys([*earlier, *value]))
+                settings[key] = value, first
             else:
                 settings.setdefault(key, (value, verdict))
     return settings

@@ -66,14 +66,19 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         table, y = self._checked(X, y, reset=before is None)
         several = y.ndim == 2
         if before is not None and several != self._several:
-            raise DataError("fit: warm_start keeps one label for each row, or several")
+            raise DataError(
+                "fit: with warm_start, y must stay 1-D or stay 2-D; write warm_start=False"
+            )
         self._several = several
         if several:
             classes, codes = np.arange(y.shape[1]), y.astype(np.float64)
         else:
             classes, codes = np.unique(y, return_inverse=True)
         if before is not None and not np.array_equal(before, classes):
-            raise DataError(f"fit: warm_start keeps the classes ({before}, now {classes})")
+            raise DataError(
+                f"fit: with warm_start, y must have the classes of the first fit ({before}, now "
+                f"{classes})"
+            )
         self.classes_ = classes
         if len(classes) < 2:
             raise DataError(
@@ -99,10 +104,10 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         first = not self.__sklearn_is_fitted__()
         table, y = self._checked(X, y, reset=first)
         if y.ndim == 2 or self._several:
-            raise DataError("partial_fit: takes one label for each row; fit takes several")
+            raise DataError("partial_fit: y must have one label for each row; use fit for several")
         if first:
             if classes is None:
-                raise DataError("partial_fit: the first call needs classes, all that will come")
+                raise DataError("partial_fit: the first call needs classes, a list of all classes")
             self.classes_ = np.unique(np.asarray(classes))
             if len(self.classes_) < 2 or (self.classes_ != self.classes_).any():
                 raise DataError(
@@ -141,7 +146,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         """
         require_fit(self)
         if self._several:
-            raise UsageError("predict_set: takes one label for each row (y has several)")
+            raise UsageError("predict_set: must be for one label in each row (y has several)")
         if self._sets is None:
             raise UsageError("predict_set: fit with folds first (got folds=None)")
         return self._sets.contain(self.predict_proba(X), level, by_class=by_class)

@@ -96,7 +96,7 @@ def export_training(
     whole = model if isinstance(model, Model) else None
     if loss is None:
         if whole is None:
-            raise UsageError("export: a network alone needs a loss to train with")
+            raise UsageError("export: a network alone needs a loss; write loss=MeanSquaredError()")
         loss = whole.plain_loss
     mlp = _plain(model, freeze)
     real = real or real_of(mlp)

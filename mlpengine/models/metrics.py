@@ -26,7 +26,7 @@ HIGHER_IS_BETTER = frozenset(
     {"accuracy", "balanced_accuracy", "macro_f1", "weighted_f1", "roc_auc", "average_precision"}
     | {"recall", "precision", "r2"}
 )
-"""First words of the names of metrics that are better when they are higher."""
+"""Metrics that are better when they are higher, by the first word of their names."""
 
 CALIBRATION_BINS = 15
 """Bins of `calibration_error`."""
@@ -76,7 +76,7 @@ def metric(
 
 def higher_is_better(name: str) -> bool:
     """Return whether a metric is better when it is higher; the first word of a name tells which."""
-    name = name.split(" ")[0]  # of "accuracy of class"
+    name = name.split(" ")[0]  # the name may be "accuracy of class"
     own = OWN_METRICS.get(name)
     return own.higher_is_better if own else name in HIGHER_IS_BETTER
 
@@ -263,21 +263,6 @@ def rmse(target: Array, predicted: Array, weight: Array | None = None) -> float:
     """Return the root of the mean squared error of each output, averaged, in the target's units."""
     squares = (_columns(target) - _columns(predicted)) ** 2
     return float(np.sqrt(np.average(squares, axis=0, weights=weight)).mean())
-
-
-def poisson_deviance(target: Array, predicted: Array, weight: Array | None = None) -> float:
-    """Return the mean of 2 (t log(t / p) - t + p), in the target's units; 0 log 0 is 0."""
-    t, p = _columns(target), _columns(predicted)
-    with np.errstate(all="ignore"):
-        logs = np.where(t > 0, t * np.log(np.where(t > 0, t, 1) / p), 0)
-    return _mean(2 * (logs - t + p).mean(axis=1), weight)
-
-
-def gamma_deviance(target: Array, predicted: Array, weight: Array | None = None) -> float:
-    """Return the mean of 2 (log(p / t) + t / p - 1); it has no unit."""
-    t, p = _columns(target), _columns(predicted)
-    with np.errstate(all="ignore"):
-        return _mean(2 * (np.log(p / t) + t / p - 1).mean(axis=1), weight)
 
 
 def gaussian_nll(

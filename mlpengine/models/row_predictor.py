@@ -44,7 +44,7 @@ class RowPredictor:
             self._encoder = RowEncoder(preprocessor, self._features)
 
     def __call__(self, data: Any) -> Array | None:
-        """Return `output_of`; log each column's first line of `warnings`."""
+        """Return `output_of`; log the `warnings` of a row, once for each column."""
         output = self.output_of(data)
         if output is not None:
             for line in self.warnings(self._reported):
@@ -69,7 +69,7 @@ class RowPredictor:
         return self._combined(self._outputs)
 
     def warnings(self, but: set[str] | None = None) -> list[str]:
-        """Return a line for each column of the last row with a cell that training did not see.
+        """Return a line for each column of the last row with a value outside the training data.
 
         Columns in `but` are left out, and the reported columns are added to `but`.
         """

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import pairwise
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
@@ -25,10 +26,22 @@ from mlpengine.models import metrics
 from mlpengine.ops import EntryLoss, Loss, MeanSquaredError, losses_of
 
 MAX_CLASSES = 10
-"""The largest number of classes, labels or targets with metrics of their own."""
+"""Maximum number of classes, labels or targets for which separate metrics are reported."""
 
 PINBALL = "pinball_"
 """The part of the names of metrics before a level."""
+
+
+OUT_OF_FOLD = "out_of_fold"
+"""The name of the training rows, each predicted by the networks that were not trained on it."""
+
+PART_PHRASES = {
+    "data": "rows",
+    "test": "test rows",
+    "validation": "validation rows",
+    "train": "training rows",
+    OUT_OF_FOLD: "out-of-fold rows",
+}
 
 
 class RowOrigins(NamedTuple):
@@ -54,8 +67,8 @@ class RowOrigins(NamedTuple):
 class Split:
     """The rows of one split, ready for the network.
 
-    `x` may be `PreparedRows`, from which rows are gathered as from an array larger
-    than memory; `windows` then say in which order they are fast to read.
+    `x` may be `PreparedRows`: features in a file, gathered as from an array; `windows` then shuffle
+    the rows in an order that is fast to read.
     Several inputs or targets are arrays by name.
     Shapes: x (rows, in_dim) and y, as the loss takes it, both of the network's dtype unless y is
     class numbers; truth (rows,) class numbers, or (rows, outputs) in the target's own units;
@@ -111,7 +124,7 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """The rows of a part with what is predicted for them."""
+    """The rows of a part and their predictions."""
 
     task: "Task"
     output: Array
@@ -165,7 +178,7 @@ class Task(ABC):
     """Metrics with a number in their name, as messages show them."""
 
     log_link: bool = False
-    """Whether outputs are logarithms: their exponentials are averaged over several networks."""
+    """Whether outputs are logarithms; then networks are averaged after taking the exponential."""
 
     def __init__(self, outputs: int) -> None:
         self.outputs: int = COUNT.check(f"{type(self).__name__}: outputs", outputs)
@@ -193,8 +206,8 @@ class Task(ABC):
     def combine(self, outputs: Array, shares: Array | None = None) -> Array:
         """Return one float64 output (rows, out_dim) for the outputs (networks, rows, out_dim).
 
-        It is the mean of the outputs, so that probabilities are geometric means, scaled to a sum of
-        1.  With a log link it is the output of the mean prediction.  `shares` are the weights of
+        It is the mean of the outputs: probabilities are then geometric means, scaled to a sum of 1.
+        With a log link it is the logarithm of the mean prediction.  `shares` are the weights of
         the mean and add up to 1.
 
         Source: Genest and Zidek 1986, "Combining probability distributions", for the
@@ -207,7 +220,7 @@ class Task(ABC):
             total: Array = np.logaddexp.reduce(wide, axis=0)
             return total
         mean = np.zeros(outputs.shape[1:])
-        for k in used:  # a product with the weights would round by the place of a row
+        for k in used:  # the rounding of a matrix product would depend on the position of a row
             mean += weights[k] * outputs[k]
         return mean
 
@@ -340,13 +353,13 @@ class Regression(Task):
     def truth(self, table: Table, target: Array) -> Array:
         """Return the targets in their own units.  Raises: DataError for one the loss refuses."""
         names = self.target.columns
-        values = np.stack([table[name].values.astype(np.float64) for name in names], axis=1)
+        values = self.target.values(table)
         self.loss.check_targets(values, lambda row, column: table.where(names[column], row))
         return values
 
     def predict(self, output: Array) -> Array:
         """Return the predictions (rows, targets) that are compared with the targets."""
-        if self._is_plain:  # a formula takes ten times as long as the whole pass of one row
+        if self._is_plain:  # a formula takes ten times as long as one row's pass
             return self.target.inverse(output)
         return self._predictions(output)[self.loss.point]
 
@@ -355,13 +368,13 @@ class Regression(Task):
         return values.reshape(len(values), values.shape[1] * values.shape[2])
 
     def columns(self, output: Array) -> dict[str, Array]:
-        """Return everything that the loss predicts, by name, in the order of the targets."""
+        """Return all predicted quantities of the loss, by name, in the order of the targets."""
         return dict(zip(self.column_names, self.predicted_numbers(output).T, strict=True))
 
     @property
     def column_names(self) -> list[str]:
-        """The names of what is predicted: of each target, with the suffixes of the loss."""
-        return [f"{n}{p.suffix}" for n in self.target.columns for p in self.loss.predictions]
+        """The names of the predicted quantities: each target with each suffix of the loss."""
+        return [f"{n}{p.suffix}" for n in self.target.names for p in self.loss.predictions]
 
     def _predictions(self, output: Array) -> list[Array]:
         """Return each prediction of the loss (rows, targets), in the units of the targets."""
@@ -403,26 +416,52 @@ class Regression(Task):
     def _loss_metrics(self) -> dict[str, Metric]:
         """Return the metrics that belong to the loss, in the units of the targets."""
         known: dict[str, Metric] = {}
-        if self.loss.deviance:
-            deviance = getattr(metrics, f"{self.loss.deviance}_deviance")
-            known["deviance"] = _on_predictions(deviance)
+        if type(self.loss).deviance is not EntryLoss.deviance:
+            known["deviance"] = self._deviance
+            known["deviance_explained"] = self._deviance_explained
         if [one.location for one in self.loss.predictions] == [True, False]:
             known["nll"] = self._nll  # of a mean and a deviation
         levels = [one.level for one in self.loss.predictions if one.level is not None]
         if len(levels) == len(self.loss.predictions):
             known["pinball"] = lambda s: self._pinball(s, levels)
+            if len(levels) > 1:
+                known["crps"] = lambda s: self._crps(s, levels)
             known["calibration_error"] = lambda s: self._apart(s, levels)
         return known
+
+    def _deviance(self, scored: Scored, predicted: Array | None = None) -> float:
+        """Return the mean deviance of the predicted means, or of others (rows, targets)."""
+        predicted = scored.predicted if predicted is None else predicted
+        with np.errstate(all="ignore"):
+            rows = self.loss.deviance(scored.truth, predicted).mean(axis=1)
+        return float(np.average(rows, weights=scored.weights))
+
+    def _deviance_explained(self, scored: Scored) -> float:
+        """Return 1 - deviance / deviance of the mean target of these rows."""
+        mean = np.average(scored.truth, axis=0, weights=scored.weights)
+        constant = np.broadcast_to(mean, scored.truth.shape)
+        return 1 - self._deviance(scored) / self._deviance(scored, constant)
 
     def _nll(self, scored: Scored) -> float:
         mean, deviation = self._predictions(scored.output)
         return metrics.gaussian_nll(scored.truth, mean, deviation, scored.weights)
 
     def _pinball(self, scored: Scored, levels: Sequence[float]) -> float:
+        return float(np.mean(self._pinballs(scored, levels)))
+
+    def _pinballs(self, scored: Scored, levels: Sequence[float]) -> list[float]:
         pairs = zip(self._predictions(scored.output), levels, strict=True)
-        return float(
-            np.mean([metrics.pinball(scored.truth, q, level, scored.weights) for q, level in pairs])
-        )
+        return [metrics.pinball(scored.truth, q, level, scored.weights) for q, level in pairs]
+
+    def _crps(self, scored: Scored, levels: Sequence[float]) -> float:
+        """Return the continuous ranked probability score, an integral over levels from 0 to 1.
+
+        Each pinball loss stands for the levels that are nearest to its own.
+
+        Source: Gneiting and Ranjan 2011, "Comparing density forecasts", equation 8.
+        """
+        ends = [0.0, *((a + b) / 2 for a, b in pairwise(levels)), 1.0]
+        return 2 * float(np.dot(self._pinballs(scored, levels), np.diff(ends)))
 
     def _apart(self, scored: Scored, levels: Sequence[float]) -> float:
         """Return the largest distance between a level and the share of targets below it."""
@@ -535,8 +574,7 @@ def make_split(
     part = table
     if stream is not None:
         data = preprocessor.stream(table, rows, batch_size=stream, window=window)
-        targets = preprocessor.target.columns if preprocessor.target else []
-        part = table.select(targets)
+        part = table.select(preprocessor.target_columns(table))
     if rows is not None:
         part = part.rows(rows)
     if stream is None:
@@ -577,7 +615,7 @@ def _logistic(logits: Array) -> Array:
     return np.where(wide >= 0, 1.0, small) / (1.0 + small)
 
 
-@lru_cache(maxsize=8)  # an epoch asks for them, and each column and repetition of `importances`
+@lru_cache(maxsize=8)  # called in each epoch, and for each column of `importances`
 def _class_metrics(labels: tuple[str, ...]) -> dict[str, Metric]:
     """Return the metrics of classes or labels by name, with metrics of each if there are few."""
     known: dict[str, Metric] = {

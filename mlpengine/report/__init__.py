@@ -19,7 +19,7 @@ from .page import run_page
 
 if TYPE_CHECKING:
     from .comparison import Lead, lead_of
-    from .sweep_page import collect_sweep, sweep_page
+    from .sweep import collect_sweep, sweep_page
 
 REPORT_FILE = "report.html"
 
@@ -43,7 +43,7 @@ __all__ = [
 
 __getattr__, __dir__ = lazy_names(  # the page of a run needs neither
     __name__,
-    {"comparison": ("Lead", "lead_of"), "sweep_page": ("collect_sweep", "sweep_page")},
+    {"comparison": ("Lead", "lead_of"), "sweep": ("collect_sweep", "sweep_page")},
 )
 
 

@@ -11,8 +11,7 @@ from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
 from mlpengine.models.metrics import commonest_mistakes, confusion_matrix, precision, recall
 from mlpengine.models.model import Model
-from mlpengine.models.task import Classification, MultiLabel, Regression, Task
-from mlpengine.training.measure import OUT_OF_FOLD
+from mlpengine.models.task import OUT_OF_FOLD, Classification, MultiLabel, Regression, Task
 
 SHOWN_POINTS, SHOWN_TARGETS = 1_000, 4
 MAX_MATRIX = 12

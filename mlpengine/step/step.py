@@ -463,7 +463,7 @@ class TrainingStep:
         Raises: CompileError if the step is not fused.
         """
         if self._full.fused is None:
-            raise CompileError("emit: the step must be compiled as a whole (NumPy runs a part)")
+            raise CompileError("emit: the whole step must be compiled (NumPy runs a part of it)")
         return self._full.fused.source.text
 
     def _bind(self, rows: int) -> BoundStep:

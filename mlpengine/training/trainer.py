@@ -59,10 +59,10 @@ from mlpengine.training.transfer import CalibrationSet
 from mlpengine.training.warm_start import copy_weights
 
 NEWEST = 3 / 8
-"""Share of the folds in time that give errors for intervals: the newest folds."""
+"""Share of time-ordered folds with errors for intervals: the newest folds."""
 
 SEED_STRIDE = 1_000
-"""Member k of a run with seed s has the seed `SEED_STRIDE` s + k, so that runs share no seeds."""
+"""Member k of a run with seed s has the seed `SEED_STRIDE` s + k: runs never share seeds."""
 
 _log = logging.getLogger("mlpengine")
 
@@ -102,7 +102,7 @@ class Member:
         return self._steps[weighted]
 
     def learn_once(self, part: Split) -> float:
-        """Make a step on each batch of a part, in order; return the sum of the rows' losses."""
+        """Make one step on each batch of a part, in order; return the sum of the rows' losses."""
         step, total = self.step(weighted=part.weights is not None), 0.0
         for start in range(0, len(part), step.batch_size):
             rows = slice(start, min(start + step.batch_size, len(part)))
@@ -183,8 +183,8 @@ class Trainer:
         ranks: processes that share the batches of one network, or several networks.
         warm_start: networks that give the initial weights.
         members, ensemble_weights: members and weights of an earlier training to continue.
-        more_rows: whether other rows follow these, so that batches may be larger and initial
-            weights do not depend on these rows.
+        more_rows: whether more rows follow later (`partial_fit`); then batches may be larger than
+        the rows, and initial weights do not depend on the rows.
         calibration_set: the synthetic rows that calibrate a student; `train` are then the other
             rows, labeled by the teacher.
 
@@ -441,10 +441,11 @@ class Trainer:
 
         With folds the measurements are the best ensemble weights of several member types, including
         linear networks, and the residuals of numbers or the probabilities of true classes.  If
-        folds follow each other in time, residuals come from the newest folds, without a gain by
-        averaging: networks that were also trained on later rows have smaller errors on earlier
-        rows.  If the settings ask for it, the last layers of a classifier are divided by a
-        temperature.  Out-of-fold rows or the validation part choose the temperature.
+        folds follow each other in time, residuals come from the newest folds only: networks that
+        were also trained on later rows have smaller errors on earlier rows.  These residuals are
+        not reduced by the gain of averaging.  If the settings ask for it, the last layers of a
+        classifier are divided by a temperature.  Out-of-fold rows or the validation part choose the
+        temperature.
         """
         loops = self._last.members if self._last else ()
         evaluator = loops[0].evaluator if len(loops) == 1 else None
@@ -503,7 +504,7 @@ class Trainer:
     def members_of(self, fitted: Fitted) -> tuple[Member, ...]:
         """Return the networks of a mean with optimizers to continue training.
 
-        Linear networks have not been trained by steps.  They get optimizers that keep them linear.
+        Linear networks were fitted without steps; their optimizers keep them linear.
         """
         known, rows = {id(member.mlp): member for member in self.members}, self.row_count(0)
         return tuple(
@@ -527,6 +528,6 @@ def seeds_of(seed: int, networks: int) -> list[int]:
 
 
 def step_rows(batch_size: int, rows: int, folds: Array | None = None) -> int:
-    """Return the number of rows of a step, limited by the rows left without the largest fold."""
+    """Return the number of rows of a step: at most the rows outside the largest fold."""
     left_out = 0 if folds is None else int(np.bincount(folds).max())
     return min(batch_size, rows - left_out)

@@ -113,7 +113,7 @@ def test_a_gap_of_new_rows_is_the_gap_of_training():
 
 def test_labels_that_differ_in_type_alone_are_refused():
     for labels in ([1, "a", "1"], ["1", 1], ["true", True]):
-        with pytest.raises(DataError, match=r"column 'y', row \d: classes must differ as texts"):
+        with pytest.raises(DataError, match=r"column 'y', row \d: equal texts must have one type"):
             as_table({"y": labels}, labels=["y"])
     assert as_table({"y": [1, "a"]}, labels=["y"])["y"].levels == ("1", "a")
 

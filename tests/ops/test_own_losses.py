@@ -25,9 +25,11 @@ from mlpengine.ops import (
     MeanAbsoluteError,
     MeanOutput,
     MeanSquaredError,
+    NegativeBinomial,
     Poisson,
     Quantile,
     SoftmaxCrossEntropy,
+    Tweedie,
 )
 from mlpengine.ops.entry_loss import Prediction
 from mlpengine.ops.loss_formulas import turning_point
@@ -97,6 +99,8 @@ def test_the_best_constants_are_those_of_the_books():
         Counts(): np.log(MEAN),
         Poisson(): np.log(MEAN),
         Gamma(): np.log(MEAN),
+        Tweedie(1.8): np.log(MEAN),
+        NegativeBinomial(0.3): np.log(MEAN),
         MeanSquaredError(): MEAN,
         Normal2(): np.stack([MEAN, np.log(VARIANCE)], 1).ravel(),
         GaussianNll(): np.stack([MEAN, np.log(VARIANCE)], 1).ravel(),
@@ -147,9 +151,20 @@ def test_no_constant_nearby_is_better(loss, weights):
 
 
 def test_links_and_columns_that_move_with_the_target():
-    logs = {Counts(), Poisson(), Gamma(), LogGamma2(), FormulaLoss("(exp(y) - t) ** 2")}
+    logs = {
+        Counts(),
+        Poisson(),
+        Gamma(),
+        Tweedie(1.3),
+        NegativeBinomial(0.4),
+        LogGamma2(),
+        FormulaLoss("(exp(y) - t) ** 2"),
+    }
     plain = {MeanSquaredError(), Huber(), Quantile((0.5,)), Skewed(), GaussianNll(), BinaryFocal()}
     assert [loss.name for loss in logs | plain if loss.log_link != (loss in logs)] == []
+    scaling = {Poisson(): 1, Gamma(): 0, Tweedie(1.3): 0.7, FormulaLoss("(exp(y) - t) ** 2"): 2}
+    assert {loss: loss.scaling for loss in scaling} == pytest.approx(scaling)
+    assert NegativeBinomial(0.4).scaling is None
     columns = {
         Normal2(): (0,),
         Pair(): (0, 1),
@@ -160,6 +175,17 @@ def test_links_and_columns_that_move_with_the_target():
         FormulaLoss("abs(y - 2 * t)"): (),
     }
     assert {loss: loss.formulas.locations for loss in columns} == columns
+
+
+@pytest.mark.parametrize("loss", [Poisson(), Gamma(), Tweedie(1.3)])
+def test_weighted_rates_learn_as_counts_with_an_offset(loss):
+    """Which is how `data.exposure` works: gradients are those of the output plus log(exposure)."""
+    output, exposure, slopes = RNG.normal(size=(101, 1)), WEIGHTS[:, None] + 0.1, np.empty((101, 1))
+    with_offset, target = output + np.log(exposure), TARGET[:, :1]
+    of_rates = np.empty_like(slopes)
+    loss(with_offset, target, slopes)
+    loss(output, target / exposure, of_rates, exposure[:, 0] ** loss.scaling)
+    np.testing.assert_allclose(of_rates, slopes, rtol=1e-12)
 
 
 def test_predictions_are_in_the_units_of_the_target():
@@ -195,8 +221,9 @@ def test_metrics_follow_from_what_a_loss_predicts():
         return [*Regression(target, loss)._loss_metrics()]
 
     assert own(Sure()) == own(GaussianNll()) == ["nll"]
-    assert own(Levels()) == own(Quantile((0.1, 0.8))) == ["pinball", "calibration_error"]
-    assert own(Poisson()) == own(Gamma()) == ["deviance"]
+    levels = ["pinball", "crps", "calibration_error"]
+    assert own(Levels()) == own(Quantile((0.1, 0.8))) == levels
+    assert own(Poisson()) == own(Tweedie()) == ["deviance", "deviance_explained"]
     assert own(Normal2()) == own(Counts()) == own(MeanSquaredError()) == []
     output, truth = np.array([[0.0, 1.0]]), np.array([[3.0]])
     part = Split(np.zeros((1, 1)), truth, truth)

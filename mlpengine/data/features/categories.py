@@ -62,8 +62,8 @@ class Category:
         levels = sorted(texts[i] for i in often)
         if len(levels) > MAX_ONE_HOT:
             raise DataError(
-                f"{table.where(column)}: {len(levels):,} categories are too many to one-hot "
-                f"(at most {MAX_ONE_HOT:,}); drop the column, or raise min_count"
+                f"{table.where(column)}: at most {MAX_ONE_HOT:,} categories can be one-hot "
+                f"encoded (got {len(levels):,}); drop the column, or raise min_count"
             )
         gaps = bool((codes < 0).any())
         text = table[column].kind == "text"

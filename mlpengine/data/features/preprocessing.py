@@ -34,6 +34,7 @@ from mlpengine.data.features.targets import (
     NumberTarget,
     Target,
     check_target,
+    exposures,
     fit_target,
     row_weights,
     target_from_state,
@@ -108,14 +109,14 @@ class Preprocessor:
         options = self.options
         self._read_formulas(table.names)
         table = with_columns(table, self.computed, rows)
-        special = [*options.target, *([options.weight] if options.weight else [])]
+        special = [*options.target, *filter(None, [options.weight, options.exposure])]
         named = [*special, *options.drop, *options.categorical, *options.periods]
         table.require(named, "the config")
         skipped = {*special, *options.drop}
         skipped |= {n for n in options.periods if not self._periods(table, n, rows)}
         names = [name for name in table.names if name not in skipped]
         if not names:
-            raise DataError(f"{table.source}: no column is left to learn from")
+            raise DataError(f"{table.source}: no feature column is left; drop fewer columns")
         self.kinds = {name: self._kind(table, name) for name in names}
         self._refuse_unusable(table)
         if not table.n_rows or (rows is not None and not len(rows)):
@@ -137,7 +138,7 @@ class Preprocessor:
             Category.fit(_part(table, [name], rows), name, options) for name in picked
         ]
         if options.target:
-            part = _part(table, options.target, rows)
+            part = _part(table, special, rows)
             log = options.transform_target == "log"
             self.target = self._fitted_target(part, log=log)
             truth = self.target.encode(part)
@@ -162,6 +163,7 @@ class Preprocessor:
             options.standardize_target,
             bounded=options.bound_predictions,
             log=log,
+            exposure=options.exposure,
         )
 
     def _log_is_better(self, table: Table, rows: Array | None) -> bool:
@@ -269,7 +271,7 @@ class Preprocessor:
         """
         table = self._checked(table, rows)
         picked = [category.column for category in self.categories]
-        part = _part(table, picked + (self._extra(table) if targets else []), rows)
+        part = _part(table, picked + (self.target_columns(table) if targets else []), rows)
         n_rows = table.n_rows if rows is None else len(rows)
         features = np.empty((n_rows, self.n_features), self.options.dtype)
         self._write(table, [category.encode(part) for category in self.categories], features, rows)
@@ -354,7 +356,7 @@ class Preprocessor:
             window=window,
             batch_size=batch_size,
         )
-        return Dataset(features, *self._targets(_part(table, self._extra(table), rows)))
+        return Dataset(features, *self._targets(_part(table, self.target_columns(table), rows)))
 
     def _check_columns(self, table: Table) -> None:
         table.require(self.columns, "the model", taken=self.options.target)
@@ -385,12 +387,12 @@ class Preprocessor:
         rows = np.flatnonzero(np.array([*is_odd, False])[column.values])
         return int(rows[0]) if len(rows) else None
 
-    def _extra(self, table: Table) -> list[str]:
+    def target_columns(self, table: Table) -> list[str]:
         """Return the target and weight columns in the table; targets only if it has all of them."""
         targets = self.target.columns if self.target else []
         columns = list(targets) if all(name in table for name in targets) else []
-        weight = self.options.weight
-        return columns + ([weight] if weight is not None and weight in table else [])
+        weights = self.options.weight, self.options.exposure
+        return columns + [name for name in weights if name is not None and name in table]
 
     def _targets(self, part: Table) -> tuple[Array | None, Array | None]:
         encoded = weights = None
@@ -399,8 +401,11 @@ class Preprocessor:
             if encoded.dtype.kind == "f":
                 encoded = encoded.astype(self.options.dtype)
         if self.options.weight is not None and self.options.weight in part:
-            weights = row_weights(part, self.options.weight).astype(self.options.dtype)
-        return encoded, weights
+            weights = row_weights(part, self.options.weight)
+        if self.options.exposure is not None and self.options.exposure in part:
+            own = exposures(part, self.options.exposure) ** self.options.exposure_power
+            weights = own if weights is None else own * weights
+        return encoded, None if weights is None else weights.astype(self.options.dtype)
 
     @property
     def fitted_numbers(self) -> Numbers:

@@ -60,6 +60,7 @@ class NumberState(TypedDict):
     scale: list[float]
     bounds: NotRequired[tuple[list[float], list[float]]]
     log: NotRequired[Literal[True]]
+    exposure: NotRequired[str]
 
 
 class MultiLabelState(TypedDict):

@@ -181,8 +181,8 @@ def _shares(fractions: Sequence[float]) -> Array:
     shares = np.asarray(fractions, np.float64)
     if shares.shape not in ((2,), (3,)) or not (shares >= 0).all() or shares[0] == 0:
         raise DataError(
-            "split: fractions for train, validation and test are needed, none of them "
-            f"negative and a positive one for train ({list(fractions)})"
+            "split: fractions must be train, validation and test, none of them negative and "
+            f"train above 0 (got {list(fractions)})"
         )
     if abs(shares.sum() - 1) > 1e-6:
         raise DataError(f"split: the fractions must add up to 1 ({shares.sum():g})")
@@ -249,8 +249,8 @@ def _by_time(times: Array, shares: Array) -> Array:
     sizes = np.bincount(part, minlength=3)
     if (sizes[shares > 0] == 0).any():
         raise DataError(
-            "split: too many rows share one time to cut there "
-            f"(train, validation and test would get {sizes.tolist()} rows)"
+            "split: too many rows have the same time (train, validation and test would get "
+            f"{sizes.tolist()} rows); use finer times, or other shares"
         )
     result = np.empty(len(times), np.int64)
     result[order] = part

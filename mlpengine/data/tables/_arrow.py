@@ -154,7 +154,7 @@ class ArrowFiles(NamedTuple):
         opened = self.open(path)
         names = opened.schema.names
         if len(set(names)) < len(names) or "" in names:
-            raise DataError(f"{path}: every column needs a name of its own ({names})")
+            raise DataError(f"{path}: column names must be unique (twice: {names})")
         return opened
 
     @contextmanager

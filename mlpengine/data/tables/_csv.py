@@ -327,8 +327,8 @@ def _check_index(index: Column, source: str, *, alone: bool) -> None:
     counts = index.is_integer and bool((np.diff(index.values) == 1).all())
     if not counts or alone:
         raise DataError(
-            f"{source}: column 1 has no name; name it or delete it (one that numbers the rows "
-            "would be left out)"
+            f"{source}: column 1 has no name; name it or delete it (only a column of row numbers "
+            "may have no name)"
         )
 
 

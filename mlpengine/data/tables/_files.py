@@ -222,7 +222,7 @@ def _read_pipe(where: str) -> bytes:
     with readable(where):
         content = read_pipe(where, PIPE_SECONDS)
     if content is None:
-        raise DataError(f"{where}: nothing is written into this pipe ({PIPE_SECONDS:g} s)")
+        raise DataError(f"{where}: no data came through this pipe in {PIPE_SECONDS:g} s")
     return content
 
 

@@ -13,6 +13,7 @@ from mlpengine.core.errors import DataError
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.data.tables.parsing import EMPTY, MISSING
 from mlpengine.settings.base import STRICT, Texts, rule
+from mlpengine.settings.fix import SECTIONS
 from mlpengine.settings.structure import fault_of
 
 Delimiter: TypeAlias = Literal[",", ";", "\t", "|"]
@@ -81,6 +82,9 @@ class TextOptions:
         return self
 
 
+SECTIONS[TextOptions] = "data"  # a verdict may ask for texts of missing values
+
+
 @dataclass(frozen=True, config=STRICT)
 class CsvDialect(TextOptions):
     """How to read the texts of CSV, and of text columns in memory.
@@ -146,7 +150,7 @@ def _date_pattern(form: str) -> re.Pattern[str]:
     whole = one_of_each and ("AM" not in tokens or "HH" in tokens)
     if not (whole and apart) or len(set(tokens)) < len(tokens):
         raise rule(
-            "needs yyyy, mm and dd with something between them, and HH with AM, such as "
+            "needs yyyy, mm and dd with separators between them, and HH if there is AM, such as "
             f"mm/dd/yyyy, dd-month-yy or mm/dd/yyyy HH:MM AM (got {form!r})",
             "date_format",
         )

@@ -103,7 +103,7 @@ def _frame_columns(frame: Any, source: str) -> dict[str, Any]:
     names = list(map(str, given))
     if len(set(names)) < len(names):
         twice = sorted({name for name in names if names.count(name) > 1})
-        raise DataError(f"{source}: every column needs a name of its own ({', '.join(twice)})")
+        raise DataError(f"{source}: column names must be unique (twice: {', '.join(twice)})")
     return {name: frame[key] for name, key in zip(names, given, strict=True)}
 
 
@@ -208,8 +208,8 @@ def _refuse_equal_labels(values: list[Any], texts: list[str], where: str) -> Non
         kind, before = type(value), kinds.setdefault(text, type(value))
         if text and kind is not before and str in (kind, before):
             raise DataError(
-                f"{where}, row {row + 1}: classes must differ as texts ({value!r:.60} is a "
-                f"{kind.__name__} here and a {before.__name__} before)"
+                f"{where}, row {row + 1}: equal texts must have one type ({value!r:.60} is "
+                f"{kind.__name__} here and {before.__name__} before); convert the column to text"
             )
 
 

@@ -262,7 +262,7 @@ class Table:
             labels = ["y"] if array.ndim == 1 else None
             targets = _matrix_columns(array, "y", labels, source)
             for name in columns.keys() & targets.keys():
-                raise DataError(f"{source}: names: {name!r} is what a column of y is called")
+                raise DataError(f"{source}: names: must differ from columns of y (got {name!r})")
             columns |= targets
         return cls(columns, source, block=block)
 
