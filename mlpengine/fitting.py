@@ -55,7 +55,7 @@ NAME = "fit"
 """The name that messages about the config give in place of a file."""
 
 
-class Trained(NamedTuple):
+class FitParts(NamedTuple):
     """A training in memory, for its report; `known` are name, rows and outputs of a part."""
 
     data: LoadedData
@@ -86,7 +86,7 @@ class FitResult(Result):
     spreads: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
     verdicts: Verdicts = field(default_factory=Verdicts)
     decided: list[str] = field(default_factory=list)
-    trained: "Trained | None" = field(default=None, compare=False)
+    trained: "FitParts | None" = field(default=None, compare=False)
 
     def lines(self) -> list[str]:
         """Return the outcome in words, and the metrics of each part."""
@@ -330,7 +330,7 @@ def _measured(
         remarks=[*data.tables.remarks, *map(str, of_columns)],
         verdicts=joint_list(file, of_data, of_run),
         decided=decided,
-        trained=Trained(data, model, fitted, measured.last),
+        trained=FitParts(data, model, fitted, measured.last),
     )
 
 
