@@ -65,14 +65,15 @@ def scored_rows(
         output = mean.out_of_fold(rows.x, folds[chosen])
     else:
         output = mean.forward(rows.x)
-    return ScoredRows(title, rows, output, data.task.predict(output), chosen, len(part))
+    return ScoredRows(title, rows, output, mean.task.predict(output), chosen, len(part))
 
 
 def score_of(data: LoadedData, scored: ScoredRows, work: float = WORK) -> dict[str, Any]:
     """Return the metrics of the model, of a linear and of a constant prediction.
 
     For a student, the metrics of its teacher and of a network that was trained directly follow the
-    model's metrics.  Standard errors belong to the mean over all rows of the part.
+    model's metrics.  Standard errors belong to the mean over all rows of the part.  All predict
+    the likeliest class, whatever threshold the model has.
     """
     task, train, folds = data.task, data.parts["train"], data.folds
     first, *others = (name for name in task.headline if name in baselines.METRICS)
@@ -81,7 +82,7 @@ def score_of(data: LoadedData, scored: ScoredRows, work: float = WORK) -> dict[s
     if chances is not None and isinstance(task, Classification) and chances.shape[1] == 2:
         of_chances.append("roc_auc")
     names = [first, *of_chances, *others]
-    predictions = {"model": baselines.Guess(scored.predicted, chances)}
+    predictions = {"model": baselines.Guess(task.predict(scored.output), chances)}
     beside = data.transfer.beside.get(scored.part, {}) if data.transfer else {}
     for title, outputs in beside.items():
         output = outputs[scored.numbers]

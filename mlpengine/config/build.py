@@ -27,6 +27,7 @@ from mlpengine.models.task import (
     make_split,
     task_for,
 )
+from mlpengine.models.threshold import check_threshold
 from mlpengine.ops import LOSSES, losses_of
 from mlpengine.ops.cross_entropy import SoftmaxCrossEntropy
 from mlpengine.ops.loss import Loss
@@ -244,6 +245,9 @@ def loss_and_task(file: ConfigFile, preprocessor: Preprocessor) -> tuple[Loss, T
     if isinstance(task, Regression) and len(set(task.column_names)) < len(task.column_names):
         listed = ", ".join(task.column_names)
         raise file.wrong(("data", "target"), f"predictions need names of their own ({listed})")
+    if file.config.training.threshold is not None:
+        with file.errors_at("training", "threshold"):
+            check_threshold(file.config.training.threshold, task)
     _watch(file, task)
     return loss, task
 

@@ -505,6 +505,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
             fitted.mean.ensemble_weights,
         )
         self._residuals, self._sets = fitted.residuals, fitted.sets
+        self._problem = fitted.mean.task
         if fitted.ensemble_weights:
             self.ensemble_weights_ = dict(fitted.ensemble_weights)
         self.n_iter_, self.best_epoch_ = result.epochs, result.best_epoch

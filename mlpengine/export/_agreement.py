@@ -40,6 +40,9 @@ def largest_difference(model: Model, table: Table, outputs: list[Any]) -> float:
         sure = np.abs(expected - 0.5) > EXPORT_TOLERANCE
     else:
         labels = label_array(model.preprocessor.classes)[labels]
+    if (threshold := model.threshold) is not None:
+        sure = np.abs(expected[:, threshold.positive] - threshold.value) > EXPORT_TOLERANCE
+    elif not isinstance(task, MultiLabel):
         ordered = np.sort(expected, axis=1)
         sure = ordered[:, -1] - ordered[:, -2] > 2 * EXPORT_TOLERANCE
     agree = bool((outputs[1] == labels)[sure].all())

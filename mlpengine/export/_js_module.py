@@ -115,6 +115,8 @@ def description(model: Model) -> dict[str, Any]:
         "task": "labels" if isinstance(task, MultiLabel) else "classes",
         "levels": [],
     }
+    if model.threshold is not None:
+        known["threshold"] = {"value": model.threshold.value, "positive": model.threshold.positive}
     if model.sets is not None:
         lowest = [model.sets.lowest(level) for level in MODULE_LEVELS]
         known |= {"levels": list(MODULE_LEVELS), "lowest": lowest}

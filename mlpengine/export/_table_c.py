@@ -425,7 +425,7 @@ def _macros(model: Model, upper: str) -> str:
     preprocessor, names = model.preprocessor, FreshNames()
     lines: list[str] = []
 
-    def define(name: str, value: int, about: str = "") -> None:
+    def define(name: str, value: float, about: str = "") -> None:
         chosen = names.add(f"{upper}_{identifier(name, upper=True)}")
         text = comment_text(about)
         lines.append(f"#define {chosen} {value}" + (f" /* {text} */" if text else ""))
@@ -443,6 +443,10 @@ def _macros(model: Model, upper: str) -> str:
         lines.append("/* Classes: the target of a row is its number. */")
         for code, label in enumerate(preprocessor.classes):
             define(f"CLASS_{label}", code, str(label))
+        if (threshold := model.threshold) is not None:
+            lines.append("/* POSITIVE is predicted above the probability THRESHOLD. */")
+            define("POSITIVE", threshold.positive)
+            define("THRESHOLD", threshold.value)
     elif preprocessor.target is not None:
         lines.append("/* Places of the targets in y. */")
         for place, name in enumerate(preprocessor.target.columns):

@@ -12,6 +12,7 @@ import numpy as np
 from typing_extensions import TypedDict
 
 from mlpengine.core.errors import CheckpointError, DataError, MlpEngineError, UsageError
+from mlpengine.core.fields import Limits
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
@@ -43,7 +44,15 @@ from mlpengine.models.explanation import CURVES, EXPLAINED_ROWS, Explanation
 from mlpengine.models.forward import Features, outputs_of
 from mlpengine.models.members import NetworkMean
 from mlpengine.models.row_predictor import RowPredictor
-from mlpengine.models.task import Classification, Regression, Split, Task, make_split, task_for
+from mlpengine.models.task import (
+    Classification,
+    Regression,
+    Split,
+    Task,
+    Threshold,
+    make_split,
+    task_for,
+)
 from mlpengine.nn import NETWORKS, TabularNetwork
 from mlpengine.nn.population import Population
 from mlpengine.nn.safetensors_file import check_finite, read_tensors, write_tensors
@@ -92,7 +101,8 @@ class Model:
     different architecture.  `residuals` are out-of-fold
     errors, scaled to the size of the errors of the mean.  `sets` holds the out-of-fold
     probabilities of the true classes.  `record` describes the training, if it is known
-    (`TrainingRecord`).
+    (`TrainingRecord`).  `threshold` is the probability above which one of two classes is predicted,
+    if it is not 0.5.
     `Mlp.load` reads the file of a single network, too.
     """
 
@@ -106,6 +116,7 @@ class Model:
     ensemble_weights: tuple[float, ...] = ()
     record: Mapping[str, Any] = field(default_factory=dict)
     sets: ClassSets | None = None
+    threshold: Threshold | None = None
 
     @property
     def networks(self) -> tuple[TabularNetwork, ...]:
@@ -113,9 +124,16 @@ class Model:
         return (self.mlp,) if self.members is None else (*self.members, *(self.smooth or ()))
 
     @property
+    def populations(self) -> list[Sequence[TabularNetwork]]:
+        """The networks by architecture, in the order of `networks`."""
+        if self.members is None:
+            return [(self.mlp,)]
+        return [self.members] if self.smooth is None else [self.members, self.smooth]
+
+    @property
     def task(self) -> Task:
         """The meaning of the outputs."""
-        return task_for(self.preprocessor.target, self.plain_loss)
+        return task_for(self.preprocessor.target, self.plain_loss, self.threshold)
 
     def task_with(self, metrics: Sequence[str]) -> Task:
         """Return the task with further metrics.  Raises: UsageError for an unknown one."""
@@ -153,6 +171,21 @@ class Model:
             labels: Array = self._labels[predicted]
             return labels
         return predicted[:, 0] if predicted.shape[1] == 1 else predicted
+
+    def with_threshold(self, value: float) -> "Model":
+        """Return the model with another probability above which it predicts its positive class.
+
+        The positive class is the one of `threshold`, by default the latter of `classes`.
+
+        Raises: UsageError for a model without two classes, and for a value that is not from 0 to 1.
+        """
+        if not isinstance(self._task, Classification) or len(self.classes) != 2:
+            raise UsageError(
+                "threshold: needs a model of two classes (this one predicts "
+                f"{self._facts()['predicts']})"
+            )
+        checked = Limits(at_least=0, at_most=1).check("threshold", value)
+        return replace(self, threshold=(self.threshold or Threshold())._replace(value=checked))
 
     def predict_proba(self, data: Any) -> Array:
         """Return the probability of each of the `classes`, float64 (rows, classes).
@@ -275,7 +308,7 @@ class Model:
         """Return the outputs (rows, out_dim) for a table, before probabilities and units."""
         thread = self._thread
         if not hasattr(thread, "one_row"):
-            thread.one_row = RowPredictor(self.networks, self.preprocessor, self.mean.combine)
+            thread.one_row = RowPredictor(self.populations, self.preprocessor, self.mean.combine)
         output: Array | None = thread.one_row(data)
         if output is not None:
             return output
@@ -417,7 +450,14 @@ class Model:
             "from": ", ".join(columns[:SHOWN_COLUMNS]) + more,
             "network": network,
             "loss": self.loss,
+            **({"threshold": self.threshold_text} if self.threshold else {}),
         }
+
+    @property
+    def threshold_text(self) -> str:
+        """The threshold and its class, such as ``0.3 for yes``."""
+        threshold = self.threshold or Threshold()
+        return f"{threshold.value:.3g} for {self.classes[threshold.positive]}"
 
     def __repr__(self) -> str:
         return f"Model({'; '.join(f'{name} {text}' for name, text in self._facts().items())})"
@@ -458,6 +498,7 @@ class Model:
             **({"ensemble_weights": [*self.ensemble_weights]} if self.ensemble_weights else {}),
             **({"loss_options": dict(self.loss_options)} if self.loss_options else {}),
             **({"record": dict(self.record)} if self.record else {}),
+            **({"threshold": self.threshold._asdict()} if self.threshold else {}),
         }
 
     def state_dict(self) -> dict[str, Array]:
@@ -503,6 +544,13 @@ class Model:
             if "record" in description:
                 conform(description["record"], TrainingRecord, "record")
                 model = replace(model, record=description["record"])
+            if "threshold" in description:
+                conform(description["threshold"], Threshold, "threshold")
+                if len(preprocessor.classes) != 2:
+                    raise CheckpointError("threshold: needs two classes")
+                known = {"costs": None, **description["threshold"]}
+                known["costs"] = known["costs"] and tuple(known["costs"])
+                model = replace(model, threshold=Threshold(**known))
             _ = model.plain_loss  # refuses values that the loss does not take
             fits = (preprocessor.n_features, model.task.outputs) == (mlp.in_dim, mlp.outputs)
         except MlpEngineError as error:

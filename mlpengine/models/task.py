@@ -2,17 +2,18 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import pairwise
 from numbers import Real
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 
 from mlpengine.core.buffers import hides_entries, unmasked
 from mlpengine.core.errors import DataError, ShapeError, UsageError
-from mlpengine.core.fields import COUNT
+from mlpengine.core.fields import COUNT, Limits, NonNegative
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.named import NamedRows, check_rows
 from mlpengine.core.spec import Array
@@ -27,6 +28,9 @@ from mlpengine.ops import EntryLoss, Loss, MeanSquaredError, losses_of
 
 MAX_CLASSES = 10
 """Maximum number of classes, labels or targets for which separate metrics are reported."""
+
+PROBABILITY_METRICS = ("roc_auc", "average_precision", "log_loss", "brier", "calibration_error")
+"""Metrics of classes that no threshold changes."""
 
 PINBALL = "pinball_"
 """The part of the names of metrics before a level."""
@@ -219,6 +223,9 @@ class Task(ABC):
             wide = outputs[used] + np.log(weights[used])[:, None, None]
             total: Array = np.logaddexp.reduce(wide, axis=0)
             return total
+        if outputs.shape[1] == 1:  # the same sums in the same order, by one call
+            terms = weights[used, None, None] * outputs[used]
+            return np.asarray(np.add.accumulate(terms, axis=0)[-1])
         mean = np.zeros(outputs.shape[1:])
         for k in used:  # the rounding of a matrix product would depend on the position of a row
             mean += weights[k] * outputs[k]
@@ -259,20 +266,55 @@ class Task(ABC):
         return None
 
 
+class Threshold(NamedTuple):
+    """The probability of a class above which a model of two classes predicts it.
+
+    Attributes:
+        value: the probability, from 0 to 1.
+        positive: the number of the class, 0 or 1.
+        costs: costs of a false negative and of a false positive, if they chose the value.
+    """
+
+    value: Annotated[float, Limits(at_least=0, at_most=1)] = 0.5
+    positive: Literal[0, 1] = 1
+    costs: tuple[NonNegative, NonNegative] | None = None
+
+    def predict(self, probabilities: Array) -> Array:
+        """Return class numbers (rows,) for probabilities (rows, 2)."""
+        above = probabilities[:, self.positive] > self.value
+        return np.where(above, self.positive, 1 - self.positive)
+
+
 class Classification(Task):
-    """One class of several, by softmax over as many logits."""
+    """One class of several, by softmax over as many logits.
+
+    The class is the likeliest one or, of two classes, the one that `threshold` gives.
+    """
 
     headline = ("accuracy", "macro_f1")
     kinds = ("labels", "probabilities")
 
-    def __init__(self, outputs: int, labels: Sequence[object] = ()) -> None:
+    def __init__(
+        self, outputs: int, labels: Sequence[object] = (), threshold: Threshold | None = None
+    ) -> None:
         super().__init__(outputs)
-        self.labels = [str(label) for label in labels]
+        self.labels, self.threshold = [str(label) for label in labels], threshold
+
+    def with_threshold(self, threshold: Threshold | None) -> Self:
+        """Return a copy that predicts by a threshold."""
+        task = copy(self)
+        task.threshold = threshold
+        return task
 
     def learning_target(self, target: Array, dtype: np.dtype[np.generic]) -> Array:
         return np.ascontiguousarray(target, np.int64)
 
     def predict(self, output: Array) -> Array:
+        if self.threshold is not None:
+            return self.threshold.predict(self.probabilities(output))
+        return self._likeliest(output)
+
+    def _likeliest(self, output: Array) -> Array:
         classes: Array = output.argmax(axis=1)
         return classes
 
@@ -283,8 +325,19 @@ class Classification(Task):
         shifted /= shifted.sum(axis=1, keepdims=True)
         return shifted
 
+    @property
+    def decision_metrics(self) -> list[str]:
+        """The names of the metrics of predicted classes."""
+        own = [name for name, one in metrics.OWN_METRICS.items() if one.of == "labels"]
+        known = _class_metrics(tuple(self.labels))
+        return [*(name for name in known if name not in PROBABILITY_METRICS), *own]
+
     def _own_metrics(self) -> dict[str, Metric]:
-        return _class_metrics(tuple(self.labels)).copy()
+        known = _class_metrics(tuple(self.labels)).copy()
+        if self.threshold is not None and self.threshold.costs is not None:
+            positive, costs = self.threshold.positive, self.threshold.costs
+            known["cost"] = _on_predictions(partial(metrics.cost, positive=positive, costs=costs))
+        return known
 
 
 class BinaryClassification(Classification):
@@ -293,7 +346,7 @@ class BinaryClassification(Classification):
     def learning_target(self, target: Array, dtype: np.dtype[np.generic]) -> Array:
         return np.ascontiguousarray(target[:, None], dtype)
 
-    def predict(self, output: Array) -> Array:
+    def _likeliest(self, output: Array) -> Array:
         return (output[:, 0] > 0).astype(np.int64)
 
     def probabilities(self, output: Array) -> Array:
@@ -529,8 +582,8 @@ def _of_output(output: str, metric: Metric) -> Metric:
     return lambda scored: metric(scored.by_output[output])
 
 
-def task_for(target: Target | None, loss: Loss) -> Task:
-    """Return the task of an encoded target under a loss.
+def task_for(target: Target | None, loss: Loss, threshold: Threshold | None = None) -> Task:
+    """Return the task of an encoded target under a loss; `threshold` is for two classes.
 
     Raises: DataError if there is no target, or the loss does not suit it.
     """
@@ -543,8 +596,8 @@ def task_for(target: Target | None, loss: Loss) -> Task:
         return Regression(target, loss)
     if isinstance(target, ClassTarget):
         if isinstance(loss, EntryLoss):
-            return BinaryClassification(1, target.classes)
-        return Classification(target.n_outputs, target.classes)
+            return BinaryClassification(1, target.classes, threshold)
+        return Classification(target.n_outputs, target.classes, threshold)
     assert isinstance(target, MultiLabelTarget)
     return MultiLabel(target.n_outputs, target.columns)
 
@@ -623,11 +676,7 @@ def _class_metrics(labels: tuple[str, ...]) -> dict[str, Metric]:
         "macro_f1": _on_predictions(metrics.f1),
         "balanced_accuracy": _on_predictions(metrics.balanced_accuracy),
         "weighted_f1": _on_predictions(partial(metrics.f1, average="weighted")),
-        "roc_auc": _on_probabilities(metrics.roc_auc),
-        "average_precision": _on_probabilities(metrics.average_precision),
-        "log_loss": _on_probabilities(metrics.log_loss),
-        "brier": _on_probabilities(metrics.brier),
-        "calibration_error": _on_probabilities(metrics.calibration_error),
+        **{name: _on_probabilities(getattr(metrics, name)) for name in PROBABILITY_METRICS},
     }
     if len(labels) <= MAX_CLASSES:
         known |= {

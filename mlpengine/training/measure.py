@@ -53,7 +53,8 @@ def measure(
 ) -> Measured:
     """Measure trained networks on each part; with folds, the training part is out-of-fold.
 
-    For two classes the area under the ROC curve is measured, too.
+    For two classes the area under the ROC curve is measured, too; if costs chose the
+    threshold, also the mean cost of a row.
 
     The loss is the training loss or, for calibrated probabilities, the evaluation loss.
 
@@ -64,6 +65,8 @@ def measure(
     task, networks, evaluator = copy(mean.task), mean.networks, fitted.evaluator
     if isinstance(task, Classification) and task.outputs <= 2:
         task.watch("roc_auc")
+        if task.threshold is not None and task.threshold.costs is not None:
+            task.watch("cost")
     if evaluator is not None:
         evaluator = Evaluator(networks[0], loss, task, evaluator.ranks)
         for name, part in parts.items():

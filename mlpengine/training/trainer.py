@@ -8,7 +8,8 @@ and keep or write the results.  `Trainer` decides, in the order of a training:
 - rows of a step, threads, backend: `step_rows`, `_allowed_threads`, `_chosen_backend`;
 - optimizers, schedules and steps: `Trainer._member` makes a `Member`;
 - loops: `Trainer.loop`;
-- ensemble weights, temperature, residuals, prediction sets: `Trainer.finish` makes a `Fitted`.
+- ensemble weights, temperature, threshold, residuals, prediction sets: `Trainer.finish` makes a
+  `Fitted`.
 """
 
 import logging
@@ -39,6 +40,7 @@ from mlpengine.models.members import (
 from mlpengine.models.model import Model
 from mlpengine.models.smooth import check_smooth
 from mlpengine.models.task import Classification, Regression, Split, Task
+from mlpengine.models.threshold import choose_threshold
 from mlpengine.nn import Mlp, TabularNetwork
 from mlpengine.nn.mlp import ROWS_AT_START
 from mlpengine.nn.population import Population
@@ -218,6 +220,9 @@ class Trainer:
         training = settings.training
         if training.loss is None:
             raise UsageError("trainer: settings.training.loss must be given (got None)")
+        if training.threshold is not None and validation is None and folds is None:
+            with at_setting("training", "threshold"):
+                raise UsageError("threshold: needs folds or validation rows; set training.folds")
         self.settings, self.task, self.loss = settings, task, training.loss
         self.train, self.validation, self.folds = train, validation, folds
         self.in_time, self.numbers, self.ranks = in_time, numbers, ranks
@@ -454,6 +459,8 @@ class Trainer:
         folds, train = self.folds, self.train
         if folds is None:
             fitted = self._calibrated(fitted, self.validation, fitted.mean.forward)
+            if self.validation is not None:
+                fitted = self._decided(fitted, self.validation, fitted.mean.forward)
             if self.calibration_set is None:
                 return fitted
             known = self.calibration_set.calibrate(self.task, fitted.mean.forward)
@@ -478,6 +485,7 @@ class Trainer:
             share = error_of_mean(task, mean.by_fold, folds, train, scorer.mean_loss)
         fitted = replace(fitted, mean_error=share)
         output = mean.out_of_fold(train.x, folds)
+        fitted = self._decided(fitted, train, lambda _: output)
         if isinstance(task, Regression):
             predictions = task.predict(output)
             errors, count = train.truth - predictions, int(folds.max()) + 1
@@ -501,6 +509,14 @@ class Trainer:
         temperature = apply_temperature(fitted.mean.networks, self.task, forward(rows.x), rows)
         return replace(fitted, temperature=temperature)
 
+    def _decided(self, fitted: Fitted, rows: Split, forward: Callable[[Array], Array]) -> Fitted:
+        """Choose the threshold of two classes on `rows`, if the settings ask for it."""
+        choice, task = self.settings.training.threshold, self.task
+        if choice is None or not isinstance(task, Classification):
+            return fitted
+        threshold = choose_threshold(choice, task, forward(rows.x), rows)
+        return replace(fitted, mean=replace(fitted.mean, task=task.with_threshold(threshold)))
+
     def members_of(self, fitted: Fitted) -> tuple[Member, ...]:
         """Return the networks of a mean with optimizers to continue training.
 
@@ -518,7 +534,16 @@ def _model(loss: Loss, mean: NetworkMean, preprocessor: Preprocessor) -> Model:
     options, networks = loss.measured_options, mean.networks
     members = networks if isinstance(networks, Population) else None
     weights = mean.ensemble_weights
-    model = Model(networks[0], preprocessor, loss.name, options, members, ensemble_weights=weights)
+    threshold = mean.task.threshold if isinstance(mean.task, Classification) else None
+    model = Model(
+        networks[0],
+        preprocessor,
+        loss.name,
+        options,
+        members,
+        ensemble_weights=weights,
+        threshold=threshold,
+    )
     return model if members or len(networks) == 1 else model.with_mean(mean)
 
 
