@@ -15,17 +15,13 @@ from mlpengine.core.spec import Array, ArrayLike
 from mlpengine.data.features import class_weights
 from mlpengine.data.features.targets import ClassTarget, Target
 from mlpengine.data.tables import Table
-<<<<<<< HEAD
 from mlpengine.data.tables.frames import python_values
-from mlpengine.estimators._estimator import MlpEstimator, require_fit, rollback_on_error
-=======
 from mlpengine.estimators._estimator import (
     MlpEstimator,
     put,
     require_fit,
     rollback_on_error,
 )
->>>>>>> main
 from mlpengine.estimators._rows import checked_rows
 from mlpengine.models.task import Classification
 from mlpengine.settings.features import TaskName
