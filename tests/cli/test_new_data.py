@@ -199,3 +199,11 @@ def test_a_requirement_of_an_unknown_metric_is_refused_with_those_that_exist(at)
     said = at("evaluate", "runs/c", "--require", "acuracy > 0.3")
     assert said.code == 2
     assert "error: --require: this task has loss, r2, mae, rmse" in said.err
+
+
+def test_python_checks_as_the_command_does(at, trained):
+    model, frame = mlpengine.load("runs/c"), pd.read_csv("strange.csv")
+    told = json.loads(at("check", "runs/c", "strange.csv", "--json").out)
+    assert model.check(frame).as_dict() | {"beyond": []} == told
+    assert str(model.check("strange.csv")) + "\n" == at("check", "runs/c", "strange.csv").out
+    assert "no more than chance" in model.check(frame)._repr_html_()
