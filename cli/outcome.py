@@ -60,7 +60,7 @@ def outcome_data(session: "Session", result: Result, outcome: Mapping[str, Any])
     if session.measured.last:
         name, part, output = session.measured.last
         labels = session.model.preprocessor.classes
-        lines += ["", *mistakes(data.task, part, output, labels, part_title(name))]
+        lines += ["", *mistakes(session.model.task, part, output, labels, part_title(name))]
     lines += ["", *map(str, session.verdicts())] if outcome["verdicts"] else []
     ending = ENDINGS[result.ending]
     best = f"; weights of {_epochs(session.loop)}" if result.best_epoch else ""
@@ -144,6 +144,9 @@ def mistakes(
         return _commonest(part.truth.astype(np.int64), predicted, labels, name)
     counts = confusion_matrix(part.truth, predicted, len(labels)).astype(np.int64)
     texts = [printable(str(label)) for label in labels]
+    if task.threshold is not None:
+        limit, positive = task.threshold.value, texts[task.threshold.positive]
+        name += f" at a threshold of {limit:.3f} for {positive}"
     width = max(7, *(len(text[:12]) + 2 for text in texts))
     first = max(len(text[:20]) for text in texts) + 2
     lines = [f"{name}: rows are true classes, columns are predicted classes"]

@@ -67,7 +67,7 @@ class Answers:
         rows: Any = list[self.row]  # type: ignore[name-defined]
         self._rows = TypeAdapter(Annotated[rows, FailFast(), Field(max_length=ROW_LIMIT)])
         self._model = model
-        self._one_row = RowPredictor(model.networks, model.preprocessor, model.mean.combine)
+        self._one_row = RowPredictor(model.populations, model.preprocessor, model.mean.combine)
 
     def answer(self, body: bytes, sure: Sure, *, at_once: bool) -> bytes:
         """Return the answer to a body; `at_once` tells that no other thread is here."""

@@ -258,6 +258,7 @@ class Session:
             **self._spread(),
             **self._calibration(),
             **({"ensemble_weights": weights} if weights else {}),
+            **({"threshold": self.model.threshold._asdict()} if self.model.threshold else {}),
             "ending": result.ending,
             "ended": _now(),
             "skipped_steps": self.loop.skipped,

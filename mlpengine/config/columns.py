@@ -1,4 +1,4 @@
-"""Checks for odd columns of a run: single odd cells, and columns that tell the target."""
+"""Checks of the columns of a run: outliers, codes for missing values, and leaks of the target."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from mlpengine.settings import FeatureSettings, Fix
 
 
 def cell_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
-    """Return a verdict for each column of numbers with a cell far off, or a gap code."""
+    """Return a verdict for each number column with an outlier or a code for missing values."""
     if file.config.data.stream:
         return []  # reading a column of such a table reads the whole file
     table, rows = tables.parts["train"]
@@ -33,7 +33,7 @@ def cell_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
     verdicts = []
     for column in names:
         if column not in table or table[column].kind == "text":
-            continue  # a text such as "none" is a level like the others
+            continue  # in a text column, a text such as "none" is an ordinary level
         if gap := find_gap(table[column].take(rows)):
             is_date = table[column].kind == "date"
             headline = f"{'Dates' if is_date else 'Numbers'} stand for missing values"
@@ -65,7 +65,7 @@ def column_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
         return []
     table, rows = tables.parts["train"]
     sample = table.rows(rows[:: -(-len(rows) // SAMPLE_ROWS)])
-    values = sample[target.columns[0]].values.astype(np.float64)  # codes for classes
+    values = sample[target.columns[0]].values.astype(np.float64)  # codes of classes
     sample = tables.preprocessor.with_computed(sample)
     drop = [name for name in file.config.data.drop if name in sample]
     names = [*tables.preprocessor.kinds, *drop]

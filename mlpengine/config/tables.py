@@ -73,9 +73,9 @@ def read_tables(
 ) -> Tables:
     """Read and split the data of a config, and fit the preprocessing on the training rows.
 
-    `source` is what `read_source` returned, if it was called before, `preprocessor` a fitted one
-    that is to be used instead, and `own` the tables of parts that have one. Rows without a target
-    are left out.
+    `source` is the result of `read_source`, if it was called before.  A fitted `preprocessor` is
+    used in place of a new one.  `own` are the tables of parts with a separate file.  Rows without a
+    target are left out.
 
     Raises: ConfigError for a file or column that does not exist; DataError for data that cannot be
     learned from.
@@ -123,7 +123,7 @@ def read_tables(
 
 
 def _many_classes(fitted: Preprocessor, table: Table, rows: int) -> Iterator[str]:
-    """Yield a warning where classes are numbers that hardly repeat."""
+    """Yield a warning if classes are numbers that hardly repeat."""
     count = len(fitted.classes)
     if count > FEW_LEVELS and 2 * count > rows and not isinstance(fitted.classes[0], str):
         name = fitted.target.columns[0] if fitted.target else ""
@@ -172,7 +172,7 @@ def profiled_table(file: ConfigFile, table: Table) -> Table:
 
 
 def rows_in_use(file: ConfigFile, table: Table) -> Array | None:
-    """Return a bool for each row, whether `data.where` holds; None without it."""
+    """Return for each row whether `data.where` is true; None without `data.where`."""
     data = file.config.data
     if data.where is None:
         return None
@@ -223,8 +223,8 @@ def read_source(
 ) -> tuple[Table, list[str]]:
     """Return the table that a config trains on and the names of its target columns.
 
-    `progress` is called with the share of the file that is read; a `table` in memory is used as
-    it is, and a `fitted` preprocessor says which columns are texts.
+    `progress` is called with the share of the file that is read.  A `table` in memory is used as it
+    is.  A `fitted` preprocessor determines which columns are texts.
 
     Raises: ConfigError for a file or column that does not exist; DataError.
     """
@@ -351,7 +351,7 @@ def _check_formulas(file: ConfigFile, table: Table, target: list[str]) -> None:
 def _duplicates(
     file: ConfigFile, table: Table, target: list[str], rows: Array
 ) -> DuplicateRows | None:
-    """Return which of some rows are duplicates; None where other columns keep rows together."""
+    """Return which of some rows are duplicates; None if groups or times divide the rows."""
     data = file.config.data
     left_out = {*target, *data.drop, data.weight}
     names = [name for name in table.names if name not in left_out]
@@ -413,7 +413,7 @@ def _folds(
 def dividing_values(table: Table, key: str, name: str) -> Array:
     """Return the groups or times by which rows are divided; `key` is "group" or "time".
 
-    Texts of one length that begin with a year, such as 2024-W05, have the order of their times.
+    Texts of equal length that begin with a year, such as 2024-W05, are sorted as texts.
 
     Raises: DataError for a missing group or time, and for texts that are unlikely to be in the
     order of time.
@@ -440,7 +440,7 @@ def dividing_values(table: Table, key: str, name: str) -> Array:
 def _kept_together(
     file: ConfigFile, table: Table, target: list[str], rows: Array
 ) -> dict[str, Array]:
-    """Return the column that decides how rows are divided: labels, groups or times, if any."""
+    """Return the values by which rows are divided: labels, groups or times, if any."""
     split, task = file.config.data.split, file.config.data.task
     table = table.select(filter(None, [*target, split.group, split.time])).rows(rows)
     for key, name in (("time", split.time), ("group", split.group)):

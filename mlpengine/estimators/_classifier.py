@@ -15,9 +15,16 @@ from mlpengine.core.spec import Array, ArrayLike
 from mlpengine.data.features import class_weights
 from mlpengine.data.features.targets import ClassTarget, Target
 from mlpengine.data.tables import Table
-from mlpengine.estimators._estimator import MlpEstimator, require_fit, rollback_on_error
+from mlpengine.estimators._estimator import (
+    MlpEstimator,
+    put,
+    require_fit,
+    rollback_on_error,
+)
 from mlpengine.estimators._rows import checked_rows
+from mlpengine.models.task import Classification
 from mlpengine.settings.features import TaskName
+from mlpengine.training.trainer import Fitted, Trainer
 
 
 class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
@@ -36,6 +43,8 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         best_epoch_: the epoch that gave the final weights.
         mlp_, mlps_: the first `Mlp`, and a list of all.
         best_epochs_: with `folds`, the best epoch of each network that was trained.
+        threshold_: with ``training.threshold`` in `settings`, the probability above which the
+            positive class is predicted.
         ensemble_weights_: with `members`, the weight of each ensemble member type in the mean.
     """
 
@@ -163,6 +172,25 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         if type_of_target(y) == "multilabel-indicator":
             return table, np.asarray(y.toarray() if issparse(y) else y)
         return table, column_or_1d(y, warn=True)
+
+    def _keep(self, trainer: Trainer, fitted: Fitted) -> None:
+        super()._keep(trainer, fitted)
+        self.__dict__.pop("threshold_", None)
+        if isinstance(self._problem, Classification) and self._problem.threshold:
+            self.threshold_ = self._problem.threshold.value
+
+    def _put_settings(self, sections: dict[str, Any]) -> None:
+        super()._put_settings(sections)
+        choice = sections["training"].get("threshold")
+        if self._several or not isinstance(choice, Mapping) or choice.get("positive") is None:
+            return
+        known, given = list(map(str, self.classes_.tolist())), str(choice["positive"])
+        if given not in known:
+            raise UsageError(
+                f"MlpClassifier: settings: training.threshold.positive must be one of the classes "
+                f"({', '.join(map(repr, known))}; got {given!r:.60})"
+            )
+        put(sections, "training.threshold.positive", known.index(given))
 
     def _target_of(self, names: list[str]) -> Target:
         return ClassTarget(names[0], range(len(self.classes_)))

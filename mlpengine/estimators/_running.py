@@ -27,7 +27,7 @@ class RunningScale(NamedTuple):
     def after(
         self, preprocessor: Preprocessor, loss: Loss, table: Table, y: Array, weights: Array | None
     ) -> tuple["RunningScale", Preprocessor]:
-        """Return the statistics with these rows, and a preprocessor that scales by them.
+        """Return the statistics including these rows, and a preprocessor that scales by them.
 
         Raises: DataError for a number with a square that overflows.
         """

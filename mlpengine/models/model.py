@@ -12,6 +12,7 @@ import numpy as np
 from typing_extensions import TypedDict
 
 from mlpengine.core.errors import CheckpointError, DataError, MlpEngineError, UsageError
+from mlpengine.core.fields import Limits
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
@@ -47,7 +48,15 @@ from mlpengine.models.forward import Features, outputs_of
 from mlpengine.models.members import NetworkMean
 from mlpengine.models.metrics import higher_is_better
 from mlpengine.models.row_predictor import RowPredictor
-from mlpengine.models.task import Classification, Regression, Split, Task, make_split, task_for
+from mlpengine.models.task import (
+    Classification,
+    Regression,
+    Split,
+    Task,
+    Threshold,
+    make_split,
+    task_for,
+)
 from mlpengine.nn import NETWORKS, TabularNetwork
 from mlpengine.nn.population import Population
 from mlpengine.nn.safetensors_file import check_finite, read_tensors, write_tensors
@@ -58,7 +67,7 @@ from mlpengine.settings.structure import conform
 MODEL_FILE = "model.safetensors"
 
 SMOOTH_PREFIX = "smooth."
-"""Begins the names of the parameters of smooth networks in a file."""
+"""Prefix of the names of the parameters of smooth networks in a file."""
 
 SHOWN_COLUMNS = 12
 """Number of columns that the text of a model lists."""
@@ -85,18 +94,19 @@ class Model:
     """A network, the preprocessing fitted with it, and its loss as a name with options by name.
 
     `predict`, `predict_proba` and `evaluate` take a table in any form: a data frame of pandas,
-    polars or pyarrow, a mapping of names to columns, a list of rows by name, the row itself as a
-    mapping of names to cells, a path, or a matrix with the model's `columns` in order. Columns may
-    be in any order, and there may be others. Any number of threads may call them at once. One row
-    in memory takes some tens of microseconds, because it has buffers of its own.
+    polars or pyarrow, a mapping of names to columns, a list of rows (mappings of names to cells), a
+    single row, a path, or a matrix with the model's `columns` in order. Columns may be in any
+    order, and other columns are ignored. Any number of threads may call these methods at once. One
+    row in memory takes some tens of microseconds, because single rows have their own buffers.
 
     With `members` the model has several networks, and `mlp` is the first.  Its prediction is the
-    mean of the networks' predictions.  Members of several types follow each other type by type, and
-    `ensemble_weights` are the weights of the types in the mean.  `smooth` are the networks of the
-    last type, if it has an architecture of its own.  `residuals` are out-of-fold
+    mean of the networks' predictions.  Members are ordered by type, and `ensemble_weights` are the
+    weights of the types in the mean.  `smooth` are the networks of the last type, if it has a
+    different architecture.  `residuals` are out-of-fold
     errors, scaled to the size of the errors of the mean.  `sets` holds the out-of-fold
     probabilities of the true classes.  `record` describes the training, if it is known
-    (`TrainingRecord`).
+    (`TrainingRecord`).  `threshold` is the probability above which one of two classes is predicted,
+    if it is not 0.5.
     `Mlp.load` reads the file of a single network, too.
     """
 
@@ -110,6 +120,7 @@ class Model:
     ensemble_weights: tuple[float, ...] = ()
     record: Mapping[str, Any] = field(default_factory=dict)
     sets: ClassSets | None = None
+    threshold: Threshold | None = None
 
     @property
     def networks(self) -> tuple[TabularNetwork, ...]:
@@ -117,9 +128,16 @@ class Model:
         return (self.mlp,) if self.members is None else (*self.members, *(self.smooth or ()))
 
     @property
+    def populations(self) -> list[Sequence[TabularNetwork]]:
+        """The networks by architecture, in the order of `networks`."""
+        if self.members is None:
+            return [(self.mlp,)]
+        return [self.members] if self.smooth is None else [self.members, self.smooth]
+
+    @property
     def task(self) -> Task:
         """The meaning of the outputs."""
-        return task_for(self.preprocessor.target, self.plain_loss)
+        return task_for(self.preprocessor.target, self.plain_loss, self.threshold)
 
     def task_with(self, metrics: Sequence[str]) -> Task:
         """Return the task with further metrics.  Raises: UsageError for an unknown one."""
@@ -158,6 +176,21 @@ class Model:
             return labels
         return predicted[:, 0] if predicted.shape[1] == 1 else predicted
 
+    def with_threshold(self, value: float) -> "Model":
+        """Return the model with another probability above which it predicts its positive class.
+
+        The positive class is the one of `threshold`, by default the latter of `classes`.
+
+        Raises: UsageError for a model without two classes, and for a value that is not from 0 to 1.
+        """
+        if not isinstance(self._task, Classification) or len(self.classes) != 2:
+            raise UsageError(
+                "threshold: needs a model of two classes (this one predicts "
+                f"{self._facts()['predicts']})"
+            )
+        checked = Limits(at_least=0, at_most=1).check("threshold", value)
+        return replace(self, threshold=(self.threshold or Threshold())._replace(value=checked))
+
     def predict_proba(self, data: Any) -> Array:
         """Return the probability of each of the `classes`, float64 (rows, classes).
 
@@ -190,8 +223,8 @@ class Model:
 
         `metrics` are further metrics with a number in their name, such as ``pinball_0.9``.
 
-        The loss is without class weights and label smoothing, and of standardized targets; all
-        other metrics are in the target's own units. Rows without a target are left out, with a
+        The loss is computed from standardized targets, without class weights and label smoothing;
+        all other metrics are in the units of the target. Rows without a target are left out, with a
         line in the log.
 
         Raises: DataError as `predict`, and if the targets are missing; UsageError for an unknown
@@ -330,7 +363,7 @@ class Model:
         """Return the outputs (rows, out_dim) for a table, before probabilities and units."""
         thread = self._thread
         if not hasattr(thread, "one_row"):
-            thread.one_row = RowPredictor(self.networks, self.preprocessor, self.mean.combine)
+            thread.one_row = RowPredictor(self.populations, self.preprocessor, self.mean.combine)
         output: Array | None = thread.one_row(data)
         if output is not None:
             return output
@@ -340,19 +373,19 @@ class Model:
         return output
 
     def _warn_of(self, table: Table) -> None:
-        """Log a line for each thing in a table that training did not see."""
+        """Log a line for each difference between a table and the training rows."""
         for line in NewRows(self.preprocessor).add(table).lines():
             _log.warning("warning: %s: %s", table.source, line)
 
     def features(self, table: Table) -> Array:
-        """Return the features (rows, in_dim) of a table, as the networks take them."""
+        """Return the features (rows, in_dim) of a table, the input of the networks."""
         features = self.preprocessor.transform(table, targets=False).features
         return np.asarray(features, self.mlp.dtype)
 
     def forward(self, x: Features) -> Array:
-        """Return the output (rows, out_dim) for features (rows, in_dim), as the loss takes it.
+        """Return the output (rows, out_dim) for features (rows, in_dim), the input of the loss.
 
-        With several members, the output gives the mean of the members' predictions.
+        With several members it is the output that stands for the mean of their predictions.
 
         Raises: ShapeError or DtypeError.
         """
@@ -406,8 +439,8 @@ class Model:
 
         `level` is the share of new rows with their class in their set, on average over rows like
         the training rows; with `by_class` over the rows of each class, in larger sets.  A set is
-        empty where no class is likely enough.  Some sets are empty if predictions are right more
-        often than `level`.
+        empty if no class is likely enough; this happens if predictions are right more often than
+        `level`.
 
         Raises: UsageError for a model of numbers, or one that was trained without folds.
         """
@@ -429,7 +462,7 @@ class Model:
         )
 
     def spread(self, x: Features) -> Array:
-        """Return how far the networks differ for features (rows, in_dim), in standard deviations.
+        """Return the standard deviation over the networks' predictions for features (rows, in_dim).
 
         Shapes: (rows, targets) of numbers, or (rows, classes) of probabilities.
         Raises: UsageError for a single network.
@@ -472,7 +505,14 @@ class Model:
             "from": ", ".join(columns[:SHOWN_COLUMNS]) + more,
             "network": network,
             "loss": self.loss,
+            **({"threshold": self.threshold_text} if self.threshold else {}),
         }
+
+    @property
+    def threshold_text(self) -> str:
+        """The threshold and its class, such as ``0.3 for yes``."""
+        threshold = self.threshold or Threshold()
+        return f"{threshold.value:.3g} for {self.classes[threshold.positive]}"
 
     def __repr__(self) -> str:
         return f"Model({'; '.join(f'{name} {text}' for name, text in self._facts().items())})"
@@ -513,6 +553,7 @@ class Model:
             **({"ensemble_weights": [*self.ensemble_weights]} if self.ensemble_weights else {}),
             **({"loss_options": dict(self.loss_options)} if self.loss_options else {}),
             **({"record": dict(self.record)} if self.record else {}),
+            **({"threshold": self.threshold._asdict()} if self.threshold else {}),
         }
 
     def state_dict(self) -> dict[str, Array]:
@@ -558,6 +599,13 @@ class Model:
             if "record" in description:
                 conform(description["record"], TrainingRecord, "record")
                 model = replace(model, record=description["record"])
+            if "threshold" in description:
+                conform(description["threshold"], Threshold, "threshold")
+                if len(preprocessor.classes) != 2:
+                    raise CheckpointError("threshold: needs two classes")
+                known = {"costs": None, **description["threshold"]}
+                known["costs"] = known["costs"] and tuple(known["costs"])
+                model = replace(model, threshold=Threshold(**known))
             _ = model.plain_loss  # refuses values that the loss does not take
             fits = (preprocessor.n_features, model.task.outputs) == (mlp.in_dim, mlp.outputs)
         except MlpEngineError as error:

@@ -268,6 +268,8 @@ def predictions_section(known: Data | None) -> Markup | None:
     where = f"{known['rows']:,} {PART_PHRASES[known['part']]}"
     if known["part"] == "train":
         where += " that trained the model"
+    if (curves := known.get("curves")) and curves["threshold"] != 0.5:
+        where += f"; {curves['of']} is predicted above a probability of {curves['threshold']:.3g}"
     parts: list[Content] = [tag("p", f"On {where}.", class_="soft")]
     if "confusion" in known:
         parts.append(_matrix(known))

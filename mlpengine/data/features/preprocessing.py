@@ -56,19 +56,20 @@ class Preprocessor:
     `periods` (`mlpengine.data.features.options.Options`).  `where` is a filter for the rows in use
     (`rows_in_use`); `fit` and `transform` do not apply it.
 
-    With `encoding` "piecewise" numbers and dates of three or more values get further features:
-    how far the value is through each of its column's bins, from 0 (before) to 1 (beyond; -1 before
-    the first bin and 2 beyond the last at most). Quantiles of the training rows bound the bins;
-    equal quantiles give fewer bins. After standard and robust scaling, `clip` "smooth" maps numbers
-    into -3 to 3, so that no single value decides a prediction.
+    With `encoding` "piecewise", numbers and dates of three or more values get further features, one
+    for each bin of the column: 0 for values before the bin, 1 for values beyond it, linear in
+    between. The first feature falls to -1 before the first bin, and the last rises to 2 beyond the
+    last bin. The edges of the bins are quantiles of the training rows; equal quantiles give fewer
+    bins. After standard and robust scaling, `clip` "smooth" maps numbers into -3 to 3, so that no
+    single value decides a prediction.
 
-    The features of a date are the time, the time since the date before it, and the sine and cosine
-    of its position in a day, a week and a year, unless all rows have the same position.
+    The features of a date are the time, the time since the previous date column, and the sine and
+    cosine of its position in a day, a week and a year, unless all rows have the same position.
 
     The order of the features is: numbers, booleans and dates as in the table, the components of
-    their bins, their indicators, then the one-hot categories. A category of over five codes that
-    says little about the target has a small value in place of 1 (`Category.weigh`). A feature that
-    is constant in training is 0 everywhere.
+    their bins, their indicators, then the one-hot categories. If a category of over five codes says
+    little about the target, its one-hot features are a small value in place of 1
+    (`Category.weigh`). A feature that is constant in training is 0 everywhere.
 
     Raises: DataError for invalid options.
     """
@@ -167,7 +168,7 @@ class Preprocessor:
         )
 
     def _log_is_better(self, table: Table, rows: Array | None) -> bool:
-        """Return whether a small model predicts the one target better by its logarithm."""
+        """Return whether a small model predicts the only target better by its logarithm."""
         if not isinstance(self.target, NumberTarget) or len(self.options.target) > 1:
             return False
         y = table[self.options.target[0]].values
@@ -285,7 +286,7 @@ class Preprocessor:
         return self._features_of(self._checked(table, None))
 
     def on_demand(self, table: Table) -> Dataset:
-        """Return the same as `transform` of all rows, with features as `features_of` has them.
+        """Return the result of `transform` for all rows, with the features of `features_of`.
 
         Raises: as `features_of`.
         """
@@ -318,7 +319,7 @@ class Preprocessor:
             write_one_hots(self.categories, codes, out[:, width:])
 
     def unknown_texts(self, table: Table) -> dict[str, tuple[int, str]]:
-        """Return by column how many rows hold a text without a feature, and the first such text."""
+        """Return, by column, how many rows hold a text without a feature, and the first text."""
         unknown = {}
         for category in self.categories:
             rows = category.unknown_rows(table)
@@ -334,7 +335,7 @@ class Preprocessor:
         batch_size: int,
         window: int = 64,
     ) -> Dataset:
-        """Return the same as `transform`, with features in a file beside the stored columns.
+        """Return the result of `transform`, with the features in a file beside the stored columns.
 
         `window` blocks of 1 MB are in memory.
 

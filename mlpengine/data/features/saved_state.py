@@ -16,7 +16,7 @@ from mlpengine.data.features.targets import Label
 from mlpengine.settings.structure import conform
 
 STATE_VERSION = 1
-"""The version of the state: no other one can be read."""
+"""The version of the state; other versions cannot be read."""
 
 
 class NumbersState(TypedDict):

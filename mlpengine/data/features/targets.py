@@ -127,8 +127,9 @@ class NumberTarget(Target):
     """One or more columns of numbers, scaled as (y - center) / scale.
 
     `bounds` are the lowest and highest prediction of each column, None for no bounds.  With `log`
-    the logarithms of y are scaled in place of y.  A y below the lowest bound counts as the lowest
-    bound, and bounds must be positive.  With an `exposure`, y is the column divided by that one.
+    the logarithm of y is scaled in place of y; then a y below the lowest bound is replaced by this
+    bound, and bounds must be positive.  With an `exposure`, y is the column divided by the
+    exposure.
     """
 
     task = "regression"
@@ -161,7 +162,7 @@ class NumberTarget(Target):
         log: bool = False,
         exposure: str | None = None,
     ) -> "NumberTarget":
-        """Fit center and scale: mean and standard deviation, 0 and the mean, or 0 and 1.
+        """Fit center and scale: mean and standard deviation, 0 and mean, or 0 and 1.
 
         With `log` the statistics are taken of the column's logarithm.  The bounds are the range of
         each column if `bounded` or `log` is set.
@@ -304,7 +305,7 @@ def check_target(table: Table, columns: Sequence[str]) -> None:
 
 
 def marked_text(text: str, number: str) -> str:
-    """Return what to say about a column of numbers with marks, by one of them."""
+    """Return the advice for a column of numbers with marks; `text` is an example."""
     return f"{text!r} is read as text, not as a number; write {number} (the unit in the header)"
 
 
@@ -320,8 +321,8 @@ def fit_target(
 ) -> Target:
     """Fit the target of a task, inferred from the columns (`task_of`) if it is None.
 
-    Predictions of numbers stay in the range of the targets where they are `bounded`; `log` has
-    networks learn their logarithms.
+    With `bounded`, predictions of numbers stay in the range of the targets.  With `log`, networks
+    learn the logarithm of the target.
 
     Raises: DataError if the columns do not suit the task.
     """

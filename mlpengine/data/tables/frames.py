@@ -34,13 +34,13 @@ def as_table(
 ) -> Table:
     """Return data as a table: a data frame, columns or rows by name, or a matrix.
 
-    A data frame is one of pandas, polars or pyarrow; columns are a mapping of names to sequences,
-    rows a list of mappings of the same names, and a mapping of names to single values is one row.
-    `names` are the columns of a matrix. If they are given, every row must have these columns but
-    may lack others, and an empty list is a table of them without rows. Text is read as `read_table`
-    reads CSV, with the same arguments: numbers, dates and true/false are recognized unless the
-    column is among `text` or of a categorical dtype, and whole numbers beyond 2**53 are texts
-    unless the column is among `numbers`. None, NaN, NaT and masked values are missing values.
+    A data frame is one of pandas, polars or pyarrow.  Columns are a mapping of names to sequences,
+    rows are a list of mappings with the same names, and a mapping of names to single values is one
+    row.  `names` are the columns of a matrix.  If they are given, every row must have these columns
+    but may lack others, and an empty list is a table with these columns and no rows. Text is read
+    as `read_table` reads CSV, with the same arguments: numbers, dates and true/false are recognized
+    unless the column is among `text` or of a categorical dtype, and whole numbers beyond 2**53 are
+    texts unless the column is among `numbers`. None, NaN, NaT and masked values are missing values.
 
     >>> as_table([{"a": 1, "b": "x"}, {"a": None, "b": "y"}])
     Table('table', 2 rows, 2 columns)
@@ -87,7 +87,7 @@ def categorical_columns(data: Any) -> list[str]:
 
 
 def _is_frame(data: Any) -> bool:
-    """Return whether it is a data frame.  Raises: DataError for a frame that has no rows yet."""
+    """Return whether `data` is a data frame.  Raises: DataError for a lazy frame."""
     if type(data).__name__ == "LazyFrame":
         raise DataError("table: must hold its rows (got a LazyFrame); write table.collect()")
     return hasattr(data, "columns") or hasattr(data, "column_names")
@@ -175,7 +175,7 @@ def _column(values: Any, name: str, source: str, options: CsvOptions) -> Column:
 def _of_objects(
     values: list[Any], name: str, where: str, as_text: bool, options: CsvOptions
 ) -> Column:
-    """Return a column of Python objects, in the kind that they share."""
+    """Return a column of Python objects; its kind is the common kind of the objects."""
     gaps = [_is_missing(value) for value in values]
     known = [value for value, gap in zip(values, gaps, strict=True) if not gap]
     missing = np.array(gaps, bool)
@@ -190,7 +190,7 @@ def _of_objects(
             raise DataError(f"{where}: numbers must fit into float64") from None
     if all(isinstance(value, date) for value in known):
         return Column(_spread([_seconds(value) for value in known], missing), "date")
-    if all(isinstance(value, time) for value in known):  # on the first day, as in CSV
+    if all(isinstance(value, time) for value in known):  # dates of the first day, as in CSV
         moments = [datetime.combine(_FIRST_DAY, value) for value in known]
         return Column(_spread([_seconds(moment) for moment in moments], missing), "date")
     if all(isinstance(value, timedelta) for value in known):
