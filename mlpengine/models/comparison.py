@@ -1,7 +1,6 @@
 """How far one of two predictions of the same rows is ahead of the other."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from mlpengine.core.spec import Array
@@ -70,8 +69,7 @@ def paired_lead(
     return ahead["value"], ahead["error"]
 
 
-@dataclass(frozen=True, repr=False)
-class Comparison:
+class Comparison(NamedTuple):
     """The metrics of two models on the same rows, and the better one.
 
     Attributes:

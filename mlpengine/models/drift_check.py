@@ -1,8 +1,7 @@
 """New rows beside the training rows of a model, column by column."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from mlpengine.core.wording import plural, printable
 from mlpengine.data.features import Preprocessor
@@ -10,8 +9,7 @@ from mlpengine.data.features.drift import Drift, NewRows, drifts
 from mlpengine.data.tables import Table
 
 
-@dataclass(frozen=True, repr=False)
-class DriftCheck:
+class DriftCheck(NamedTuple):
     """The drift of the columns of a table from the training rows.
 
     Attributes:

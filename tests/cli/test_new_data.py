@@ -143,7 +143,7 @@ def test_check_compares_a_new_table_with_training(at, trained):
 
 def test_check_refuses_what_cannot_be_compared(at, trained):
     refused = {
-        "--set changes a config": ("check", "runs/c", "alike.csv", "--set", "seed=1"),
+        "--set needs a config": ("check", "runs/c", "alike.csv", "--set", "seed=1"),
         "a run and a new table are needed": ("check", "c.yaml", "--drift", 0.1),
         "must be a share from 0 to 1": ("check", "runs/c", "alike.csv", "--drift", 2),
         "needs column 'age'": ("check", "runs/c", "few.csv"),
