@@ -109,9 +109,12 @@ def test_the_pinball_loss_measures_every_regression(loss, frame):
 
 
 def test_a_metric_of_ones_own_that_is_no_number_is_named(frame, own):
-    metrics.OWN_METRICS["largest_gap"] = metrics.OwnMetric(lambda *_: None, "numbers", False)
-    with pytest.raises(mlpengine.UsageError, match=r"metric .*number \(got None"):
-        mlpengine.fit(frame[["b", "price"]], "price", training={"metrics": ["largest_gap"]})
+    for odd in (None, np.ones(1), 10**400, np.timedelta64("NaT")):
+        metrics.OWN_METRICS["largest_gap"] = metrics.OwnMetric(
+            lambda *_, v=odd: v, "numbers", False
+        )
+        with pytest.raises(mlpengine.UsageError, match=r"metric .*number \(got "):
+            mlpengine.fit(frame[["b", "price"]], "price", training={"metrics": ["largest_gap"]})
 
 
 def test_wrong_names_of_metrics_are_refused(frame, own):
