@@ -60,7 +60,7 @@ Examples:
 @click.option(
     "--group",
     metavar="COL",
-    help="Group column: rows with equal values stay together, such as of one patient (data.split.group).",
+    help="Group column, such as patient: its rows stay in one part (data.split.group).",
 )
 @click.option(
     "--time",
