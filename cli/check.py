@@ -52,13 +52,14 @@ def command(
 ) -> int:
     """Read CONFIG and its data, and report problems of the data before training.
 
-    Shows types, missing values, constant and leaking columns, class balance and repeated rows.
-    It trains and writes nothing.  Data that cannot be trained on are an error, with exit code 2.
+    The command shows types, missing values, constant and leaking columns, class balance and
+    duplicate rows.  It does not train, and it writes no file.  Data that cannot be used for
+    training are an error with exit code 2.
 
     With a table NEW, CONFIG is a run directory or model file, and the columns of NEW are compared
-    with the training columns.  The drift of a column is a number from 0 to 1: the largest
-    difference of the cumulative shares of its numbers, or of the shares of its texts.  The shares
-    of missing values are shown, too.
+    with the training columns.  The drift of a column is from 0 to 1.  For numbers it is the
+    Kolmogorov-Smirnov statistic; for texts it is the largest difference of the share of a text.
+    The shares of missing values are shown, too.
     """
     if new is not None:
         if settings:

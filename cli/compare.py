@@ -46,10 +46,11 @@ class Score(NamedTuple):
 @click.argument("second", type=DIRECTORY_PATH)
 @AS_JSON
 def command(first: Path, second: Path, as_json: bool) -> None:
-    """Compare the run directories FIRST and SECOND: settings, results, and which did better.
+    """Compare the run directories FIRST and SECOND: settings, results, and which run is better.
 
-    Which run is better is told by the accuracy or R2 of rows that did not train the models, with
-    the standard error of the difference; rows that both predicted are compared one by one.
+    The better run has the higher accuracy or R2 on rows that did not train the models.  The command
+    prints the standard error of the difference.  If both runs predicted the same rows, the
+    predictions are compared row by row.
     """
     data, lines = comparison(first, second)
     say(json.dumps(data) if as_json else "\n".join(lines))
