@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import plural, printable
+from mlpengine.core.wording import metric_text, plural, printable
 from mlpengine.models.metrics import commonest_mistakes, confusion_matrix
 from mlpengine.models.model import MODEL_FILE
-from mlpengine.models.task import Classification, Regression, Split, Task
+from mlpengine.models.task import OUT_OF_FOLD, Classification, Regression, Split, Task
 from mlpengine.settings.training import LINEAR
 from mlpengine.training.learner import ENDINGS
 from mlpengine.training.loop import Loop, Result
-from mlpengine.training.measure import DEVIATION, DIRECT, OF_MEAN, OUT_OF_FOLD
+from mlpengine.training.measure import DEVIATION, DIRECT, OF_MEAN
 
 if TYPE_CHECKING:
     from .session import Session
@@ -60,7 +60,7 @@ def outcome_data(session: "Session", result: Result, outcome: Mapping[str, Any])
     if session.measured.last:
         name, part, output = session.measured.last
         labels = session.model.preprocessor.classes
-        lines += ["", *mistakes(data.task, part, output, labels, part_title(name))]
+        lines += ["", *mistakes(session.model.task, part, output, labels, part_title(name))]
     lines += ["", *map(str, session.verdicts())] if outcome["verdicts"] else []
     ending = ENDINGS[result.ending]
     best = f"; weights of {_epochs(session.loop)}" if result.best_epoch else ""
@@ -144,6 +144,9 @@ def mistakes(
         return _commonest(part.truth.astype(np.int64), predicted, labels, name)
     counts = confusion_matrix(part.truth, predicted, len(labels)).astype(np.int64)
     texts = [printable(str(label)) for label in labels]
+    if task.threshold is not None:
+        limit, positive = task.threshold.value, texts[task.threshold.positive]
+        name += f" at a threshold of {limit:.3f} for {positive}"
     width = max(7, *(len(text[:12]) + 2 for text in texts))
     first = max(len(text[:20]) for text in texts) + 2
     lines = [f"{name}: rows are true classes, columns are predicted classes"]
@@ -153,15 +156,6 @@ def mistakes(
         for text, row in zip(texts, counts, strict=True)
     ]
     return lines
-
-
-def metric_text(value: float | None) -> str:
-    """Return a metric for a table."""
-    if value is None:
-        return "-"
-    if abs(value) < 100:
-        return f"{value:.4f}"
-    return f"{value:.5g}" if abs(value) < 1e6 else f"{value:.2e}"
 
 
 def shortest(path: Path) -> Path:

@@ -1,5 +1,6 @@
-"""Checks for odd columns of a run: single odd cells, and columns that tell the target."""
+"""Checks of the columns of a run: outliers, codes for missing values, and leaks of the target."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +20,28 @@ from mlpengine.data.features.thresholds import (
 )
 from mlpengine.data.tables.dialect import TextOptions
 from mlpengine.diagnostics.leak_verdict import dropped_leak, leak_verdict
-from mlpengine.diagnostics.verdict import Verdict, brief, percent, two_digits
+from mlpengine.diagnostics.verdict import (
+    NOTE,
+    Verdict,
+    Verdicts,
+    brief,
+    percent,
+    two_digits,
+    without,
+)
 from mlpengine.settings import FeatureSettings, Fix
+
+
+def joint_list(file: ConfigFile, of_data: Iterable[Verdict], of_run: Iterable[Verdict]) -> Verdicts:
+    """Return the verdicts on the data and on a run as one list: warnings first, then notes.
+
+    Verdicts that the config silences are left out.  Of an outlier that both name, the cell is told.
+    """
+    of_data = [*of_data]
+    twice = {one.name for one in of_data} & {"outlier"}
+    reported = [*of_data, *(one for one in of_run if one.name not in twice)]
+    reported.sort(key=lambda verdict: verdict.severity == NOTE)
+    return without(reported, file.silenced)
 
 
 def cell_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
@@ -39,7 +60,7 @@ def cell_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
     verdicts = []
     for column in names:
         if column not in table or table[column].kind == "text":
-            continue  # a text such as "none" is a level like the others
+            continue  # in a text column, a text such as "none" is an ordinary level
         if gap := find_gap(table[column].take(rows)):
             is_date = table[column].kind == "date"
             headline = f"{'Dates' if is_date else 'Numbers'} stand for missing values"
@@ -134,7 +155,7 @@ def column_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
         return []
     table, rows = tables.parts["train"]
     sample = table.rows(rows[:: -(-len(rows) // SAMPLE_ROWS)])
-    values = sample[target.columns[0]].values.astype(np.float64)  # codes for classes
+    values = sample[target.columns[0]].values.astype(np.float64)  # codes of classes
     sample = tables.preprocessor.with_computed(sample)
     drop = [name for name in file.config.data.drop if name in sample]
     names = [*tables.preprocessor.kinds, *drop]

@@ -35,7 +35,7 @@ def corrections(verdicts: Sequence[Verdict]) -> dict[str, Any]:
 
 
 def repairs(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
-    """Return settings to try, the likeliest first: of all verdicts, of each one, and its others.
+    """Return settings to try, the likeliest first: all verdicts', each verdict's, alternatives.
 
     Corrections of the data are left out.
     """
@@ -55,7 +55,7 @@ PROPOSED = (
     *("model.dropout", "model.initializer", "optimizer", "schedule", "training.epochs"),
     *("training.batch_size", "training.clip_norm", "training.early_stopping", "training.freeze"),
 )
-"""Settings that are repaired together by the values that `init` proposes."""
+"""Settings that are replaced together by the values that `init` proposes."""
 
 
 def proposed_settings(data: LoadedData) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def proposed_settings(data: LoadedData) -> dict[str, Any]:
     for key in PROPOSED:
         value = _value_at(sections, key)
         if value != _value_at(given, key):
-            whole = getattr(run.training, key, None)  # an optimizer is written without defaults
+            whole = getattr(run.training, key, None)  # an optimizer is written without its defaults
             settings[key] = value if whole is None else written(whole)
     return settings
 

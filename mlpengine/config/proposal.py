@@ -43,7 +43,7 @@ class Division(NamedTuple):
 
     @classmethod
     def of(cls, profile: Profile, key: str, name: str) -> "tuple[Profile, Division]":
-        """Return a profile without the column, unless it is a feature, as dates are."""
+        """Return the division, and a profile without its column, unless the column is a date."""
         column = next(column for column in profile.columns if column.name == name)
         division = cls(key, name, column.distinct)
         if key == "time" and column.kind == "date":
@@ -166,7 +166,7 @@ COMMENTS = {
 """Remarks in a config, by section and key."""
 
 MAPPING_WIDTH = 100
-"""Columns beyond which a mapping is written as lines."""
+"""Maximum width of a mapping in one line; a wider mapping takes several lines."""
 
 
 def _section(name: str, options: Mapping[str, Any]) -> list[str]:
@@ -251,7 +251,7 @@ def decisions(
 
 
 def _reading(profile: Profile, target: Sequence[str]) -> str:
-    """Return how the few different numbers of a target are read, and what reads them otherwise."""
+    """Return how a target with few different numbers is read, and the key that changes this."""
     column = next(column for column in profile.columns if column.name == target[0])
     number = plural(column.distinct, "different number")
     if column.kind not in ("number", "integer") or not 2 < column.distinct <= FEW_LEVELS:
@@ -264,7 +264,7 @@ def _reading(profile: Profile, target: Sequence[str]) -> str:
 
 
 def doubts(profile: Profile, target: Sequence[str]) -> list[str]:
-    """Return a line if few numbers may be classes or amounts: not if all are about as frequent."""
+    """Return a line if it is not clear whether a target with few numbers is classes or amounts."""
     counts, reading = profile.classes.values(), _reading(profile, target)
     alike = len(counts) > 0 and max(counts) <= 2 * min(counts)
     return [f"column {target[0]!r}{reading}"] if reading and not alike else []
@@ -277,12 +277,12 @@ def complete_config(
     kept: Collection[str] = (),
     facts: Profile | None = None,
 ) -> list[str]:
-    """Add what `propose` writes for a table, and a config does not say; return it in words.
+    """Add the settings of `propose` for a table that a config does not have; return them in words.
 
-    Without a target that the table has, nothing is added.
+    If the table does not have the target, nothing is added.
 
-    `kept` are columns that are not dropped, and `facts` the profile of the table, if known.  Where
-    the config has rows of its own for validation, folds are left out.
+    `kept` are columns that are not dropped, and `facts` the profile of the table, if known.  If the
+    config has separate validation rows, folds are left out.
 
     Raises: DataError for a target that cannot be learned, or as `propose`.
     """
@@ -397,7 +397,7 @@ def _dates(profile: Profile, target: Sequence[str]) -> list[str]:
 
 
 def _shares(profile: Profile, division: Division | None, *, own_test: bool) -> dict[str, float]:
-    """Return the shares of rows that do not train."""
+    """Return the shares of validation and test rows."""
     shares = {"validation": validation_share_for(profile.n_rows), "test": 0.2}
     if folds_of(profile, division):
         del shares["validation"]
@@ -409,7 +409,7 @@ def _shares(profile: Profile, division: Division | None, *, own_test: bool) -> d
 def _split(
     profile: Profile, target: Sequence[str], division: Division | None, *, own_test: bool
 ) -> list[str]:
-    """Return the lines of a config on the rows that do not train."""
+    """Return the lines of a config about validation and test rows."""
     shares = _shares(profile, division, own_test=own_test)
     texts = [f"{name}: {share}" for name, share in shares.items()]
     how = "; stratified by class" if profile.task == "classification" else ""

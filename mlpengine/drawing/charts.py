@@ -1,6 +1,6 @@
 """The charts of runs, made from the data of a report.
 
-The color of a curve is the number, from 1, of a color in `mlpengine.drawing.palette`.
+The color of a curve is the number, from 1, of a color in `LIGHT`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,6 +13,7 @@ from mlpengine.core.wording import plural, shown_name
 from mlpengine.data.tables.table import number_text
 
 from .chart_types import (
+    LIGHT,
     SHADES,
     Axis,
     Bars,
@@ -30,7 +31,6 @@ from .chart_types import (
     thinned,
 )
 from .markup import number, shortened
-from .palette import LIGHT
 
 Data = Mapping[str, Any]
 
@@ -107,6 +107,8 @@ def by_epoch(
 def prediction_charts(predictions: Data) -> list[Chart]:
     """Return predictions against the truth, and how far probabilities and intervals hold."""
     charts = [chart for one in predictions.get("targets", ()) for chart in _target(one)]
+    if known := predictions.get("curves"):
+        charts += _threshold_charts(known)
     if known := predictions.get("calibration"):
         values = (array_of(known[key]) for key in ("probability", "share", "rows"))
         charts.append(
@@ -165,6 +167,33 @@ def _target(one: Data) -> list[Chart]:
             below="predicted",
         ),
     ]  # fmt: skip
+
+
+def _threshold_charts(known: Data) -> list[Chart]:
+    """Return ROC, precision-recall and gain curve, with a dot at the threshold."""
+    unit, at = axis([0.0, 1.0], margin=0.02), known["at_threshold"]
+    of, dot = shortened(known["of"], 24), f"threshold {number(known['threshold'], 3)}"
+
+    def chart(title: str, across: str, up: str, below: str, *more: Shape, note: str) -> Chart:
+        line = Line(array_of(known[across]), array_of(known[up]), 1, up.replace("_", " "))
+        point = Points(array_of([at[across]]), array_of([at[up]]), 2, dot)
+        return Chart(f"{title}, {of}", unit, unit, [*more, line, point], below=below, note=note)
+
+    area = number(known["area"], 3)
+    return [
+        chart("ROC curve", "false_positive_rate", "recall", "false positive rate", Diagonal(),
+              note=f"Area under the curve: {area}."),
+        chart("Precision and recall", "recall", "precision", "recall",
+              note=f"At the threshold: precision {number(at['precision'], 3)}, "
+              f"recall {number(at['recall'], 3)}."),
+        chart("Gain", "rows", "recall", "share of rows, likeliest first", Diagonal(),
+              note=f"Above the threshold: {_percent(at['rows'])} of the rows, "
+              f"with {_percent(at['recall'])} of class {of}."),
+    ]  # fmt: skip
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}".replace("%", " %")
 
 
 def _shares(

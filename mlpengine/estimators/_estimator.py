@@ -70,6 +70,7 @@ OWN = {
     "data.target": "fit takes the targets",
     "data.task": "the class of the estimator decides it",
     "data.weight": "fit takes sample_weight",
+    "data.exposure": "divide the targets, and write fit(sample_weight=)",
     "data.class_weights": "write class_weight=",
     "data.where": "fit takes the rows",
     "data.split": "write validation_fraction=, or fit(groups=) or fit(times=)",
@@ -84,7 +85,7 @@ OWN = {
 
 
 def rollback_on_error(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a method: after an error the estimator has the attributes from before the call."""
+    """Decorate a method: an error restores the attributes from before the call."""
 
     @wraps(method)
     def called(self: Any, *args: Any, **options: Any) -> Any:
@@ -264,7 +265,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         rows, divided_by = np.arange(len(y)), _division(groups, times, table)
         if weights is not None:
             rows = np.flatnonzero(weights)
-        if not divided_by:  # for the number of rows, repeated ones count once
+        if not divided_by:  # the recipe depends on the number of distinct rows
             given = table if weights is None else table.rows(rows)
             duplicates = table_duplicates(given, table.names, np.arange(given.n_rows))
             once = duplicates.learned_once(y[rows], None if weights is None else weights[rows])
@@ -390,7 +391,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
             training["members"] = [] if given in (["plain"], ["periodic"]) else given
             data["encoding"] = "piecewise" if "piecewise" in given else "none"
         elif folds is None and (rows <= FOLDED_ROWS or self.early_stopping is not None):
-            # bins would take most of the time of one network
+            # with one network, computing bins would take most of the time
             data["encoding"] = "none"
         if isinstance(self.loss, str) and self.loss not in LOSSES and is_formula(self.loss):
             sections["loss"] = {"formula": self.loss}
@@ -504,6 +505,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
             fitted.mean.ensemble_weights,
         )
         self._residuals, self._sets = fitted.residuals, fitted.sets
+        self._problem = fitted.mean.task
         if fitted.ensemble_weights:
             self.ensemble_weights_ = dict(fitted.ensemble_weights)
         self.n_iter_, self.best_epoch_ = result.epochs, result.best_epoch
@@ -518,7 +520,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
     def _output(self, x: Any) -> Array:
         """Return the outputs of the networks for features in the caller's form."""
         if not self.__sklearn_is_fitted__():
-            require_fit(self)  # this asks for tags: a tenth of the time of a row
+            require_fit(self)  # scikit-learn's check takes a tenth of a row's time
         networks = [member.mlp for member in self._members]
         mean = NetworkMean(networks, self._problem, self._ensemble_weights)
         if self._is_plain(x):
@@ -536,7 +538,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
     def _is_plain(self, x: Any) -> bool:
         """Return whether `x` is an array of usable numbers, as were the rows of `fit`.
 
-        The checks of `validate_data`, and a table, take twice as long as all other work for a row.
+        For one row, `validate_data` and a table would take twice as long as all other work.
         """
         return (
             type(x) is np.ndarray

@@ -12,13 +12,13 @@ from mlpengine.optim._optimizer import HasParams
 from mlpengine.optim.full_batch import FullBatch, NoSchedule, Objective
 
 MAX_PARAMETERS = 5_000
-"""Trained parameters of a network; three matrices of this size squared take 600 MB."""
+"""Maximum number of trained parameters; its three square matrices take 600 MB."""
 
 LARGEST_DAMPING = 1e12
-"""Damping over the largest curvature at which a step gives up: the loss no longer falls."""
+"""Maximum ratio of damping to the largest curvature; a step gives up beyond it."""
 
 FREE_STEPS = 5
-"""Steps of Bayesian regularization before the decay; else it may shrink new weights to 0."""
+"""Number of first steps without a weight decay; a decay could shrink new weights to 0."""
 
 FIRST_GROWTH = 2.0
 """Factor of the damping after a first step that was too long."""
@@ -27,8 +27,9 @@ FIRST_GROWTH = 2.0
 class LevenbergMarquardt(FullBatch, name="levenberg_marquardt"):
     """Levenberg-Marquardt: (H + damping I) d = -gradient, with H the Gauss-Newton matrix.
 
-    A step that lowers the loss is taken; the damping then falls as far as the fall agrees with the
-    quadratic model, at most to a third.  Else the damping grows, and the step is tried again.
+    A step that lowers the loss is accepted.  Then the damping is lowered, at most to a third; it is
+    lowered more if the loss falls as the quadratic model predicts.  Otherwise the damping grows,
+    and the step is tried again.
 
     It needs the loss ``mse``, all rows in each batch, and at most 5,000 trained parameters: memory
     and time of a step grow with the square and the cube of their number.  A network in float64
@@ -142,7 +143,7 @@ class _Work:
     def solve(self, shift: float, damping: float) -> float:
         """Write the solution of (curvature + shift I) change = -gradient.
 
-        Returns by how much the quadratic model falls along it.
+        Returns by how much the quadratic model falls along this change.
         """
         np.copyto(self.damped, self.curvature)
         self.damped.flat[:: len(self.damped) + 1] += shift

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mlpengine.config import load_config
-from mlpengine.config.baselines import PART_PHRASES, WORK, ScoredRows, score_of, scored_rows
+from mlpengine.config.baselines import WORK, ScoredRows, score_of, scored_rows
 from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.core.errors import DataError, MlpEngineError
 from mlpengine.core.redaction import redacted, shown_path, without_directories
@@ -24,15 +24,9 @@ from mlpengine.diagnostics.curves import gradients_of
 from mlpengine.diagnostics.samples import Series
 from mlpengine.drawing.charts import curves_of
 from mlpengine.models.card import facts_of
-from mlpengine.models.explain import (
-    PERMUTED_COLUMNS,
-    dependence,
-    feature_columns,
-    importances,
-    sensitive_columns,
-)
+from mlpengine.models.explain import PERMUTED_COLUMNS, feature_columns
 from mlpengine.models.model import Model
-from mlpengine.models.task import Split
+from mlpengine.models.task import PART_PHRASES, Split
 from mlpengine.step.blas_threads import pinned
 from mlpengine.training.diagnose import DIAGNOSTICS_FILE
 from mlpengine.training.diagnostics_files import read_series
@@ -262,7 +256,6 @@ def drivers_of(loaded: LoadedData, model: Model, effort: ReportBudget) -> dict[s
     are many columns, only the columns to which the outputs are most sensitive are permuted: the
     time to permute all columns grows with the square of their number.
     """
-    task = loaded.task
     columns = feature_columns(model.preprocessor)
     count = len(set(columns))
     folds = loaded.file.config.training.folds or 1
@@ -275,29 +268,21 @@ def drivers_of(loaded: LoadedData, model: Model, effort: ReportBudget) -> dict[s
     if len(part) < PERMUTED_ROWS:
         some = f"{len(part):,} {PART_PHRASES[name]}"
         return {"skipped": f"there are {some}, and {PERMUTED_ROWS} are needed"}
-    permuted = sensitive_columns(model.mean, part.x, columns, permutable)
-    scorer = model.scorer(task)
-    ranked = importances(
-        forward, scorer, part, columns, permuted_columns=permuted, repeats=PERMUTATIONS
-    )
-    table = loaded.tables.parts["train"][0]
-    shown = [row.column for row in ranked if row.column in table and row.loss > 0]
-    points = 12
+    table, points = loaded.tables.parts["train"][0], 12
     rows = int(effort.passes / (model.n_parameters * effort.curves * points))
-    curves = []
-    for column in shown[: effort.curves] if rows >= 20 else ():
-        curve = dependence(model, table, column, points=points, rows=min(200, rows))
-        curves.append(curve._asdict() | {"predictions": curve.predictions.T})
-    return {
-        "part": name,
-        "rows": len(part),
-        "metric": task.headline[0],
-        "columns": count,
-        "permuted": len(ranked),
-        "importances": [row._asdict() for row in ranked[:SHOWN_IMPORTANCES]],
-        "outputs": [str(label) for label in model.classes or model.target],
-        "dependence": curves,
-    }
+    explained = model.explanation(
+        name,
+        part,
+        forward,
+        table,
+        curves=effort.curves if rows >= 20 else 0,
+        most=permutable,
+        points=points,
+        averaged=min(200, rows),
+    )
+    known = explained.as_dict()
+    ranked = known["importances"]
+    return known | {"permuted": len(ranked), "importances": ranked[:SHOWN_IMPORTANCES]}
 
 
 def data_of(loaded: LoadedData, rows: int) -> dict[str, Any]:

@@ -7,14 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.config.baselines import PART_PHRASES
 from mlpengine.core.wording import plural, script_json, shown_name
 from mlpengine.diagnostics.thresholds import CLEAR, PROBABLE
 from mlpengine.diagnostics.verdict import verdict_list
 from mlpengine.drawing.chart_types import array_of
 from mlpengine.drawing.charts import (
     Data,
-    dependence_charts,
     gradient_charts,
     prediction_charts,
     shades,
@@ -27,14 +25,16 @@ from mlpengine.drawing.markup import (
     joined,
     number,
     score_text,
+    scroll_box,
+    scrolling_table,
     shortened,
     tag,
     with_error,
 )
 from mlpengine.drawing.style import page_style
 from mlpengine.drawing.svg import grid, strip
-from mlpengine.drawing.tables import scroll_box, scrolling_table
-from mlpengine.models.metrics import higher_is_better
+from mlpengine.models.explanation import explanation_markup
+from mlpengine.models.task import PART_PHRASES
 from mlpengine.training.measure import DIRECT, TEACHER
 
 LISTED = 8
@@ -269,6 +269,8 @@ def predictions_section(known: Data | None) -> Markup | None:
     where = f"{known['rows']:,} {PART_PHRASES[known['part']]}"
     if known["part"] == "train":
         where += " that trained the model"
+    if (curves := known.get("curves")) and curves["threshold"] != 0.5:
+        where += f"; {curves['of']} is predicted above a probability of {curves['threshold']:.3g}"
     parts: list[Content] = [tag("p", f"On {where}.", class_="soft")]
     if "confusion" in known:
         parts.append(_matrix(known))
@@ -333,43 +335,7 @@ def drivers_section(known: Data | None) -> Markup | None:
     if "skipped" in known:
         return tag("p", f"Left out: {known['skipped']}. ", tag("code", "mlpengine explain"),
                    " computes it.")  # fmt: skip
-    ranked = known["importances"]
-    highest = max([one["loss"] + one["loss_error"] for one in ranked] or [1.0])
-    metric = known["metric"]
-    verb = "falls" if higher_is_better(metric) else "rises"
-    lines = [
-        [
-            shortened(one["column"]),
-            strip(one["loss"], one["loss_error"], highest),
-            with_error(one["loss"], one["loss_error"]),
-            with_error(one["metric"], one["metric_error"]),
-        ]
-        for one in ranked
-    ]
-    head = ["column", "", "loss rises by", f"{shown_name(metric)} {verb} by"]
-    more = known["columns"] - len(ranked)
-    title = "Permutation importance of the columns" + (
-        f" (the first {len(ranked)} of {known['columns']:,})" if more else ""
-    )
-    some = (
-        f"Only {plural(known['permuted'], 'column')} to which the outputs are most sensitive were "
-        "permuted. "
-        if known["permuted"] < known["columns"]
-        else ""
-    )
-    rows = f"{known['rows']:,} {PART_PHRASES[known['part']]}"
-    text = (
-        f"How much worse the model is on {rows} when the values of a column are permuted, with "
-        f"standard errors over the rows. {some}"
-    )
-    charts = dependence_charts(known["dependence"], known["outputs"])
-    if charts:
-        text += (
-            "Below, the mean prediction where all rows hold the same value of a column (partial "
-            "dependence)."
-        )
-    table = scrolling_table(head, lines, title, words=1)
-    return joined(tag("p", text, class_="soft"), table, grid(charts) if charts else None)
+    return explanation_markup(known)
 
 
 def gradients_section(known: Data | None) -> Markup | None:

@@ -56,7 +56,7 @@ def _check(name: str, value: object, kind: type, text: str) -> None:
 
 
 def backend_of(backend: str) -> tuple[str, str]:
-    """Return the backend that runs the steps, and the reason if NumPy replaces the one asked for.
+    """Return the backend that runs the steps, and the reason if NumPy replaces `backend`.
 
     Raises: UsageError for an unknown name.
     """

@@ -104,7 +104,7 @@ class SampleLog(CsvLog):
 class LoopDiagnostics(Callback):
     """Keeps the `Diagnostics` of a run and writes its samples.
 
-    Of several networks, steps are measured of the first; losses and predictions are of all.
+    With several networks, steps are measured for the first network, losses and predictions for all.
 
     Args:
         path: path of diagnostics.csv; None writes nothing.
@@ -183,7 +183,7 @@ class LoopDiagnostics(Callback):
             core.skip(core.due)
 
     def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
-        """Add the losses of an epoch; of several networks, the means."""
+        """Add the losses of an epoch: means if there are several networks."""
         self.core.close_epoch(row.train_loss, row.validation.get("loss", float("nan")))
 
     def on_exception(self, loop: Loop, error: Exception) -> None:
@@ -297,10 +297,10 @@ class Trained(NamedTuple):
 def measure_rows(
     diagnostics: Diagnostics, task: Task, train: Split, networks: Sequence[Trained]
 ) -> None:
-    """Measure recalls, simple models, units and copies on rows, and set the results.
+    """Measure recalls, simple models, dead units and duplicate rows, and store the results.
 
-    The samples depend on the numbers of rows, features and outputs only, so that equal runs have
-    equal verdicts.
+    The samples depend only on the numbers of rows, features and outputs, so equal runs have equal
+    verdicts.
     """
     if isinstance(task, Classification):
         measure_recalls(diagnostics, task, train, networks)
@@ -351,7 +351,7 @@ def measure_baselines(
 ) -> None:
     """Measure simple models on a sample of the rows, in at most `SIMPLE_MODELS` seconds.
 
-    Each row is predicted by a network that was trained on it, each time by another one.
+    Each row is predicted by a network that was trained on it; the networks take turns.
     """
     values = sum(prod(array.shape[1:]) for array in arrays_in(train.x))
     values += min(task.outputs, MAX_ROWS)  # a sample has no more classes than rows
@@ -406,7 +406,7 @@ def measure_units(diagnostics: Diagnostics, x: Any) -> None:
 def _joined(x: Any) -> Array:
     """Return features (rows, features), with several inputs side by side.
 
-    Inputs of integers are zeros: as places in tables, they have no size.
+    Integer inputs become zeros: they are indices, so their size has no meaning.
     """
     each = [flat_rows(np.asarray(array)) for array in arrays_in(x)]
     each = [np.zeros(one.shape, "f4") if one.dtype.kind in "iu" else one for one in each]

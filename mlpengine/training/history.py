@@ -121,14 +121,14 @@ class CsvLog:
     """A CSV file that grows by whole lines; floats are written in a form that reads back exactly.
 
     Args:
-        begins: the header and the lines to keep; whatever follows them in the file is removed.
+        begins: the header and the lines to keep; all other lines of the file are removed.
     """
 
     def __init__(self, path: Path, begins: bytes) -> None:
         self.path = path
         with writing(path):
             self._file = system.open_file(path, os.O_WRONLY | os.O_CREAT, follow=False)
-            write_all(self._file, begins)  # over equal bytes: no reader finds the file empty
+            write_all(self._file, begins)  # same bytes: no reader finds an empty file
             os.ftruncate(self._file, len(begins))
 
     def append(self, values: Sequence[Any]) -> None:

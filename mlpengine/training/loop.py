@@ -155,8 +155,8 @@ class Loop(Uncopyable):
     ``{"price": Regression(target), "class": Classification(3)}``: validation measures the metrics
     of each, named as in ``accuracy of class``.
 
-    Several networks train epoch by epoch.  Each has the same bits as in a loop of its own.  If
-    their steps are compiled as a whole, threads take whole networks, so that no thread waits for
+    Several networks train epoch by epoch.  Each network ends with the same bits as in a loop of its
+    own.  If whole steps are compiled, each thread trains whole networks, so no thread waits for
     another within an epoch.  With `folds` network k learns from the rows outside fold ``k % folds``
     and is validated on that fold.  Networks that cover all folds once are a group.  The mean over
     the folds of the *other* networks of its group chooses a network's best epoch, so its score on
@@ -167,9 +167,9 @@ class Loop(Uncopyable):
     networks they are called after the epochs of all networks that still train, with the mean of the
     measurements.
 
-    If a step has several ranks, each rank runs the same loop with callbacks of its own; a callback
-    that stops the loop within an epoch ends it one step later.  The `ranks` given here share
-    several networks, and exchange the states of the networks after each epoch.
+    If a step has several ranks, each rank runs the same loop with its own callbacks; a callback
+    that stops the loop within an epoch ends it one step later.  The ranks of the argument `ranks`
+    divide several networks among them, and exchange the states of the networks after each epoch.
 
     Args:
         steps: the step of the network, or a step for each of several networks.
@@ -182,8 +182,8 @@ class Loop(Uncopyable):
         threads: maximum number of threads in each rank that share several networks.
 
     Attributes:
-        until: the time of `perf_counter` at which training ends; after the first epoch, no epoch
-            begins that would end later, if it took as long as the last one.
+        until: the time of `perf_counter` at which training ends; after the first epoch, an epoch is
+        not started if it would end later, judged by the duration of the last epoch.
         members: a `Learner` for each network.
         step: the training step of the first network, with the loss and the norms of its last step.
         history: one row for each whole epoch; with several networks the mean over the networks that
@@ -358,8 +358,9 @@ class Loop(Uncopyable):
     def stop(self) -> None:
         """End training after the current steps, or the current calls of many steps.
 
-        Either takes milliseconds.  A signal handler, another thread or any rank may call this.
-        It ends the current `run`, or else the next one.  A later `run` continues with the next row.
+        It takes milliseconds. A signal handler, another thread or any rank may call this method.
+        It ends the current `run` or, outside a run, the next one.  A later `run` continues with the
+        next row.
         """
         self._want_stop(True)
 
@@ -404,7 +405,7 @@ class Loop(Uncopyable):
         return [*enumerate(self.members, start=1)]
 
     def _running(self) -> list[tuple[int, Learner]]:
-        """Return the members of groups that still train, with their numbers."""
+        """Return the members of all groups with a network that still trains, and their numbers."""
         ended = [all(m.ending(self.epochs) for m in group) for group in self._groups for _ in group]
         return [one for one, over in zip(self._numbered(), ended, strict=True) if not over]
 

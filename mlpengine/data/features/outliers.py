@@ -1,4 +1,4 @@
-"""Values so far from the others of their column that they are mistakes, or decide everything."""
+"""Values so far from the rest of their column that they are mistakes, or dominate the training."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -28,8 +28,8 @@ GAP_DATES = tuple(
 class Outlier(NamedTuple):
     """The value of a column that is farthest from the median.
 
-    `times` is its distance from the median, in ranges of nine values in ten.  `keep` is the formula
-    that leaves its row out.
+    `times` is the distance from the median, in units of the range of the middle 90 % of the values.
+    `keep` is the formula that leaves this row out.
     """
 
     column: str
@@ -63,8 +63,8 @@ def gap_code(column: Column) -> str:
 def find_gap(column: Column) -> Gap | None:
     """Return a number or date of a column that may stand for missing values.
 
-    It is one of `GAP_CODES` or `GAP_DATES` in two values or more, and lies beyond all others by
-    more than twice their range.
+    It is one of `GAP_CODES` or `GAP_DATES`, occurs at least twice, and lies outside the range of
+    all other values by more than twice this range.
     """
     kind = column.kind
     known: set[float] = {*GAP_CODES} if kind == "number" else {*GAP_DATES}
@@ -106,9 +106,10 @@ def find_outliers(
 ) -> list[Outlier]:
     """Return the farthest value of each column of numbers, among some rows, if it is an outlier.
 
-    An outlier is beyond `OUTLIER_DISTANCE`.  In a column of `targets`, where one value may decide
-    the loss, it is also a value beyond `LONE_DISTANCE` and `LONE_TIMES` as far as the next.  Where
-    nine values in ten are equal, the median distance of the other values replaces the range.
+    An outlier is farther than `OUTLIER_DISTANCE` from the median.  In a column of `targets` one
+    value may dominate the loss; there a value is also an outlier if it is farther than
+    `LONE_DISTANCE` and `LONE_TIMES` as far as the next value.  If nine in ten values are equal, the
+    unit is the median distance of the other values.
     """
     outliers = []
     for name in names:

@@ -37,8 +37,8 @@ def split_rows(
     """Split rows at random; equal seeds give equal splits (PCG64).
 
     With `labels` the split is stratified: each part gets its fraction of every class, to within one
-    row.  A class with as many rows as there are parts is in every part; one of a single row is in
-    training only.
+    row.  A class with at least as many rows as parts is in every part; a class with a single row is
+    in training only.
     With `groups` the rows of a group stay together. With `times` the split is not random: the
     earliest rows are for training, the latest for testing, and rows of the same time stay together.
     Without `groups` and `times`, rows with equal values in `duplicates` go to one part and count as
@@ -226,7 +226,7 @@ def _by_group(groups: Array, shares: Array, generator: np.random.Generator) -> A
     part_of = np.empty(len(names), np.int64)
     for position, group in enumerate(generator.permutation(len(names))):
         short = shares * len(groups) - filled
-        # if only as many groups are left as parts are empty, each empty part gets one
+        # when the remaining groups are as many as the empty parts, each empty part gets one group
         empty = wanted[filled[wanted] == 0]
         choice = empty if len(empty) == len(names) - position else wanted
         part = choice[np.argmax(short[choice])]

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mlpengine.config.baselines import PART_PHRASES
 from mlpengine.core.redaction import shown_path, without_directories
 from mlpengine.core.wording import as_setting, plural, shown_name
 from mlpengine.drawing.markup import (
@@ -15,13 +14,14 @@ from mlpengine.drawing.markup import (
     joined,
     number,
     score_text,
+    scrolling_table,
     shortened,
     tag,
     with_error,
 )
 from mlpengine.drawing.svg import grid, strip
-from mlpengine.drawing.tables import scrolling_table
 from mlpengine.models.metrics import higher_is_better
+from mlpengine.models.task import PART_PHRASES
 
 from .collect import REPORT_FORMAT, Collected, plain_data
 from .page import page, verdicts_section
