@@ -1,7 +1,8 @@
 """Compare the project's own files with each other and with the code; exit with 1 for a difference.
 
-``python .ci/project.py``: packages, versions, extras, links, configs, the reference pages and the
-names on the migration page.  Each check returns the differences that it found.
+``python .ci/project.py``: packages, versions, private attributes, calls of the operating system,
+tuned numbers, links, configs, the reference pages and the names on the migration page.  Each check
+returns what it found.
 """
 
 import ast
@@ -285,7 +286,135 @@ def migration() -> list[str]:
     return wrong if len(found) > 100 else [*wrong, f"{page}: has {len(found)} names"]
 
 
-CHECKS = (packages, classes, version, links, speed, configs, pages, migration)
+DOCUMENTED = {"_asdict", "_exit", "_fields", "_replace"}
+"""Underscored names that the standard library documents: `os._exit`, those of named tuples."""
+
+
+def private_reads(text: str) -> list[str]:
+    """Return the private attributes that a module uses and does not define itself.
+
+    It defines what it names in a statement, or assigns to `self` or `cls`.
+    """
+    own = {*DOCUMENTED}
+    reads: list[tuple[int, str]] = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
+            own.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            own.add(node.id)
+        elif isinstance(node, ast.Attribute) and node.attr.startswith("_"):
+            owner = node.value.id if isinstance(node.value, ast.Name) else ""
+            if owner not in ("self", "cls"):
+                reads.append((node.lineno, node.attr))
+            elif isinstance(node.ctx, ast.Store):
+                own.add(node.attr)
+    return [f"{n}: reads {a}" for n, a in sorted(reads) if a not in own and not a.endswith("__")]
+
+
+def private(root: Path = ROOT) -> list[str]:
+    """Return reads of private attributes of another module's objects."""
+    files = [path for room in ("mlpengine", "cli") for path in sorted((root / room).rglob("*.py"))]
+    return [
+        f"{path.relative_to(root)}:{one}"
+        for path in files
+        for one in private_reads(text_of(str(path.relative_to(root)), root))
+    ]
+
+
+DIFFERS = re.compile(
+    r"sys\.platform|os\.name\b|platform\.system\(|hasattr\((os|signal|sys|time|mmap)\b"
+    r"|getattr\((os|signal|time|mmap)\b|import (fcntl|msvcrt|resource|termios|winreg)\b"
+    r"|\bO_[A-Z]*(FOLLOW|CLOEXEC|DIRECTORY|BLOCK|BINARY|TEMPORARY)|\bSIG(HUP|BREAK|KILL|USR)"
+    r"|os\.(setsid|killpg|fork|getuid|mkfifo|fchmod|p(read|write)v?)\b"
+    r"|os\.(sched|memfd|pidfd|posix)_|[\"']/(proc|sys|dev)/"
+)
+"""What differs between operating systems: only `core/system.py` asks for it."""
+
+LOCK = re.compile(r"\b(R?Lock|Condition|Semaphore)\(")
+"""What is held during a fork where `core/fork_locks.py` made it."""
+
+
+def system(root: Path = ROOT) -> list[str]:
+    """Return modules that ask for the operating system, or make locks, in place of those for it."""
+    rules = ((DIFFERS, {"system.py"}), (LOCK, {"system.py", "fork_locks.py"}))
+    return [
+        f"{path.relative_to(root)}: {found[0]} belongs into {' or '.join(sorted(places))}"
+        for room in ("mlpengine", "cli")
+        for path in sorted((root / room).rglob("*.py"))
+        for rule, places in rules
+        if path.name not in places
+        for found in rule.finditer(path.read_text(encoding="utf-8"))
+    ]
+
+
+TUNED_ROOMS = ("mlpengine/diagnostics", "mlpengine/data/features")
+NO_THRESHOLDS = {"STATE_VERSION", "SHOWN_LAYERS", "SHOWN_SAMPLES"}
+"""Numbers that are no threshold: versions of formats, sizes of charts."""
+
+
+def is_number(node: ast.expr) -> bool:
+    """Return whether an expression is made of literal numbers alone."""
+    if isinstance(node, ast.Tuple | ast.List):
+        return bool(node.elts) and all(map(is_number, node.elts))
+    if isinstance(node, ast.BinOp):
+        return is_number(node.left) and is_number(node.right)
+    if isinstance(node, ast.UnaryOp):
+        return is_number(node.operand)
+    return isinstance(node, ast.Constant) and type(node.value) in (int, float)
+
+
+def tuned_numbers(text: str) -> set[str]:
+    """Return the UPPER_CASE names that a module, or a class of it, gives literal numbers."""
+    tree = ast.parse(text)
+    bodies = [tree.body, *(node.body for node in tree.body if isinstance(node, ast.ClassDef))]
+    found = set()
+    for node in (one for body in bodies for one in body):
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value and is_number(node.value):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found |= {n.id for one in targets for n in ast.walk(one) if isinstance(n, ast.Name)}
+    return {name for name in found if name.isupper()} - NO_THRESHOLDS
+
+
+def thresholds(root: Path = ROOT) -> list[str]:
+    """Return tuned numbers outside the table of their room, or without use or origin in it."""
+    from mlpengine.core.tuned import BY_HAND
+
+    problems = []
+    texts = [
+        path.read_text(encoding="utf-8")
+        for path in root.glob("mlpengine/**/*.py")
+        if path.parent.name != "core"
+    ]
+    used = "\n".join(texts)
+    for room in TUNED_ROOMS:
+        for path in sorted((root / room).glob("*.py")):
+            names = tuned_numbers(path.read_text(encoding="utf-8"))
+            problems += [f"{room}/{path.name}: {name} belongs into thresholds.py" for name in names]
+        tree = ast.parse(text_of(f"{room}/thresholds.py", root))
+        names = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} - {"tuned"}
+        problems += [
+            f"{room}: {name} is not used" for name in sorted(names) if used.count(name) < 2
+        ]
+        scripts = {
+            node.targets[0].id: ast.literal_eval(node.value)
+            for node in tree.body
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        }
+        for call in (n for n in ast.walk(tree) if isinstance(n, ast.Call)):
+            _, unit, meaning, *origins = call.args
+            chosen_by = [
+                scripts[o.id] if isinstance(o, ast.Name) else ast.literal_eval(o) for o in origins
+            ]
+            known = all(one == BY_HAND or (root / one).exists() for one in chosen_by)
+            if not (ast.literal_eval(unit) and ast.literal_eval(meaning) and known):
+                problems.append(
+                    f"{room}/thresholds.py:{call.lineno}: needs a unit, a meaning and an origin"
+                )
+    return problems
+
+
+CHECKS = (packages, classes, version, private, system, thresholds)
+CHECKS += (links, speed, configs, pages, migration)
 
 if __name__ == "__main__":
     problems = [problem for check in CHECKS for problem in check()]

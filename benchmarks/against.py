@@ -1,6 +1,6 @@
 """Two versions of the engine in one interleaved run: which rows of a benchmark became slower.
 
-``python benchmarks/step.py --against TREE`` (or another script of `ROWS`) times the engine's rows
+``python benchmarks/peers.py --against TREE`` (or another script of `ROWS`) times the engine's rows
 of that script in this tree and in another one, say a checkout of a release. Each tree has a process
 with its own package, tests and version of the script, on one thread; windows alternate, so that a
 change of the machine's speed hits both alike. Units: microseconds of processor time, which
@@ -42,13 +42,6 @@ WINDOWS_IN_PLACE = 8
 Run = Callable[[], object]
 Rows = Iterator[tuple[str, Callable[[], Run]]]
 """Names of rows, each with the function that makes it."""
-
-
-def _step(script: ModuleType) -> Rows:
-    for work in script.WORKLOADS:
-        yield f"{work.name}, by hand", lambda w=work: script.by_hand(w)
-        for backend in ("numpy", "compiled"):
-            yield f"{work.name}, {backend}", lambda w=work, b=backend: script.engine(w, b)
 
 
 def _peers(script: ModuleType) -> Rows:
@@ -96,7 +89,6 @@ def _runs(script: ModuleType, rows: int, epochs: int | None) -> Rows:
 
 
 ROWS: dict[str, Callable[..., Rows]] = {
-    "step": _step,
     "peers": _peers,
     "population": _population,
     "runs": _runs,

@@ -2,10 +2,10 @@
 
 ``python benchmarks/coverage.py FOLDER`` (extra ``quality``; ``--smoke`` for two shipped tables)
 takes the tables of a folder as ``benchmarks/arena.py`` does, one split each, with ``--half`` and
-``--tables`` as there.  Each is a line: how many true values ``predict --interval 0.9`` of the
+``--tables`` as there.  Each is a line: how many true values `predict_interval` of the
 default model holds, in all and by fifths of the prediction, and its mean width, relative to that of
 one width for all rows (out-of-fold errors of the same model, in absolute value); of classes, how
-many true ones ``predict --set 0.9`` holds, and the mean size of a set.
+many true ones `predict_set` holds, and the mean size of a set.
 
 Beside it are LightGBM's with MAPIE (where ``mapie`` is installed): conformalized quantile
 regression (CQR, Romano et al. 2019), and of classes eight folds with the threshold ("LAC") and, of
@@ -13,7 +13,6 @@ three classes or more, the adaptive score ("APS").
 """
 
 import argparse
-import tempfile
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -26,7 +25,7 @@ import numpy as np
 import pandas as pd
 from arena import FOLDS, Contest, contests
 from machine import describe
-from quality_methods import in_this_process
+from quality_methods import fit_default
 from quality_tables import Problem, shipped
 
 from mlpengine.models.calibration import Residuals
@@ -39,34 +38,22 @@ CALIBRATION = 0.25
 Interval = tuple[np.ndarray, np.ndarray]
 
 
-def predicted(
-    problem: Problem, train: pd.DataFrame, test: pd.DataFrame, option: str
-) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Return what ``predict`` with an option writes, and errors and share of `Residuals.of`."""
-    run, kept = in_this_process, []
+def fit_ours(problem: Problem, train: pd.DataFrame) -> tuple[Any, np.ndarray]:
+    """Return the default model, and its out-of-fold errors reduced to the mean's, in one column."""
+    kept: list[np.ndarray] = [np.zeros((0, 1))]
     make = Residuals.of.__func__  # type: ignore[attr-defined]
 
-    def of(cls: type, errors: np.ndarray, *others: Any) -> Residuals:
-        kept[:] = errors, np.ones(1) if others[1] is None else others[1]
-        return make(cls, errors, *others)
+    def of(cls: type, errors: np.ndarray, predictions: np.ndarray, share: Any = None) -> Residuals:
+        kept[0] = errors * np.sqrt(1.0 if share is None else share)
+        return make(cls, errors, predictions, share)
 
-    with tempfile.TemporaryDirectory() as folder, patch.object(Residuals, "of", classmethod(of)):
-        names = ("train.csv", "test.csv", "config.yaml", "run", "predictions.npy")
-        rows, new, config, trained, answers = (str(Path(folder, name)) for name in names)
-        train, together = problem.with_together(train)
-        train.to_csv(rows, index=False)
-        test.drop(columns=problem.target).to_csv(new, index=False)
-        settings = ("training.threads=1", "data.split.test=0", "report=false")
-        options = [word for setting in settings for word in ("--set", setting)]
-        run(["init", rows, "--target", problem.target, "-o", config, *together])
-        run(["train", config, "-q", "--out", trained, *options])
-        run(["predict", trained, new, option, str(LEVEL), "-o", answers])
-        return np.load(answers), kept
+    with patch.object(Residuals, "of", classmethod(of)):
+        return fit_default(problem, train), kept[0]
 
 
-def half_width(errors: np.ndarray, share: np.ndarray) -> float:
-    """Return half of the one width that holds `LEVEL` of the errors of one network."""
-    sizes = np.sort(np.abs(errors[:, 0]) * np.sqrt(share[0]))
+def half_width(errors: np.ndarray) -> float:
+    """Return half of the one width that holds `LEVEL` of the errors."""
+    sizes = np.sort(np.abs(errors[:, 0]))
     return float(sizes[min(len(sizes), int(np.ceil(LEVEL * (len(sizes) + 1)))) - 1])
 
 
@@ -118,11 +105,10 @@ def intervals(table: Contest) -> Iterator[tuple[str, list[float]]]:
     """Yield for each kind of intervals: share inside, shares by fifths, and relative width."""
     problem, train, test = table.parts(0)
     truth = test[problem.target].to_numpy(float)
-    answers, (errors, share) = predicted(problem, train, test, "--interval")
-    prediction, lower, upper = answers.T
-    half = half_width(errors, share)
+    model, errors = fit_ours(problem, train)
+    prediction, half = model.predict(test), half_width(errors)
     ends = {
-        "mlpengine": (lower, upper),
+        "mlpengine": model.predict_interval(test, LEVEL),
         "one width": (prediction - half, prediction + half),
     }
     if find_spec("mapie") and find_spec("lightgbm"):
@@ -138,8 +124,9 @@ def sets(table: Contest) -> Iterator[tuple[str, list[float]]]:
     """Yield for each kind of sets: share of true classes inside, and mean size."""
     problem, train, test = table.parts(0)
     truth = np.searchsorted(problem.classes, test[problem.target])
-    answers, _ = predicted(problem, train, test, "--set")
-    held = {"mlpengine": answers[:, len(problem.classes) :] > 0}
+    model, _ = fit_ours(problem, train)
+    order = [[*map(str, model.classes)].index(str(label)) for label in problem.classes]
+    held = {"mlpengine": model.predict_set(test, LEVEL)[:, order]}
     if find_spec("mapie") and find_spec("lightgbm"):
         for score in ("lac", "aps")[: 2 if len(problem.classes) > 2 else 1]:
             name = f"LightGBM, MAPIE {score}"

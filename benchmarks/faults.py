@@ -5,7 +5,8 @@
 
 For each n of open, write, fsync, rename, mkdir and close on files below the run directory: the
 call fails with ENOSPC or EIO, or the process is killed there (a write also after half of its
-bytes).  The command must end with one line that names a file and a cause, or succeed; the run that
+bytes), or told to end by SIGINT or SIGTERM at a write.  The command must end with one line that
+names a file and a cause, or with the code of its signal, or succeed; the run that
 is resumed afterwards must equal, byte for byte, one that nothing happened to, or be refused in one
 line because nothing was saved yet.
 
@@ -34,8 +35,10 @@ from typing import NamedTuple
 
 COMPARED = ("model.safetensors", "metrics.csv", "diagnostics.csv")
 KINDS = ("open", "write", "fsync", "rename", "mkdir", "close")
-KILL, KILL_HALFWAY = -1, -2
-ACTIONS = {"ENOSPC": errno.ENOSPC, "EIO": errno.EIO, "kill": KILL, "kill halfway": KILL_HALFWAY}
+KILL, KILL_HALFWAY, INTERRUPT, TERMINATE = -1, -2, -3, -4
+AT_WRITES = {"kill halfway": KILL_HALFWAY, "SIGINT": INTERRUPT, "SIGTERM": TERMINATE}
+ACTIONS = {"ENOSPC": errno.ENOSPC, "EIO": errno.EIO, "kill": KILL, **AT_WRITES}
+CODES = {"SIGINT": 130, "SIGTERM": 143}
 SECONDS = 60
 """After which a command counts as hanging."""
 
@@ -64,7 +67,7 @@ SHIM = r"""
 #include <unistd.h>
 
 enum { OPEN, WRITE, FSYNC, RENAME, MKDIR, CLOSE, KINDS };
-enum { KILL = -1, KILL_HALFWAY = -2, FILES = 4096 };
+enum { KILL = -1, KILL_HALFWAY = -2, INTERRUPT = -3, TERMINATE = -4, FILES = 4096 };
 
 static char root[4096];
 static char ours[FILES];
@@ -90,6 +93,10 @@ static int below(int directory, const char *path) {
 static int chosen(int of) {
     if (++counts[of] != number || of != kind) return 0;
     if (action == KILL) kill(getpid(), SIGKILL);
+    if (action == INTERRUPT || action == TERMINATE) {
+        kill(getpid(), action == INTERRUPT ? SIGINT : SIGTERM);
+        return 0;
+    }
     errno = action;
     return 1;
 }
@@ -236,6 +243,8 @@ def wrong_ending(ended: Ended, fault: Fault, run: Path) -> str:
     """Return what is wrong with the ending of a command that met a fault; "" if nothing is."""
     if ended.code == -signal.SIGKILL:
         return "" if fault.action.startswith("kill") else "was killed"
+    if ended.code and ended.code == CODES.get(fault.action):
+        return "" if "Traceback" not in ended.text else ended.text
     if ended.code not in (0, 1, 2):
         return f"exit code {ended.code}: {ended.text.strip()}"
     errors = [line for line in ended.text.splitlines() if line.startswith("error")]
@@ -295,7 +304,7 @@ class Gauntlet:
         for command, counts in (("train", self.counts), ("resume", self.more)):
             for kind, count in zip(KINDS, counts, strict=True):
                 for action in ACTIONS:
-                    if action == "kill halfway" and kind != "write":
+                    if action in AT_WRITES and kind != "write":
                         continue
                     for number in range(1, count + 1):
                         yield command, Fault(kind, number, action)

@@ -9,8 +9,7 @@ import os
 import platform
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -94,30 +93,6 @@ def busy_loops(count: int, nice: int = 0) -> Iterator[None]:
             loop.kill()
         for loop in loops:
             loop.wait()
-
-
-def in_turn(
-    contestants: Mapping[str, Callable[[], object]],
-    seconds: float,
-    windows: int,
-    clock: Callable[[], float] = time.perf_counter,
-) -> dict[str, list[float]]:
-    """Return microseconds a run, a number for each window, all contestants in turn."""
-    counts = {}
-    for name, run in contestants.items():
-        for _ in range(3):
-            run()
-        start = clock()
-        run()
-        counts[name] = max(1, int(seconds / windows / (clock() - start)))
-    times: dict[str, list[float]] = {name: [] for name in contestants}
-    for _ in range(windows):
-        for name, run in contestants.items():
-            start = clock()
-            for _ in range(counts[name]):
-                run()
-            times[name].append((clock() - start) / counts[name] * 1e6)
-    return times
 
 
 def figure(value: float | None) -> str:

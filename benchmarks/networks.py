@@ -12,12 +12,13 @@ import argparse
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from machine import describe, figure, restart_clean, table
-from peer_libraries import LOOPED, Steps, torch
+from peer_libraries import LOOPED, Steps, jax_advance, torch
 from peers import hold_to, measure
 from threadpoolctl import threadpool_limits
 
@@ -309,18 +310,7 @@ def jax_steps(work: Work, *, looped: bool) -> Steps | None:
     holder = [(params, *zeros, jnp.zeros((), "f4"))]
     x, y = (each(jnp.asarray, values) for values in network.data())
 
-    def loss_of(p, x, y):
-        return network.loss(functions, p, x, y)
-
-    def advance(state, x, y):
-        p, m, v, t = state
-        value, grads = jax.value_and_grad(loss_of)(p, x, y)
-        t = t + 1
-        m = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, m, grads)
-        v = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g * g, v, grads)
-        rate = 1e-3 * jnp.sqrt(1 - 0.999**t) / (1 - 0.9**t)
-        p = jax.tree.map(lambda p, m, v: p - rate * m / (jnp.sqrt(v) + 1e-8), p, m, v)
-        return (p, m, v, t), value
+    advance = jax_advance(partial(network.loss, functions))
 
     def rows_of(values, rows):
         return each(lambda a: a[rows], values)

@@ -188,15 +188,18 @@ def jax_population(work: Workload, orders: np.ndarray) -> Steps | None:
 
 def _jax_step(work: Workload):
     """Return the step from state and batch to the next state and the loss."""
+    return jax_advance(partial(_jax_loss, work), work.optimizer)
+
+
+def jax_advance(loss_of: Callable[..., object], optimizer: str = "adam"):
+    """Return a function from (state, x, y) to the next state and the loss of (params, x, y)."""
     import jax
     import jax.numpy as jnp
-
-    loss_of = partial(_jax_loss, work)
 
     def advance(state, x, y):
         params, first, second, t = state
         value, grads = jax.value_and_grad(loss_of)(params, x, y)
-        if work.optimizer == "sgd":
+        if optimizer == "sgd":
             params = jax.tree.map(lambda p, g: p - 1e-3 * g, params, grads)
             return (params, first, second, t), value
         t = t + 1

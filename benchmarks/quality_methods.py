@@ -72,15 +72,22 @@ def mlpengine(
     return answers[[f"probability_{label}" for label in problem.classes]].to_numpy()
 
 
-def student(problem: Problem, train: pd.DataFrame, test: pd.DataFrame, seed: int) -> np.ndarray:
-    """Return the answers of one network that learned from the mean of networks of the default."""
+def fit_default(problem: Problem, train: pd.DataFrame, seed: int = 0, *, distill: bool = False):
+    """Return the default model of all rows, or the student that `distill` makes of it."""
     import mlpengine as package
 
     train, together = problem.with_together(train)
     split = {"test": 0.0, **({together[0].strip("-"): together[1]} if together else {})}
     options = {"training": {"threads": 1}, "data": {"split": split}, "seed": seed}
-    teacher, _ = package.fit(train, problem.target, **options)
-    model, _ = package.distill(train, problem.target, predict=teacher, **options)
+    model, _ = package.fit(train, problem.target, **options)
+    if distill:
+        model, _ = package.distill(train, problem.target, predict=model, **options)
+    return model
+
+
+def student(problem: Problem, train: pd.DataFrame, test: pd.DataFrame, seed: int) -> np.ndarray:
+    """Return the answers of one network that learned from the mean of networks of the default."""
+    model = fit_default(problem, train, seed, distill=True)
     new = test.drop(columns=problem.target)
     if not problem.is_classification:
         return model.predict(new)

@@ -2,17 +2,15 @@
 
 ``python benchmarks/same_bits.py --against TREE`` makes each run in this tree and in another one,
 say a checkout of a release, and compares the weights of their models bit by bit: each file of
-configs/, a few tables by the config that ``init`` writes, three estimators, two ranks (with MPI),
-and a run that is interrupted and resumed.  ``--tables FILE:TARGET ...`` adds tables.  The exit code
-is 1 if any bit differs.
+configs/, a few tables by the config that ``init`` writes, and three estimators (tests show that
+ranks and resumed runs have the bits of whole ones).  ``--tables FILE:TARGET ...`` adds tables.  The
+exit code is 1 if any bit differs.
 """
 
 import argparse
 import os
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -20,7 +18,6 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 from against import path_of_commands
-from ranks import located
 from safetensors.numpy import load_file
 
 ROOT = Path(__file__).parents[1]
@@ -53,32 +50,21 @@ class Tree:
         path = path_of_commands(self.root, str(folder))
         self.environment = os.environ | {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
 
-    def python(self, *words: object, launcher: tuple[str, ...] = ()) -> subprocess.Popen[str]:
-        """Start Python with these arguments."""
-        command = [*launcher, sys.executable, *map(str, words)]
-        return subprocess.Popen(
-            command,
-            cwd=self.folder,
-            env=self.environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def python(self, *words: object) -> None:
+        """Run Python with these arguments.  Raises: SystemExit with its message if it failed."""
+        command = [sys.executable, *map(str, words)]
+        options = {"cwd": self.folder, "env": self.environment}
+        done = subprocess.run(command, capture_output=True, text=True, check=False, **options)
+        if done.returncode:
+            raise SystemExit(f"{command}\n{done.stderr}")
 
-    def command(self, *words: object, launcher: tuple[str, ...] = ()) -> None:
-        """Run a command of mlpengine to its end."""
-        ended(self.python("-m", "mlpengine_cli.main", *words, launcher=launcher))
+    def command(self, *words: object) -> None:
+        """Run a command of mlpengine."""
+        self.python("-m", "mlpengine_cli.main", *words)
 
     def config(self, name: str) -> Path:
         """Return a config of the tree."""
         return self.root / "configs" / f"{name}.yaml"
-
-
-def ended(process: subprocess.Popen[str]) -> None:
-    """Wait for a process.  Raises: SystemExit with its message if it failed."""
-    _, error = process.communicate()
-    if process.returncode:
-        raise SystemExit(f"{process.args}\n{error}")
 
 
 def of_config(name: str) -> Callable[[Tree, Path], None]:
@@ -101,30 +87,7 @@ def of_table(table: str) -> Callable[[Tree, Path], None]:
 
 def estimators(tree: Tree, out: Path) -> None:
     out.mkdir()
-    ended(tree.python("-c", ESTIMATORS, out / "model.safetensors"))
-
-
-def two_ranks(tree: Tree, out: Path) -> None:
-    if Path(library := located("libmpi.so.12")).is_file():
-        tree.environment.setdefault("MPI4PY_LIBMPI", library)
-    launcher = (located("mpiexec.hydra"), "-n", "2")
-    options = ("-q", "--out", out, "--set", "training.shards=2", *LENGTHS)
-    tree.command("train", tree.config("digits"), *options, launcher=launcher)
-
-
-def resumed(tree: Tree, out: Path) -> None:
-    """Interrupt a run after two epochs, and resume it."""
-    config, metrics = tree.config("digits"), out / "metrics.csv"
-    process = tree.python("-m", "mlpengine_cli.main", "train", config, "--out", out, *LENGTHS)
-    while process.poll() is None and not (metrics.exists() and metrics.read_text().count("\n") > 2):
-        time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    process.communicate()
-    if process.returncode != 130:
-        raise SystemExit(
-            f"the run ended before it was interrupted (exit code {process.returncode})"
-        )
-    tree.command("train", "--resume", out, "-q")
+    tree.python("-c", ESTIMATORS, out / "model.safetensors")
 
 
 def cases(tables: tuple[str, ...], *, smoke: bool) -> Iterator[tuple[str, Callable]]:
@@ -135,8 +98,6 @@ def cases(tables: tuple[str, ...], *, smoke: bool) -> Iterator[tuple[str, Callab
     if smoke:
         return
     yield "three estimators", estimators
-    yield "two ranks", two_ranks
-    yield "interrupted and resumed", resumed
 
 
 def bits(path: Path) -> tuple[str, int]:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from mlpengine.config import Override, load_config
-from mlpengine.config.fitting import checked_sections
 from mlpengine.config.load import with_overrides
 from mlpengine.core.errors import UsageError
 from mlpengine.export.c_train import MakeOptimizer, Package, export_training
+from mlpengine.fitting import checked_sections
 from mlpengine.models.model import Model
 from mlpengine.optim import FullBatch
 from mlpengine.settings.training import TrainingSettings

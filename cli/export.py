@@ -101,9 +101,9 @@ def command(
 ) -> None:
     """Write the model of RUN, a run directory or a model file, in another format.
 
-    The ONNX model is run and compared with mlpengine's own predictions before the file is
-    written; it needs the extra onnx.  c-train has the optimizer, the clipping and the frozen layers
-    of the run; --set changes them, and training.dtype.
+    An ONNX model is compared with mlpengine's own predictions before the file is written; this
+    needs the extra onnx.  c-train takes over the optimizer, the clipping and the frozen layers of
+    the run; --set changes these settings and training.dtype.
     """
     if not run.exists():
         raise missing(run, "run or model file")
@@ -111,7 +111,9 @@ def command(
     if not source.is_file():
         if not is_run(run):
             raise not_a_run(run)
-        raise RunError(f"{source}: there is no model; a run has one when it has ended")
+        raise RunError(
+            f"{source}: the run has not ended and has no model; continue it with train --resume"
+        )
     path = out or source.parent / EXPORT_NAMES[form or "onnx"]
     if package is None and path.is_dir():
         raise UsageError(f"{path}: is a directory; name a file by --out")

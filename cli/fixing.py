@@ -4,18 +4,22 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from math import inf, isfinite
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mlpengine.config import Override
-from mlpengine.config.fixed_config import as_overrides, repairs
-from mlpengine.core.errors import ConfigError, NumericalError, UsageError
+from mlpengine.config import Override, load_config
+from mlpengine.config.fixed_config import as_overrides, corrections, proposed_settings, repairs
+from mlpengine.core.errors import ConfigError, DataError, NumericalError, UsageError
+from mlpengine.core.wording import metric_text
+from mlpengine.diagnostics.verdict import NOTE, Verdict
 from mlpengine.models.metrics import higher_is_better
-from mlpengine.training.measure import OUT_OF_FOLD, measure
+from mlpengine.models.task import OUT_OF_FOLD
+from mlpengine.training.measure import measure
 
 from .compare import comparison
-from .outcome import metric_text, shortest
+from .outcome import shortest
 from .session import Session
 from .starting import Shown, Start, epoch_lines, run_session
 from .stopping import Stopping
@@ -28,7 +32,13 @@ FEWEST_EPOCHS = 10
 """Fewest epochs of a trial."""
 
 MOST_TRIED = 5
-"""Largest number of repairs that are tried."""
+"""Largest number of repairs that are tried in short runs."""
+
+CLOSE = 0.01
+"""Maximum difference of scores at which the likelier of two repairs is preferred."""
+
+NO_JUDGE = ("shifted", "too_good")
+"""Verdicts on validation rows that cannot judge a repair."""
 
 
 class Judged(NamedTuple):
@@ -54,11 +64,14 @@ class Judged(NamedTuple):
 
 
 def run_and_fix(begin: Start, session: Session, state: Stopping, shown: Shown) -> None:
-    """Run a session, and once more with the best of the repairs that its verdicts ask for.
+    """Run a session, and a second session with the best repair that its verdicts ask for.
 
-    Of several repairs, short runs choose one.  Out-of-fold or validation rows judge them, never
-    test rows.  A first run that failed is run again, too.  With JSON the output has a line for
-    each run, also for one that failed, and one for the comparison.
+    If there are several repairs, short runs choose one.  If this repair does not help, or its run
+    has further verdicts, the values that `init` proposes are trained, too.  Scores are compared on
+    out-of-fold or validation rows, never on test rows.  Corrections of the data (a column that
+    reveals the target, a wrong cell) are part of each repair, and no score judges them.  A first
+    run that failed is run again, too.  With JSON the output has a line for each run, also for one
+    that failed, and one for the comparison.
     """
     first, failure, before = session.directory.path, None, Judged()
     try:
@@ -66,7 +79,7 @@ def run_and_fix(begin: Start, session: Session, state: Stopping, shown: Shown) -
         before = Judged.of(outcome)
     except NumericalError as error:
         failure = error
-    tried = [] if state.code else repairs(session.verdicts())
+    corrected, tried, reason = to_try(session.verdicts())
     if failure and shown.as_json:
         told = [verdict.as_dict() for verdict in session.verdicts()]
         say(json.dumps({"run_dir": str(first), "error": str(failure), "verdicts": told}))
@@ -74,42 +87,68 @@ def run_and_fix(begin: Start, session: Session, state: Stopping, shown: Shown) -
         raise failure
     if failure:
         say(f"failed   {failure}", err=True)
-    if not tried:
-        if not shown.quiet and not state.code:
-            say("fix      no verdict asks for a setting", err=True)
+    if state.code or not tried:
+        if not (shown.quiet or state.code):
+            say(f"fix      {reason}", err=True)
         return
-    chosen = best_repair(begin, tried[:MOST_TRIED], shown)
-    other, after = first.with_name(f"{first.name}-fixed"), Judged()
-    if chosen:
-        with suppress(NumericalError):
-            after = Judged.of(run_repaired(begin._replace(out=other), chosen, state, shown))
+    repaired = [trained(begin, first, best_repair(begin, tried, shown), state, shown)]
+    helped = corrected or repaired[0].score.value > before.value
+    if (not helped or repaired[0].asks_more) and tried != [corrected] and not state.code:
+        more = corrected | proposed_settings(session.data)
+        repaired.append(trained(begin, first, more, state, shown))
     if state.code:
         return
-    honest = "data.drop" in chosen  # without a leak the score may only fall
-    better = other if chosen and (honest or after.value > before.value) else first
-    text = f"fix      {shortest(better)} is kept: {after}, before {before}"
+    best = max(repaired, key=lambda one: one.score.value)
+    better = best.path if corrected or best.score.value > before.value else first
+    text = f"fix      {shortest(better)} is kept: {best.score}, before {before}"
     if better is first:
         text = f"fix      nothing helped; {shortest(first)} is kept"
+    elif corrected:
+        text += f"; no score judges {words(corrected)}; if the data are right, {shortest(first)} is"
     say(text, err=True)
-    known: dict[str, Any] = {"runs": [str(first), str(other)], "better": str(better)}
+    known: dict[str, Any] = {"runs": [str(first), str(best.path)], "better": str(better)}
     lines: list[str] = []
-    if chosen and not failure and isfinite(after.value):
-        data, lines = comparison(shortest(first), shortest(other))
+    if not failure and isfinite(best.score.value):
+        data, lines = comparison(shortest(first), shortest(best.path))
         known = data | {"better": str(shortest(better))}
     with suppress(BrokenPipeError):
         say(json.dumps(known) if shown.as_json else "\n".join(["", *lines]))
 
 
-def run_repaired(
-    begin: Start, repair: Mapping[str, Any], state: Stopping, shown: Shown
-) -> dict[str, Any]:
-    """Run a config with the settings of a repair, in the directory `begin.out`."""
+def to_try(said: Sequence[Verdict]) -> tuple[dict[str, Any], list[dict[str, Any]], str]:
+    """Return corrections of the data, the repairs to try, and the reason if there is none."""
+    corrected, settings, reason = corrections(said), repairs(said), "no verdict asks for a setting"
+    unfit = [one.name for one in said if one.name in NO_JUDGE and one.severity != NOTE]
+    if unfit and settings:
+        settings, reason = [], f"the validation rows cannot judge a repair ({unfit[0]})"
+    tried = [corrected] if corrected else []
+    return corrected, [*tried, *(corrected | one for one in settings[:MOST_TRIED])], reason
+
+
+class Repaired(NamedTuple):
+    """A run with a repair, its score, and whether its verdicts ask for further settings."""
+
+    path: Path
+    score: Judged
+    asks_more: bool
+
+
+def trained(
+    begin: Start, first: Path, repair: Mapping[str, Any], state: Stopping, shown: Shown
+) -> Repaired:
+    """Run a config with the settings of a repair, in a directory beside `first`."""
     if not shown.quiet:
         say(f"\nfix      {words(repair)}", err=True)
-    start = begin._replace(overrides=[*begin.overrides, *as_overrides(repair)])
+    start = begin._replace(
+        out=first.with_name(f"{first.name}-fixed"),
+        overrides=[*begin.overrides, *as_overrides(repair)],
+    )
+    score = Judged()
     with ExitStack() as opened:
         session = start.session(*start.load(), epoch_lines(shown.quiet), opened)
-        return run_session(session, state, None, shown)
+        with suppress(NumericalError):
+            score = Judged.of(run_session(session, state, None, shown))
+        return Repaired(session.directory.path, score, bool(repairs(session.verdicts())))
 
 
 def words(repair: Mapping[str, Any]) -> str:
@@ -120,29 +159,29 @@ def words(repair: Mapping[str, Any]) -> str:
 def best_repair(
     begin: Start, tried: Sequence[Mapping[str, Any]], shown: Shown
 ) -> Mapping[str, Any]:
-    """Return the repair of the best short run; empty if the config without one does best."""
-    if len(tried) == 1 or any("data.drop" in one for one in tried):
+    """Return the repair of the best short run; of close ones, the likeliest."""
+    if len(tried) == 1:
         return tried[0]
-    scores = [short_run(begin, one) for one in ({}, *tried)]
+    scores = [short_run(begin, one) for one in tried]
     if not shown.quiet:
-        for one, score in zip(tried, scores[1:], strict=True):
+        for one, score in zip(tried, scores, strict=True):
             say(f"tried    {words(one)}: {score}", err=True)
-    best = int(np.argmax([score.value for score in scores[1:]]))
-    return tried[best] if scores[best + 1].value > scores[0].value else {}
+    best = max(score.value for score in scores)
+    close = best - CLOSE * abs(best) if isfinite(best) else best
+    return next(one for one, score in zip(tried, scores, strict=True) if score.value >= close)
 
 
 def short_run(begin: Start, repair: Mapping[str, Any]) -> Judged:
     """Train the first epochs with a repair, in memory, and return the score."""
     try:
-        start = begin._replace(overrides=[*begin.overrides, *as_overrides(repair)])
-        data, trainer = start.load()
-        if "training.epochs" not in repair:
-            epochs = max(FEWEST_EPOCHS, trainer.settings.training.epochs // SHORT)
-            fewer = Override("fix", ("training", "epochs"), str(epochs))
-            data, trainer = start._replace(overrides=[*start.overrides, fewer]).load()
+        overrides = [*begin.overrides, *as_overrides(repair)]
+        epochs = load_config(begin.config, overrides).config.training.epochs
+        fewer = str(max(FEWEST_EPOCHS, epochs // SHORT))
+        overrides.append(Override("fix", ("training", "epochs"), fewer))
+        data, trainer = begin._replace(overrides=overrides).load()
         parts = {name: part for name, part in data.parts.items() if name != "test"}
         with trainer.pinned(), np.errstate(all="ignore"):
             fitted = trainer.finish(trainer.loop().run())
             return Judged.of(measure(fitted, parts, data.folds, blocks=data.blocks).metrics)
-    except (ConfigError, NumericalError, UsageError):
+    except (ConfigError, DataError, NumericalError, UsageError):
         return Judged()

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import plural, printable
+from mlpengine.core.wording import metric_text, plural, printable
 from mlpengine.models.metrics import commonest_mistakes, confusion_matrix
 from mlpengine.models.model import MODEL_FILE
-from mlpengine.models.task import Classification, Regression, Split, Task
+from mlpengine.models.task import OUT_OF_FOLD, Classification, Regression, Split, Task
 from mlpengine.settings.training import LINEAR
 from mlpengine.training.learner import ENDINGS
 from mlpengine.training.loop import Loop, Result
-from mlpengine.training.measure import DEVIATION, DIRECT, OF_MEAN, OUT_OF_FOLD
+from mlpengine.training.measure import DEVIATION, DIRECT, OF_MEAN
 
 if TYPE_CHECKING:
     from .session import Session
@@ -48,17 +48,19 @@ def outcome_data(session: "Session", result: Result, outcome: Mapping[str, Any])
         lines.append(f"ensemble weights: {', '.join(f'{n} {w:.2f}' for n, w in weights)}")
         linear = fitted.ensemble_weights.get(LINEAR, 0.0)
         if linear >= MOSTLY_LINEAR:
-            lines.append(f"linear models count for {linear:.0%}, so the networks add little here")
+            lines.append(
+                f"the linear models have {linear:.0%} of the weight: the networks add little"
+            )
     error = session.measured.calibration_error
     if error is not None:
         lines.append(f"expected calibration error of the probabilities: {error:.3f}")
     if fitted and fitted.temperature != 1:
         divided = f"logits divided by {fitted.temperature:.2f}"
-        lines.append(f"{divided} (training.calibration); the loss is of the true labels")
+        lines.append(f"{divided} (training.calibration); the loss is computed from the true labels")
     if session.measured.last:
         name, part, output = session.measured.last
         labels = session.model.preprocessor.classes
-        lines += ["", *mistakes(data.task, part, output, labels, part_title(name))]
+        lines += ["", *mistakes(session.model.task, part, output, labels, part_title(name))]
     lines += ["", *map(str, session.verdicts())] if outcome["verdicts"] else []
     ending = ENDINGS[result.ending]
     best = f"; weights of {_epochs(session.loop)}" if result.best_epoch else ""
@@ -105,21 +107,21 @@ def metrics_table(
                 texts = (metric_text(further.get(name)) for name in names)
                 lines.append(_line(f"  {subtitle}", width, "", *texts))
     if any(DIRECT in part for part in (spreads or {}).values()):
-        lines.append(f"{DIRECT}: a network of this size that learned the targets of the rows")
+        lines.append(f"{DIRECT}: a network of the same size, trained on the targets of the table")
     if OUT_OF_FOLD in measured:
         estimates = (spreads or {}).get(OUT_OF_FOLD, {})
         note = f" ({DEVIATION}: standard error)" if estimates else ""
         lines.append(f"out-of-fold: each row predicted by networks that did not train on it{note};")
-        mean = "the mean of all networks predicts new rows as well or, usually, better"
+        mean = "the mean of all networks usually predicts new rows better than this score"
         if OF_MEAN in estimates:
-            mean = "mean of all: estimate for the mean of all networks, by how far they differ"
+            mean = "mean of all: estimated score of the mean of all networks on new rows"
         elif in_time:
-            mean = "rows newer than all of these may be predicted worse, as the test part tells"
+            mean = "newer rows may have larger errors; compare with the test rows"
         lines.append(mean)
     if isinstance(task, Regression) and scaled:
-        by_mean = "* loss (scaled): of targets divided by their mean"
+        by_mean = "* loss of scaled targets: divided by their mean"
         targets = "logarithms of targets" if task.target.log else "targets"
-        standard = f"* loss (standardized): of {targets} scaled to mean 0 and deviation 1"
+        standard = f"* loss of standardized {targets} (mean 0, standard deviation 1)"
         lines.append(by_mean if task.loss.log_link else standard)
     return lines
 
@@ -142,24 +144,18 @@ def mistakes(
         return _commonest(part.truth.astype(np.int64), predicted, labels, name)
     counts = confusion_matrix(part.truth, predicted, len(labels)).astype(np.int64)
     texts = [printable(str(label)) for label in labels]
+    if task.threshold is not None:
+        limit, positive = task.threshold.value, texts[task.threshold.positive]
+        name += f" at a threshold of {limit:.3f} for {positive}"
     width = max(7, *(len(text[:12]) + 2 for text in texts))
     first = max(len(text[:20]) for text in texts) + 2
-    lines = [f"{name}: true class by row, predicted by column"]
+    lines = [f"{name}: rows are true classes, columns are predicted classes"]
     lines.append(" " * first + "".join(text[:12].rjust(width) for text in texts))
     lines += [
         text[:20].ljust(first) + "".join(f" {count:>{width - 1},}" for count in row)
         for text, row in zip(texts, counts, strict=True)
     ]
     return lines
-
-
-def metric_text(value: float | None) -> str:
-    """Return a metric for a table."""
-    if value is None:
-        return "-"
-    if abs(value) < 100:
-        return f"{value:.4f}"
-    return f"{value:.5g}" if abs(value) < 1e6 else f"{value:.2e}"
 
 
 def shortest(path: Path) -> Path:
@@ -170,10 +166,10 @@ def shortest(path: Path) -> Path:
 
 def _commonest(truth: Array, predicted: Array, labels: Sequence[object], name: str) -> list[str]:
     wrong = int((truth != predicted).sum())
-    lines = [f"{name}: {wrong:,} of {len(truth):,} rows are wrong; most often"]
+    lines = [f"{name}: {wrong:,} of {len(truth):,} rows are wrong; the most frequent confusions:"]
     for *pair, rows in commonest_mistakes(truth, predicted, SHOWN_MISTAKES):
         actual, taken = (printable(str(labels[number])) for number in pair)
-        lines.append(f"  {actual} taken for {taken}: {rows:,}")
+        lines.append(f"  {actual} predicted as {taken}: {rows:,}")
     return lines
 
 

@@ -54,6 +54,8 @@ def card_lines(known: dict[str, Any]) -> list[str]:
         f"network   {' and '.join(kinds)}, "
         f"{plural(known['parameters'], 'parameter')}, loss {known['loss']}",
     ]
+    if "threshold" in known:
+        lines.append(f"threshold {printable(known['threshold'])}")
     if record:
         counts = record["rows"]
         rows = ", ".join(f"{counts[part]:,} {part}" for part in SHOWN_PARTS if part in counts)

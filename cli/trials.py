@@ -13,9 +13,9 @@ from mlpengine.core.files import flush, unflushed
 from mlpengine.core.system import is_orphan
 from mlpengine.core.wording import as_setting, plural
 from mlpengine.models.model import MODEL_FILE
+from mlpengine.models.task import OUT_OF_FOLD
 from mlpengine.training.history import EpochRow
 from mlpengine.training.loop import Callback, Loop
-from mlpengine.training.measure import OUT_OF_FOLD
 
 from .session import Session
 from .stopping import Stopping
@@ -27,7 +27,7 @@ QUIET = ("report=false", "training.threads=1", "training.checkpoint=null")
 cores."""
 
 UNFLUSHED_SECONDS = 10.0
-"""In the first seconds of a trial, up to this many, only its weights are flushed to disk."""
+"""Number of first seconds of a trial in which only its weights are flushed to disk."""
 
 
 class Reporter(Callback):

@@ -10,8 +10,8 @@ From a table to predictions, and from a trained run:
 
 ``mlpengine.load("runs/penguins")`` returns the model of a run.
 
-The architecture is fixed, so everything is decided before the first step; a step then allocates
-nothing and costs the arithmetic and little more.  A whole training loop by hand:
+The architecture is fixed, so memory and calls are planned before the first step.  A step then
+allocates nothing and takes little longer than its arithmetic.  A whole training loop by hand:
 
     >>> import numpy as np
     >>> from mlpengine import Adam, Mlp, SoftmaxCrossEntropy
@@ -31,8 +31,8 @@ nothing and costs the arithmetic and little more.  A whole training loop by hand
     >>> value < 0.05
     True
 
-`TrainingStep` binds the body of that loop into one call.  `mlpengine.nn.Network` is the base of
-networks that are not a chain of dense layers; `Tape` and `Program` are the layer underneath.
+`TrainingStep` does the body of this loop in one call.  `mlpengine.nn.Network` is the base class of
+networks that are not a chain of dense layers.  `Tape` and `Program` record and run computations.
 """
 
 from typing import TYPE_CHECKING
@@ -57,9 +57,9 @@ from mlpengine.core.errors import (
 from mlpengine.core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from mlpengine.config.fitting import FitResult, distill, fit
     from mlpengine.diagnostics import Diagnostics
     from mlpengine.estimators import MlpClassifier, MlpRegressor
+    from mlpengine.fitting import FitResult, distill, fit
     from mlpengine.models import Model, metric
     from mlpengine.nn import Mlp, Population
     from mlpengine.ops import BinaryCrossEntropyWithLogits, MeanSquaredError, SoftmaxCrossEntropy
@@ -113,10 +113,10 @@ __all__ = [
     "metric",
 ]
 
-__getattr__, __dir__ = lazy_names(  # 0.01 s without what is imported when it is first used
+__getattr__, __dir__ = lazy_names(  # 0.01 s: names are imported at first use
     __name__,
     {
-        "config.fitting": ("FitResult", "distill", "fit"),
+        "fitting": ("FitResult", "distill", "fit"),
         "diagnostics": ("Diagnostics",),
         "estimators": ("MlpClassifier", "MlpRegressor"),
         "models": ("Model", "metric"),

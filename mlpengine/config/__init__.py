@@ -1,4 +1,4 @@
-"""Configs: conversion of YAML to checked objects, or an error that lists every problem."""
+"""Configs: from YAML to checked objects, or to an error that lists every problem."""
 
 from mlpengine.config.load import ConfigFile, Override, load_config, parse_override
 from mlpengine.config.schema import Config, json_schema

@@ -10,28 +10,19 @@ from mlpengine.core.spec import Array
 from mlpengine.diagnostics.baselines import BaselineScore
 from mlpengine.models import baselines
 from mlpengine.models.members import NetworkMean
-from mlpengine.models.task import Classification, Split
+from mlpengine.models.task import OUT_OF_FOLD, PART_PHRASES, Split
 from mlpengine.settings import Fix, NetworkSettings, TrainingSettings
 from mlpengine.settings.base import options_of
 from mlpengine.settings.network import OWN_OPTIONS
-from mlpengine.training.measure import OUT_OF_FOLD
 
 SCORED, SCORED_VALUES = 10_000, 1 << 24
-"""Maximum numbers of rows, evenly spaced, and of their outputs, from which errors and charts are
-computed."""
+"""Maximum numbers of evenly spaced rows, and of output values, for errors and charts."""
 
 WORK = 5e8
 """Multiplications of a linear prediction right after training; they take some 0.1 s."""
 
 COMPARED, COMPARED_WORK = 2_000, 1.5e8
 """Maximum numbers of rows, and of multiplications of the linear prediction, for the verdict."""
-
-PART_PHRASES = {
-    "test": "test rows",
-    "validation": "validation rows",
-    "train": "training rows",
-    OUT_OF_FOLD: "out-of-fold rows",
-}
 
 
 class ScoredRows(NamedTuple):
@@ -56,10 +47,10 @@ def scored_rows(
     test: bool = True,
     most: int = SCORED,
 ) -> ScoredRows:
-    """Return `most` rows of the test part, else out-of-fold rows, else rows of another part.
+    """Return up to `most` rows of the test part, else out-of-fold rows, else rows of another part.
 
-    `known` are name, rows and outputs of that part, if they were computed before.  Without `test`,
-    no rows of the test part are used.
+    `known` are name, rows and outputs of this part, if they were computed before.  With `test`
+    False no rows of the test part are used.
     """
     parts, folds = data.parts, data.folds
     order = ("test", "train") if folds is not None else ("test", "validation", "train")
@@ -74,23 +65,20 @@ def scored_rows(
         output = mean.out_of_fold(rows.x, folds[chosen])
     else:
         output = mean.forward(rows.x)
-    return ScoredRows(title, rows, output, data.task.predict(output), chosen, len(part))
+    return ScoredRows(title, rows, output, mean.task.predict(output), chosen, len(part))
 
 
 def score_of(data: LoadedData, scored: ScoredRows, work: float = WORK) -> dict[str, Any]:
     """Return the metrics of the model, of a linear and of a constant prediction.
 
     For a student, the metrics of its teacher and of a network that was trained directly follow the
-    model's metrics.  Standard errors belong to the mean over all rows of the part.
+    model's metrics.  Standard errors belong to the mean over all rows of the part.  All predict
+    the likeliest class, whatever threshold the model has.
     """
     task, train, folds = data.task, data.parts["train"], data.folds
-    first, *others = (name for name in task.headline if name in baselines.METRICS)
     chances = task.probabilities(scored.output)
-    of_chances = [] if chances is None else ["log_loss"]
-    if chances is not None and isinstance(task, Classification) and chances.shape[1] == 2:
-        of_chances.append("roc_auc")
-    names = [first, *of_chances, *others]
-    predictions = {"model": baselines.Guess(scored.predicted, chances)}
+    names = baselines.compared_metrics(task)
+    predictions = {"model": baselines.Guess(task.predict(scored.output), chances)}
     beside = data.transfer.beside.get(scored.part, {}) if data.transfer else {}
     for title, outputs in beside.items():
         output = outputs[scored.numbers]
@@ -118,9 +106,10 @@ def score_of(data: LoadedData, scored: ScoredRows, work: float = WORK) -> dict[s
 def linear_comparison(data: LoadedData, mean: NetworkMean) -> BaselineScore | None:
     """Compare a model with a linear one, for a verdict, on out-of-fold or validation rows.
 
-    None without such rows, for a linear model, and for predictions that are not finite.  Test rows
-    are not used, because a test score after the fix would be selected on them.  The fix makes the
-    model a linear one, or adds one to each fold.
+    The result is None without such rows, for a linear model, and for predictions that are not
+    finite.
+    Test rows are not used: the verdict leads to a fix, and then the test score would no longer be
+    independent.  The fix replaces the model by a linear model, or adds a linear model to each fold.
     """
     config = data.file.config
     if (data.folds is None and "validation" not in data.parts) or not config.model.hidden:

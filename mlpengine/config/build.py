@@ -1,4 +1,4 @@
-"""From a checked config to rows, a task and settings, and the trainer that takes them."""
+"""From a checked config to rows, task, settings and trainer."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +27,7 @@ from mlpengine.models.task import (
     make_split,
     task_for,
 )
+from mlpengine.models.threshold import check_threshold
 from mlpengine.ops import LOSSES, losses_of
 from mlpengine.ops.cross_entropy import SoftmaxCrossEntropy
 from mlpengine.ops.loss import Loss
@@ -43,7 +44,7 @@ _log = logging.getLogger("mlpengine")
 
 @dataclass(frozen=True, eq=False)
 class LoadedData:
-    """The rows of a config by part, as networks take them; the task; and the loss of training."""
+    """The rows of a config by part, ready for a network; the task; and the training loss."""
 
     file: ConfigFile
     tables: Tables
@@ -51,7 +52,7 @@ class LoadedData:
     loss: Loss
     parts: dict[str, Split]
     given: TransferSet | None = None
-    """A transfer set in memory; otherwise it is the config's, if that has one."""
+    """A transfer set in memory; None for the transfer set of the config, if there is one."""
 
     @cached_property
     def transfer(self) -> TransferSet | None:
@@ -109,7 +110,7 @@ def load_data(
 
     A fitted `preprocessor` of a model or checkpoint replaces a new one.  `is_new` says that rows
     may differ from the rows that the preprocessor was fitted on; warnings then tell the
-    differences.  `tables` is the return value of `read_tables`, if it was called before.
+    differences.  `tables` is the result of `read_tables`, if it was called before.
 
     Raises: ConfigError if settings do not fit the data or each other; DataError.
     """
@@ -122,7 +123,7 @@ def load_data(
     stream = config.training.batch_size if config.data.stream else None
     window = config.data.stream.window if config.data.stream else 1
     if stream and config.training.dtype != "float32":
-        raise file.wrong(("data", "stream"), "streamed features are float32 (training.dtype)")
+        raise file.wrong(("data", "stream"), "streamed features need training.dtype: float32")
     if stream and config.training.folds:
         raise file.wrong(
             ("training", "folds"), "streamed features take no folds: give data.split.validation"
@@ -162,7 +163,10 @@ def trainer_of(
     file, parts, transfer = data.file, data.parts, data.transfer
     config, train, calibration_set = file.config, parts["train"], None
     if config.model.initializer == "unit_variance" and config.data.stream:
-        raise file.wrong(("model", "initializer"), "unit_variance needs features in memory")
+        raise file.wrong(
+            ("model", "initializer"),
+            "unit_variance does not work with data.stream",
+        )
     if config.training.members and not config.training.folds:
         _log.warning("warning: training.members: is ignored without training.folds")
     if transfer:
@@ -194,12 +198,12 @@ PLACES: Mapping[tuple[str, ...], KeyPath] = {
     ("training", "optimizer"): ("optimizer",),
     ("training", "schedule"): ("schedule",),
 }
-"""Key paths of settings that are no keys of sections of their own name."""
+"""Key paths of settings with a name that differs from their section's."""
 
 
 @contextmanager
 def _errors_of_settings(file: ConfigFile) -> Iterator[None]:
-    """Raise the ConfigError at the key of the setting at fault in place of a UsageError."""
+    """Turn a UsageError about a setting into a ConfigError at its key."""
     try:
         yield
     except UsageError as error:
@@ -220,7 +224,7 @@ def _warn_of_new_rows(tables: Tables) -> None:
 
 
 def loss_and_task(file: ConfigFile, preprocessor: Preprocessor) -> tuple[Loss, Task]:
-    """Return the loss without class weights, and how to read the outputs.
+    """Return the loss without class weights, and the task.
 
     Raises: ConfigError for a loss that does not suit the target.
     """
@@ -241,6 +245,9 @@ def loss_and_task(file: ConfigFile, preprocessor: Preprocessor) -> tuple[Loss, T
     if isinstance(task, Regression) and len(set(task.column_names)) < len(task.column_names):
         listed = ", ".join(task.column_names)
         raise file.wrong(("data", "target"), f"predictions need names of their own ({listed})")
+    if file.config.training.threshold is not None:
+        with file.errors_at("training", "threshold"):
+            check_threshold(file.config.training.threshold, task)
     _watch(file, task)
     return loss, task
 
@@ -259,7 +266,7 @@ def _watch(file: ConfigFile, task: Task) -> None:
 
 
 def check_size(file: ConfigFile, preprocessor: Preprocessor, out_dim: int) -> None:
-    """Check that the parameters of the network fit into memory, without drawing them.
+    """Check that the parameters of the network fit into memory, without allocating them.
 
     Raises: ConfigError if they do not.
     """
@@ -276,7 +283,9 @@ def _balanced(file: ConfigFile, loss: Loss, train: Split, task: Task) -> Loss:
     if file.config.data.class_weights != "balanced":
         return loss
     if not isinstance(task, Classification):
-        raise file.wrong(("data", "class_weights"), "only classification has class weights")
+        raise file.wrong(
+            ("data", "class_weights"), "only classification has class weights; leave it out"
+        )
     match loss:
         case SoftmaxCrossEntropy():
             weights = class_weights(train.y, task.outputs)

@@ -32,20 +32,20 @@ from mlpengine.training.trainer import Trainer
 from mlpengine.training.transfer import SMALLEST_CHANCE, TRANSFER_FILE, TransferSet
 
 DIRECT_VALIDATION = 10
-"""One row in this many chooses the best epoch of the network that is trained directly."""
+"""One in this number of rows chooses the best epoch of the network that is trained directly."""
 
 Predict = Callable[[Any], Any]
 """Returns numbers, or a probability of each class in sorted order, for rows without targets."""
 
 RowsOf = Callable[[str, Array], Array]
-"""Returns the row indices that a column takes its cells from, for row indices of a part."""
+"""Returns, for a column, the indices of the rows that provide its cells."""
 
 
 STUDENT_SECTIONS = ("model", *TOP_SECTIONS, "training")
-"""Sections of a config in which a student has settings of its own."""
+"""Config sections in which a student's settings differ from its teacher's."""
 
 KEPT_TRAINING = ("backend", "checkpoint", "dtype", "metrics", "threads")
-"""Settings of training that a student has from the run of its teacher."""
+"""Training settings that a student takes over from the run of its teacher."""
 
 
 def student_sections(rows: int) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def student_config(file: ConfigFile, teacher: Model, rows: int, name: str) -> Co
 class Teacher:
     """A model or a function that labels the rows of a student.
 
-    `frames` are the tables in memory by part, as they were given.  A function takes rows of them.
+    `frames` are the tables of the caller by part; a function is called with rows of them.
     """
 
     predict: Model | Predict
@@ -113,7 +113,7 @@ class Teacher:
         return replace(transfer, beside={part: outputs})
 
     def reads(self, columns: Sequence[str]) -> list[str]:
-        """Return the columns that change a prediction when their cells are permuted."""
+        """Return the columns that the teacher uses: permuting their cells changes a prediction."""
         plain, rng = self._predicted("train", lambda _, rows: rows), np.random.default_rng(0)
         read = []
         for name in columns:
@@ -261,15 +261,15 @@ def _checked(given: Any, rows: int, fitted: Preprocessor) -> Array:
 
 
 def _form(loss: Loss) -> tuple[str, tuple[float, ...]]:
-    """Return name and levels of a loss.  They say what its outputs are."""
+    """Return name and levels of a loss; they determine the meaning of its outputs."""
     return loss.name, loss.levels if isinstance(loss, Quantile) else ()
 
 
 def _drawn(loss: GaussianNll | Quantile, values: Array, rng: np.random.Generator) -> Array:
     """Draw targets (rows, targets) for the predictions of a loss (rows, targets, predictions).
 
-    The loss is least where a student predicts the same: mean and deviation of two equally frequent
-    targets, or quantiles between which targets are uniform.
+    The loss of a student is least if it makes the same predictions.  So for mean and deviation
+    there are two equally frequent targets, and for quantiles the targets are uniform between them.
     """
     if isinstance(loss, GaussianNll):
         sides = rng.choice([-1.0, 1.0], values.shape[:2])
@@ -288,7 +288,7 @@ def _drawn(loss: GaussianNll | Quantile, values: Array, rng: np.random.Generator
 
 
 def _outputs(data: LoadedData, predicted: Array) -> Array:
-    """Return the outputs of a network that has these predictions."""
+    """Return the network outputs that give these predictions."""
     task, kind = data.task, data.parts["train"].x.dtype
     if isinstance(task, Regression):
         outputs = task.target.scaled(predicted)

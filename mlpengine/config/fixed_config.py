@@ -5,13 +5,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mlpengine.config.build import LoadedData
 from mlpengine.config.load import Override, load_config
 from mlpengine.config.schema import reader
-from mlpengine.config.sections import plain
+from mlpengine.config.sections import plain, written
 from mlpengine.config.writer import with_short_lists, yaml_text
 from mlpengine.diagnostics import Verdict, combined_fix
-from mlpengine.diagnostics.verdict import NOTE
+from mlpengine.diagnostics.verdict import CORRECTIONS, NOTE
 from mlpengine.settings.fix import by_key
+from mlpengine.settings.recipes import recipe
 
 
 def fix_overrides(verdicts: Sequence[Verdict]) -> list[Override]:
@@ -27,16 +29,49 @@ def as_overrides(settings: Mapping[str, Any]) -> list[Override]:
     ]
 
 
+def corrections(verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    """Return the corrections of the data that verdicts ask for, by dotted key."""
+    return {k: value for k, (value, _) in combined_fix(verdicts).items() if k in CORRECTIONS}
+
+
 def repairs(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
-    """Return settings to try, the likeliest first: of all verdicts, of each one, and its others."""
+    """Return settings to try, the likeliest first: all verdicts', each verdict's, alternatives.
+
+    Corrections of the data are left out.
+    """
     warnings = [one for one in verdicts if one.severity != NOTE]
     every = {key: value for key, (value, _) in combined_fix(warnings).items()}
     each = [by_key(fix) for one in warnings for fix in (one.fix, *one.others)]
     tried: list[dict[str, Any]] = []
-    for one in (every, *each):
+    for settings in (every, *each):
+        one = {key: value for key, value in settings.items() if key not in CORRECTIONS}
         if one and one not in tried:
             tried.append(one)
     return tried
+
+
+PROPOSED = (
+    *("data.standardize", "data.standardize_target", "data.clip", "model.activation"),
+    *("model.dropout", "model.initializer", "optimizer", "schedule", "training.epochs"),
+    *("training.batch_size", "training.clip_norm", "training.early_stopping", "training.freeze"),
+)
+"""Settings that are replaced together by the values that `init` proposes."""
+
+
+def proposed_settings(data: LoadedData) -> dict[str, Any]:
+    """Return the `PROPOSED` settings that the config of the data does not have."""
+    rows = sum(data.tables.rows.values())
+    run = recipe("plain", str(data.tables.preprocessor.task), rows)
+    training = plain(run.training)
+    sections = {"data": plain(run.features), "model": plain(run.network), "training": training}
+    sections |= {name: training[name] for name in ("optimizer", "schedule")}
+    given, settings = data.file.plain(), {}
+    for key in PROPOSED:
+        value = _value_at(sections, key)
+        if value != _value_at(given, key):
+            whole = getattr(run.training, key, None)  # an optimizer is written without its defaults
+            settings[key] = value if whole is None else written(whole)
+    return settings
 
 
 def fixed_config(

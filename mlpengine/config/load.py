@@ -89,7 +89,7 @@ class ConfigFile:
 
     @contextmanager
     def errors_at(self, *path: str | int) -> Iterator[None]:
-        """Raise `wrong` at this key path in place of a UsageError of the context."""
+        """Turn a UsageError within the context into `wrong` at this key path."""
         try:
             yield
         except UsageError as error:
@@ -165,7 +165,7 @@ def problems_with(path: Path, overrides: Iterable[Override]) -> list[Problem]:
 def _apply(override: Override, document: Document) -> None:
     """Put a value into the document, and create missing sections above it.
 
-    Another network leaves out the options of the document that it does not have.
+    If it names another network, options that this network does not have are removed.
     """
     for path in [p for p in document.places if p[: len(override.path)] == override.path]:
         del document.places[path]  # the file no longer has this value
@@ -177,7 +177,7 @@ def _apply(override: Override, document: Document) -> None:
             document.places[override.path] = (override.label, 0)
             document.report(override.path, f"{key} is a list: set it whole, as {key}=[...]")
             return
-        if not isinstance(below, dict):  # missing, switched off, or a bare name
+        if not isinstance(below, dict):  # the section is missing, switched off, or a name alone
             below = {"name": below} if isinstance(below, str) else {}
             section[key] = below
             document.places[override.path[:depth]] = (override.label, 0)

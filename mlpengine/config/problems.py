@@ -18,7 +18,7 @@ from mlpengine.settings.families import Family, Of
 
 
 def report_all(error: ValidationError, document: Document) -> None:
-    """Report every error of pydantic in `document`; several about one value become one."""
+    """Report every error of pydantic in `document`; errors about one value become one error."""
     texts_of: dict[KeyPath, list[str]] = {}
     names: dict[KeyPath, list[str]] = {}
     issues = error.errors(include_url=False)
@@ -37,7 +37,7 @@ def report_all(error: ValidationError, document: Document) -> None:
                 document.report(path, _unknown_key(path, document.data))
             case "rule":
                 document.report((*path, *context["at"]), context["text"])
-            case "is_instance_of":  # only Python has such values
+            case "is_instance_of":  # values that only Python has, not YAML
                 continue
             case kind:
                 if kind == "unknown_name" and isinstance(_value_at(path, document.data), dict):
@@ -49,7 +49,7 @@ def report_all(error: ValidationError, document: Document) -> None:
     for path, texts in texts_of.items():
         value = _value_at(path, document.data)
         if isinstance(value, dict) and any(path == one[: len(path)] != one for one in reported):
-            continue  # the errors within the mapping say more
+            continue  # errors within the mapping are more precise
         text = f"must be {' or '.join(dict.fromkeys(texts))} (got {shown_value(value)})"
         if _is_switch(path, document.data):
             text = text.replace("must be ", "must be true, false or ", 1)
@@ -98,7 +98,7 @@ VALUE_EXAMPLES = {
 
 
 def _as_mapping(path: KeyPath, value: list[Any]) -> str:
-    """Return what to write in place of a list where there are keys, or ""."""
+    """Return what to write in place of a list if the section needs keys, or ""."""
     if value and all(isinstance(one, dict) for one in value):
         return "; leave out the '- ' before its keys"
     right = next(
@@ -123,7 +123,7 @@ def _listed(text: str) -> str:
 
 
 def _real_path(loc: tuple[int | str, ...], data: Any) -> KeyPath:
-    """Drop the steps that pydantic adds for the members of a union and for items of one value."""
+    """Return a key path without the parts that pydantic adds for union members and for items."""
     path: list[int | str] = []
     for place, key in enumerate(loc, 1):
         inside = isinstance(data, dict) and key in data
@@ -132,7 +132,8 @@ def _real_path(loc: tuple[int | str, ...], data: Any) -> KeyPath:
             and not isinstance(data[key], dict | list)
             and set(loc[place : place + 1]) & {*data}
         ):
-            continue  # the name of a member that is a key as well: the next step is beside it
+            # the key is the name of a union member: the next part of the path is on the same level
+            continue
         if inside or (isinstance(data, list) and isinstance(key, int) and key < len(data)):
             data = data[key]
             path.append(key)
@@ -178,8 +179,7 @@ def _is_switch(path: KeyPath, data: Any) -> bool:
 def path_of(key: int | str, near: KeyPath = ()) -> KeyPath | None:
     """Return the path of the key of that name, or None.
 
-    If several keys have the name, it is the first one in the section that the path `near` begins
-    with, if there is one.
+    If several keys have this name, a key in the first section of the path `near` is preferred.
     """
     paths = [path for path in key_paths(Config) if path[-1] == key]
     return max(paths, key=lambda path: path[:1] == near[:1], default=None)
@@ -245,7 +245,7 @@ def _is_mapping(kind: Any) -> bool:
 def _parts(kind: Any) -> Iterator[Any]:
     """Yield a type, its annotations, and the types that it is a union of.
 
-    Behind an annotation that reads a value in its own way (`Of`) the type itself is none.
+    A type with an annotation that reads values itself (`Of`) is left out.
     """
     if get_origin(kind) is Annotated:
         base, *marks = get_args(kind)

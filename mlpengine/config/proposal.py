@@ -43,7 +43,7 @@ class Division(NamedTuple):
 
     @classmethod
     def of(cls, profile: Profile, key: str, name: str) -> "tuple[Profile, Division]":
-        """Return a profile without the column, unless it is a feature, as dates are."""
+        """Return the division, and a profile without its column, unless the column is a date."""
         column = next(column for column in profile.columns if column.name == name)
         division = cls(key, name, column.distinct)
         if key == "time" and column.kind == "date":
@@ -149,12 +149,12 @@ def propose(
 
 
 COMMENTS = {
-    ("data", "transform_target"): "log where a small model predicts a skewed target better by it",
+    ("data", "transform_target"): "log of a skewed target if a small model then predicts better",
     ("model", "learned_activation"): "x + alpha (f(x) - x), one learned alpha for each unit",
-    ("model", "input_layer"): "each number also as mixtures of its cosines; then a factor for each",
-    ("model", "parametrization"): "weights of size 1, products divided by the root of inputs",
+    ("model", "input_layer"): "learned cosine features of each number; then a scale for each input",
+    ("model", "parametrization"): "weights of variance 1; products divided by sqrt(inputs)",
     ("model", "dropout_schedule"): "the dropout falls to zero over the last half",
-    ("model", "initializer"): "so that pre-activations of training rows have variance 1",
+    ("model", "initializer"): "pre-activations of the training rows have variance 1",
     ("optimizer", "decay_schedule"): "the decay falls to zero over the last half",
     ("optimizer", "groups"): "factors of lr and weight_decay",
     ("schedule", "cosine"): "lr falls to zero over the epochs",
@@ -166,7 +166,7 @@ COMMENTS = {
 """Remarks in a config, by section and key."""
 
 MAPPING_WIDTH = 100
-"""Columns beyond which a mapping is written as lines."""
+"""Maximum width of a mapping in one line; a wider mapping takes several lines."""
 
 
 def _section(name: str, options: Mapping[str, Any]) -> list[str]:
@@ -251,7 +251,7 @@ def decisions(
 
 
 def _reading(profile: Profile, target: Sequence[str]) -> str:
-    """Return how the few different numbers of a target are read, and what reads them otherwise."""
+    """Return how a target with few different numbers is read, and the key that changes this."""
     column = next(column for column in profile.columns if column.name == target[0])
     number = plural(column.distinct, "different number")
     if column.kind not in ("number", "integer") or not 2 < column.distinct <= FEW_LEVELS:
@@ -264,7 +264,7 @@ def _reading(profile: Profile, target: Sequence[str]) -> str:
 
 
 def doubts(profile: Profile, target: Sequence[str]) -> list[str]:
-    """Return a line if few numbers may be classes or amounts: not if all are about as frequent."""
+    """Return a line if it is not clear whether a target with few numbers is classes or amounts."""
     counts, reading = profile.classes.values(), _reading(profile, target)
     alike = len(counts) > 0 and max(counts) <= 2 * min(counts)
     return [f"column {target[0]!r}{reading}"] if reading and not alike else []
@@ -277,12 +277,12 @@ def complete_config(
     kept: Collection[str] = (),
     facts: Profile | None = None,
 ) -> list[str]:
-    """Add what `propose` writes for a table, and a config does not say; return it in words.
+    """Add the settings of `propose` for a table that a config does not have; return them in words.
 
-    Without a target that the table has, nothing is added.
+    If the table does not have the target, nothing is added.
 
-    `kept` are columns that are not dropped, and `facts` the profile of the table, if known.  Where
-    the config has rows of its own for validation, folds are left out.
+    `kept` are columns that are not dropped, and `facts` the profile of the table, if known.  If the
+    config has separate validation rows, folds are left out.
 
     Raises: DataError for a target that cannot be learned, or as `propose`.
     """
@@ -365,7 +365,7 @@ def _section_of(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return section if isinstance(section, Mapping) else {}
 
 
-ENCODING = "  encoding: piecewise  # numbers by quantile bins, too: for steps and kinks; or none"
+ENCODING = "  encoding: piecewise  # also quantile bins of each number column; or none"
 
 
 def _encoding_and_members(
@@ -386,7 +386,7 @@ def _encoding_and_members(
     )
 
 
-HOW = {"group": "rows of one group stay together", "time": "the newest rows test"}
+HOW = {"group": "rows of one group stay together", "time": "the newest rows are test rows"}
 
 
 def _dates(profile: Profile, target: Sequence[str]) -> list[str]:
@@ -397,7 +397,7 @@ def _dates(profile: Profile, target: Sequence[str]) -> list[str]:
 
 
 def _shares(profile: Profile, division: Division | None, *, own_test: bool) -> dict[str, float]:
-    """Return the shares of rows that do not train."""
+    """Return the shares of validation and test rows."""
     shares = {"validation": validation_share_for(profile.n_rows), "test": 0.2}
     if folds_of(profile, division):
         del shares["validation"]
@@ -409,30 +409,30 @@ def _shares(profile: Profile, division: Division | None, *, own_test: bool) -> d
 def _split(
     profile: Profile, target: Sequence[str], division: Division | None, *, own_test: bool
 ) -> list[str]:
-    """Return the lines of a config on the rows that do not train."""
+    """Return the lines of a config about validation and test rows."""
     shares = _shares(profile, division, own_test=own_test)
     texts = [f"{name}: {share}" for name, share in shares.items()]
-    how = "; each class keeps its share" if profile.task == "classification" else ""
+    how = "; stratified by class" if profile.task == "classification" else ""
     if division:
         texts.append(f"{division.key}: {quoted_yaml(division.name)}")
         how = f"; {HOW[division.key]}"
-    lines = [f"  split: {{{', '.join(texts)}}}  # the other rows train{how}"] if texts else []
+    lines = [f"  split: {{{', '.join(texts)}}}  # other rows: training{how}"] if texts else []
     if division:
         return lines
     if dates := _dates(profile, target):
         timed = ", ".join([*texts, f"time: {quoted_yaml(dates[0])}"])
-        lines.append(f"  # split: {{{timed}}}  # the newest rows test, if you predict later ones")
+        lines.append(f"  # split: {{{timed}}}  # to predict the future: test on the newest rows")
     return lines
 
 
 def _folds(count: int | None, members: Sequence[str]) -> list[str]:
     if count is None:
         return []
-    line = f"  members: [{', '.join(members)}]  # ensemble member types, one of each in each fold"
+    line = f"  members: [{', '.join(members)}]  # one network of each type in each fold"
     return [
-        f"  # Networks without one of {count} folds of the rows. Their mean predicts better than",
-        "  # one, no row is lost to validation, and the out-of-fold score is of all rows. To",
-        f"  # train one network, remove {'the next two lines' if members else 'the next line'}.",
+        f"  # {count}-fold cross-validation: each network trains without one fold. The mean of",
+        "  # all networks predicts better than one network. Every row has an out-of-fold score.",
+        f"  # To train one network, remove {'the next two lines' if members else 'the next line'}.",
         f"  folds: {count}",
         *([line] if members else []),
     ]
@@ -472,7 +472,8 @@ def _missing(profile: Profile, target: Sequence[str]) -> list[str]:
     if not gaps:
         return []
     shown = ", ".join(gaps[:5]) + (", ..." if len(gaps) > 5 else "")
-    return [f"  missing: indicator  # the mean, and a 0/1 feature for: {_one_line(shown)}"]
+    what = "filled with the mean; a 0/1 feature marks gaps of"
+    return [f"  missing: indicator  # {what}: {_one_line(shown)}"]
 
 
 def _formulas(profile: Profile, target: Sequence[str]) -> list[str]:
@@ -485,8 +486,8 @@ def _formulas(profile: Profile, target: Sequence[str]) -> list[str]:
             return [
                 "  # features: "
                 f"{{{quoted_yaml('log ' + column.name)}: {quoted_yaml(f'log({name})')}}}"
-                "  # further columns, by formulas",
-                f"  # where: {quoted_yaml(f'{name} > 0')}  # the rows to use, by a formula",
+                "  # further columns from formulas",
+                f"  # where: {quoted_yaml(f'{name} > 0')}  # use only rows that satisfy this",
             ]
     return []
 

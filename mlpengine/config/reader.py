@@ -136,8 +136,8 @@ def _is_table(source: str) -> ConfigError:
 def parse_yaml(text: str, source: str, document: Document, at: KeyPath = (), line: int = 1) -> Any:
     """Return the value of one YAML document and note its places and problems in `document`.
 
-    `at` is the key path of the value and `line` the number of its first line; 0 where lines mean
-    nothing.  Raises: ConfigError at once if the text is not YAML.
+    `at` is the key path of the value and `line` the number of its first line, 0 if it has no line.
+    Raises: ConfigError at once if the text is not YAML.
     """
     try:
         yaml = YAML(typ="safe", pure=True)
@@ -156,7 +156,7 @@ def parse_yaml(text: str, source: str, document: Document, at: KeyPath = (), lin
 
 
 class _ScreeningParser(Parser):
-    """Refuses costly and ambiguous documents event by event, before nodes are made of them."""
+    """Refuses costly and ambiguous documents event by event, before the parser builds nodes."""
 
     def __init__(self, loader: Any, *, source: str, first: int) -> None:
         super().__init__(loader)

@@ -1,4 +1,4 @@
-"""The shape of a config: settings of a run, and what only files have."""
+"""The schema of a config: settings of a run, and settings that only files have."""
 
 from collections.abc import Iterator
 from dataclasses import fields
@@ -42,7 +42,7 @@ class StreamSection:
 
 
 def _sources() -> str:
-    """Return what a table may be read from, of the formats that are known now."""
+    """Return the description of table files, with all registered formats."""
     return f"{', '.join(DATASETS)}, or a file ({' '.join(('.csv', '.tsv', *FORMATS))})."
 
 
@@ -73,7 +73,7 @@ class DataSection(TextOptions, FeatureSettings):
 
 @dataclass(frozen=True, config=STRICT)
 class CheckpointSection:
-    """When the state of a run is saved; it always is when a run ends or is interrupted."""
+    """When the state of a run is saved; it is always saved when a run ends or is interrupted."""
 
     every_seconds: Positive | None = Field(
         default=10.0,
@@ -173,7 +173,7 @@ class Config:
         return self
 
     def _rules(self) -> Iterator[tuple[Any, str, *tuple[str, ...]]]:
-        """Rules between sections: whether each is broken, what is wrong then, and at which keys."""
+        """Rules between sections: whether each rule is broken, the message, and the keys."""
         training, data = self.training, self.data
         taken = self.validation_share + data.split.test
         text = f"validation and test must leave rows to train on (they take {taken:g})"
@@ -201,7 +201,7 @@ class Config:
 
 @cache
 def reader() -> TypeAdapter[Config]:
-    """Return what checks the plain values of a config; it is built at the first call."""
+    """Return the validator of a config's plain values; it is built at the first call."""
     return TypeAdapter(Config)
 
 

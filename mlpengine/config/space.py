@@ -72,7 +72,7 @@ def load_sweep(path: Path, settings: Iterable[Override] = ()) -> tuple[ConfigFil
 def _problems(
     file: ConfigFile, settings: list[Override], sweep: SweepSection, key: str, entry: SpaceSection
 ) -> Iterator[str]:
-    """Yield what is wrong with one key of the space and its values, each problem once."""
+    """Yield the problems of one key of the space and its values, each problem once."""
     if _is_below(key, FIXED):
         yield "is the same in all trials; it cannot be in the space"
         return

@@ -13,7 +13,7 @@ from mlpengine.core.fields import Count, Positive
 from mlpengine.settings.base import STRICT, rule
 
 SWEEP, SETTINGS = "sweep.yaml", "sweep.json"
-"""The config of a sweep as it was given, and what belongs to it: name, overrides, digest."""
+"""File names in a sweep's directory: the config as it was given; name, overrides and digest."""
 
 BEST = "best.yaml"
 """The config of the best trial."""
@@ -63,7 +63,7 @@ class SpaceSection:
 
     @property
     def ends(self) -> Sequence[Any]:
-        """The values that decide whether all are valid: both bounds, or every choice."""
+        """The values to check: both bounds of a range, or every choice."""
         if self.choice is not None:
             return self.choice
         return self.int or [float(end) for end in self.log or self.range or ()]
@@ -79,7 +79,7 @@ class SpaceSection:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class SweepSection:
-    """Trials of a config with other values of some keys."""
+    """Trials of a config with different values of some keys."""
 
     trials: Count = Field(default=60, description="How many trials, pruned and failed included.")
     seconds: Positive | None = Field(

@@ -73,9 +73,9 @@ def read_tables(
 ) -> Tables:
     """Read and split the data of a config, and fit the preprocessing on the training rows.
 
-    `source` is what `read_source` returned, if it was called before, `preprocessor` a fitted one
-    that is to be used instead, and `own` the tables of parts that have one. Rows without a target
-    are left out.
+    `source` is the result of `read_source`, if it was called before.  A fitted `preprocessor` is
+    used in place of a new one.  `own` are the tables of parts with a separate file.  Rows without a
+    target are left out.
 
     Raises: ConfigError for a file or column that does not exist; DataError for data that cannot be
     learned from.
@@ -123,7 +123,7 @@ def read_tables(
 
 
 def _many_classes(fitted: Preprocessor, table: Table, rows: int) -> Iterator[str]:
-    """Yield a warning where classes are numbers that hardly repeat."""
+    """Yield a warning if classes are numbers that hardly repeat."""
     count = len(fitted.classes)
     if count > FEW_LEVELS and 2 * count > rows and not isinstance(fitted.classes[0], str):
         name = fitted.target.columns[0] if fitted.target else ""
@@ -172,7 +172,7 @@ def profiled_table(file: ConfigFile, table: Table) -> Table:
 
 
 def rows_in_use(file: ConfigFile, table: Table) -> Array | None:
-    """Return a bool for each row, whether `data.where` holds; None without it."""
+    """Return for each row whether `data.where` is true; None without `data.where`."""
     data = file.config.data
     if data.where is None:
         return None
@@ -191,13 +191,18 @@ def preprocessor_of(file: ConfigFile, target: list[str]) -> Preprocessor:
             raise file.wrong(("data", "transform_target"), text)
         transform = "none"
     if isinstance(loss, EntryLoss) and loss.log_link and standardizes:
-        standardizes = "mean"
+        standardizes = False if loss.scaling is None else "mean"
+    power = loss.scaling if isinstance(loss, EntryLoss) and loss.log_link else None
+    if data.exposure and power is None:
+        text = f"needs loss poisson, tweedie or gamma (got {loss.name if loss else None})"
+        raise file.wrong(("data", "exposure"), text)
     drop = tuple(dict.fromkeys([*data.drop, *filter(None, [data.split.group])]))
     features = {one.name: getattr(data, one.name) for one in fields(FeatureSettings)} | {
         "target": tuple(target),
         "drop": drop,
         "standardize_target": standardizes,
         "transform_target": transform,
+        "exposure_power": power or 0.0,
     }
     periods = [name for name in [data.split.time] if name and name not in drop]
     dtype = config.training.dtype
@@ -218,8 +223,8 @@ def read_source(
 ) -> tuple[Table, list[str]]:
     """Return the table that a config trains on and the names of its target columns.
 
-    `progress` is called with the share of the file that is read; a `table` in memory is used as
-    it is, and a `fitted` preprocessor says which columns are texts.
+    `progress` is called with the share of the file that is read.  A `table` in memory is used as it
+    is.  A `fitted` preprocessor determines which columns are texts.
 
     Raises: ConfigError for a file or column that does not exist; DataError.
     """
@@ -286,7 +291,7 @@ def _unread(file: ConfigFile) -> list[str]:
     """Return the dropped columns that nothing reads."""
     data = file.config.data
     formulas = " ".join([*data.features.values(), data.where or ""])
-    read = {*(data.target or ()), data.weight, data.split.group, data.split.time}
+    read = {*(data.target or ()), data.weight, data.exposure, data.split.group, data.split.time}
     return [name for name in data.drop if name not in read and name not in formulas]
 
 
@@ -301,7 +306,8 @@ def _own_target(file: ConfigFile, table: Table) -> list[str]:
 def _check_columns(file: ConfigFile, table: Table) -> None:
     """Check every column that the config names; report all that do not exist at once."""
     data = file.config.data
-    named: list[tuple[KeyPath, str | None]] = [(("data", "weight"), data.weight)]
+    named: list[tuple[KeyPath, str | None]]
+    named = [(("data", key), getattr(data, key)) for key in ("weight", "exposure")]
     for key in ("target", "drop", "categorical"):
         named += [(("data", key), name) for name in getattr(data, key) or []]
     if isinstance(data.date_format, dict):
@@ -345,11 +351,11 @@ def _check_formulas(file: ConfigFile, table: Table, target: list[str]) -> None:
 def _duplicates(
     file: ConfigFile, table: Table, target: list[str], rows: Array
 ) -> DuplicateRows | None:
-    """Return which of some rows are duplicates; None where other columns keep rows together."""
+    """Return which of some rows are duplicates; None if groups or times divide the rows."""
     data = file.config.data
     left_out = {*target, *data.drop, data.weight}
     names = [name for name in table.names if name not in left_out]
-    if data.stream or data.split.group or data.split.time or not names:
+    if data.stream or data.exposure or data.split.group or data.split.time or not names:
         return None
     return table_duplicates(table, names, rows)
 
@@ -407,7 +413,7 @@ def _folds(
 def dividing_values(table: Table, key: str, name: str) -> Array:
     """Return the groups or times by which rows are divided; `key` is "group" or "time".
 
-    Texts of one length that begin with a year, such as 2024-W05, have the order of their times.
+    Texts of equal length that begin with a year, such as 2024-W05, are sorted as texts.
 
     Raises: DataError for a missing group or time, and for texts that are unlikely to be in the
     order of time.
@@ -434,7 +440,7 @@ def dividing_values(table: Table, key: str, name: str) -> Array:
 def _kept_together(
     file: ConfigFile, table: Table, target: list[str], rows: Array
 ) -> dict[str, Array]:
-    """Return the column that decides how rows are divided: labels, groups or times, if any."""
+    """Return the values by which rows are divided: labels, groups or times, if any."""
     split, task = file.config.data.split, file.config.data.task
     table = table.select(filter(None, [*target, split.group, split.time])).rows(rows)
     for key, name in (("time", split.time), ("group", split.group)):

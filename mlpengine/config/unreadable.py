@@ -9,7 +9,7 @@ _QUOTE = "'"
 
 
 def in_words(error: MarkedYAMLError, text: str) -> tuple[int, str]:
-    """Return a line of the text, counted from 0, and what is to be changed there."""
+    """Return the index of a line of the text, from 0, and what to change there."""
     mark = error.problem_mark or error.context_mark
     here = mark.line if mark else 0
     begun = error.context_mark.line if error.context_mark else here
@@ -49,7 +49,7 @@ def _lacks_colon(line: str) -> str:
 
 
 def _second_colon(here: int, lines: list[str]) -> tuple[int, str]:
-    """Explain a key where a value is."""
+    """Explain a second key in the line of a key."""
     if len(re.findall(r":(?:\s|$)", lines[here])) > 1:
         return here, "a text with a colon and a space in it must be in quotes"
     above = max((k for k, line in enumerate(lines[:here]) if line.strip()), default=here)

@@ -13,7 +13,7 @@ from ruamel.yaml.representer import RoundTripRepresenter
 from mlpengine.core.wording import printable
 
 LONGEST_LINE = 10_000
-"""Columns from which a list is continued in the next line."""
+"""Line width after which a list continues in the next line."""
 
 
 def quoted_yaml(text: str) -> str:
@@ -28,7 +28,7 @@ def _is_word(text: str) -> bool:
 
 
 class _Representer(RoundTripRepresenter):
-    """Quotes every text that is not a word: the library leaves some that it cannot read back."""
+    """Quotes every text that is not a word: the library cannot read back some unquoted texts."""
 
     def represent_text(self, text: str) -> ScalarNode:
         style = None if _is_word(text) else '"'
@@ -47,7 +47,7 @@ def yaml_text(tree: Mapping[str, Any]) -> str:
 
 
 def with_short_lists(value: Any) -> Any:
-    """Return a tree with mappings that take comments and lists that are written in one line."""
+    """Return a tree with mappings that can have comments, and with lists in one line."""
     if isinstance(value, Mapping):
         return CommentedMap({key: with_short_lists(one) for key, one in value.items()})
     if isinstance(value, list) and not any(isinstance(one, Mapping) for one in value):

@@ -2,19 +2,32 @@
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from difflib import get_close_matches
-from html import escape
 from typing import Any
 from unicodedata import normalize
 
 LONGEST_NAME = 200
-"""Characters of a name up to which similar names are searched."""
+"""Maximum length of a name for which similar names are searched."""
 
 LONGEST_WORD, LONGEST_LINE = 200, 2000
-"""Characters of a word and of a line of a message."""
+"""Maximum characters of a word and of a line of a message."""
 
 _LONG_WORD = re.compile(rf"(?<!\S)\S{{{LONGEST_WORD + 1},}}")
+
+DISPLAY_NAMES = {
+    "brier": "Brier score",
+    "lr": "learning rate",
+    "macro_f1": "macro F1",
+    "mae": "MAE",
+    "mape": "MAPE",
+    "nll": "NLL",
+    "r2": "R²",
+    "rmse": "RMSE",
+    "rmsle": "RMSLE",
+    "roc_auc": "ROC-AUC",
+}
+"""Display names of metrics and of columns of metrics.csv."""
 
 
 def plural(number: int, noun: str, many: str = "") -> str:
@@ -50,7 +63,7 @@ def quoted(value: object) -> str:
 
 
 def shortened(text: str) -> str:
-    """Return a message with long words cut within, as words before them and after them say more.
+    """Return a message with long words shortened in their middle.
 
     Long lines are cut at their ends.
     """
@@ -80,13 +93,18 @@ def nearest(wrong: object, names: Iterable[str]) -> str | None:
     return by_case[near[0]] if near else None
 
 
-def html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a small HTML table for notebooks, without style; the first cell titles the row."""
-    lines = [f"<tr>{''.join(f'<th>{escape(text)}</th>' for text in head)}</tr>"] if head else []
-    for title, *cells in rows:
-        texts = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
-        lines.append(f"<tr><th>{escape(title)}</th>{texts}</tr>")
-    return f"<table>{''.join(lines)}</table>"
+def shown_name(name: str) -> str:
+    """Return the name of a metric or a column of metrics.csv as people write it."""
+    return DISPLAY_NAMES.get(name, name.replace("_", " "))
+
+
+def metric_text(value: float | None) -> str:
+    """Return a metric for a table."""
+    if value is None:
+        return "-"
+    if abs(value) < 100:
+        return f"{value:.4f}"
+    return f"{value:.5g}" if abs(value) < 1e6 else f"{value:.2e}"
 
 
 def script_json(value: object) -> str:

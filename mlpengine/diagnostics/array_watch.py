@@ -171,6 +171,11 @@ class Watch:
     def _verdicts(self) -> list[Verdict]:
         return [_in_words(verdict) for verdict in verdicts(self.core)]
 
+    def _repr_html_(self) -> str:
+        if not self.steps:
+            return "nothing is measured so far"
+        return self.verdicts()._repr_html_() + self.core._repr_html_()
+
     def __str__(self) -> str:
         return "\n".join(map(str, self.verdicts())) or "nothing unusual"
 

@@ -4,6 +4,7 @@ from math import isnan
 
 import numpy as np
 
+from mlpengine.core.wording import shown_name
 from mlpengine.diagnostics import thresholds as limits
 from mlpengine.diagnostics.derived import training_share, validation_losses
 from mlpengine.diagnostics.monitor import Diagnostics
@@ -14,7 +15,7 @@ from mlpengine.diagnostics.run_rules import (
     raised,
     weighs_classes,
 )
-from mlpengine.diagnostics.verdict import NOTE, Verdict, brief, percent, shown_name, two_digits
+from mlpengine.diagnostics.verdict import NOTE, Verdict, brief, percent, two_digits
 from mlpengine.settings import Fix, NetworkSettings
 
 

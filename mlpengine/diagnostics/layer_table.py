@@ -24,10 +24,10 @@ TITLE_WIDTHS = {
 
 
 LEGEND = """\
-update: norm of the step / norm of the weights (should be about 0.001); cosine: between the
-step and the negative gradient; dead|sat: units that never fire (relu), or
-activations beyond 0.97 of their range (tanh, sigmoid); max |z|: largest
-magnitude before the activation"""
+update: norm of the weight change divided by the norm of the weights; usual: about 0.001
+cosine: between the weight change and the negative gradient
+dead|sat: units that never fire (relu), or activations beyond 0.97 of their range (tanh, sigmoid)
+mean, std: of the activations; max |z|: largest magnitude before the activation"""
 """The meaning of the columns."""
 
 
@@ -68,10 +68,11 @@ def _net_lines(diagnostics: Diagnostics) -> list[str]:
     after = f", clipped to {two_digits(clipped)}" if clipped < norm else ""
     first = f"step {diagnostics.sampled}: gradient norm {two_digits(norm)}{after}"
     if diagnostics.unknown_rows:
-        return [first, f"norms of single rows: unknown, as {diagnostics.unknown_rows}"]
+        why = diagnostics.unknown_rows
+        return [first, f"row gradient norms: unknown, because {why}"]
     lines = [
         first,
-        f"norms of single rows: median {two_digits(get('example_norm_median'))}, largest "
+        f"row gradient norms: median {two_digits(get('example_norm_median'))}, largest "
         f"{two_digits(get('example_norm_max'))} ({hardest})",
     ]
     if diagnostics.spikes.count:

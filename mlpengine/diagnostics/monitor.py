@@ -4,14 +4,14 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from math import isfinite, log10, nan
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mlpengine.core.buffers import Uncopyable, replay
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import quoted
+from mlpengine.core.wording import plural, quoted
 from mlpengine.diagnostics.baselines import Baselines, BaselineScore
 from mlpengine.diagnostics.constant_loss import NO_EXTREME, ExtremeValue
 from mlpengine.diagnostics.layer_buffers import Workspace
@@ -27,6 +27,9 @@ from mlpengine.nn import Gradients, Network, Scratch
 from mlpengine.ops import Loss
 from mlpengine.optim import Optimizer
 from mlpengine.tape.norm import GlobalNorm
+
+if TYPE_CHECKING:
+    from mlpengine.drawing.chart_types import Chart
 
 QUANTITY_NAMES = (
     "loss",
@@ -320,6 +323,21 @@ class Diagnostics(Uncopyable):
         if step == 1:
             self.first_loss = loss
         self.series.append(step, values)
+
+    def __repr__(self) -> str:
+        return f"Diagnostics({plural(len(self.series), 'sample')}, step {self.sampled:,})"
+
+    def _repr_html_(self) -> str:
+        from mlpengine.drawing.cell import chart_cell
+
+        return chart_cell(repr(self), self.charts())._repr_html_()
+
+    def charts(self) -> "list[Chart]":
+        """Return norms, update ratios, gradients by layer, units and the noise scale by step."""
+        from mlpengine.diagnostics.curves import gradients_of
+        from mlpengine.drawing.charts import gradient_charts
+
+        return gradient_charts(gradients_of(self.series, self.batch_size)) if self.sampled else []
 
     def _note_spike(self, probes: BoundProbes, step: int, norm: float, rows: Array | None) -> None:
         """Record a spike and the row with the largest gradient."""

@@ -4,33 +4,21 @@ import json
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlpengine.core.structure import finite
-from mlpengine.core.wording import html_table
 from mlpengine.diagnostics.thresholds import NAME_CHARACTERS
 from mlpengine.settings.fix import Fix, by_key
+
+if TYPE_CHECKING:
+    from mlpengine.drawing.markup import Markup
 
 NOTE = "note"
 """The severity of a fact that costs no score."""
 
-DISPLAY_NAMES = {
-    "brier": "Brier score",
-    "lr": "learning rate",
-    "macro_f1": "macro F1",
-    "mae": "MAE",
-    "mape": "MAPE",
-    "nll": "NLL",
-    "r2": "R²",
-    "rmse": "RMSE",
-    "rmsle": "RMSLE",
-    "roc_auc": "ROC-AUC",
-}
-
-
-def shown_name(name: str) -> str:
-    """Return the name of a metric or a column of metrics.csv as people write it."""
-    return DISPLAY_NAMES.get(name, name.replace("_", " "))
+CORRECTIONS = frozenset({"data.drop", "data.na_values", "data.where"})
+"""Settings that correct the data: the scores before and after them are not of the same rows and
+columns, so that they do not tell whether a correction is right."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +64,12 @@ class Verdict:
         del plain["others"]
         return {**plain, "fix": by_key(self.fix) or None, "text": str(self)}
 
+    @classmethod
+    def from_dict(cls, known: Mapping[str, Any]) -> "Verdict":
+        """Return the verdict that `as_dict` described, without the further repairs."""
+        given = {name: value for name, value in known.items() if name not in ("text", "fix")}
+        return cls(**given, fix=[Fix.read(*one) for one in (known["fix"] or {}).items()])
+
     @property
     def place(self) -> str:
         """The layer in words; empty for the whole net."""
@@ -87,36 +81,55 @@ class Verdict:
         return settings_text(by_key(self.fix))
 
     def _repr_html_(self) -> str:
-        """Return it as a table, for notebooks."""
         return Verdicts([self])._repr_html_()
 
 
 class Verdicts(list[Verdict]):
-    """A list of verdicts; a notebook shows it as a table."""
+    """A list of verdicts; a notebook shows it as the page of a run does."""
 
     def _repr_html_(self) -> str:
-        """Return the verdicts as a table, for notebooks."""
-        if not self:
-            return "<p>nothing unusual</p>"
-        rows = [
-            (one.name, one.place.removeprefix("layer "), one.headline, one.evidence, one.advice,
-             one.fix_text)
-            for one in self
-        ]  # fmt: skip
-        return html_table(["verdict", "layer", "headline", "evidence", "advice", "fix"], rows)
+        from mlpengine.drawing.cell import cell_html
+
+        return cell_html(verdict_list([one.as_dict() for one in self]))
+
+
+def verdict_list(verdicts: Sequence[Mapping[str, Any]]) -> "Markup":
+    """Return verdicts, each as `Verdict.as_dict`, in words, with settings that fix the problems."""
+    from mlpengine.drawing.markup import tag
+
+    if not verdicts:
+        return tag("p", "Nothing unusual.", class_="fine")
+    items = []
+    for one in verdicts:
+        headline, layer = str(one["headline"]), one["layer"]
+        where = one.get("layer_name") or ("" if layer is None else f"layer {layer}")
+        title = tag("strong", f"{headline} ({where})" if where else headline)
+        lines = [
+            tag("p", title, " ", tag("span", f"[{one['name']}]", class_="soft")),
+            tag("p", f"{one['evidence']} {one['advice']}"),
+        ]
+        if one["fix"]:
+            lines.append(tag("p", "Settings that fix it: ", tag("code", settings_text(one["fix"]))))
+        items.append(tag("li", *lines, class_=one.get("severity") or "warning"))
+    return tag("ul", *items, class_="verdicts")
 
 
 def combined_fix(verdicts: Iterable[Verdict]) -> dict[str, tuple[Any, Verdict]]:
     """Return the settings that the verdicts ask for by dotted key, each with its first verdict.
 
-    The first of two values for one key counts, because causes come first.  Columns to drop add up.
+    The first of two values for one key counts, because causes come first.  Corrections of the data
+    add up: columns to drop, texts of missing values and filters of rows.
     """
     settings: dict[str, tuple[Any, Verdict]] = {}
     for verdict in verdicts:
         for key, value in by_key(verdict.fix if verdict.severity != NOTE else ()).items():
-            if key == "data.drop" and key in settings:
+            if key in CORRECTIONS and key in settings:
                 earlier, first = settings[key]
-                settings[key] = list(dict.fromkeys([*earlier, *value])), first
+                if key == "data.where":
+                    value = f"{earlier} and {value}"
+                else:
+                    value = list(dict.fromkeys([*earlier, *value]))
+                settings[key] = value, first
             else:
                 settings.setdefault(key, (value, verdict))
     return settings

@@ -1,6 +1,6 @@
 """The classifier."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -15,9 +15,17 @@ from mlpengine.core.spec import Array, ArrayLike
 from mlpengine.data.features import class_weights
 from mlpengine.data.features.targets import ClassTarget, Target
 from mlpengine.data.tables import Table
-from mlpengine.estimators._estimator import MlpEstimator, require_fit, rollback_on_error
+from mlpengine.data.tables.frames import python_values
+from mlpengine.estimators._estimator import (
+    MlpEstimator,
+    put,
+    require_fit,
+    rollback_on_error,
+)
 from mlpengine.estimators._rows import checked_rows
+from mlpengine.models.task import Classification
 from mlpengine.settings.features import TaskName
+from mlpengine.training.trainer import Fitted, Trainer
 
 
 class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
@@ -36,6 +44,8 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         best_epoch_: the epoch that gave the final weights.
         mlp_, mlps_: the first `Mlp`, and a list of all.
         best_epochs_: with `folds`, the best epoch of each network that was trained.
+        threshold_: with ``training.threshold`` in `settings`, the probability above which the
+            positive class is predicted.
         ensemble_weights_: with `members`, the weight of each ensemble member type in the mean.
     """
 
@@ -66,14 +76,19 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         table, y = self._checked(X, y, reset=before is None)
         several = y.ndim == 2
         if before is not None and several != self._several:
-            raise DataError("fit: warm_start keeps one label for each row, or several")
+            raise DataError(
+                "fit: with warm_start, y must stay 1-D or stay 2-D; write warm_start=False"
+            )
         self._several = several
         if several:
             classes, codes = np.arange(y.shape[1]), y.astype(np.float64)
         else:
             classes, codes = np.unique(y, return_inverse=True)
         if before is not None and not np.array_equal(before, classes):
-            raise DataError(f"fit: warm_start keeps the classes ({before}, now {classes})")
+            raise DataError(
+                f"fit: with warm_start, y must have the classes of the first fit ({before}, now "
+                f"{classes})"
+            )
         self.classes_ = classes
         if len(classes) < 2:
             raise DataError(
@@ -99,10 +114,10 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         first = not self.__sklearn_is_fitted__()
         table, y = self._checked(X, y, reset=first)
         if y.ndim == 2 or self._several:
-            raise DataError("partial_fit: takes one label for each row; fit takes several")
+            raise DataError("partial_fit: y must have one label for each row; use fit for several")
         if first:
             if classes is None:
-                raise DataError("partial_fit: the first call needs classes, all that will come")
+                raise DataError("partial_fit: the first call needs classes, a list of all classes")
             self.classes_ = np.unique(np.asarray(classes))
             if len(self.classes_) < 2 or (self.classes_ != self.classes_).any():
                 raise DataError(
@@ -141,23 +156,38 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         """
         require_fit(self)
         if self._several:
-            raise UsageError("predict_set: takes one label for each row (y has several)")
+            raise UsageError("predict_set: must be for one label in each row (y has several)")
         if self._sets is None:
             raise UsageError("predict_set: fit with folds first (got folds=None)")
         return self._sets.contain(self.predict_proba(X), level, by_class=by_class)
 
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Table, Array]:
-        if isinstance(y, list | tuple):
-            _refuse_mixed(y)  # an array of these would hold texts alone
         table, y = checked_rows(
-            self, X, y, reset=reset, fitted=self._known(reset), multi_output=True
+            self, X, _label_array(y), reset=reset, fitted=self._known(reset), multi_output=True
         )
-        if not issparse(y) and y.dtype.kind == "O":
-            _refuse_mixed(y.ravel())
         check_classification_targets(y)
         if type_of_target(y) == "multilabel-indicator":
             return table, np.asarray(y.toarray() if issparse(y) else y)
         return table, column_or_1d(y, warn=True)
+
+    def _keep(self, trainer: Trainer, fitted: Fitted) -> None:
+        super()._keep(trainer, fitted)
+        self.__dict__.pop("threshold_", None)
+        if isinstance(self._problem, Classification) and self._problem.threshold:
+            self.threshold_ = self._problem.threshold.value
+
+    def _put_settings(self, sections: dict[str, Any]) -> None:
+        super()._put_settings(sections)
+        choice = sections["training"].get("threshold")
+        if self._several or not isinstance(choice, Mapping) or choice.get("positive") is None:
+            return
+        known, given = list(map(str, self.classes_.tolist())), str(choice["positive"])
+        if given not in known:
+            raise UsageError(
+                f"MlpClassifier: settings: training.threshold.positive must be one of the classes "
+                f"({', '.join(map(repr, known))}; got {given!r:.60})"
+            )
+        put(sections, "training.threshold.positive", known.index(given))
 
     def _target_of(self, names: list[str]) -> Target:
         return ClassTarget(names[0], range(len(self.classes_)))
@@ -199,13 +229,25 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         return tags
 
 
-def _refuse_mixed(labels: Iterable[object]) -> None:
-    """Raise DataError for labels of several types; they cannot be sorted."""
-    kinds = {type(label): label for label in labels}
-    texts = [label for kind, label in kinds.items() if issubclass(kind, str)]
-    others = [label for kind, label in kinds.items() if not issubclass(kind, str)]
-    if texts and others:
-        raise DataError(
-            f"y: labels must be all texts or all numbers (got {texts[0]!r} and {others[0]!r}); "
-            "write np.array(y).astype(str)"
-        )
+def _label_array(labels: Any) -> Any:
+    """Return labels as an array: numbers, or texts as objects (NumPy's own texts drop last NULs).
+
+    Several labels for each row, and arrays that NumPy types, are returned as they are.
+    Raises: DataError unless all are texts or all are numbers of at most 64 bits.
+    """
+    dtype = getattr(labels, "dtype", None)
+    if issparse(labels) or (isinstance(dtype, np.dtype) and dtype.kind != "O"):
+        return labels
+    values = labels if isinstance(labels, list | tuple) else python_values(labels)
+    kinds = {type(label): label for label in values or ()}
+    if not kinds or any(issubclass(kind, list | tuple | np.ndarray) for kind in kinds):
+        return labels
+    if all(issubclass(kind, str) for kind in kinds):
+        return np.asarray(values, object)
+    numbers = np.array(values)
+    if numbers.dtype.kind in "biuf":
+        return numbers
+    found = " and ".join(f"{label!r:.40}" for label in list(kinds.values())[:2])
+    raise DataError(
+        f"y: labels must be all texts or all numbers (got {found}); write np.array(y).astype(str)"
+    )

@@ -14,7 +14,6 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from mlpengine.config.build import loss_and_task, trainer_of
 from mlpengine.config.columns import column_verdicts
-from mlpengine.config.fitting import as_config, checked_sections, loaded_data
 from mlpengine.config.load import ConfigFile
 from mlpengine.config.proposal import complete_config
 from mlpengine.config.tables import preprocessor_of
@@ -35,6 +34,7 @@ from mlpengine.data.tables.table import Column
 from mlpengine.diagnostics.verdict import Verdicts
 from mlpengine.estimators._rows import checked_rows, is_frame, matrix_features, plain_profile
 from mlpengine.estimators._running import RunningScale
+from mlpengine.fitting import as_config, checked_sections, loaded_data
 from mlpengine.models.calibration import ClassSets, Residuals
 from mlpengine.models.members import NetworkMean
 from mlpengine.models.task import Task, make_split, task_for
@@ -70,6 +70,7 @@ OWN = {
     "data.target": "fit takes the targets",
     "data.task": "the class of the estimator decides it",
     "data.weight": "fit takes sample_weight",
+    "data.exposure": "divide the targets, and write fit(sample_weight=)",
     "data.class_weights": "write class_weight=",
     "data.where": "fit takes the rows",
     "data.split": "write validation_fraction=, or fit(groups=) or fit(times=)",
@@ -84,7 +85,7 @@ OWN = {
 
 
 def rollback_on_error(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a method: after an error the estimator has the attributes from before the call."""
+    """Decorate a method: an error restores the attributes from before the call."""
 
     @wraps(method)
     def called(self: Any, *args: Any, **options: Any) -> Any:
@@ -264,7 +265,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         rows, divided_by = np.arange(len(y)), _division(groups, times, table)
         if weights is not None:
             rows = np.flatnonzero(weights)
-        if not divided_by:  # for the number of rows, repeated ones count once
+        if not divided_by:  # the recipe depends on the number of distinct rows
             given = table if weights is None else table.rows(rows)
             duplicates = table_duplicates(given, table.names, np.arange(given.n_rows))
             once = duplicates.learned_once(y[rows], None if weights is None else weights[rows])
@@ -309,9 +310,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         whole, targets, *_ = self._joined(table, y, None, {})
         if first:
             if self.folds is not None or self.members is not None:
-                raise UsageError(
-                    "partial_fit: begins with one network (folds and members must be None)"
-                )
+                raise UsageError("partial_fit: folds and members must be None; or call fit first")
             self._columns = table.names
             file = self._config(x, whole, targets, None, {}, partial=True)
             self._preprocessor = preprocessor_of(file, []).fit(table)
@@ -392,7 +391,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
             training["members"] = [] if given in (["plain"], ["periodic"]) else given
             data["encoding"] = "piecewise" if "piecewise" in given else "none"
         elif folds is None and (rows <= FOLDED_ROWS or self.early_stopping is not None):
-            # bins would take most of the time of one network
+            # with one network, computing bins would take most of the time
             data["encoding"] = "none"
         if isinstance(self.loss, str) and self.loss not in LOSSES and is_formula(self.loss):
             sections["loss"] = {"formula": self.loss}
@@ -438,7 +437,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
             folds = folds_for(rows, blocks)
             ends_early = folds is not None or rows > FOLDED_ROWS
         if folds is not None and self.warm_start:
-            raise UsageError("folds: a fit with folds begins anew (warm_start must be False)")
+            raise UsageError("folds: must be None with warm_start; write folds=None")
         return folds, folds is not None if ends_early is None else bool(ends_early)
 
     def _check_columns(self, y: Array) -> None:
@@ -506,6 +505,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
             fitted.mean.ensemble_weights,
         )
         self._residuals, self._sets = fitted.residuals, fitted.sets
+        self._problem = fitted.mean.task
         if fitted.ensemble_weights:
             self.ensemble_weights_ = dict(fitted.ensemble_weights)
         self.n_iter_, self.best_epoch_ = result.epochs, result.best_epoch
@@ -520,7 +520,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
     def _output(self, x: Any) -> Array:
         """Return the outputs of the networks for features in the caller's form."""
         if not self.__sklearn_is_fitted__():
-            require_fit(self)  # this asks for tags: a tenth of the time of a row
+            require_fit(self)  # scikit-learn's check takes a tenth of a row's time
         networks = [member.mlp for member in self._members]
         mean = NetworkMean(networks, self._problem, self._ensemble_weights)
         if self._is_plain(x):
@@ -538,7 +538,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
     def _is_plain(self, x: Any) -> bool:
         """Return whether `x` is an array of usable numbers, as were the rows of `fit`.
 
-        The checks of `validate_data`, and a table, take twice as long as all other work for a row.
+        For one row, `validate_data` and a table would take twice as long as all other work.
         """
         return (
             type(x) is np.ndarray

@@ -20,7 +20,7 @@ from mlpengine.settings.features import TaskName
 FLOATS = [np.float64, np.float32]
 
 FIRST_ROWS = 1_000
-"""Rows in which most columns of numbers show three different values."""
+"""Number of rows to look at: in these, most columns of numbers have three different values."""
 
 
 def checked_rows(
@@ -77,7 +77,7 @@ def _names(estimator: Any) -> list[str] | None:
 
 
 def plain_profile(table: Table, target: list[str], task: TaskName) -> Profile | None:
-    """Return what a proposal needs of a table of numbers, without the cost of `profile`.
+    """Return the facts that a proposal needs about a table of numbers; faster than `profile`.
 
     No column is left out.  The profile is None for a table with other columns.
     """

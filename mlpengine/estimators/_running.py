@@ -27,7 +27,7 @@ class RunningScale(NamedTuple):
     def after(
         self, preprocessor: Preprocessor, loss: Loss, table: Table, y: Array, weights: Array | None
     ) -> tuple["RunningScale", Preprocessor]:
-        """Return the statistics with these rows, and a preprocessor that scales by them.
+        """Return the statistics including these rows, and a preprocessor that scales by them.
 
         Raises: DataError for a number with a square that overflows.
         """
@@ -45,5 +45,6 @@ class RunningScale(NamedTuple):
             target.center, target.scale = targets.mean_, targets.scale_
             if isinstance(loss, EntryLoss) and loss.log_link:
                 target.center = np.zeros_like(targets.mean_)
-                target.scale = np.where(targets.mean_ > 0, targets.mean_, 1.0)
+                by_mean = (targets.mean_ > 0) & (loss.scaling is not None)
+                target.scale = np.where(by_mean, targets.mean_, 1.0)
         return RunningScale(features, targets), preprocessor

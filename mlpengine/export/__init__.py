@@ -2,7 +2,7 @@
 
 ``export(model, "model.onnx")`` writes an ONNX model that reads the columns of a table by name and
 returns labels and probabilities, or numbers in the target's units; it includes the preprocessing.
-It is run and compared with mlpengine's predictions before the file is written.
+The ONNX model is run and compared with mlpengine's predictions before the file is written.
 """
 
 from collections.abc import Callable, Mapping
@@ -49,7 +49,7 @@ FORMATS: dict[str, Callable[..., tuple[bytes, Exported]]] = {
 
 
 def format_of(path: str | Path, format: str | None = None) -> str:
-    """Return the format of a file: the given one, or the one that its suffix names.
+    """Return the format of a file: the given format, or the format of its suffix.
 
     Raises: UsageError for an unknown format or suffix, or if the two contradict each other.
     """
@@ -84,11 +84,12 @@ def export(
     Args:
         model: with its preprocessing, or a network alone; its ONNX form reads the features.
         path: of the file; one that exists is replaced.
-        format: one of `FORMATS`; None goes by the suffix of `path`.
-        name: of C, what its functions and macros begin with, so that a program may have several
-            models; a header that declares them is written beside the file.
-        package: of C, the tool, ``arduino`` or ``platformio``, for which `path` is the folder of a
-            library with file, header and a sketch; it is called `name`, or as the folder.
+        format: one of `FORMATS`; None for the format of the suffix of `path`.
+        name: for C, the prefix of functions and macros, so that a program can contain several
+        models; a header that declares them is written beside the file.
+        package: for C, ``arduino`` or ``platformio``: `path` is then the folder of a library with
+        file, header and an example sketch.  The library has the name `name`, or the name of the
+        folder.
 
     Raises: UsageError for an unknown format; MissingExtraError for ONNX without its packages;
         NumericalError where ONNX and our own forward differ.

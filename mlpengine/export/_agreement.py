@@ -12,8 +12,9 @@ from mlpengine.models.model import Model
 from mlpengine.models.task import MultiLabel, Regression
 
 EXPORT_TOLERANCE = 1e-5
-"""Largest difference allowed: of probabilities, or of numbers as the network learned them, and
-then relative to the largest of them if that is beyond 1."""
+"""Maximum difference of probabilities, or of predicted numbers in scaled units.
+
+The difference of numbers is relative to the largest number if this number exceeds 1."""
 
 
 def label_array(classes: Sequence[Label]) -> Array:
@@ -25,7 +26,7 @@ def label_array(classes: Sequence[Label]) -> Array:
 
 
 def largest_difference(model: Model, table: Table, outputs: list[Any]) -> float:
-    """Return how far `outputs` for a table are from our own; infinity where a label differs."""
+    """Return the difference of `outputs` for a table from our own; infinity if a label differs."""
     ours, task = model.forward(model.preprocessor.features_of(table)), model.task
     expected = task.predicted_numbers(ours)
     if isinstance(task, Regression):
@@ -39,6 +40,9 @@ def largest_difference(model: Model, table: Table, outputs: list[Any]) -> float:
         sure = np.abs(expected - 0.5) > EXPORT_TOLERANCE
     else:
         labels = label_array(model.preprocessor.classes)[labels]
+    if (threshold := model.threshold) is not None:
+        sure = np.abs(expected[:, threshold.positive] - threshold.value) > EXPORT_TOLERANCE
+    elif not isinstance(task, MultiLabel):
         ordered = np.sort(expected, axis=1)
         sure = ordered[:, -1] - ordered[:, -2] > 2 * EXPORT_TOLERANCE
     agree = bool((outputs[1] == labels)[sure].all())
@@ -46,7 +50,7 @@ def largest_difference(model: Model, table: Table, outputs: list[Any]) -> float:
 
 
 def largest_error(outputs: Array, ours: Array) -> float:
-    """Return the largest difference, relative to our own largest value if that is beyond 1."""
+    """Return the largest difference, relative to our own largest value if this value exceeds 1."""
     wide = ours.astype(np.float64)
     scale = np.abs(wide).max(axis=0, initial=1.0)
     return float((np.abs(outputs - wide) / scale).max(initial=0.0))

@@ -30,7 +30,7 @@ MakeOptimizer = Callable[[Mlp], Optimizer]
 
 @dataclass(frozen=True)
 class StepCode:
-    """The statements of a step, numbers in its scratch, and where the gradients' factors are.
+    """The statements of a step, the size of its scratch, and the places of the gradients' factors.
 
     `factors` are the places of dy and x by layer; `given` are the places of the features and of
     scaled targets.
@@ -47,11 +47,11 @@ class DeviceStep:
     """Everything that a file for a device is printed from.
 
     Attributes:
-        mlp: the network, without dropout; its weights are the initial ones, and constants in frozen
-            layers.
+        mlp: the network, without dropout; its weights are the initial weights; in frozen layers
+        they are constants.
         model: with the preprocessing; None for a network alone.
-        loss: that is minimized.
-        make_optimizer: for a network.
+        loss: the loss that training minimizes.
+        make_optimizer: returns the optimizer of a network.
         clip_norm: maximum norm of the gradients, or None.
         real: ``float`` or ``double``.
         name: prefix of what the header declares.
@@ -93,7 +93,7 @@ class DeviceStep:
 
     @cached_property
     def offsets(self) -> dict[int, int]:
-        """Where the parameters of each trained layer begin in the state."""
+        """The start of the parameters of each trained layer in the state."""
         offsets, place = {}, 0
         for i in self.trained:
             offsets[i] = place

@@ -1,4 +1,4 @@
-"""The self-test of a file for a device: what Python computes for the same rows, in float64."""
+"""The self-test of a file for a device: it compares with Python's results in float64."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -27,10 +27,10 @@ TEST_ROWS = 40
 """Rows of the self-test, one for each step; after the last row the first one follows."""
 
 CLOSE = 3e-5, 1e-12
-"""The largest difference of the first two steps from Python's, in float and in double."""
+"""Maximum difference of the first two steps from Python's steps, in float and in double."""
 
 CURVE = 3e-2, 1e-9
-"""The same of all losses: their root mean square difference, relative to the losses.
+"""Maximum difference of all losses: root mean square, relative to the losses.
 
 ``benchmarks/device.py --bounds`` chose both in November 2026, with GCC 12 on x86-64: 229 random
 networks and 18 trained models of penguins and diabetes differ by at most 2.1e-6 in the first two
@@ -39,7 +39,7 @@ wider, because an optimizer such as Adam makes a whole step of a gradient near z
 different rows 3 of 248 models differed by 2e-5 to 2.2e-3."""
 
 GROWTH = 1e3
-"""Training diverges where a loss is so many times the largest at the initial weights."""
+"""Training diverges if a loss exceeds this multiple of the largest loss at the initial weights."""
 
 TEST = """\
 /* {name}_test.c, written by mlpengine: trains {steps} steps and compares them with what Python
@@ -137,7 +137,7 @@ CHECK = """\
 
 
 class Vector(NamedTuple):
-    """Numbers that are compared after a step: what they are, their place in C, and their size."""
+    """Numbers that are compared after a step: their name, their place in C, and their size."""
 
     what: str
     place: str
@@ -164,7 +164,7 @@ class TestRows(NamedTuple):
 class Golden(NamedTuple):
     """The results of training on the rows; `vectors` are compared after the second step.
 
-    In the first one moments are zero, and their decay changes nothing.
+    In the first step all moments are zero, so a wrong decay would not be noticed.
     """
 
     lr: float
@@ -212,8 +212,9 @@ def _scale(values: Array) -> float:
 def golden_of(step: DeviceStep) -> tuple[TestRows, Golden]:
     """Return the rows of the self-test and what Python computes in double precision.
 
-    The gradients of the first two rows are no smaller than a tenth of the usual one: a gradient
-    that is the rounding of a probability near 1 differs in float, and Adam steps as far by it.
+    The gradients of the first two rows are at least a tenth of the usual gradient.  Otherwise a
+    gradient may be the rounding error of a probability near 1: float and double then differ, and
+    Adam makes a full step of it.
     """
     rows = _rows(step)
     start = _train(step, rows, 0.0)
@@ -321,7 +322,7 @@ def _after(step: DeviceStep, train: TrainingStep) -> Iterator[Vector]:
 
 
 def _prediction(step: DeviceStep, mlp: Mlp, features: Array, row: slice) -> Vector:
-    """Return what is predicted for a row, in proportion to the predictions of all rows."""
+    """Return the prediction for a row, with the scale of all predictions."""
     outputs = mlp.predict(features)
     predicted = step.model.task.predicted_numbers(outputs) if step.model else outputs
     return Vector("the prediction", "out", predicted[row].ravel(), _scale(predicted))

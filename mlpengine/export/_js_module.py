@@ -19,8 +19,9 @@ MODULE_LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 """The levels of intervals and sets in a module."""
 
 ROUNDED_IN_PAGES = 1e-6
-"""Largest error of a cell as a float, in units of the column's spread; beyond it numbers are
-double; JavaScript computes them as fast."""
+"""Maximum rounding error of a cell as a float, in units of the column's spread.
+
+Beyond it numbers are double; JavaScript computes with doubles as fast."""
 
 TITLE = """\
 /* {title}, written by mlpengine: an ES module without dependencies. */
@@ -48,7 +49,7 @@ export function predict(input) {{
 
 
 def to_js(model: Model | Network) -> tuple[bytes, Exported]:
-    """Return an ES module that predicts rows, objects of values by column.
+    """Return an ES module that predicts rows; a row is an object with values by column.
 
     Raises: UsageError for what has no JavaScript.
     """
@@ -67,9 +68,9 @@ def to_js(model: Model | Network) -> tuple[bytes, Exported]:
 def _definitions(
     model: Model | Network,
 ) -> tuple[NetworkCode, list[Definition], str, int, int]:
-    """Return the network, all definitions, the call that predicts, for its arguments, and sizes.
+    """Return network, definitions, a function from arguments to the text of a call, and sizes.
 
-    These are how many numbers a row and its prediction have.
+    The sizes are the number of values of a row and of a prediction.
     """
     if isinstance(model, Network):
         code = network_code(model, name="network")
@@ -80,7 +81,7 @@ def _definitions(
 
 
 def _interface(model: Model | Network, inputs: int) -> str:
-    """Return what a module that reads so many numbers exports, in JavaScript."""
+    """Return the JavaScript exports of a module that reads `inputs` numbers."""
     if isinstance(model, Network):
         return PREDICT.format(inputs=inputs)
     known = description(model)
@@ -92,7 +93,7 @@ def _interface(model: Model | Network, inputs: int) -> str:
 
 
 def description(model: Model) -> dict[str, Any]:
-    """Return what a module knows of columns and predictions, ready for JSON."""
+    """Return the facts about columns and predictions that a module contains, ready for JSON."""
     preprocessor, task = model.preprocessor, model.task
     categories = {category.column: category for category in preprocessor.categories}
     numbers = preprocessor.fitted_numbers
@@ -114,6 +115,8 @@ def description(model: Model) -> dict[str, Any]:
         "task": "labels" if isinstance(task, MultiLabel) else "classes",
         "levels": [],
     }
+    if model.threshold is not None:
+        known["threshold"] = {"value": model.threshold.value, "positive": model.threshold.positive}
     if model.sets is not None:
         lowest = [model.sets.lowest(level) for level in MODULE_LEVELS]
         known |= {"levels": list(MODULE_LEVELS), "lowest": lowest}

@@ -35,7 +35,7 @@ from mlpengine.models.task import MultiLabel, Regression
 from mlpengine.nn import Network
 
 LATEST = 1e12
-"""Seconds from 1970 beyond which an example has no date."""
+"""Largest distance from 1970, in seconds, of a date in an example."""
 
 ROUNDED = 5e-5
 """Largest error of a cell as a float, in units of the column's spread."""
@@ -71,7 +71,7 @@ extern "C" {{
 """
 
 CHECKED = "#define {name}(x, out) {name}({prefix}_of_real(x), {prefix}_of_real(out))\n"
-"""The name of a macro is not replaced again in its own text."""
+"""Macros that rename functions; C does not replace the name of a macro in its own text."""
 
 PREDICT_DECLARATION = """\
 /* Reads the {inputs} numbers of a row and writes {outputs}: {about}.
@@ -108,14 +108,15 @@ int main(void)
 
 @dataclass(frozen=True)
 class ModelCode:
-    """A model as definitions: `network`, and those that follow it.
+    """A model as definitions: the definitions of `network`, then the others.
 
-    The last is ``int predict(x, out)`` of a row; its name is `predict`.
+    The last definition is the function ``int predict(x, out)`` of a row; `predict` is its name.
 
     Attributes:
-        example: a row, the numbers that C takes for it, and what is predicted, NaN if unknown.
+        example: a row, its numbers as the C function reads them, and the prediction, NaN if
+        unknown.
         names: of the outputs.
-        tolerance: of what C predicts for the example, relative.
+        tolerance: relative tolerance of C's prediction for the example.
     """
 
     network: NetworkCode
@@ -133,7 +134,7 @@ def model_code(
     *,
     rounded: float = ROUNDED,
 ) -> ModelCode:
-    """Return the statements of a model, with names that begin with `name`, if there is one.
+    """Return the statements of a model; names begin with `name`, unless it is empty.
 
     Raises: UsageError for preprocessing that has no form.
     """
@@ -260,7 +261,7 @@ def why_double(model: Model, rounded: float = ROUNDED) -> str:
 
 
 def _example(model: Model) -> tuple[dict[str, Any], list[float]]:
-    """Return a row with a usual cell in each column, and the numbers that C takes for it."""
+    """Return a row with a usual cell in each column, and its numbers for the C function."""
     preprocessor = model.preprocessor
     numbers = preprocessor.fitted_numbers
     categories = {c.column: c for c in preprocessor.categories}
@@ -289,7 +290,7 @@ def _example(model: Model) -> tuple[dict[str, Any], list[float]]:
 
 
 def _answer(model: Model, row: dict[str, Any]) -> Array:
-    """Return what the model predicts for a row, in the order of the C function."""
+    """Return the prediction of the model for a row, in the order of the C function."""
     try:
         output = model.outputs(row)
     except DataError:  # a usual cell is beyond what the reader takes: there is no example

@@ -1,4 +1,4 @@
-"""A model as one ONNX graph: preprocessing, network, and what the outputs mean."""
+"""A model as one ONNX graph: preprocessing, network, and conversion of the outputs."""
 
 import json
 
@@ -19,10 +19,10 @@ from mlpengine.export._onnx_verify import verify
 
 
 def to_onnx(model: Model | Network) -> tuple[bytes, Exported]:
-    """Return an ONNX model and what it holds; it has been run and compared with our own forward.
+    """Return an ONNX model and its contents, after comparing its outputs with our own forward.
 
     A network alone reads ``input`` (rows, in_dim), float32 or int64, and returns ``output``.  A
-    model reads its columns by name, each (rows, 1), and returns what `write_outputs` says.
+    model reads its columns by name, each (rows, 1), and returns the outputs of `write_outputs`.
 
     Raises: UsageError for what has no ONNX form; NumericalError where the two differ.
     """

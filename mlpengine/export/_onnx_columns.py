@@ -26,9 +26,9 @@ def write_preprocessing(graph: Graph, preprocessor: Preprocessor) -> str:
     """Add an input for each column and the nodes of the features; return float32 (rows, features).
 
     Numbers, booleans (0 and 1) and dates (seconds since 1970, UTC) are float64 columns with NaN
-    where a value is missing.  Categories of numbers are float64, too; others are text,
-    missing where our reader takes the text for missing.  Arithmetic is that
-    of the preprocessor, operation by operation.
+    where a value is missing.  Categories of numbers are float64, too; other categories are texts,
+    and the texts that our reader takes for missing are missing values.  The arithmetic repeats the
+    operations of the preprocessor one by one.
     """
     numbers = preprocessor.fitted_numbers
     texts = {c.column for c in preprocessor.categories if numeric_levels(c) is None}
@@ -44,7 +44,7 @@ def write_preprocessing(graph: Graph, preprocessor: Preprocessor) -> str:
 
 
 def _computed(graph: Graph, column: ComputedColumn, computed: Mapping[str, str]) -> str:
-    """Return a column that a formula computes, missing where a cell that it reads is."""
+    """Return a column that a formula computes; it is missing where an operand is missing."""
     names = {name: computed.get(name, name) for name in column.reads}
     given = {variable(name): value for name, value in names.items()}
     formula = where(column.formula, 1, 0) if column.formula.is_mask else column.formula
@@ -118,7 +118,7 @@ def _source(graph: Graph, source: Source, computed: Mapping[str, str]) -> str:
 
 
 def _cosine(graph: Graph, angle: str) -> str:
-    """Return the cosine in float64 as a sine: onnxruntime has the former from 1.29 on."""
+    """Return the float64 cosine as a shifted sine: onnxruntime has the cosine only from 1.29 on."""
     return graph.node("Sin", graph.node("Add", angle, _wide(graph, pi / 2)))
 
 

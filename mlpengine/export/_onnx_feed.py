@@ -17,10 +17,10 @@ RANDOM_ROWS = 512
 
 
 def onnx_inputs(preprocessor: Preprocessor, table: Table) -> dict[str, Array]:
-    """Return what an exported model reads, by column name, each (rows, 1).
+    """Return the inputs of an exported model, by column name, each (rows, 1).
 
-    Numbers, booleans and dates are float64, NaN where missing; categories are text, empty there,
-    unless their levels are all numbers.
+    Numbers, booleans, dates, and categories with numeric levels are float64, NaN where missing.
+    All other categories are text, empty where missing.
     """
     table.require(preprocessor.columns, "the model")
     texts = {c.column for c in preprocessor.categories if numeric_levels(c) is None}
@@ -39,13 +39,13 @@ def onnx_inputs(preprocessor: Preprocessor, table: Table) -> dict[str, Array]:
 
 
 def numeric_levels(category: Category) -> Array | None:
-    """Return the levels as float64, or None where they are text that a model reads as text."""
+    """Return the levels as float64, or None if the model reads them as text."""
     numbers = np.array([_number(level) for level in category.levels], np.float64)
     return None if category.text or not np.isfinite(numbers).all() else numbers
 
 
 def _number(text: str) -> float:
-    """Return a number or boolean that is written as text; else infinity, because no level is."""
+    """Return a number or boolean that is written as text; infinity for other texts."""
     try:
         return WORDS[text] if text in WORDS else float(text)
     except ValueError:

@@ -79,7 +79,7 @@ class _Writer:
         return self.names[self.recording.output.index]
 
     def name(self, value: Value | None) -> str:
-        """Return the name of a value, a leaf's constant when it is read first; "" for None."""
+        """Return the name of a value; the first read of a leaf adds its constant; "" for None."""
         if value is None:
             return ""
         if value.index not in self.names:
@@ -138,7 +138,7 @@ def _node(writer: _Writer, record: Record) -> str | list[str]:
 
 
 def write_activation(graph: Graph, op: GradOp, x: str) -> str:
-    """Add an activation to `x`: the operator that it is, or the nodes of its formula."""
+    """Add an activation to `x`: one ONNX operator, or the nodes of its formula."""
     if op.name in STANDARD:
         return graph.node(STANDARD[op.name], x, **(asdict(op) if is_dataclass(op) else {}))
     assert isinstance(op, Elementwise)
@@ -256,7 +256,7 @@ def _section(writer: _Writer, record: Record, op: StructField | MapLookup, x: st
 
 
 def _slice(writer: _Writer, record: Record, op: Slice, x: str) -> str:
-    """Slice along the axes of the key, then give the result its shape without integers."""
+    """Slice along the axes of the key, then reshape: axes with integer indices disappear."""
     operand = record.operands[0]
     assert operand is not None
     entries = [one for one in op.entries() if one is not None]
@@ -277,7 +277,7 @@ def _slice(writer: _Writer, record: Record, op: Slice, x: str) -> str:
 
 
 def _sliced(writer: _Writer, x: str, parts: Mapping[int, slice]) -> str:
-    """Add a slice along axes; a start or stop that is left out is an end of the axis."""
+    """Add a slice along axes; a start or stop of None is the end of the axis."""
     far = np.iinfo(np.int64).max
     steps = [1 if part.step is None else part.step for part in parts.values()]
     starts = [
@@ -348,7 +348,7 @@ ONNX_OPS: dict[type, Callable[..., str | list[str]]] = {
     StructField: _section,
     Transpose: _transpose,
 }
-"""The function that adds an op, by its class; it takes the writer, the record, the op and operands.
+"""Functions that add an op, by its class; they take the writer, the record, the op and operands.
 
-It returns the name of the value, or of each of several.
+They return the name of the value, or the names of several values.
 """

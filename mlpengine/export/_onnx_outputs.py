@@ -8,17 +8,18 @@ from mlpengine.export._agreement import label_array
 from mlpengine.export._onnx_graph import Graph
 from mlpengine.formula import onnx_node
 from mlpengine.models.model import Model
-from mlpengine.models.task import BinaryClassification, MultiLabel, Regression
+from mlpengine.models.task import BinaryClassification, Classification, MultiLabel, Regression
 
 
 def write_outputs(graph: Graph, model: Model, x: str) -> None:
     """Add the nodes that convert the network's outputs (rows, out_dim) to predictions.
 
-    Regression: ``prediction`` (rows, columns) float64, everything that the loss predicts of each
-    target, in the targets' own units and in the order of `Regression.column_names`.  One class of
+    Regression: ``prediction`` (rows, columns) float64, all predicted quantities in the units of the
+    targets, in the order of `Regression.column_names`.  One class of
     several: ``probabilities`` (rows, classes) float32 and ``label`` (rows,), int64 where all
     classes are whole numbers and text otherwise.  Several labels: ``probabilities`` (rows, labels)
-    and ``label`` (rows, labels) int64, 0 or 1.  A name that is a column's gets an underscore.
+    and ``label`` (rows, labels) int64, 0 or 1.  An output name that equals a column name gets an
+    underscore.
     """
     task = model.task
     if isinstance(task, Regression):
@@ -26,7 +27,7 @@ def write_outputs(graph: Graph, model: Model, x: str) -> None:
     elif isinstance(task, MultiLabel):
         graph.output(graph.node("Sigmoid", x), "probabilities", "float32", task.outputs)
         graph.output(_positive(graph, x), "label", "int64", task.outputs)
-    else:
+    elif isinstance(task, Classification):
         labels = label_array(model.preprocessor.classes)
         if isinstance(task, BinaryClassification):
             both = [graph.node("Sigmoid", value) for value in (graph.node("Neg", x), x)]
@@ -35,6 +36,13 @@ def write_outputs(graph: Graph, model: Model, x: str) -> None:
         else:
             chances = graph.node("Softmax", x, axis=1)
             codes = graph.node("ArgMax", x, axis=1, keepdims=0)
+        if threshold := task.threshold:
+            place = graph.constant(np.array([threshold.positive]))
+            chance = graph.node("Gather", chances, place, axis=1)
+            chance = graph.node("Reshape", chance, graph.constant(np.array([-1])))
+            limit = graph.constant(np.array(threshold.value, np.float32))
+            codes = graph.cast(graph.node("Greater", chance, limit), "int64")
+            labels = labels[[1 - threshold.positive, threshold.positive]]
         graph.output(chances, "probabilities", "float32", len(labels))
         dtype = "string" if labels.dtype == object else "int64"
         graph.output(graph.node("Gather", graph.constant(labels), codes), "label", dtype, None)

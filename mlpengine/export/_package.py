@@ -21,7 +21,7 @@ Package = Literal["arduino", "platformio"]
 """The tool that installs a library."""
 
 MAX_NAME = 50
-"""Characters of a library's name, by the stricter of both tools."""
+"""Maximum characters of a library's name; the limit of the stricter tool."""
 
 MAX_DESCRIPTION = 255
 
@@ -153,7 +153,7 @@ def predicting_library(
 
 
 def training_sketch(name: str, *, classes: bool) -> str:
-    """Return a sketch for a file that trains; targets are numbers of `classes`, or values."""
+    """Return a sketch for a file that trains; targets are class numbers, or values."""
     names = {"name": name, "upper": name.upper(), "real": f"{name.upper()}_REAL"}
     return TRAINING_SKETCH.format(
         **names,
@@ -167,9 +167,9 @@ def training_sketch(name: str, *, classes: bool) -> str:
 def library_files(
     package: Package, name: str, title: str, sketch: str, *, trains: bool = False
 ) -> dict[str, str]:
-    """Return what a library has beside its sources, by paths in its folder: manifest and sketch.
+    """Return the other files of a library by path in its folder: manifest and sketch.
 
-    Raises: UsageError for a name that the tools do not take, or a header of C has.
+    Raises: UsageError for a name that the tools refuse, or for the name of a C header.
     """
     if name.lower() in OTHER_HEADERS:
         raise UsageError(

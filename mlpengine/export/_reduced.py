@@ -1,7 +1,7 @@
-"""Networks without what does not contribute to their outputs, as exports compute them.
+"""Smaller networks for exports: parts that do not contribute to the outputs are removed.
 
-The networks of a mean are alike in training: each has the inputs, the mask and the learned
-activations that any of its kinds needs.
+In training, all networks of an ensemble have one architecture: each has the inputs, the mask and
+the learned activations that any member type needs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,23 +17,24 @@ from mlpengine.ops import GradOp
 
 
 class Reduced(NamedTuple):
-    """A network, and the places (kept,) of the features that it reads; None for all."""
+    """A network, and the indices (kept,) of the features that it reads; None for all."""
 
     network: Network
     columns: Array | None = None
 
 
 def reduced(network: Network) -> Reduced:
-    """Return a network with the outputs of `network`, but for roundings, and fewer weights.
+    """Return a network with fewer weights and the outputs of `network`, except for rounding.
 
-    Factors and masks of the input layer are in the weights that read it.  Learned activations with
-    shares of all 0 or all 1 are plain ones, and a layer without activation is one with the next,
-    unless that is larger.  An embedding that no weight reads is left out, and so are features, if
-    their weights are more than the places of the others.  It is `network` itself where nothing is
-    left out, and for other classes than `Mlp` and `Residual`.
+    Factors and masks of the input layer are multiplied into the first weights.  Learned activations
+    with an alpha of all 0 or all 1 become plain activations.  A layer without activation is merged
+    with the next layer, unless the merged layer would be larger.  An embedding that no weight reads
+    is left out.  Features that no weight reads are left out if this saves more than the list of the
+    other features takes.  The result is `network` itself if nothing is left out, and for classes
+    other than `Mlp` and `Residual`.
     """
     made = Reduced(network)
-    if type(network) is Mlp:  # a class derived from it may record something else
+    if type(network) is Mlp:  # a subclass may record something else
         made = _dense(network)
     elif type(network) is Residual:
         made = _linear(network) if network.is_linear else _blocks(network)
@@ -121,7 +122,7 @@ def _factors(network: TabularNetwork) -> Array:
 def _read(
     network: TabularNetwork, *weights: Array
 ) -> tuple[InputLayer | None, Array | None, list[Array]]:
-    """Return input layer and features that weights (units, n_inputs) read, and their columns."""
+    """Return the input layer, the features and the columns that weights (units, n_inputs) read."""
     features = network.in_dim
     used = np.any([weight.any(axis=0) for weight in weights], axis=0)
     if used[features:].any():

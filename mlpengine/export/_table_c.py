@@ -1,8 +1,8 @@
 """The two ends of a model: from the columns of a row to features, from outputs to predictions.
 
-The statements are of scalars (see `mlpengine.backends.scalar`); they compute as the preprocessor
-does, operation by operation, except that a center is subtracted in two parts, so that
-nothing is lost in float32.
+The statements compute with scalars (see `mlpengine.backends.scalar`).  They repeat the operations
+of the preprocessor one by one, with one exception: a center is subtracted in two parts, so that no
+digits are lost in float32.
 """
 
 from collections.abc import Mapping, Sequence
@@ -72,7 +72,7 @@ COLUMN_PHRASES = {
     "category": "the code of a category",
     "date": "seconds since 1970, UTC",
 }
-"""The cell of a row by the kind of its column; otherwise a number."""
+"""The type of a cell in C by the kind of its column; otherwise a number."""
 
 
 @dataclass(frozen=True)
@@ -103,8 +103,8 @@ def table_code(
 ) -> TableCode:
     """Return the code around the network of a model; macros begin with ``PREFIX_``.
 
-    `functions` gets those that it shares with the network; `real` is the type for which the code is
-    meant, ``float`` or ``double``; `trains` tells whether targets are read.
+    `functions` collects the functions that the code shares with the network; `real` is the number
+    type, ``float`` or ``double``; `trains` tells whether targets are read.
 
     Raises: UsageError for what `real` cannot hold.
     """
@@ -147,7 +147,7 @@ def table_code(
 def _units(
     task: Regression, real: str
 ) -> tuple[list[Definition], list[Statement], list[Statement]]:
-    """Return constants, and the bodies of predictions and learned, empty without scale."""
+    """Return constants, and the bodies of predictions and learned; empty without a scale."""
     target, loss, count = task.target, task.loss, len(task.target.columns)
     names = "center", "center_low", "scale", "low", "high"
     center, center_low, scale, low, high = (element(f"target_{name}", "i") for name in names)
@@ -209,7 +209,7 @@ def _constants(name: str, values: Array, what: str, real: str) -> Constants:
 
 
 def _split(name: str, values: Array, real: str) -> list[Definition]:
-    """Return two arrays that sum to `values`: the numbers rounded to float32, and what is left."""
+    """Return two arrays that sum to `values`: the values rounded to float32, and the remainders."""
     high = _constants(name, values, name, real)
     if real == "float":
         high = high._replace(values=values.astype(np.float32).astype(np.float64))
@@ -219,7 +219,8 @@ def _split(name: str, values: Array, real: str) -> list[Definition]:
 def prediction(forward: PredictionCode, outputs: int, *, has_table: bool) -> list[Statement]:
     """Return the body of the function that predicts a row, from ``x`` to ``out``.
 
-    With a table, features of ``x`` are what the network reads, and its outputs become predictions.
+    With a table, the body computes the features of ``x`` first, and converts outputs to
+    predictions.
     """
     out = element("out", "i")
     return [
@@ -238,7 +239,7 @@ UNUSABLE = "usable = 0;"
 
 # ---------------------------------------------------------------- features
 def _features(preprocessor: Preprocessor, real: str) -> list[Definition]:
-    """Return ``int features(x, f)`` and what it needs."""
+    """Return ``int features(x, f)`` and the definitions that it needs."""
     numbers = preprocessor.fitted_numbers
     columns = {name: element("x", i) for i, name in enumerate(preprocessor.columns)}
     dates = [name for name, kind in preprocessor.kinds.items() if kind == "date"]
@@ -354,7 +355,7 @@ def _places(name: str, places: Sequence[int]) -> Constants:
 def _gathered(
     sources: Sequence[Source], columns: Mapping[str, Expr]
 ) -> tuple[list[Definition], list[Statement]]:
-    """Return what copies the raw values of the sources to the first features."""
+    """Return the statements that copy the raw values of the sources to the first features."""
     places = {element("x", i): i for i in range(len(columns))}
     plain = {
         i: places[columns[s.column]]
@@ -424,7 +425,7 @@ def _macros(model: Model, upper: str) -> str:
     preprocessor, names = model.preprocessor, FreshNames()
     lines: list[str] = []
 
-    def define(name: str, value: int, about: str = "") -> None:
+    def define(name: str, value: float, about: str = "") -> None:
         chosen = names.add(f"{upper}_{identifier(name, upper=True)}")
         text = comment_text(about)
         lines.append(f"#define {chosen} {value}" + (f" /* {text} */" if text else ""))
@@ -442,6 +443,10 @@ def _macros(model: Model, upper: str) -> str:
         lines.append("/* Classes: the target of a row is its number. */")
         for code, label in enumerate(preprocessor.classes):
             define(f"CLASS_{label}", code, str(label))
+        if (threshold := model.threshold) is not None:
+            lines.append("/* POSITIVE is predicted above the probability THRESHOLD. */")
+            define("POSITIVE", threshold.positive)
+            define("THRESHOLD", threshold.value)
     elif preprocessor.target is not None:
         lines.append("/* Places of the targets in y. */")
         for place, name in enumerate(preprocessor.target.columns):

@@ -39,10 +39,10 @@ class DeviceFiles:
 
     Attributes:
         source, header, test: paths.
-        others: paths of what a library has beside them: its manifest, and a sketch.
+        others: paths of the other files of a library: its manifest, and a sketch.
         state: bytes of a state, in RAM.
-        scratch: bytes of stack of a training step or a prediction, beside 512 for registers.
-        title: what is trained, in a line.
+        scratch: bytes of stack of a training step or a prediction, without 512 for registers.
+        title: network, loss and optimizer in a line.
     """
 
     source: Path
@@ -69,8 +69,7 @@ def export_training(
 
     Args:
         model: with its preprocessing, or a network alone; dropout is left out.
-        path: of the source; its name, without ``.c``, is the prefix of all that the header
-            declares.
+        path: of the source; its name, without ``.c``, is the prefix of all names in the header.
         optimizer: for a network, such as ``Sgd`` or ``lambda mlp: Adam(mlp, lr=1e-3)``; its
             schedule is left out, because the application sets ``lr`` in the state.
         loss: by default the model's; a network alone needs one.
@@ -78,8 +77,8 @@ def export_training(
         freeze: layers that are not trained, with their weights in flash; by default the layers
             that are frozen in the network.
         real: type of all numbers, by default the model's; a compiler may choose the other.
-        package: the tool, ``arduino`` or ``platformio``, for which `path` is the folder of a
-            library, with a sketch that trains in a loop that reads sensors.
+        package: ``arduino`` or ``platformio``: `path` is then the folder of a library, with an
+        example sketch that reads sensors and trains in a loop.
 
     Raises: UsageError for what has no C, or for options that do not fit the model.
     """
@@ -96,7 +95,7 @@ def export_training(
     whole = model if isinstance(model, Model) else None
     if loss is None:
         if whole is None:
-            raise UsageError("export: a network alone needs a loss to train with")
+            raise UsageError("export: a network alone needs a loss; write loss=MeanSquaredError()")
         loss = whole.plain_loss
     mlp = _plain(model, freeze)
     real = real or real_of(mlp)

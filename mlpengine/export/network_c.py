@@ -62,7 +62,7 @@ class NetworkCode:
         name: of the function ``void name(input, output)``.
         real: the type of all numbers.
         in_dim, out_dim: their counts.
-        definitions: the function is the last.
+        definitions: of constants and functions; the function `name` is the last one.
     """
 
     title: str
@@ -131,7 +131,7 @@ def _mean(
     n: int,
     log_link: bool,
 ) -> list[Definition]:
-    """Return a function for each run of networks that are alike, and the function of their mean."""
+    """Return a function for each run of networks of equal structure, and one for the mean."""
     y, total, out = element("y", "i"), element("sum", "i"), element("output", "i")
     code: list[Definition] = []
     lines: list[Statement] = [Memory("y", n), Memory("sum", n, zeros=True)]
@@ -152,9 +152,9 @@ def _mean(
 def _bodies(
     functions: Functions, name: str, made: Sequence[Reduced], at: str
 ) -> tuple[list[Constants], list[list[Statement]]]:
-    """Return the places of features, and what the function of each network does.
+    """Return the places of features, and the body of the function of each network.
 
-    `at` is the text of its parameters.  Networks that are alike do the same.
+    `at` is the text of its parameters.  Networks of equal structure have equal bodies.
     """
     arrays: dict[tuple[int, ...], Constants] = {}
     bodies: list[list[Statement]] = []
@@ -196,7 +196,7 @@ def real_of(network: Network) -> Real:
 
 
 def title_of(network: Network) -> str:
-    """Return what a network is, in a word: its sizes, or the name of its class."""
+    """Return a short title of a network: its sizes, or the name of its class."""
     return network.title if isinstance(network, TabularNetwork) else type(network).__name__
 
 
@@ -206,8 +206,8 @@ class PredictionCode:
 
     Attributes:
         statements: of a row.
-        size: numbers in the array ``values`` that they need.
-        source, output: the text of what they read and write.
+        size: length of the array ``values`` that they need.
+        source, output: the names of the arrays that they read and write.
     """
 
     statements: list[Statement]

@@ -66,7 +66,10 @@ const answers = {
     probabilities: named,
   }),
   classes: (out, named, place) => {
-    const best = out.reduce((first, chance, i) => (chance > out[first] ? i : first), 0);
+    const { value, positive } = model.threshold ?? {};
+    const best = model.threshold
+      ? Math.abs(positive - (out[positive] <= value))
+      : out.reduce((first, chance, i) => (chance > out[first] ? i : first), 0);
     const answer = { label: names[best], probabilities: named };
     if (place < 0) return answer;
     return { ...answer, set: names.filter((_, i) => out[i] >= model.lowest[place]) };

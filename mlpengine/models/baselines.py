@@ -22,11 +22,12 @@ METRICS: dict[str, Callable[[Array, Array, Array | None], float]] = {
     "mae": metrics.mae,
     "rmse": metrics.rmse,
 }
-"""The metrics by which predictions are compared: functions of targets, predictions and weights.
-The log loss takes the losses of the rows as predictions, the area under the curve probabilities."""
+"""The metrics that compare predictions: functions of targets, predictions and weights.
+
+The log loss takes the loss of each row in place of predictions; the ROC AUC takes probabilities."""
 
 LINEAR_ROWS, LINEAR_FEATURES = 4_000, 600
-"""Training rows, evenly spaced, of a linear prediction, and the maximum number of its features."""
+"""Number of evenly spaced training rows, and maximum number of features, of a linear model."""
 
 ROUGH = 1e-4
 """Relative decrease of the loss below which the search for a linear prediction ends: its scores no
@@ -37,7 +38,7 @@ PENALTY = 1.0
 
 
 class Guess(NamedTuple):
-    """Predictions, and for classes and labels their probabilities."""
+    """Predictions and, for classes and labels, their probabilities."""
 
     predicted: Array
     chances: Array | None = None
@@ -50,6 +51,15 @@ class Guess(NamedTuple):
             return self.predicted
         with np.errstate(all="ignore"):
             return metrics.log_losses(truth, np.asarray(self.chances))
+
+
+def compared_metrics(task: Task) -> list[str]:
+    """Return the metrics of a task by which predictions are compared, the headline first."""
+    first, *others = (name for name in task.headline if name in METRICS)
+    if isinstance(task, Regression):
+        return [first, *others]
+    is_binary = isinstance(task, Classification) and _classes(task) == 2
+    return [first, "log_loss", *["roc_auc"] * is_binary, *others]
 
 
 def constant_prediction(task: Task, train: Split, rows: int) -> Guess:
@@ -68,7 +78,8 @@ def linear_prediction(task: Task, train: Split, x: Array, work: float) -> Guess 
     """Return the predictions of a linear model for features `x`; None for too many, or NaN.
 
     The model is least squares for numbers, and a logistic regression for classes and labels.  It
-    has an L2 penalty of 1, at most LINEAR_ROWS training rows and about `work` multiplications.
+    has an L2 penalty of 1, and uses at most LINEAR_ROWS training rows and about `work`
+    multiplications.
     """
     width, outputs = x.shape[1] + 1, max(task.outputs, 2)
     passes = 1 if isinstance(task, Regression) else PASSES
@@ -126,7 +137,7 @@ def out_of_fold(task: Task, train: Split, folds: Array, work: float) -> Guess | 
 
 
 def _classes(task: Task) -> int:
-    return max(task.outputs, 2)  # two of them may have one output
+    return max(task.outputs, 2)  # a single output may stand for two classes
 
 
 def _of_labels(chances: Array) -> Guess:

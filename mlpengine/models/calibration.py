@@ -23,10 +23,10 @@ MAX_RESIDUALS = 4_096
 """Largest number of residuals that a model keeps; quantiles replace a larger number."""
 
 MAX_PLACES, ROWS_OF_PLACE = 10, 80
-"""The most predictions at which the size of errors is known, and the fewest rows for each."""
+"""Maximum number of predictions with a stored size of errors, and minimum rows for each."""
 
 CHANCE_OF_RANGE = 1.5
-"""Gain of the shortest range by chance, times level and root of the number of errors."""
+"""Gain of the shortest range by chance, times level and square root of the number of errors."""
 
 SMALLEST_SCALE = 0.01
 """The smallest size of errors at a prediction, as a share of the largest."""
@@ -48,16 +48,16 @@ def error_of_mean(
 ) -> Array | None:
     """Return the error of the mean of all networks on new rows, relative to one network's error.
 
-    The error of one network is its out-of-fold error.  The gain of their mean depends on how far
-    networks differ on rows that are new to all of them, and folds have no such rows.  On a row that
-    trained them, networks err less and differ less, by about the same factor: a network that moves
-    by a share h towards each label keeps 1 - h of its error there, and two networks keep 1 - h of
-    their difference.  So the relative gain of averaging on rows that trained all networks of the
-    mean is also the relative gain on new rows.
+    The error of one network is its out-of-fold error.  The gain of averaging depends on how far the
+    networks differ on rows that are new to all networks, but with folds there are no such rows.  On
+    training rows both the errors and the differences of networks are smaller, by about the same
+    factor: if training moves the outputs by a share h towards the labels, a share 1 - h remains of
+    each error, and of the difference between two networks.  So the relative gain of averaging is
+    about the same on rows that trained all networks and on new rows.
 
     `outputs` returns the outputs (folds, rows, out_dim) of the networks of each fold for the
     features of at most `COMPARED_ROWS` rows.  The error is the squared error for numbers, and
-    `mean_loss` for classes: averaging reduces it by a share that is proportional to the error.
+    `mean_loss` for classes.
 
     Shape: (targets,) for numbers, (1,) for classes; None for two folds.
     Source: Krogh and Vedelsby 1995, "Neural network ensembles, cross validation, and active
@@ -89,10 +89,10 @@ def error_of_mean(
 class Residuals:
     """Out-of-fold errors that give intervals; the width depends on the prediction.
 
-    An error is truth minus prediction, reduced to the size of errors of the mean of all networks as
-    `error_of_mean` estimates it, and divided by the usual size of errors at the prediction.  This
-    size is `scales` in the targets' units at the predictions `places`, linear between them and
-    constant beyond them.
+    An error is truth minus prediction.  It is multiplied by `error_of_mean`, because the mean of
+    all networks has smaller errors, and divided by the usual size of errors at this prediction.
+    The usual size is `scales`, in the units of the targets, at the predictions `places`; it is
+    linear between the places and constant beyond them.
 
     Shapes: `errors` (errors, targets), sorted; `places` (places, targets), ascending, and `scales`.
     """
@@ -123,9 +123,9 @@ class Residuals:
         """Return lower and upper ends (rows, targets) for predictions (rows, targets).
 
         New targets lie between them with probability of about `level` if their rows are like the
-        training rows.  The ends are equally far from the prediction.  If the shortest range with
-        this share of the errors is shorter by more than chance explains, its ends are used instead.
-        CV+ (Barber et al. 2021, arXiv 1905.02928) adds the out-of-fold errors to each network's
+        training rows.  The ends are equally far from the prediction.  But if the shortest range
+        with this share of the errors is shorter by more than chance, the interval has its ends. CV+
+        (Barber et al. 2021, arXiv 1905.02928) adds the out-of-fold errors to each network's
         prediction instead.  CV+ has a guarantee, but covered 92.5 % of new targets for 90 %: an
         out-of-fold error already contains the difference between networks.
 
@@ -137,7 +137,7 @@ class Residuals:
         return predictions + low * scale, predictions + high * scale
 
     def ends(self, level: float) -> tuple[Array, Array]:
-        """Return how far `interval` goes from predictions, in units of the scale, (targets,) each.
+        """Return the distances of the ends of `interval` from the prediction, in scales (targets,).
 
         Raises: UsageError unless the level is between 0 and 1.
         """
@@ -194,13 +194,13 @@ class Residuals:
 class ClassSets(NamedTuple):
     """Out-of-fold probabilities of the true classes, for making prediction sets.
 
-    A prediction set holds the classes with at least a lowest probability: a quantile of the
-    out-of-fold probabilities.  Its coverage is right on average: a rare class may be in far fewer
-    of its sets.  Sets by class have a quantile for each class, so that each class is in its set as
-    often as was asked for; they are larger.  Adaptive sets (Romano et al. 2020, arXiv 2006.02544)
-    also add up the probabilities of likelier classes, and have the same order between two classes.
-    On three tables of 4 to 15 classes adaptive sets held more true classes than was asked for, and
-    about twice as many classes (November 2026).
+    A prediction set holds the classes with a probability above a threshold.  The threshold is a
+    quantile of the out-of-fold probabilities.  The coverage is right on average over all rows; for
+    rows of a rare class it may be much lower.  Sets by class have one quantile for each class, so
+    the coverage is right for each class; these sets are larger.  Adaptive sets (Romano et al. 2020,
+    arXiv 2006.02544) also add up the probabilities of likelier classes; for two classes they give
+    the same order. On three tables of 4 to 15 classes adaptive sets held more true classes than was
+    asked for, and about twice as many classes (November 2026).
 
     Shapes: `chances` (rows,), sorted, and the `classes` (rows,) that they belong to.
     Sources: Sadinle, Lei and Wasserman 2019, "Least ambiguous set-valued classifiers with bounded
@@ -229,9 +229,10 @@ class ClassSets(NamedTuple):
     def contain(self, chances: Array, level: float, *, by_class: bool = False) -> Array:
         """Return which classes are in the set of each row, bool, for chances (rows, classes).
 
-        The true class is in its set with probability of about `level` if rows are like the training
-        rows; with `by_class` so is each class.  A set is empty where no class is likely enough.
-        Some sets are empty if the most likely class is right more often than `level`.
+        The set contains the true class with probability of about `level` if rows are like the
+        training rows; with `by_class` this holds for the rows of each class.  A set is empty if no
+        class is likely enough; this happens if the most likely class is right more often than
+        `level`.
 
         Raises: UsageError unless the level is between 0 and 1.
         """
@@ -309,8 +310,8 @@ def checked_level(level: object, where: str = "interval") -> float:
 def fit_temperature(task: Task, output: Array, truth: Array, weights: Array | None) -> float:
     """Return the temperature: logits divided by it have the lowest log loss.
 
-    One further row has all classes with equal probability.  It keeps the temperature above 0 where
-    all of a few rows are right.
+    One further row, with equally probable classes, is added.  It keeps the temperature above 0 if a
+    few rows are all predicted correctly.
 
     Sources: Guo, Pleiss, Sun and Weinberger 2017, section 4.2; Platt 1999, "Probabilistic outputs
     for support vector machines", section 2.1, for such targets.
@@ -339,7 +340,7 @@ def fit_temperature(task: Task, output: Array, truth: Array, weights: Array | No
 def apply_temperature(
     networks: Iterable[TabularNetwork], task: Task, output: Array, rows: Split
 ) -> float:
-    """Divide last layers by the best temperature of their `output` for rows, and return it."""
+    """Divide the last layers by the best temperature for `output` and `rows`; return it."""
     temperature = fit_temperature(task, output, rows.truth, rows.weights)
     for network in networks:
         network.divide_outputs(temperature)

@@ -19,6 +19,7 @@ def facts_of(model: Model) -> dict[str, Any]:
         "sizes": list(model.mlp.sizes),
         "parameters": model.n_parameters,
         "loss": model.loss,
+        **({"threshold": model.threshold_text} if model.threshold else {}),
     }
 
 

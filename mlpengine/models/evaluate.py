@@ -1,4 +1,4 @@
-"""Loss and metrics of a network over a whole split, and the values that make them infinite."""
+"""Loss and metrics of a network over a whole split, and the cell that makes a loss infinite."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ FORWARD_ROWS = 512
 """Rows of one forward pass: enough for fast products, few enough for the second-level cache."""
 
 CHUNKS_AT_ONCE = 32
-"""The most `FORWARD_ROWS` in a call of machine code, because features may come from a file."""
+"""Maximum passes of `FORWARD_ROWS` in one call of machine code; features may be in a file."""
 
 ODD = 1e4
 """Smallest scaled value that is reported as odd; ordinary values are below 100."""
@@ -104,7 +104,7 @@ def loss_names(loss: Loss) -> tuple[str, ...]:
 
 
 JACKKNIFE_BLOCKS = 30
-"""Blocks of rows that are left out in turn: the standard error is right to some 13 %."""
+"""Number of blocks of rows, left out in turn; the standard error is then accurate to about 13 %."""
 
 
 def standard_errors(
@@ -127,7 +127,7 @@ def standard_errors(
 
 
 def without_each_block(rows: int, blocks: Array | None = None) -> list[Array]:
-    """Return the row indices that are left without each block in turn; none for a single block.
+    """Return the indices of all rows outside a block, for each block; nothing for a single block.
 
     Rows of equal number in `blocks` (rows,) are a block; by default blocks are random.
     """

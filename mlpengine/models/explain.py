@@ -12,23 +12,24 @@ from mlpengine.data.features import Preprocessor
 from mlpengine.data.tables import Column, Table
 from mlpengine.data.tables.table import ColumnKind
 from mlpengine.models.evaluate import Scorer, jackknife_error
+from mlpengine.models.forward import Features
 from mlpengine.models.members import NetworkMean
-from mlpengine.models.model import Model
-from mlpengine.models.task import Regression, Split
+from mlpengine.models.task import Regression, Split, Task
 from mlpengine.nn.network import PREDICT_ROWS
 
 GRID, LEVELS = 20, 12
 """Points of a curve: quantiles of a number, or the most frequent levels of a category."""
 
 PERMUTED_COLUMNS = 200
-"""The most columns that are permuted; the outputs are most sensitive to these columns."""
+"""Maximum number of permuted columns; the outputs are most sensitive to these columns."""
 
 DEPENDENCE_ROWS = 300
-"""Rows over which partial dependence is averaged, evenly spread."""
+"""Number of evenly spaced rows over which partial dependence is averaged."""
 
 STACKED_ROWS = 3_000
-"""The most rows of all permutations of a column that are predicted at once: a pass over few rows
-takes as long for its calls as for its products."""
+"""Maximum number of rows, over all permutations of a column, in one forward pass.
+
+A pass over few rows takes as long for its calls as for its products."""
 
 
 ROW_GROUPS = 10
@@ -39,8 +40,8 @@ class Importance(NamedTuple):
     """The change of loss and metric when the values of a column are permuted.
 
     `loss` and `metric` are the mean rise of the loss and the mean fall of the task's first metric
-    (R2 or accuracy) over repetitions.  The errors are standard errors over the rows: what another
-    sample of as many rows may change.
+    (R2 or accuracy) over repetitions.  The errors are standard errors over the rows: how much the
+    result would vary between samples of this size.
     """
 
     column: str
@@ -64,7 +65,7 @@ class Dependence(NamedTuple):
 
 
 def feature_columns(preprocessor: Preprocessor) -> list[str]:
-    """Return the column of the table, or the computed one, that each feature comes from."""
+    """Return, for each feature, its column of the table, or its computed column."""
     numbers = preprocessor.fitted_numbers
     sources = [source.column for source in numbers.sources]
     names = [*sources, *(sources[i] for i in numbers.bins.columns)]
@@ -77,10 +78,10 @@ def feature_columns(preprocessor: Preprocessor) -> list[str]:
 def sensitive_columns(mean: NetworkMean, x: Array, columns: Sequence[str], count: int) -> list[str]:
     """Return the `count` columns to which the outputs are most sensitive, in their order.
 
-    `columns` is the column that each feature of `x` comes from.  The sensitivity to a column is the
-    mean square, over some rows and all networks, of how much the outputs change to first order when
-    its features are permuted together.  A network needs one backward pass for all columns, with
-    random signs as the gradient of the outputs: in expectation their squares are added.
+    `columns` holds the column of each feature of `x`.  The sensitivity to a column is a mean
+    square, over some rows and all networks: the first-order change of the outputs when the features
+    of the column are permuted together. One backward pass of a network is enough for all columns.
+    Its output gradients are random signs, so the squares of the outputs add up in expectation.
 
     Source: Hutchinson 1990, "A stochastic estimator of the trace", for the signs.
     """
@@ -121,8 +122,8 @@ def importances(
     """Return the importance of each column, the largest rise of the loss first.
 
     `forward` returns the outputs for features of the rows of `part`, repeated once or several times
-    along the first axis.  `columns` is the column that each feature comes from; all features of a
-    column are permuted together.  With `permuted_columns` only these columns are permuted.
+    along the first axis.  `columns` holds the column of each feature; all features of a column are
+    permuted together.  With `permuted_columns` only these columns are permuted.
 
     Sources: Breiman 2001, section 10; Efron and Tibshirani 1993, chapter 11, for the jackknife of
     groups of rows.
@@ -165,9 +166,9 @@ def importances(
 
 
 def _exchanged(count: int, groups: int, rng: np.random.Generator) -> Array:
-    """Return an order of rows: each has another row of its own group, row k of group k % groups.
+    """Return a permutation of rows within groups; row k belongs to group k % groups.
 
-    Rows of a group exchange their values with each other alone, so that groups are independent.
+    Rows exchange values only within their group, so that groups are independent.
     """
     order = np.arange(count)
     for k in range(groups):
@@ -177,12 +178,19 @@ def _exchanged(count: int, groups: int, rng: np.random.Generator) -> Array:
 
 
 def dependence(
-    model: Model, table: Table, column: str, *, points: int = GRID, rows: int = DEPENDENCE_ROWS
+    forward: Callable[[Features], Array],
+    preprocessor: Preprocessor,
+    task: Task,
+    table: Table,
+    column: str,
+    *,
+    points: int = GRID,
+    rows: int = DEPENDENCE_ROWS,
 ) -> Dependence:
-    """Return the partial dependence of a model's prediction on a column of a table.
+    """Return the partial dependence of a prediction on a column of a table.
 
-    A number takes `points` quantiles, a category its most frequent levels; predictions are averaged
-    over `rows` of the table.
+    `forward` returns the outputs for features.  A number takes `points` quantiles, a category its
+    most frequent levels; predictions are averaged over `rows` of the table.
 
     Source: Friedman 2001, section 8.2.
     """
@@ -194,7 +202,7 @@ def dependence(
     everywhere = some.rows(np.tile(np.arange(some.n_rows), len(grid)))
     filled = Column(np.repeat(grid, some.n_rows), values.kind, values.levels)
     tiled = Table({**everywhere.columns, column: filled}, some.source)
-    task, output = model.task, model.forward(model.preprocessor.features_of(tiled))
+    output = forward(preprocessor.features_of(tiled))
     shown = task.predict(output) if isinstance(task, Regression) else task.probabilities(output)
     assert shown is not None
     means = shown.reshape(len(grid), some.n_rows, -1).mean(axis=1)

@@ -18,14 +18,14 @@ from mlpengine.step.auto_backend import NUMPY_RUNS, prediction_backend
 from mlpengine.step.blas_threads import one_blas_thread, threads_allowed
 
 TERMS_PER_THREAD = 1 << 28
-"""Multiplications for each additional thread: many times the cost of starting a thread."""
+"""Multiplications that pay for an additional thread: they take many times as long as its start."""
 
 BLOCK_ROWS = 16 * PREDICT_ROWS
-"""The most rows that a thread takes at once; their features and outputs stay in its cache."""
+"""Maximum number of rows that a thread takes at once; features and outputs stay in its cache."""
 
 BLOCK_FEATURES = 1 << 19
-"""The most features that a thread takes at once (2 MB of float32), but at least the features of
-`PREDICT_ROWS` rows."""
+"""Maximum number of feature values that a thread takes at once (2 MB of float32), but always at
+least `PREDICT_ROWS` rows."""
 
 _log = logging.getLogger("mlpengine")
 
@@ -61,9 +61,10 @@ def each_block(
 ) -> None:
     """Call `use` with each block of rows of `x` and the outputs of each network for the block.
 
-    Threads take blocks of rows, each with BLAS on one thread: on a busy machine products on two
-    threads of BLAS take 10 times as long.  The bits depend neither on the number of threads nor on
-    the place of a row, but on whether machine code runs; the number of rows decides this.
+    Threads take blocks of rows, each with BLAS on one thread: on a busy machine, products on two
+    BLAS threads take 10 times as long.  The bits of the outputs do not depend on the number of
+    threads or on the position of a row.  They differ between machine code and NumPy; the number of
+    rows decides which one runs.
     """
 
     def by_numpy(rows: Array) -> list[Array]:
@@ -149,7 +150,7 @@ class _Program:
         return cls(networks, passes)
 
     def clone(self) -> "_Program":
-        """Return the same in memory of its own."""
+        """Return a copy with separate memory."""
         pairs = zip(self._networks, self._passes, strict=True)
         each = [one.clone(mlp.params.flat, mlp.params.flat) for mlp, one in pairs]
         return _Program(self._networks, each)

@@ -16,7 +16,7 @@ from mlpengine.ops.loss import Loss
 from mlpengine.settings import NetworkSettings
 
 PENALTIES = (1000.0, 100.0, 10.0, 1.0, 0.1)
-"""L2 penalties to choose from by out-of-fold loss; the loss beside them is a sum over rows."""
+"""L2 penalties to choose from by out-of-fold loss; the penalty is added to the sum of losses."""
 
 FLOAT64_ROWS = 4_096
 """Number of rows with features in float64 at once."""
@@ -25,7 +25,7 @@ NO_SIZE = 1e-12
 """Squared singular values up to this share of the largest one are rounding errors."""
 
 ITERATIONS, MEMORY, TOLERANCE = 100, 10, 1e-7
-"""Most steps of the minimization, number of pairs that it remembers, and the gain that ends it."""
+"""Of the minimization: maximum steps, stored pairs, and the relative gain below which it ends."""
 
 
 def can_be_linear(network: NetworkSettings) -> bool:
@@ -49,11 +49,11 @@ def linear_networks(
 ) -> tuple[list[TabularNetwork], Array]:
     """Return a linear network for each fold, and their out-of-fold outputs.
 
-    Each has the architecture of `mlp`.  A projection (features, columns) makes the columns
-    x @ projection of a linear model.  A projection that picks columns of x is an array of their
-    indices, because a matrix of thousands of columns would take gigabytes.  All networks share the
-    projection and penalty with the lowest `mean_loss` of out-of-fold outputs (rows, outputs).
-    Each of `threads` fits the models of one fold after another.
+    Each has the architecture of `mlp`.  A linear model reads the columns x @ projection; a
+    projection is a matrix (features, columns).  A projection that selects columns of x is an array
+    of their indices, because a matrix of thousands of columns would take gigabytes.  All networks
+    share the projection and penalty with the lowest `mean_loss` of out-of-fold outputs (rows,
+    outputs). Each of `threads` fits the models of one fold after another.
     """
     each = []
     for projection in projections:
@@ -141,11 +141,11 @@ def fit_linear(
 def _singular(x: Array) -> tuple[Array, Array, Callable[[Array], Array]]:
     """Return the singular values of `x`, and its rows in coordinates of its right singular vectors.
 
-    The third result is a function from weights (vectors, outputs) of the coordinates to weights of
-    the columns.  All come from the smaller of two products of `x` with itself: for 38,000 rows of
-    26 columns this is ten times as fast (Xeon, November 2026).  Small singular values are less
-    exact, but the vectors are still orthonormal.  If there are fewer rows than columns, vectors
-    with a singular value of about 0 are left out.
+    The third result is a function that converts weights (vectors, outputs) of the coordinates to
+    weights of the columns.  All come from the smaller of two products of `x` with itself: for
+    38,000 rows of 26 columns this is ten times as fast (Xeon, November 2026).  Small singular
+    values are less exact, but the vectors are still orthonormal.  If there are fewer rows than
+    columns, vectors with a singular value of about 0 are left out.
     """
     if len(x) >= x.shape[1]:
         squares, vectors = np.linalg.eigh(x.T @ x)

@@ -18,7 +18,7 @@ from mlpengine.ops.loss import Loss
 from mlpengine.settings.training import LINEAR, SMOOTH, MemberType
 
 WEIGHT_ROUNDS = 20
-"""Choices of `best_weights`, by which weights are multiples of 1/20."""
+"""Number of rounds of `best_weights`; so weights are multiples of 1/20."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,12 +50,12 @@ class NetworkMean:
         each_block(self.networks, x, keep)
         return output
 
-    def combine(self, outputs: Sequence[Array]) -> Array:
+    def combine(self, outputs: Sequence[Array] | Array) -> Array:
         """Return one output for the mean of the predictions of all networks."""
         if len(outputs) == 1:
             return outputs[0]
         weights = self.network_weights if self.ensemble_weights else None
-        return self._combined(np.stack(outputs), weights)
+        return self._combined(np.asarray(outputs), weights)
 
     def of_each_type(self, x: Array, folds: Array) -> Array:
         """Return the outputs (types, rows, out_dim) of each row by the networks of its fold."""
@@ -68,7 +68,7 @@ class NetworkMean:
         return outputs
 
     def out_of_fold(self, x: Array, folds: Array) -> Array:
-        """Return for each row of features the mean output of the networks of its fold."""
+        """Return, for each row of features, the mean output of the networks of its fold."""
         outputs = self.of_each_type(x, folds)
         if not self.ensemble_weights:
             return np.asarray(outputs[0])
@@ -106,9 +106,10 @@ def best_mean(
     """Return the mean of all member `types` with the best ensemble weights, and these weights.
 
     `mean` is the mean of the types that the loop trained.  Linear and smooth networks read one of
-    `projections` and are fitted here; `seed` is for the initial weights of smooth ones.  `losses`
-    are the training loss and the score's loss: linear networks minimize the first, and the second
-    chooses the weights, on out-of-fold outputs.  Networks of types with weight 0 are left out.
+    `projections` and are fitted here; `seed` is for the initial weights of smooth networks.
+    `losses` are the training loss and the evaluation loss: linear networks minimize the training
+    loss, and the evaluation loss of out-of-fold outputs chooses the ensemble weights.  Networks of
+    types with weight 0 are left out.
     """
     task, networks, outputs = mean.task, [*mean.networks], mean.of_each_type(train.x, folds)
     scorer = Scorer(losses[1], task, task.outputs, networks[0].dtype)
@@ -174,10 +175,11 @@ def inputs_of(member: str, numbers: Numbers, n_features: int, in_dim: int) -> Ar
 def linear_projections(numbers: Numbers, n_features: int) -> list[Array]:
     """Return projections: linear networks may read the product of x and one of them.
 
-    A projection is a matrix (n_features, columns).  The first one picks the columns that the plain
-    type reads, and is given as their indices.  Smooth clipping bends numbers; then a second
-    projection takes them from the components of their bins, times the widths of the bins.  These
-    numbers are linear up to one bin beyond the range of the training rows, and constant from there.
+    A projection is a matrix (n_features, columns).  The first projection selects the columns that
+    the plain type reads, and is an array of indices.  Smooth clipping makes these columns nonlinear
+    in the numbers.  Then a second projection restores the numbers: it adds up the components of
+    their bins, multiplied by the widths of the bins.  The restored numbers are linear up to one bin
+    beyond the range of the training rows, and constant from there.
     """
     clipped = np.flatnonzero(inputs_of("plain", numbers, n_features, n_features))
     bins, first = numbers.bins, len(numbers.sources)

@@ -26,7 +26,7 @@ HIGHER_IS_BETTER = frozenset(
     {"accuracy", "balanced_accuracy", "macro_f1", "weighted_f1", "roc_auc", "average_precision"}
     | {"recall", "precision", "r2"}
 )
-"""First words of the names of metrics that are better when they are higher."""
+"""Metrics that are better when they are higher, by the first word of their names."""
 
 CALIBRATION_BINS = 15
 """Bins of `calibration_error`."""
@@ -76,7 +76,7 @@ def metric(
 
 def higher_is_better(name: str) -> bool:
     """Return whether a metric is better when it is higher; the first word of a name tells which."""
-    name = name.split(" ")[0]  # of "accuracy of class"
+    name = name.split(" ")[0]  # the name may be "accuracy of class"
     own = OWN_METRICS.get(name)
     return own.higher_is_better if own else name in HIGHER_IS_BETTER
 
@@ -179,6 +179,21 @@ def average_precision(target: Array, probabilities: Array, weight: Array | None 
     return _mean_of_classes(_average_precision, target, probabilities, weight)
 
 
+def cost(
+    target: Array,
+    predicted: Array,
+    weight: Array | None = None,
+    *,
+    positive: int = 1,
+    costs: tuple[float, float] = (1.0, 1.0),
+) -> float:
+    """Return the mean cost of a row: `costs` of a false negative and of a false positive."""
+    false_negative, false_positive = costs
+    is_positive, taken = target == positive, predicted == positive
+    each = false_negative * (is_positive & ~taken) + false_positive * (~is_positive & taken)
+    return _mean(each.astype(np.float64), weight)
+
+
 def brier(target: Array, probabilities: Array, weight: Array | None = None) -> float:
     """Return the mean squared error of the probabilities.
 
@@ -265,21 +280,6 @@ def rmse(target: Array, predicted: Array, weight: Array | None = None) -> float:
     return float(np.sqrt(np.average(squares, axis=0, weights=weight)).mean())
 
 
-def poisson_deviance(target: Array, predicted: Array, weight: Array | None = None) -> float:
-    """Return the mean of 2 (t log(t / p) - t + p), in the target's units; 0 log 0 is 0."""
-    t, p = _columns(target), _columns(predicted)
-    with np.errstate(all="ignore"):
-        logs = np.where(t > 0, t * np.log(np.where(t > 0, t, 1) / p), 0)
-    return _mean(2 * (logs - t + p).mean(axis=1), weight)
-
-
-def gamma_deviance(target: Array, predicted: Array, weight: Array | None = None) -> float:
-    """Return the mean of 2 (log(p / t) + t / p - 1); it has no unit."""
-    t, p = _columns(target), _columns(predicted)
-    with np.errstate(all="ignore"):
-        return _mean(2 * (np.log(p / t) + t / p - 1).mean(axis=1), weight)
-
-
 def gaussian_nll(
     target: Array, mean: Array, deviation: Array, weight: Array | None = None
 ) -> float:
@@ -343,7 +343,7 @@ def _mean_of_classes(
     probabilities: Array,
     weight: Array | None,
 ) -> float:
-    """Return the mean over classes or labels of a measure of `_curve`, without its NaNs."""
+    """Return the mean over classes or labels of a measure of `counts_above`, without its NaNs."""
     scores = np.asarray(probabilities)
     pairs: Iterable[tuple[Array, Array]] = [(target > 0, scores)]  # of the positive class alone
     if target.ndim == 2:
@@ -351,12 +351,12 @@ def _mean_of_classes(
     elif scores.ndim == 2:
         first = 1 if scores.shape[1] == 2 else 0
         pairs = ((target == k, scores[:, k]) for k in range(first, scores.shape[1]))
-    values = [measure(*_curve(is_own, score, weight)) for is_own, score in pairs]
+    values = [measure(*counts_above(is_own, score, weight)) for is_own, score in pairs]
     known = [value for value in values if not np.isnan(value)]
     return float(np.mean(known)) if known else float("nan")
 
 
-def _curve(positive: Array, score: Array, weight: Array | None) -> tuple[Array, Array]:
+def counts_above(positive: Array, score: Array, weight: Array | None) -> tuple[Array, Array]:
     """Return the weight of true and of false positives at each threshold, from the highest."""
     score = score.astype(np.float64)
     order = np.argsort(-score)

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from pathlib import Path
 from threading import local
@@ -12,14 +12,17 @@ import numpy as np
 from typing_extensions import TypedDict
 
 from mlpengine.core.errors import CheckpointError, DataError, MlpEngineError, UsageError
+from mlpengine.core.fields import Limits
 from mlpengine.core.fork_locks import cached_property
+from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import html_table, plural
+from mlpengine.core.wording import plural, quoted
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.drift import NewRows
 from mlpengine.data.tables import Table, read_table
 from mlpengine.data.tables.frames import as_table
 from mlpengine.data.tables.rows import usable_rows
+from mlpengine.models.baselines import Guess, baseline_scores, compared_metrics
 from mlpengine.models.calibration import (
     RESIDUALS,
     SET_CHANCES,
@@ -28,11 +31,32 @@ from mlpengine.models.calibration import (
     Residuals,
     spread,
 )
+from mlpengine.models.comparison import Comparison, Lead
+from mlpengine.models.drift_check import DriftCheck
 from mlpengine.models.evaluate import Scorer
+from mlpengine.models.explain import (
+    DEPENDENCE_ROWS,
+    GRID,
+    PERMUTED_COLUMNS,
+    dependence,
+    feature_columns,
+    importances,
+    sensitive_columns,
+)
+from mlpengine.models.explanation import CURVES, EXPLAINED_ROWS, Explanation
 from mlpengine.models.forward import Features, outputs_of
 from mlpengine.models.members import NetworkMean
+from mlpengine.models.metrics import higher_is_better
 from mlpengine.models.row_predictor import RowPredictor
-from mlpengine.models.task import Classification, Regression, Task, make_split, task_for
+from mlpengine.models.task import (
+    Classification,
+    Regression,
+    Split,
+    Task,
+    Threshold,
+    make_split,
+    task_for,
+)
 from mlpengine.nn import NETWORKS, TabularNetwork
 from mlpengine.nn.population import Population
 from mlpengine.nn.safetensors_file import check_finite, read_tensors, write_tensors
@@ -43,7 +67,7 @@ from mlpengine.settings.structure import conform
 MODEL_FILE = "model.safetensors"
 
 SMOOTH_PREFIX = "smooth."
-"""Begins the names of the parameters of smooth networks in a file."""
+"""Prefix of the names of the parameters of smooth networks in a file."""
 
 SHOWN_COLUMNS = 12
 """Number of columns that the text of a model lists."""
@@ -70,18 +94,19 @@ class Model:
     """A network, the preprocessing fitted with it, and its loss as a name with options by name.
 
     `predict`, `predict_proba` and `evaluate` take a table in any form: a data frame of pandas,
-    polars or pyarrow, a mapping of names to columns, a list of rows by name, the row itself as a
-    mapping of names to cells, a path, or a matrix with the model's `columns` in order. Columns may
-    be in any order, and there may be others. Any number of threads may call them at once. One row
-    in memory takes some tens of microseconds, because it has buffers of its own.
+    polars or pyarrow, a mapping of names to columns, a list of rows (mappings of names to cells), a
+    single row, a path, or a matrix with the model's `columns` in order. Columns may be in any
+    order, and other columns are ignored. Any number of threads may call these methods at once. One
+    row in memory takes some tens of microseconds, because single rows have their own buffers.
 
     With `members` the model has several networks, and `mlp` is the first.  Its prediction is the
-    mean of the networks' predictions.  Members of several types follow each other type by type, and
-    `ensemble_weights` are the weights of the types in the mean.  `smooth` are the networks of the
-    last type, if it has an architecture of its own.  `residuals` are out-of-fold
+    mean of the networks' predictions.  Members are ordered by type, and `ensemble_weights` are the
+    weights of the types in the mean.  `smooth` are the networks of the last type, if it has a
+    different architecture.  `residuals` are out-of-fold
     errors, scaled to the size of the errors of the mean.  `sets` holds the out-of-fold
     probabilities of the true classes.  `record` describes the training, if it is known
-    (`TrainingRecord`).
+    (`TrainingRecord`).  `threshold` is the probability above which one of two classes is predicted,
+    if it is not 0.5.
     `Mlp.load` reads the file of a single network, too.
     """
 
@@ -95,6 +120,7 @@ class Model:
     ensemble_weights: tuple[float, ...] = ()
     record: Mapping[str, Any] = field(default_factory=dict)
     sets: ClassSets | None = None
+    threshold: Threshold | None = None
 
     @property
     def networks(self) -> tuple[TabularNetwork, ...]:
@@ -102,9 +128,16 @@ class Model:
         return (self.mlp,) if self.members is None else (*self.members, *(self.smooth or ()))
 
     @property
+    def populations(self) -> list[Sequence[TabularNetwork]]:
+        """The networks by architecture, in the order of `networks`."""
+        if self.members is None:
+            return [(self.mlp,)]
+        return [self.members] if self.smooth is None else [self.members, self.smooth]
+
+    @property
     def task(self) -> Task:
         """The meaning of the outputs."""
-        return task_for(self.preprocessor.target, self.plain_loss)
+        return task_for(self.preprocessor.target, self.plain_loss, self.threshold)
 
     def task_with(self, metrics: Sequence[str]) -> Task:
         """Return the task with further metrics.  Raises: UsageError for an unknown one."""
@@ -143,6 +176,21 @@ class Model:
             return labels
         return predicted[:, 0] if predicted.shape[1] == 1 else predicted
 
+    def with_threshold(self, value: float) -> "Model":
+        """Return the model with another probability above which it predicts its positive class.
+
+        The positive class is the one of `threshold`, by default the latter of `classes`.
+
+        Raises: UsageError for a model without two classes, and for a value that is not from 0 to 1.
+        """
+        if not isinstance(self._task, Classification) or len(self.classes) != 2:
+            raise UsageError(
+                "threshold: needs a model of two classes (this one predicts "
+                f"{self._facts()['predicts']})"
+            )
+        checked = Limits(at_least=0, at_most=1).check("threshold", value)
+        return replace(self, threshold=(self.threshold or Threshold())._replace(value=checked))
+
     def predict_proba(self, data: Any) -> Array:
         """Return the probability of each of the `classes`, float64 (rows, classes).
 
@@ -175,8 +223,8 @@ class Model:
 
         `metrics` are further metrics with a number in their name, such as ``pinball_0.9``.
 
-        The loss is without class weights and label smoothing, and of standardized targets; all
-        other metrics are in the target's own units. Rows without a target are left out, with a
+        The loss is computed from standardized targets, without class weights and label smoothing;
+        all other metrics are in the units of the target. Rows without a target are left out, with a
         line in the log.
 
         Raises: DataError as `predict`, and if the targets are missing; UsageError for an unknown
@@ -187,18 +235,125 @@ class Model:
                 f"evaluate: metrics must be a list (got {metrics!r}); write metrics=[{metrics!r}]"
             )
         task = self.task_with(metrics)
+        part = self._split(*self._usable("evaluate", data), on_demand=True)
+        return self.scorer(task).run(self.forward(part.x), part, full=True)
+
+    def explain(self, data: Any, *, curves: int = CURVES) -> Explanation:
+        """Return which columns drive the predictions of rows with their targets, and how.
+
+        The importance of a column is how much the loss rises, and R2 or accuracy falls, when its
+        values are permuted among the rows, with standard errors.  The first columns get partial
+        dependence, at most `curves`.  The rows should not be rows that trained the model.
+
+        Raises: DataError as `evaluate`, and for fewer than two rows.
+        """
+        table, rows = self._usable("explain", data)
+        table = table if rows is None else table.rows(rows)
+        if table.n_rows < 2:
+            raise DataError(
+                f"explain: at least two rows are needed to permute values (got {table.n_rows})"
+            )
+        part = self._split(table, evenly_spaced(table.n_rows, EXPLAINED_ROWS))
+        return self.explanation("data", part, self.forward, table, curves=curves)
+
+    def explanation(
+        self,
+        part: str,
+        rows: Split,
+        forward: Callable[[Array], Array],
+        table: Table,
+        *,
+        curves: int = CURVES,
+        most: int = PERMUTED_COLUMNS,
+        points: int = GRID,
+        averaged: int = DEPENDENCE_ROWS,
+    ) -> Explanation:
+        """Return `explain` for rows as networks take them, and a table for partial dependence.
+
+        `forward` predicts features of the rows, see `importances`.  Of more columns than `most`
+        only those are permuted to which the outputs are most sensitive.  Curves have `points`
+        points, each the mean over `averaged` rows of the table.
+        """
+        columns = feature_columns(self.preprocessor)
+        permuted = sensitive_columns(self.mean, rows.x, columns, most)
+        # weights may be as large as the dtype holds
+        with np.errstate(over="ignore", invalid="ignore"):
+            ranked = importances(
+                forward, self.scorer(self.task), rows, columns, permuted_columns=permuted
+            )
+            shown = [row.column for row in ranked if row.column in table and row.loss > 0]
+            parts = self.forward, self.preprocessor, self.task, table
+            drawn = [dependence(*parts, n, points=points, rows=averaged) for n in shown[:curves]]
+        outputs = [str(label) for label in self.classes or self.target]
+        count, metric = len(set(columns)), self.task.headline[0]
+        return Explanation(part, len(rows), metric, count, ranked, drawn, outputs)
+
+    def check(self, data: Any) -> DriftCheck:
+        """Return how far the columns of new rows differ from the training rows.
+
+        Targets are not needed.
+
+        Raises: DataError for a table without a column that is needed.
+        """
+        return DriftCheck.of(self.preprocessor, self.table(data))
+
+    def compare(
+        self, other: "Model", data: Any, *, names: Sequence[str] = ("this model", "the other")
+    ) -> Comparison:
+        """Return the metrics of two models on rows with their targets, and the better one.
+
+        The rows should not be rows that trained a model.  Rows are compared one by one: the
+        standard error is the error of the difference.
+
+        Raises: UsageError unless both predict the same target; DataError as `evaluate`.
+        """
+        if not isinstance(other, Model):
+            raise UsageError(f"compare: other must be a model (got {quoted(other)})")
+        if (self.target, self.classes) != (other.target, other.classes):
+            raise UsageError(
+                f"compare: both models must predict the same ({self._facts()['predicts']}, and "
+                f"{other._facts()['predicts']})"
+            )
+        table, rows = self._usable("compare", data)
+        part = self._split(table, rows)
+        rivals = {
+            name: model._guess(split)
+            for name, model, split in (
+                ("first", self, part),
+                ("other", other, other._split(other.table(data), rows)),
+            )
+        }
+        metrics = compared_metrics(self.task)
+        scores = baseline_scores(metrics, part.truth, rivals, part.weights)
+        both = {n: [(one[n]["value"], one[n]["error"]) for one in scores.values()] for n in metrics}
+        ahead = scores["other"]["ahead"]
+        wins = (ahead["value"] >= 0) == higher_is_better(metrics[0])
+        lead = Lead(metrics[0], "data", int(not wins), abs(ahead["value"]), ahead["error"])
+        return Comparison(names, len(part), both, lead)
+
+    def _guess(self, part: Split) -> Guess:
+        output = self.forward(part.x)
+        return Guess(self._task.predict(output), self._task.probabilities(output))
+
+    def _usable(self, where: str, data: Any) -> tuple[Table, Array | None]:
+        """Return a table, and the indices of its rows that have a target, None for all.
+
+        Messages begin with `where`.
+        """
         table = self.table(data)
         if not table.n_rows:
-            raise DataError("evaluate: rows are needed (got none)")
+            raise DataError(f"{where}: rows are needed (got none)")
         usable = usable_rows(table, self.target, self.preprocessor.rows_in_use(table))
         for line in usable.remarks:
             _log.warning("warning: %s", line)
-        part = make_split(
-            table, usable.rows, self.preprocessor, task, self.mlp.dtype, on_demand=True
-        )
-        output = self.forward(part.x)
-        self._warn_of(table if usable.rows is None else table.rows(usable.rows))
-        return self.scorer(task).run(output, part, full=True)
+        return table, usable.rows
+
+    def _split(self, table: Table, rows: Array | None, *, on_demand: bool = False) -> Split:
+        """Return rows of a table as networks take them, and warn of what training did not see."""
+        dtype = self.mlp.dtype
+        part = make_split(table, rows, self.preprocessor, self.task, dtype, on_demand=on_demand)
+        self._warn_of(table if rows is None else table.rows(rows))
+        return part
 
     def scorer(self, task: Task) -> Scorer:
         """Return the scorer of outputs by the loss for evaluation and the metrics of a task."""
@@ -208,7 +363,7 @@ class Model:
         """Return the outputs (rows, out_dim) for a table, before probabilities and units."""
         thread = self._thread
         if not hasattr(thread, "one_row"):
-            thread.one_row = RowPredictor(self.networks, self.preprocessor, self.mean.combine)
+            thread.one_row = RowPredictor(self.populations, self.preprocessor, self.mean.combine)
         output: Array | None = thread.one_row(data)
         if output is not None:
             return output
@@ -218,19 +373,19 @@ class Model:
         return output
 
     def _warn_of(self, table: Table) -> None:
-        """Log a line for each thing in a table that training did not see."""
+        """Log a line for each difference between a table and the training rows."""
         for line in NewRows(self.preprocessor).add(table).lines():
             _log.warning("warning: %s: %s", table.source, line)
 
     def features(self, table: Table) -> Array:
-        """Return the features (rows, in_dim) of a table, as the networks take them."""
+        """Return the features (rows, in_dim) of a table, the input of the networks."""
         features = self.preprocessor.transform(table, targets=False).features
         return np.asarray(features, self.mlp.dtype)
 
     def forward(self, x: Features) -> Array:
-        """Return the output (rows, out_dim) for features (rows, in_dim), as the loss takes it.
+        """Return the output (rows, out_dim) for features (rows, in_dim), the input of the loss.
 
-        With several members, the output gives the mean of the members' predictions.
+        With several members it is the output that stands for the mean of their predictions.
 
         Raises: ShapeError or DtypeError.
         """
@@ -284,8 +439,8 @@ class Model:
 
         `level` is the share of new rows with their class in their set, on average over rows like
         the training rows; with `by_class` over the rows of each class, in larger sets.  A set is
-        empty where no class is likely enough.  Some sets are empty if predictions are right more
-        often than `level`.
+        empty if no class is likely enough; this happens if predictions are right more often than
+        `level`.
 
         Raises: UsageError for a model of numbers, or one that was trained without folds.
         """
@@ -307,7 +462,7 @@ class Model:
         )
 
     def spread(self, x: Features) -> Array:
-        """Return how far the networks differ for features (rows, in_dim), in standard deviations.
+        """Return the standard deviation over the networks' predictions for features (rows, in_dim).
 
         Shapes: (rows, targets) of numbers, or (rows, classes) of probabilities.
         Raises: UsageError for a single network.
@@ -350,14 +505,24 @@ class Model:
             "from": ", ".join(columns[:SHOWN_COLUMNS]) + more,
             "network": network,
             "loss": self.loss,
+            **({"threshold": self.threshold_text} if self.threshold else {}),
         }
+
+    @property
+    def threshold_text(self) -> str:
+        """The threshold and its class, such as ``0.3 for yes``."""
+        threshold = self.threshold or Threshold()
+        return f"{threshold.value:.3g} for {self.classes[threshold.positive]}"
 
     def __repr__(self) -> str:
         return f"Model({'; '.join(f'{name} {text}' for name, text in self._facts().items())})"
 
     def _repr_html_(self) -> str:
-        """Return the main properties as a table, for notebooks."""
-        return html_table([], [(name, text) for name, text in self._facts().items()])
+        from mlpengine.drawing.cell import cell_html
+        from mlpengine.drawing.tables import scrolling_table
+
+        facts = self._facts().items()
+        return cell_html(scrolling_table(["", ""], facts, "Model", words=2, named=False))
 
     @cached_property
     def _task(self) -> Task:
@@ -388,6 +553,7 @@ class Model:
             **({"ensemble_weights": [*self.ensemble_weights]} if self.ensemble_weights else {}),
             **({"loss_options": dict(self.loss_options)} if self.loss_options else {}),
             **({"record": dict(self.record)} if self.record else {}),
+            **({"threshold": self.threshold._asdict()} if self.threshold else {}),
         }
 
     def state_dict(self) -> dict[str, Array]:
@@ -433,6 +599,13 @@ class Model:
             if "record" in description:
                 conform(description["record"], TrainingRecord, "record")
                 model = replace(model, record=description["record"])
+            if "threshold" in description:
+                conform(description["threshold"], Threshold, "threshold")
+                if len(preprocessor.classes) != 2:
+                    raise CheckpointError("threshold: needs two classes")
+                known = {"costs": None, **description["threshold"]}
+                known["costs"] = known["costs"] and tuple(known["costs"])
+                model = replace(model, threshold=Threshold(**known))
             _ = model.plain_loss  # refuses values that the loss does not take
             fits = (preprocessor.n_features, model.task.outputs) == (mlp.in_dim, mlp.outputs)
         except MlpEngineError as error:

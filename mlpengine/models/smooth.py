@@ -14,25 +14,25 @@ from mlpengine.optim import BayesianRegularization
 from mlpengine.step.step import TrainingStep
 
 UNITS, FEWEST_UNITS = 30, 2
-"""Hidden units, fewer where `PARAMETERS` allow no more."""
+"""Number of hidden units; fewer if `PARAMETERS` would be exceeded."""
 
 PARAMETERS = 250
-"""The most parameters of a smooth network: the time of a step grows with the cube."""
+"""Maximum number of parameters: the time of a step grows with the cube of this number."""
 
 STEPS = 300
 """The most steps of a smooth network."""
 
 SLOW_STEPS, SLOW = 10, 0.05
-"""Training ends if the loss falls by less than the share `SLOW` over so many steps."""
+"""Training ends if the loss falls by less than the share `SLOW` over this number of steps."""
 
 
 def smooth_units(inputs: int, outputs: int) -> int:
-    """Return the number of hidden units for so many inputs and outputs."""
+    """Return the number of hidden units for these numbers of inputs and outputs."""
     return min(UNITS, (PARAMETERS - outputs) // (inputs + 1 + outputs))
 
 
 def check_smooth(loss: str, inputs: int, outputs: int) -> None:
-    """Raises: UsageError where smooth networks cannot learn so many columns by this loss."""
+    """Raise UsageError if smooth networks cannot train with this loss or this number of columns."""
     if loss != MeanSquaredError.name:
         raise UsageError(f"members: smooth needs the loss mse (got {loss}); leave smooth out")
     if smooth_units(inputs, outputs) < FEWEST_UNITS:
@@ -50,9 +50,9 @@ def smooth_networks(
 ) -> list[Mlp]:
     """Return a network for each fold, trained on the rows of the other folds.
 
-    Its hidden layer reads x @ projection, standardized; as in `linear_networks` an array of indices
-    picks columns of x.  The networks have `dtype`; their training computes in float64.  Fold k has
-    the seed `seed` + k.  Each of `threads` trains one network after another.
+    Its hidden layer reads x @ projection, standardized; as in `linear_networks`, an array of
+    indices selects columns of x. The networks have `dtype`; their training computes in float64.
+    Fold k has the seed `seed` + k.  Each of `threads` trains one network after another.
     """
     picks = projection.ndim == 1
     x = train.x.astype(np.float64)

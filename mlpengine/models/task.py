@@ -2,16 +2,18 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import pairwise
 from numbers import Real
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 
 from mlpengine.core.buffers import hides_entries, unmasked
 from mlpengine.core.errors import DataError, ShapeError, UsageError
-from mlpengine.core.fields import COUNT
+from mlpengine.core.fields import COUNT, Limits, NonNegative
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.named import NamedRows, check_rows
 from mlpengine.core.spec import Array
@@ -25,10 +27,25 @@ from mlpengine.models import metrics
 from mlpengine.ops import EntryLoss, Loss, MeanSquaredError, losses_of
 
 MAX_CLASSES = 10
-"""The largest number of classes, labels or targets with metrics of their own."""
+"""Maximum number of classes, labels or targets for which separate metrics are reported."""
+
+PROBABILITY_METRICS = ("roc_auc", "average_precision", "log_loss", "brier", "calibration_error")
+"""Metrics of classes that no threshold changes."""
 
 PINBALL = "pinball_"
 """The part of the names of metrics before a level."""
+
+
+OUT_OF_FOLD = "out_of_fold"
+"""The name of the training rows, each predicted by the networks that were not trained on it."""
+
+PART_PHRASES = {
+    "data": "rows",
+    "test": "test rows",
+    "validation": "validation rows",
+    "train": "training rows",
+    OUT_OF_FOLD: "out-of-fold rows",
+}
 
 
 class RowOrigins(NamedTuple):
@@ -50,12 +67,12 @@ class RowOrigins(NamedTuple):
         return self._replace(rows=table)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Split:
     """The rows of one split, ready for the network.
 
-    `x` may be `PreparedRows`, from which rows are gathered as from an array larger
-    than memory; `windows` then say in which order they are fast to read.
+    `x` may be `PreparedRows`: features in a file, gathered as from an array; `windows` then shuffle
+    the rows in an order that is fast to read.
     Several inputs or targets are arrays by name.
     Shapes: x (rows, in_dim) and y, as the loss takes it, both of the network's dtype unless y is
     class numbers; truth (rows,) class numbers, or (rows, outputs) in the target's own units;
@@ -93,6 +110,9 @@ class Split:
     def __len__(self) -> int:
         return len(self.x)
 
+    def __repr__(self) -> str:
+        return f"Split({plural(len(self), 'row')}, x {quoted(self.x)}, y {quoted(self.y)})"
+
     def rows(self, numbers: Array) -> "Split":
         """Return a copy of the rows with these indices."""
         weights = None if self.weights is None else self.weights[numbers]
@@ -108,7 +128,7 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """The rows of a part with what is predicted for them."""
+    """The rows of a part and their predictions."""
 
     task: "Task"
     output: Array
@@ -162,7 +182,7 @@ class Task(ABC):
     """Metrics with a number in their name, as messages show them."""
 
     log_link: bool = False
-    """Whether outputs are logarithms: their exponentials are averaged over several networks."""
+    """Whether outputs are logarithms; then networks are averaged after taking the exponential."""
 
     def __init__(self, outputs: int) -> None:
         self.outputs: int = COUNT.check(f"{type(self).__name__}: outputs", outputs)
@@ -190,8 +210,8 @@ class Task(ABC):
     def combine(self, outputs: Array, shares: Array | None = None) -> Array:
         """Return one float64 output (rows, out_dim) for the outputs (networks, rows, out_dim).
 
-        It is the mean of the outputs, so that probabilities are geometric means, scaled to a sum of
-        1.  With a log link it is the output of the mean prediction.  `shares` are the weights of
+        It is the mean of the outputs: probabilities are then geometric means, scaled to a sum of 1.
+        With a log link it is the logarithm of the mean prediction.  `shares` are the weights of
         the mean and add up to 1.
 
         Source: Genest and Zidek 1986, "Combining probability distributions", for the
@@ -203,8 +223,11 @@ class Task(ABC):
             wide = outputs[used] + np.log(weights[used])[:, None, None]
             total: Array = np.logaddexp.reduce(wide, axis=0)
             return total
+        if outputs.shape[1] == 1:  # the same sums in the same order, by one call
+            terms = weights[used, None, None] * outputs[used]
+            return np.asarray(np.add.accumulate(terms, axis=0)[-1])
         mean = np.zeros(outputs.shape[1:])
-        for k in used:  # a product with the weights would round by the place of a row
+        for k in used:  # the rounding of a matrix product would depend on the position of a row
             mean += weights[k] * outputs[k]
         return mean
 
@@ -243,20 +266,55 @@ class Task(ABC):
         return None
 
 
+class Threshold(NamedTuple):
+    """The probability of a class above which a model of two classes predicts it.
+
+    Attributes:
+        value: the probability, from 0 to 1.
+        positive: the number of the class, 0 or 1.
+        costs: costs of a false negative and of a false positive, if they chose the value.
+    """
+
+    value: Annotated[float, Limits(at_least=0, at_most=1)] = 0.5
+    positive: Literal[0, 1] = 1
+    costs: tuple[NonNegative, NonNegative] | None = None
+
+    def predict(self, probabilities: Array) -> Array:
+        """Return class numbers (rows,) for probabilities (rows, 2)."""
+        above = probabilities[:, self.positive] > self.value
+        return np.where(above, self.positive, 1 - self.positive)
+
+
 class Classification(Task):
-    """One class of several, by softmax over as many logits."""
+    """One class of several, by softmax over as many logits.
+
+    The class is the likeliest one or, of two classes, the one that `threshold` gives.
+    """
 
     headline = ("accuracy", "macro_f1")
     kinds = ("labels", "probabilities")
 
-    def __init__(self, outputs: int, labels: Sequence[object] = ()) -> None:
+    def __init__(
+        self, outputs: int, labels: Sequence[object] = (), threshold: Threshold | None = None
+    ) -> None:
         super().__init__(outputs)
-        self.labels = [str(label) for label in labels]
+        self.labels, self.threshold = [str(label) for label in labels], threshold
+
+    def with_threshold(self, threshold: Threshold | None) -> Self:
+        """Return a copy that predicts by a threshold."""
+        task = copy(self)
+        task.threshold = threshold
+        return task
 
     def learning_target(self, target: Array, dtype: np.dtype[np.generic]) -> Array:
         return np.ascontiguousarray(target, np.int64)
 
     def predict(self, output: Array) -> Array:
+        if self.threshold is not None:
+            return self.threshold.predict(self.probabilities(output))
+        return self._likeliest(output)
+
+    def _likeliest(self, output: Array) -> Array:
         classes: Array = output.argmax(axis=1)
         return classes
 
@@ -267,8 +325,19 @@ class Classification(Task):
         shifted /= shifted.sum(axis=1, keepdims=True)
         return shifted
 
+    @property
+    def decision_metrics(self) -> list[str]:
+        """The names of the metrics of predicted classes."""
+        own = [name for name, one in metrics.OWN_METRICS.items() if one.of == "labels"]
+        known = _class_metrics(tuple(self.labels))
+        return [*(name for name in known if name not in PROBABILITY_METRICS), *own]
+
     def _own_metrics(self) -> dict[str, Metric]:
-        return _class_metrics(tuple(self.labels)).copy()
+        known = _class_metrics(tuple(self.labels)).copy()
+        if self.threshold is not None and self.threshold.costs is not None:
+            positive, costs = self.threshold.positive, self.threshold.costs
+            known["cost"] = _on_predictions(partial(metrics.cost, positive=positive, costs=costs))
+        return known
 
 
 class BinaryClassification(Classification):
@@ -277,7 +346,7 @@ class BinaryClassification(Classification):
     def learning_target(self, target: Array, dtype: np.dtype[np.generic]) -> Array:
         return np.ascontiguousarray(target[:, None], dtype)
 
-    def predict(self, output: Array) -> Array:
+    def _likeliest(self, output: Array) -> Array:
         return (output[:, 0] > 0).astype(np.int64)
 
     def probabilities(self, output: Array) -> Array:
@@ -337,13 +406,13 @@ class Regression(Task):
     def truth(self, table: Table, target: Array) -> Array:
         """Return the targets in their own units.  Raises: DataError for one the loss refuses."""
         names = self.target.columns
-        values = np.stack([table[name].values.astype(np.float64) for name in names], axis=1)
+        values = self.target.values(table)
         self.loss.check_targets(values, lambda row, column: table.where(names[column], row))
         return values
 
     def predict(self, output: Array) -> Array:
         """Return the predictions (rows, targets) that are compared with the targets."""
-        if self._is_plain:  # a formula takes ten times as long as the whole pass of one row
+        if self._is_plain:  # a formula takes ten times as long as one row's pass
             return self.target.inverse(output)
         return self._predictions(output)[self.loss.point]
 
@@ -352,13 +421,13 @@ class Regression(Task):
         return values.reshape(len(values), values.shape[1] * values.shape[2])
 
     def columns(self, output: Array) -> dict[str, Array]:
-        """Return everything that the loss predicts, by name, in the order of the targets."""
+        """Return all predicted quantities of the loss, by name, in the order of the targets."""
         return dict(zip(self.column_names, self.predicted_numbers(output).T, strict=True))
 
     @property
     def column_names(self) -> list[str]:
-        """The names of what is predicted: of each target, with the suffixes of the loss."""
-        return [f"{n}{p.suffix}" for n in self.target.columns for p in self.loss.predictions]
+        """The names of the predicted quantities: each target with each suffix of the loss."""
+        return [f"{n}{p.suffix}" for n in self.target.names for p in self.loss.predictions]
 
     def _predictions(self, output: Array) -> list[Array]:
         """Return each prediction of the loss (rows, targets), in the units of the targets."""
@@ -400,26 +469,52 @@ class Regression(Task):
     def _loss_metrics(self) -> dict[str, Metric]:
         """Return the metrics that belong to the loss, in the units of the targets."""
         known: dict[str, Metric] = {}
-        if self.loss.deviance:
-            deviance = getattr(metrics, f"{self.loss.deviance}_deviance")
-            known["deviance"] = _on_predictions(deviance)
+        if type(self.loss).deviance is not EntryLoss.deviance:
+            known["deviance"] = self._deviance
+            known["deviance_explained"] = self._deviance_explained
         if [one.location for one in self.loss.predictions] == [True, False]:
             known["nll"] = self._nll  # of a mean and a deviation
         levels = [one.level for one in self.loss.predictions if one.level is not None]
         if len(levels) == len(self.loss.predictions):
             known["pinball"] = lambda s: self._pinball(s, levels)
+            if len(levels) > 1:
+                known["crps"] = lambda s: self._crps(s, levels)
             known["calibration_error"] = lambda s: self._apart(s, levels)
         return known
+
+    def _deviance(self, scored: Scored, predicted: Array | None = None) -> float:
+        """Return the mean deviance of the predicted means, or of others (rows, targets)."""
+        predicted = scored.predicted if predicted is None else predicted
+        with np.errstate(all="ignore"):
+            rows = self.loss.deviance(scored.truth, predicted).mean(axis=1)
+        return float(np.average(rows, weights=scored.weights))
+
+    def _deviance_explained(self, scored: Scored) -> float:
+        """Return 1 - deviance / deviance of the mean target of these rows."""
+        mean = np.average(scored.truth, axis=0, weights=scored.weights)
+        constant = np.broadcast_to(mean, scored.truth.shape)
+        return 1 - self._deviance(scored) / self._deviance(scored, constant)
 
     def _nll(self, scored: Scored) -> float:
         mean, deviation = self._predictions(scored.output)
         return metrics.gaussian_nll(scored.truth, mean, deviation, scored.weights)
 
     def _pinball(self, scored: Scored, levels: Sequence[float]) -> float:
+        return float(np.mean(self._pinballs(scored, levels)))
+
+    def _pinballs(self, scored: Scored, levels: Sequence[float]) -> list[float]:
         pairs = zip(self._predictions(scored.output), levels, strict=True)
-        return float(
-            np.mean([metrics.pinball(scored.truth, q, level, scored.weights) for q, level in pairs])
-        )
+        return [metrics.pinball(scored.truth, q, level, scored.weights) for q, level in pairs]
+
+    def _crps(self, scored: Scored, levels: Sequence[float]) -> float:
+        """Return the continuous ranked probability score, an integral over levels from 0 to 1.
+
+        Each pinball loss stands for the levels that are nearest to its own.
+
+        Source: Gneiting and Ranjan 2011, "Comparing density forecasts", equation 8.
+        """
+        ends = [0.0, *((a + b) / 2 for a, b in pairwise(levels)), 1.0]
+        return 2 * float(np.dot(self._pinballs(scored, levels), np.diff(ends)))
 
     def _apart(self, scored: Scored, levels: Sequence[float]) -> float:
         """Return the largest distance between a level and the share of targets below it."""
@@ -487,8 +582,8 @@ def _of_output(output: str, metric: Metric) -> Metric:
     return lambda scored: metric(scored.by_output[output])
 
 
-def task_for(target: Target | None, loss: Loss) -> Task:
-    """Return the task of an encoded target under a loss.
+def task_for(target: Target | None, loss: Loss, threshold: Threshold | None = None) -> Task:
+    """Return the task of an encoded target under a loss; `threshold` is for two classes.
 
     Raises: DataError if there is no target, or the loss does not suit it.
     """
@@ -501,8 +596,8 @@ def task_for(target: Target | None, loss: Loss) -> Task:
         return Regression(target, loss)
     if isinstance(target, ClassTarget):
         if isinstance(loss, EntryLoss):
-            return BinaryClassification(1, target.classes)
-        return Classification(target.n_outputs, target.classes)
+            return BinaryClassification(1, target.classes, threshold)
+        return Classification(target.n_outputs, target.classes, threshold)
     assert isinstance(target, MultiLabelTarget)
     return MultiLabel(target.n_outputs, target.columns)
 
@@ -532,8 +627,7 @@ def make_split(
     part = table
     if stream is not None:
         data = preprocessor.stream(table, rows, batch_size=stream, window=window)
-        targets = preprocessor.target.columns if preprocessor.target else []
-        part = table.select(targets)
+        part = table.select(preprocessor.target_columns(table))
     if rows is not None:
         part = part.rows(rows)
     if stream is None:
@@ -574,7 +668,7 @@ def _logistic(logits: Array) -> Array:
     return np.where(wide >= 0, 1.0, small) / (1.0 + small)
 
 
-@lru_cache(maxsize=8)  # an epoch asks for them, and each column and repetition of `importances`
+@lru_cache(maxsize=8)  # called in each epoch, and for each column of `importances`
 def _class_metrics(labels: tuple[str, ...]) -> dict[str, Metric]:
     """Return the metrics of classes or labels by name, with metrics of each if there are few."""
     known: dict[str, Metric] = {
@@ -582,11 +676,7 @@ def _class_metrics(labels: tuple[str, ...]) -> dict[str, Metric]:
         "macro_f1": _on_predictions(metrics.f1),
         "balanced_accuracy": _on_predictions(metrics.balanced_accuracy),
         "weighted_f1": _on_predictions(partial(metrics.f1, average="weighted")),
-        "roc_auc": _on_probabilities(metrics.roc_auc),
-        "average_precision": _on_probabilities(metrics.average_precision),
-        "log_loss": _on_probabilities(metrics.log_loss),
-        "brier": _on_probabilities(metrics.brier),
-        "calibration_error": _on_probabilities(metrics.calibration_error),
+        **{name: _on_probabilities(getattr(metrics, name)) for name in PROBABILITY_METRICS},
     }
     if len(labels) <= MAX_CLASSES:
         known |= {
@@ -624,7 +714,7 @@ def _own(metric: metrics.OwnMetric) -> Metric:
     def score(scored: Scored) -> float:
         value: object = measure(scored)
         try:
-            if isinstance(value, Real):
+            if isinstance(value, Real) and not isinstance(value, np.timedelta64):
                 return float(value)
         except OverflowError:
             value = "a whole number beyond the range of floats"

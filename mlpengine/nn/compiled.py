@@ -17,7 +17,7 @@ class CompiledMlp:
     Each call reads the network's current parameters.  Use one object for each thread.
 
     Attributes:
-        input: (batch, in_dim), the buffer that is read; writing it in place saves a copy.
+        input: (batch, in_dim), the buffer that a call reads; write into it to save a copy.
         output: (batch, out_dim), a view, valid until the next call.
 
     Raises: CompileError if there is no compiler, or an activation has no compiled rule.

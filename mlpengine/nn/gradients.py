@@ -26,8 +26,8 @@ class GradientMemory:
     """Memory for gradients, shared by all batch sizes.
 
     Shapes: d_output (batch, out_dim); d_input (batch, in_dim) or None, for the largest batch.
-    `arena` holds the hidden gradients; None before the first backward.  Shorter batches use the
-    places of that backward, `storages`.
+    `arena` holds the hidden gradients; None before the first backward.  `storages` are their places
+    in the arena; shorter batches use the same places.
     """
 
     params: Flat
@@ -91,7 +91,9 @@ class Gradients:
         bound = self._bound.get(id(scratch))
         if bound is None:
             bound = scratch, self._bind(scratch)
-            self._bound[id(scratch)] = bound  # keeps the scratch alive: its id is not reused
+            self._bound[id(scratch)] = (
+                bound  # keeps the scratch alive, so that its id stays its own
+            )
         if self._last is not bound:
             self._last = bound
         return bound[1]
@@ -148,8 +150,8 @@ class Gradients:
     def d_hidden(self) -> list[Array]:
         """Gradients of the pre-activations of the layers, (batch, out_dim), of the last backward.
 
-        The last is `d_output` itself where the output has no activation; zeros of frozen layers
-        below the first that is trained.
+        The last one is `d_output` itself if the output has no activation.  Frozen layers before the
+        first trained layer have zeros.
         Raises: TapeError before the first backward.
         """
         if self._last is None:

@@ -1,7 +1,7 @@
 """Initial weights: He, Glorot and LeCun, normal and uniform, unit normal, and zeros.
 
 Weights w (out_dim, in_dim) have mean 0 and a variance chosen by the fans; biases start at 0.
-``unit_variance`` is completed by rows of features (`Mlp.initialize_from`).
+``unit_variance`` needs rows of features to set the scale (`Mlp.initialize_from`).
 
 Sources: He et al. 2015, arXiv 1502.01852, equation 10; Glorot and Bengio 2010, equations 12, 16;
 LeCun et al. 1998, "Efficient BackProp", section 4.6; Klambauer et al. 2017, arXiv 1706.02515,
@@ -24,7 +24,7 @@ VARIANCES: dict[str, Callable[[int, int], float]] = {
     "glorot": lambda in_dim, out_dim: 2 / (in_dim + out_dim),
     "lecun": lambda in_dim, _out_dim: 1 / in_dim,
 }
-"""Variance of a weight by the fans."""
+"""Variance of a weight as a function of fan_in and fan_out."""
 
 INITIALIZERS = (
     *(f"{f}_{kind}" for f in VARIANCES for kind in ("normal", "uniform")),
@@ -50,7 +50,7 @@ def initialize(weight: Array, name: str, rng: np.random.Generator) -> None:
     if name == "zeros":
         weight[...] = 0
         return
-    if name in ("unit_normal", "unit_variance"):  # the rows rescale the latter
+    if name in ("unit_normal", "unit_variance"):  # `unit_variance` is rescaled by rows later
         weight[...] = rng.standard_normal(weight.shape)
         return
     out_dim, in_dim = weight.shape
@@ -66,7 +66,8 @@ def initialize(weight: Array, name: str, rng: np.random.Generator) -> None:
 def biases_from(z: Array, rng: np.random.Generator) -> Array:
     """Return a bias for each column of `z` (rows, units): minus a random mixture of its rows.
 
-    A mixture has five rows, with repetition, in convex shares that are uniform on the simplex.
+    Each mixture is a convex combination of five rows, drawn with replacement and with weights
+    uniform on the simplex.
     """
     picked = rng.integers(len(z), size=(MIXED_ROWS, z.shape[1]))
     shares = rng.standard_exponential(picked.shape)
@@ -75,4 +76,4 @@ def biases_from(z: Array, rng: np.random.Generator) -> Array:
 
 
 MIXED_ROWS = 5
-"""Rows of the mixture of a bias."""
+"""Number of rows in the mixture of a bias."""

@@ -16,12 +16,12 @@ from mlpengine.tape.tape import Node, Tape
 EmbeddingName = Literal["pbld", "periodic", "none"]
 
 EMBEDDING, SCALE, MASK = "input_layer.embedding", "input_layer.scale", "input_layer.mask"
-"""Names of the parameters: the first is a prefix."""
+"""The prefix of the parameters' names, and the names."""
 
 
 @dataclass(frozen=True)
 class InputLayer:
-    """Learned functions of the features; a network's first layer reads them in their place.
+    """Learned functions of the features; the first dense layer reads them in place of the features.
 
     Source: Holzmueller et al. 2024, arXiv 2407.04491, section 3 and appendix A.
     """

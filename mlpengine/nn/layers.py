@@ -39,7 +39,7 @@ class ActivationNames(Sequence[str]):
 ACTIVATIONS = ActivationNames()
 
 _ROWS = Spec((2, 3), np.dtype("float32"))
-"""A spec that an op must map to the same shape and dtype to serve as an activation."""
+"""An example spec: an activation must return the shape and dtype of its input."""
 
 ActivationLike = str | GradOp | None
 """A name of `ACTIVATIONS`, a formula of x, an op such as ``LeakyRelu(0.2)``, or None."""
@@ -109,8 +109,8 @@ def activation_from_dict(description: dict[str, Any]) -> GradOp:
 class Layer:
     """One dense layer: factor * weight (out_dim, in_dim), bias (out_dim,), activation, dropout.
 
-    With an `alpha_name` the activation f is mixed with the pre-activation in learned shares, alpha
-    (out_dim,): x + alpha * (f(x) - x).
+    With an `alpha_name` the activation f becomes x + alpha * (f(x) - x), with the learned parameter
+    alpha (out_dim,).
     """
 
     in_dim: int
@@ -140,8 +140,8 @@ def plan_layers(
 ) -> tuple[Layer, ...]:
     """Return the layers; names count the modules of a PyTorch ``nn.Sequential`` of the same net.
 
-    `dropout` has a rate for each hidden layer; the ``nn.Sequential`` has modules of rate 0, too,
-    unless all rates are.
+    `dropout` has a rate for each hidden layer.  If any rate is above 0, the ``nn.Sequential`` has a
+    dropout module after every hidden layer.
 
     Raises: UsageError if learned activations are asked for and one is not element-wise.
     """

@@ -177,15 +177,15 @@ class Mlp(TabularNetwork):
 
     @property
     def is_linear(self) -> bool:
-        """Whether all activations are learned ones without effect: all alphas are 0."""
+        """Whether the network is linear: all activations are learned ones with an alpha of 0."""
         alphas = [self.params.views[name] for name in self.groups["alphas"]]
         return bool(alphas) and not any(alpha.any() for alpha in alphas)
 
     def initialize_from(self, x: ArrayLike, *, seed: int = 0) -> None:
         """Rescale the weights to pre-activations of variance 1 on rows `x` (rows, in_dim).
 
-        Layer by layer, on up to 2,048 of the rows, evenly spaced, and in float64.  Each bias then
-        becomes minus a random convex mixture of five rows of its pre-activation, drawn with `seed`.
+        It goes layer by layer, in float64, on up to 2,048 evenly spaced rows.  Each bias then
+        becomes minus a random convex mixture of five of its pre-activations, drawn with `seed`.
         Units with a constant pre-activation keep their weights.
 
         Raises: ShapeError or DtypeError if `x` does not fit, or has no rows.
@@ -229,8 +229,8 @@ class Mlp(TabularNetwork):
         """Return a network like this one that computes x @ projection @ weight.T + bias.
 
         `projection` is a matrix (in_dim, columns), or the indices (columns,) of columns of x.
-        Activations are learned ones with an alpha of 0.  If a hidden layer is narrower than the
-        output, the network computes the best approximation of the rank of that layer.
+        Its learned activations have an alpha of 0.  If a hidden layer is narrower than the output,
+        the network computes the best low-rank approximation, with the width of that layer as rank.
 
         Raises: UsageError for an activation that is not element-wise.
         """

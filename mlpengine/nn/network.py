@@ -134,10 +134,11 @@ class Network(Recordable):
 
         Inputs and outputs that have names are arrays by name.
 
-        The same rows in the same order have the same bits in each call.  BLAS rounds by the number
-        of rows and by a row's place among them, so that a row may differ in its last bits between
-        calls with other rows.  The last of several passes takes a full `PREDICT_ROWS` rows, some of
-        them again, so that the number of rows seldom matters.  Safe to call from several threads.
+        The same rows in the same order give bitwise identical outputs in each call.  The rounding
+        of BLAS depends on the number of rows and on the position of a row, so the output for a row
+        may differ in its last bits between calls with other rows.  Of several passes, the last one
+        also has a full `PREDICT_ROWS` rows and repeats some of them, so this seldom happens.  Safe
+        to call from several threads.
         Raises: ShapeError or DtypeError.
         """
         rows = self._rows(x)
@@ -168,7 +169,7 @@ class Network(Recordable):
     def without_dropout(self, dtype: DTypeLike | None = None) -> Self:
         """Return a copy with parameters of its own that leaves dropout out in training, too.
 
-        Samples are then their means, and batch norm takes its running averages.  `dtype` is the
+        Random samples become their means, and batch norm uses its running averages.  `dtype` is the
         dtype of the copy's parameters, by default the dtype of this network.
         """
         kind, other = self.dtype if dtype is None else np.dtype(dtype), copy(self)

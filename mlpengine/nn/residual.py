@@ -217,7 +217,7 @@ class Residual(TabularNetwork):
 
     @property
     def is_linear(self) -> bool:
-        """Whether only the linear function contributes: no gradient reaches the blocks then."""
+        """Whether only the linear function contributes to the output; blocks get no gradient."""
         return self.can_be_linear and not self.params.views["out.weight"].any()
 
     def linear(self, projection: Array, weight: Array, bias: Array) -> "Residual":

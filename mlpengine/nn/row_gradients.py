@@ -35,13 +35,13 @@ class RowGradient(NamedTuple):
 
 
 class RowGradients:
-    """The gradients of rows by parameter, as far as these are trained and in `wanted`.
+    """The gradients of rows for each parameter that is trained and in `wanted`.
 
     `before` holds the parameters that the backward read, by name.
 
     Attributes:
         calls: the calls that compute the arrays of `places` from the buffers.
-        places: by the name of a parameter, its gradients at each place where it is read.
+        places: by parameter name, one `RowGradient` for each op that reads the parameter.
 
     Raises: UsageError where there is no rule for an op that reads a parameter.
     """
@@ -161,7 +161,7 @@ class RowGradients:
         return self._scratch.program.value(x)
 
     def _need_rows(self, record: Record, x: Value) -> None:
-        """Refuse values if the rows of the batch are not their first axis."""
+        """Raise UsageError unless the first axis of the value is the rows of the batch."""
         shape, longer = x.spec.shape, self._longer[x.index].spec.shape
         batch = self._scratch.batch_size
         if len(shape) < 2 or (shape[0], longer[0]) != (batch, batch + 1):

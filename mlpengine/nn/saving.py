@@ -40,7 +40,7 @@ class Saved:
     _arguments: tuple[list[Any], dict[str, Any]]
     """The arguments in the form of a file, copied when the network was made."""
     _expected: Mapping[str, Array] | None = None
-    """A file's arrays for the parameters; they are compared before memory is allocated."""
+    """The parameters from a file; their shapes are checked before memory is allocated."""
 
     def __new__(cls, *args: Any, **named: Any) -> Self:
         """Return the network that ``__init__`` makes; the network keeps its arguments."""
@@ -52,7 +52,7 @@ class Saved:
     def like(self, **changes: Any) -> Self:
         """Return a new network made with the arguments of this one, except for `changes`.
 
-        Its parameters are drawn anew, and the same ones are frozen.
+        Its parameters get new initial values, and the same parameters are frozen.
         Raises: UsageError for an argument that the class does not take.
         """
         kind, (args, named) = type(self), self._made_with

@@ -22,7 +22,7 @@ class Scratch:
     Args:
         input: the buffer to read; by default it is allocated.
         arena: memory for the activations; by default it is allocated.
-        like: the storages of a larger batch in that memory; their places are used.
+        like: the storages of a larger batch in `arena`; this batch uses the same places.
 
     Where inputs or outputs have names, `input` and `output` are `NamedRows`.
 

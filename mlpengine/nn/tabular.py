@@ -62,7 +62,7 @@ class TabularNetwork(Network):
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """The names of the parameters that the outputs are proportional to."""
+        """The names of the parameters of the last layer: scaling them scales the outputs."""
         return self.layer_names[-1]
 
     @property
@@ -83,7 +83,7 @@ class TabularNetwork(Network):
     @property
     @abstractmethod
     def is_linear(self) -> bool:
-        """Whether it holds a linear model; training keeps it linear."""
+        """Whether the network holds a linear model; training keeps it linear."""
 
     @abstractmethod
     def linear(self, projection: Array, weight: Array, bias: Array) -> Self:
@@ -93,7 +93,7 @@ class TabularNetwork(Network):
         """
 
     def of_features(self, weight: Array, projection: Array) -> Array:
-        """Return weight (rows, columns) of x @ projection as one of x, (rows, in_dim)."""
+        """Return `weight` (rows, columns) of x @ projection as a weight (rows, in_dim) of x."""
         if projection.ndim == 2:
             product: Array = weight @ projection.T
             return product
@@ -144,7 +144,7 @@ class TabularNetwork(Network):
     def like(self, **changes: Any) -> Self:
         """Return a new network of this architecture and these options, except for `changes`.
 
-        Its weights are drawn anew, as for a new network; the same layers are frozen.
+        Its weights get new initial values; the same layers are frozen.
         """
         network = type(self)(**self.options | changes)
         network.freeze(self.frozen)
@@ -204,7 +204,7 @@ class TabularNetwork(Network):
         }
 
     def mask_inputs(self, kept: ArrayLike) -> None:
-        """Let layer 0 read only the numbers of the input layer where `kept` (numbers,) is true.
+        """Let layer 0 read only the outputs of the input layer where `kept` (outputs,) is true.
 
         The weights of layer 0 must be new; they are rescaled to the number of inputs that are kept.
 

@@ -56,8 +56,10 @@ from mlpengine.ops.losses import (
     MeanAbsoluteError,
     MeanOutput,
     MeanSquaredError,
+    NegativeBinomial,
     Poisson,
     Quantile,
+    Tweedie,
 )
 from mlpengine.ops.normalization import BatchNorm, LayerNorm, RunningStatistics
 from mlpengine.ops.op import REGISTRY, GradOp
@@ -129,6 +131,7 @@ __all__ = [
     "Mish",
     "Mul",
     "Neg",
+    "NegativeBinomial",
     "Normal",
     "PeriodicEmbedding",
     "Philox",
@@ -158,6 +161,7 @@ __all__ = [
     "Sum",
     "Tanh",
     "Transpose",
+    "Tweedie",
     "Var",
     "Where",
     "losses_of",

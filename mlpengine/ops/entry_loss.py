@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from math import isfinite, isinf
-from typing import Any, ClassVar, Literal, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
-from mlpengine.core.errors import DataError, IndexRangeError, ShapeError
+from mlpengine.core.errors import DataError, FormulaError, IndexRangeError, ShapeError
 from mlpengine.core.spec import Array, Calls, Slots, Spec, call
 from mlpengine.core.wording import plural
 from mlpengine.formula import Expr, constant, exp, gradients, variable
@@ -48,9 +48,6 @@ class EntryLoss(Loss):
     open_below: ClassVar[bool] = False
     """Whether the lower end of `target_range` is not a valid target itself."""
 
-    deviance: ClassVar[Literal["", "poisson", "gamma"]] = ""
-    """The distribution for the metric `deviance` of the predictions, if any."""
-
     @property
     def columns(self) -> int:
         """Number of output columns for each column of the target."""
@@ -68,10 +65,17 @@ class EntryLoss(Loss):
     def log_link(self) -> bool:
         """Whether an output is the logarithm of what it predicts: where the formula is lowest.
 
-        Targets are then divided by their mean, without a change of the model or its best weights,
-        but never shifted.
+        Targets are never shifted then.  They are divided by their mean if the loss has a `scaling`.
         """
         return self.formulas.log_link
+
+    @property
+    def scaling(self) -> float | None:
+        """The power of c by which losses change with targets times c and outputs plus log(c).
+
+        The best weights are the same then.  None if they are not.
+        """
+        return self.formulas.scaling
 
     @property
     def predictions(self) -> Sequence[Prediction]:
@@ -95,6 +99,13 @@ class EntryLoss(Loss):
     def point(self) -> int:
         """The number of the prediction that is compared with the target."""
         return 0
+
+    def deviance(self, target: Array, mean: Array) -> Array:
+        """Return twice the loss of predicted means above its lowest value, NaN if not defined.
+
+        Shapes: all (rows, targets), in the units of the target.
+        """
+        return np.full_like(mean, np.nan)
 
     def outside(self, t: Any) -> Any:
         """Return where the targets `t`, an array or a formula, lie outside `target_range`."""
@@ -285,8 +296,14 @@ def _derived(kind: type[EntryLoss], options: tuple[object, ...], _spelled: str) 
     loss = kind(*options)
     names = ["y"] if loss.columns == 1 else [f"y{k}" for k in range(loss.columns)]
     outputs, target = tuple(variable(name) for name in names), variable("t")
-    entry, value_scale = without_factor(loss.formula(*outputs, target))
+    formula: object = loss.formula(*outputs, target)
+    if not isinstance(formula, Expr):
+        raise FormulaError(f"{loss.name}: formula must return a formula (got {formula!r:.60})")
+    entry, value_scale = without_factor(formula)
     slopes, scales = zip(*(without_factor(s) for s in loss.gradient(*outputs, target)), strict=True)
+    if all(slope.number == 0 for slope in slopes[:-1]):
+        listed = ", ".join(names)
+        raise FormulaError(f"{loss.name}: the loss must change with {listed} (got {formula!r:.60})")
     return LossFormulas(outputs, target, entry, value_scale, slopes, scales)
 
 

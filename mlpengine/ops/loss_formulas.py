@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import isfinite
+from math import isfinite, log, log2
 
 import numpy as np
 
@@ -99,6 +99,19 @@ class LossFormulas:
             return bool(np.allclose(self.slope(0, outputs, target), 0, atol=ZERO_SLOPE))
 
         return is_best(np.exp(y)) and not is_best(y)
+
+    @cached_property
+    def scaling(self) -> float | None:
+        """The power of 2 by which slopes grow with targets times 2 and outputs plus log(2).
+
+        None if they do not grow alike everywhere.
+        """
+        y, t = np.linspace(-1.5, 1.5, 8), np.linspace(0.2, 0.9, 8)
+        others = [np.full_like(y, 0.3) for _ in self.outputs[1:]]
+        small, large = self.slope(0, [y, *others], t), self.slope(0, [y + log(2), *others], 2 * t)
+        factor = float(small @ large / (small @ small))
+        alike = factor > 0 and np.allclose(large, factor * small, atol=ZERO_SLOPE)
+        return log2(factor) if alike else None
 
     @cached_property
     def locations(self) -> tuple[int, ...]:

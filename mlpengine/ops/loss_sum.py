@@ -46,7 +46,7 @@ class LossSum:
                 or not isfinite(weight)
             ):
                 raise UsageError(
-                    f"training step: loss_weights of {name!r} must be a number but 0 "
+                    f"training step: loss_weights of {name!r} must be a number other than 0 "
                     f"(got {quoted(weight)})"
                 )
         self.losses = dict(losses)

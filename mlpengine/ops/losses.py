@@ -20,6 +20,7 @@ from mlpengine.formula import (
     parse_number,
     sigmoid,
     sign,
+    softplus,
     softplus_tail,
     tanh,
 )
@@ -255,7 +256,18 @@ def _log_probabilities(y: Expr) -> tuple[Expr, Expr]:
     return minimum(y, 0) - softplus_tail(y), maximum(y, 0) + softplus_tail(y)
 
 
-class Poisson(EntryLoss, name="poisson"):
+class MeanLoss(EntryLoss):
+    """Base of the losses that predict a mean by its logarithm."""
+
+    tasks = ("regression",)
+    target_range = (0.0, np.inf)
+
+    def best_constant(self, target: Array, outputs: int, weights: Array | None = None) -> Array:
+        """Return the logarithm of the mean of each target."""
+        return _log(np.average(target.astype(np.float64), 0, weights))
+
+
+class Poisson(MeanLoss, name="poisson"):
     """Predicts the mean of counts, or of numbers from 0 on.
 
     The negative log-likelihood of a Poisson distribution, exp(output) - target * output, where
@@ -265,19 +277,15 @@ class Poisson(EntryLoss, name="poisson"):
     Raises: IndexRangeError, when replayed, naming row and value of a target below 0.
     """
 
-    tasks = ("regression",)
-    deviance = "poisson"
-    target_range = (0.0, np.inf)
-
     def formula(self, y: Expr, t: Expr) -> Expr:
         return exp(y) - t * y
 
-    def best_constant(self, target: Array, outputs: int, weights: Array | None = None) -> Array:
-        """Return the logarithm of the mean of each target."""
-        return _log(np.average(target.astype(np.float64), 0, weights))
+    def deviance(self, target: Array, mean: Array) -> Array:
+        deviance: Array = _xlog(target, mean) - 2 * (target - mean)
+        return deviance
 
 
-class Gamma(EntryLoss, name="gamma"):
+class Gamma(MeanLoss, name="gamma"):
     """Predicts the mean of positive numbers, errors relative to it.
 
     The negative log-likelihood of a gamma distribution, output + target * exp(-output), where
@@ -287,17 +295,75 @@ class Gamma(EntryLoss, name="gamma"):
     Raises: IndexRangeError, when replayed, naming row and value of a target that is not positive.
     """
 
-    tasks = ("regression",)
-    deviance = "gamma"
-    target_range = (0.0, np.inf)
     open_below = True
 
     def formula(self, y: Expr, t: Expr) -> Expr:
         return y + t * exp(-y)
 
-    def best_constant(self, target: Array, outputs: int, weights: Array | None = None) -> Array:
-        """Return the logarithm of the mean of each target."""
-        return _log(np.average(target.astype(np.float64), 0, weights))
+    def deviance(self, target: Array, mean: Array) -> Array:
+        deviance: Array = 2 * (np.log(mean / target) + target / mean - 1)
+        return deviance
+
+
+@dataclass(frozen=True)
+class Tweedie(MeanLoss, name="tweedie"):
+    """Predicts the mean of amounts that are often exactly 0, such as claims or rainfall.
+
+    The negative log-likelihood of a sum of gamma amounts, as many as a Poisson count, with a
+    variance of mean**power: exp((2 - power) output) / (2 - power) + target exp((1 - power) output)
+    / (power - 1), where output is the log of the mean; the mean over all entries.  Terms that no
+    output changes are left out.
+    Raises: IndexRangeError, when replayed, naming row and value of a target below 0.
+
+    Source: Jorgensen 1987, "Exponential dispersion models".
+    """
+
+    power: Annotated[
+        float,
+        Limits(above=1, below=2),
+        "Exponent of the mean in the variance: near 1 as of counts, near 2 as of amounts.",
+    ] = 1.5
+
+    def formula(self, y: Expr, t: Expr) -> Expr:
+        p = self.power
+        return exp(y * (2 - p)) * (1 / (2 - p)) + t * exp(y * (1 - p)) * (1 / (p - 1))
+
+    def deviance(self, target: Array, mean: Array) -> Array:
+        p = self.power
+        of_target: Array = target ** (2 - p) / ((1 - p) * (2 - p))
+        return 2 * (of_target - target * mean ** (1 - p) / (1 - p) + mean ** (2 - p) / (2 - p))
+
+
+@dataclass(frozen=True)
+class NegativeBinomial(MeanLoss, name="negative_binomial"):
+    """Predicts the mean of counts that vary more than Poisson counts.
+
+    The variance is mean + dispersion * mean**2.  The negative log-likelihood is (target + 1 /
+    dispersion) log(1 + dispersion exp(output)) - target * output, where output is the log of the
+    mean; the mean over all entries.  Terms that no output changes are left out.
+    Backward: d_output = dy * ((target + 1 / dispersion) p - target) / entries, with p =
+    sigmoid(output + log(dispersion)).
+    Raises: IndexRangeError, when replayed, naming row and value of a target below 0.
+
+    Source: Hilbe 2011, "Negative binomial regression", section 8.2 (NB2).
+    """
+
+    dispersion: Annotated[Positive, "Variance beyond the mean, over the squared mean."] = 1.0
+
+    def formula(self, y: Expr, t: Expr) -> Expr:
+        return (t + 1 / self.dispersion) * softplus(y + log(self.dispersion)) - t * y
+
+    def deviance(self, target: Array, mean: Array) -> Array:
+        wide, a = target + 1 / self.dispersion, self.dispersion
+        beyond: Array = 2 * wide * np.log((1 + a * target) / (1 + a * mean))
+        return _xlog(target, mean) - beyond
+
+
+def _xlog(target: Array, mean: Array) -> Array:
+    """Return 2 target log(target / mean), with 0 log 0 = 0."""
+    positive = np.where(target > 0, target, 1)
+    terms: Array = 2 * target * np.log(positive / mean)
+    return terms
 
 
 def _log(mean: Array) -> Array:

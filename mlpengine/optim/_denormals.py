@@ -5,7 +5,7 @@ below the smallest normal number after about 850 steps and stays there, where ar
 times slower; NumPy cannot make the processor flush such numbers to zero.  So every few steps
 
 * a *signed* moment (a mean of gradients) has its entries below `threshold` set to zero;
-* a *square* moment (a mean of squares; only decay makes it smaller) is raised to
+* a *square* moment (a mean of squares) has its entries raised to at least
   `smallest_square`, also its initial value.
 
 Between two flushes an entry decays by at most `MAX_DECAY`.  Both limits are far enough
@@ -28,7 +28,7 @@ MAX_DECAY = 1e-6
 """Largest decay of an entry from one flush to the next."""
 
 INTERVAL = 64
-"""Maximum steps between two flushes; four passes in 64 steps are half a percent of Adam's ten."""
+"""Maximum steps between two flushes: four passes in 64 steps, beside ten passes in each step."""
 
 
 def flush_interval(betas: list[float]) -> int:

@@ -104,7 +104,7 @@ class Optimizer(ABC):
     * Weight decay is decoupled from the gradient: before the update a weight is multiplied by
       ``1 - lr * weight_decay``, with the scheduled rate as in PyTorch's AdamW.  It applies to
       weights, the views with two or more dimensions, and to the others (biases, scales) only with
-      ``decay_biases=True``, or as `groups` say.  Its schedule, `decay_schedule`, is one of its own.
+      ``decay_biases=True``, or by `groups`.  It has a separate schedule, `decay_schedule`.
       Source: Loshchilov and Hutter 2019, arXiv 1711.05101, algorithm 2.
     * With `average` the moment ``average`` is an exponential moving average of the parameters:
       average * moment + (1 - average) * parameters after each step, from the parameters at the
@@ -117,14 +117,14 @@ class Optimizer(ABC):
     be set later.
 
     For other backends: `moments` maps names to vectors laid out like the parameters, scaled as
-    each class documents; `carried` are the numbers that a step reads from the previous step, those
-    of step t in row ``t % 2``.  `advance` counts a step and sets the 0-d constants that the calls
-    read.
+    each class documents.  `carried` holds the numbers that a step reads from the previous step;
+    row ``t % 2`` belongs to step t.  `advance` counts a step and sets the 0-d constants that the
+    calls read.
 
     Args:
         schedule: a function from the number of completed steps to a factor of `lr`.
         decay_schedule: a function from the number of completed steps to a factor of `weight_decay`.
-        average: the factor by which the average of the parameters decays at a step; None for none.
+        average: the factor of the moving average at each step, such as 0.999; None for no average.
         hyper: hyper-parameters that the formulas read, by name.
         signed: moments that are means of gradients, by name, each with the factor by which it
             decays at a step.
@@ -135,7 +135,7 @@ class Optimizer(ABC):
         or DtypeError for gradients that are not laid out like the parameters.
     """
 
-    __slots__ = (  # so that a mistyped ``optimizer.learning_rate = 0.1`` is an error
+    __slots__ = (  # slots make a mistyped ``optimizer.learning_rate = 0.1`` an error
         *("_bound", "_carried", "_formulas", "_frozen", "_hyper", "_hyper_values", "_largest_lr"),
         *("_lr", "_numpy", "_signed", "_squares", "_steps", "_where", "carried"),
         *(
@@ -332,7 +332,7 @@ class Optimizer(ABC):
     def next_rates(self, count: int) -> tuple[Array | float, Array | float]:
         """Return learning rates and weight decays of the next steps, (count,) of float64.
 
-        One without a schedule is a number.  Raises: UsageError as `scheduled_lr` and
+        A rate without a schedule is one number.  Raises: UsageError as `scheduled_lr` and
         `scheduled_decay`.
         """
         steps = range(self.steps, self.steps + count)
@@ -409,10 +409,10 @@ class Optimizer(ABC):
         """Return the numbers of a step by name, each as a formula.
 
         The parameters of a subclass's method are ``lr``, the learning rate of the step, ``t``, its
-        number from 1, all hyper-parameters and the carried numbers of the step before, in the order
-        in which the constructor gives them.  The formulas are arithmetic with `sqrt` and `power` of
-        `mlpengine.optim.scalar_functions`: they are called with floats at each step, and once with
-        the names of doubles in C.
+        number from 1, all hyper-parameters and the carried numbers of the previous step, in the
+        order of the constructor.  The formulas use arithmetic, and `sqrt` and `power` of
+        `mlpengine.optim.scalar_functions`.  They are called with floats at each step, and once with
+        names of C variables of type double.
         """
 
     @abstractmethod

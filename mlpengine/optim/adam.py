@@ -26,8 +26,8 @@ class Adam(Optimizer, name="adam"):
 
     Weight decay is decoupled, so Adam with `weight_decay` is AdamW.
 
-    Moments: ``first`` = m / (1 - beta1) and ``second`` = v / (1 - beta2), to which gradients are
-    added unscaled, so that a step takes ten calls.
+    Moments: ``first`` = m / (1 - beta1) and ``second`` = v / (1 - beta2).  Gradients are added to
+    them without a factor, so that a step takes only ten calls.
     Numbers: `rate` and `scaled_eps`; they combine all other factors:
     params -= rate * first / (sqrt(second) + scaled_eps).
 

@@ -79,9 +79,9 @@ class FullBatch(Optimizer):
 
     @abstractmethod
     def minimize(self, problem: Objective) -> tuple[float, float]:
-        """Change the parameters so that the loss falls; return loss and gradient norm before.
+        """Change the parameters to lower the loss; return loss and gradient norm before the change.
 
-        The parameters stay as they are where the loss is not finite, or does not fall.
+        The parameters do not change if the loss is not finite, or if no step lowers it.
         """
 
     @property

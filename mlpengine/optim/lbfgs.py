@@ -14,7 +14,7 @@ DECREASE, CURVATURE = 1e-4, 0.9
 """Constants of the strong Wolfe conditions (Nocedal and Wright 2006, section 3.1)."""
 
 EVALUATIONS = 25
-"""Losses of a line search before it takes the best point."""
+"""Maximum number of loss evaluations in a line search; then the best point is taken."""
 
 
 class Point(NamedTuple):
@@ -26,7 +26,7 @@ class Point(NamedTuple):
 
 
 class Lbfgs(FullBatch, name="lbfgs"):
-    """L-BFGS: a direction from the last changes of the gradient, and a line search along it.
+    """L-BFGS: a quasi-Newton direction from the last gradients, and a line search along it.
 
     It takes every loss, with all rows in each batch.  The point that a line search accepts meets
     the strong Wolfe conditions.
@@ -67,7 +67,7 @@ class Lbfgs(FullBatch, name="lbfgs"):
         start[...], before[...] = flat, gradient
         self._direction(before, direction)
         slope = _dot(direction, before)
-        if not slope < 0:  # by roundings alone: begin again along the gradient
+        if not slope < 0:  # rounding errors only: start again along the gradient
             self.numbers_of_state["pairs"] = 0.0
             np.negative(before, direction)
             slope = -norm * norm
@@ -80,7 +80,7 @@ class Lbfgs(FullBatch, name="lbfgs"):
         return loss, norm
 
     def _pair(self, k: int) -> tuple[Array, Array]:
-        """Return the step and the change of the gradient number k, in the place of an older one."""
+        """Return the vectors of step and gradient change number k; they replace an older pair."""
         k %= self.memory
         return self.moments[f"step_{k}"], self.moments[f"change_{k}"]
 
@@ -103,7 +103,7 @@ class Lbfgs(FullBatch, name="lbfgs"):
             out += part
 
     def _remember(self, gradient: Array) -> None:
-        """Keep the last step and its change of the gradient, unless roundings spoil them."""
+        """Store the last step and gradient change, unless their product is rounding error."""
         assert self._work is not None
         start, before, _, moved, changed = self._work
         np.subtract(self.params.flat, start, moved)
@@ -116,8 +116,8 @@ class Lbfgs(FullBatch, name="lbfgs"):
     def _search(self, problem: Objective, origin: Point, length: float) -> bool:
         """Move along the direction to a point that meets the Wolfe conditions, or a lower one.
 
-        `length` is tried first.  Returns whether there is such a point; the problem was evaluated
-        there last.
+        `length` is tried first.  Returns whether there is such a point.  The last evaluation of the
+        problem is at this point.
         """
         low, high = origin, None
         at = length

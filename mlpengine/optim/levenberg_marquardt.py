@@ -12,16 +12,16 @@ from mlpengine.optim._optimizer import HasParams
 from mlpengine.optim.full_batch import FullBatch, NoSchedule, Objective
 
 MAX_PARAMETERS = 5_000
-"""Trained parameters of a network; three matrices of this size squared take 600 MB."""
+"""Maximum number of trained parameters; its three square matrices take 600 MB."""
 
 LARGEST_DAMPING = 1e12
-"""Damping at which a step gives up: the loss no longer falls."""
+"""Maximum damping; a step gives up beyond it."""
 
 LEAST_CURVATURE = 0.01
-"""The curvature that damping takes for a flat parameter, as a share of the largest one."""
+"""Minimum ratio of a parameter's scale D to the largest curvature."""
 
 FREE_STEPS = 5
-"""Steps of Bayesian regularization before the decay; else it may shrink new weights to 0."""
+"""Number of first steps without a weight decay; a decay could shrink new weights to 0."""
 
 FIRST_GROWTH = 2.0
 """Factor of the damping after a first step that was too long."""
@@ -31,8 +31,9 @@ class LevenbergMarquardt(FullBatch, name="levenberg_marquardt"):
     """Levenberg-Marquardt: (H + damping D) d = -gradient, with H the Gauss-Newton matrix.
 
     D is diagonal: the curvature of each parameter, at least a hundredth of the largest one.
-    A step that lowers the loss is taken; the damping then falls as far as the fall agrees with the
-    quadratic model, at most to a third.  Else the damping grows, and the step is tried again.
+    A step that lowers the loss is accepted.  Then the damping is lowered, at most to a third; it is
+    lowered more if the loss falls as the quadratic model predicts.  Otherwise the damping grows,
+    and the step is tried again.
 
     It needs the loss ``mse``, all rows in each batch, and at most 5,000 trained parameters: memory
     and time of a step grow with the square and the cube of their number.  A network in float64
@@ -152,7 +153,7 @@ class _Work:
     def solve(self, decay: float, damping: float) -> float:
         """Write the solution of (curvature + decay I + damping D) change = -gradient.
 
-        Returns by how much the quadratic model falls along it.
+        Returns by how much the quadratic model falls along this change.
         """
         np.multiply(self.scales, damping, self._shift)
         self._shift += decay

@@ -15,7 +15,7 @@ class Lion(Optimizer, name="lion"):
 
     Moments: ``first`` = m / (1 - beta2).  An entry with gradients of zero stops moving once its
     moment counts as zero (1e-25 in float32).
-    Numbers: `share`, with which first * share + grads has the sign of the step.
+    Numbers: `share`: the sign of first * share + grads is the sign of the step.
 
     Source: Chen et al. 2023, arXiv 2302.06675, algorithm 2.
     """

@@ -12,7 +12,7 @@ from mlpengine.formula import plan, variable, variables
 from mlpengine.optim._denormals import flush_signed, flush_square
 
 ROUND_BYTES = 192 * 1024
-"""Bytes of each vector that one round of calls works on.
+"""Bytes of each vector that one round of calls updates.
 
 Adam uses five vectors, a call two or three of them: a block fits into a second-level cache of half
 a megabyte or more, and the fixed cost of a call is small beside its arithmetic.
@@ -105,9 +105,9 @@ class NumpyUpdate:
 
 
 def _blocks(flat: Array, ranges: Sequence[ParameterRange]) -> Iterator[tuple[slice, float]]:
-    """Yield slices of `flat`, each with its factor of the learning rate, that are updated in turn.
+    """Yield the slices of `flat` that are updated in turn, each with its learning-rate factor.
 
-    They are of equal length in each range of one factor, in whole cache lines.
+    The slices of one range have equal lengths, in whole cache lines.
     """
     joined: list[tuple[int, int, float]] = []
     for run in ranges:

@@ -1,10 +1,10 @@
 """Learning-rate schedules: functions from the number of steps so far to a factor of the base rate.
 
-Every schedule is ``schedule(step) -> factor``; the first step is step 0.  Epochs are of
-`steps_per_epoch` steps, and of one step unless that is given.  With a warm-up of w steps the
-schedule starts after w steps, and before that its first factor is multiplied by a ramp,
-(step + 1) / (w + 1), not 0 at the first step (Goyal et al. 2017, arXiv 1706.02677, section
-2.2).  Below, s = max(0, step - w), and a `total_steps` of N counts the warm-up: T = N - w.
+Every schedule is ``schedule(step) -> factor``; the first step is step 0.  An epoch has
+`steps_per_epoch` steps, by default one.  With a warm-up of w steps the schedule starts after w
+steps.  During the warm-up its first factor is multiplied by (step + 1) / (w + 1); this ramp does
+not start at 0 (Goyal et al. 2017, arXiv 1706.02677, section 2.2).  Below, s = max(0, step - w), and
+a `total_steps` of N counts the warm-up: T = N - w.
 """
 
 from abc import ABC, abstractmethod
@@ -67,7 +67,7 @@ class Schedule(ABC):
         return round(self.warmup_epochs * self.steps_per_epoch)
 
     def over(self, total_steps: int, steps_per_epoch: int) -> "Schedule | None":
-        """Return the schedule of a run, without a state; None for a factor that is always 1.
+        """Return the schedule of one run, in its initial state; None if the factor is always 1.
 
         Raises: UsageError for a warm-up of the whole run.
         """
@@ -127,7 +127,7 @@ class ConstantSchedule(Schedule, name="constant"):
 
 @dataclass(frozen=True)
 class StepSchedule(Schedule, name="step"):
-    """Multiplied by `factor` at regular intervals: factor ** (s // every).
+    """Multiplies by `factor` at regular intervals: factor ** (s // every).
 
     Here `every` is the steps of `every_epochs`, at least 1.
 
@@ -205,7 +205,7 @@ class FlatCosineSchedule(_TimedSchedule, name="flat_cosine"):
 
 @dataclass(frozen=True)
 class CosLogSchedule(_TimedSchedule, name="coslog"):
-    """Waves up from zero and back, each twice as long as the one before.
+    """Waves from zero to the peak and back; each wave is twice as long as the previous wave.
 
     With t = min(1, s / T) the factor is (1 - cos(2 pi log2(1 + (2^cycles - 1) t))) / 2.
 
@@ -260,11 +260,11 @@ class _PlateauState:
 
 @dataclass(frozen=True)
 class PlateauSchedule(Schedule, name="plateau"):
-    """Multiplied by `factor` when validation stalls; pass the metric to `observe`.
+    """Multiplies by `factor` when a metric stops improving; pass the metric to `observe`.
 
     A value is better if it is below the best by more than ``threshold * abs(best)``.  After more
-    than `patience` values in a row that are not, the factor is multiplied by `factor` (but not
-    below `min_factor`), and the next `cooldown` values are not counted.  NaN is never better.  For
+    than `patience` values in a row without an improvement, the scale is multiplied by `factor` (but
+    not below `min_factor`), and the next `cooldown` values are ignored.  NaN is never better.  For
     a metric that should rise, observe its negative.
 
     The fields do not change; the state is in `state_dict` and is saved with the optimizer's.  Use

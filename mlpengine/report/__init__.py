@@ -1,8 +1,10 @@
 """The report of a run or of a sweep: all numbers as data, and one HTML page."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mlpengine.core.files import write_atomically
+from mlpengine.core.lazy import lazy_names
 
 from .collect import (
     QUICK,
@@ -13,9 +15,11 @@ from .collect import (
     collect,
     read_run,
 )
-from .comparison import Lead, lead_of
 from .page import run_page
-from .sweep_page import collect_sweep, sweep_page
+
+if TYPE_CHECKING:
+    from .comparison import lead_of
+    from .sweep import collect_sweep, sweep_page
 
 REPORT_FILE = "report.html"
 
@@ -24,7 +28,6 @@ __all__ = [
     "REPORT_FILE",
     "THOROUGH",
     "Collected",
-    "Lead",
     "ReportBudget",
     "RunData",
     "collect",
@@ -36,6 +39,11 @@ __all__ = [
     "sweep_page",
     "write_page",
 ]
+
+__getattr__, __dir__ = lazy_names(  # the page of a run needs neither
+    __name__,
+    {"comparison": ("lead_of",), "sweep": ("collect_sweep", "sweep_page")},
+)
 
 
 def save_report(path: Path, run: RunData, effort: ReportBudget = THOROUGH) -> None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mlpengine.config import load_config
-from mlpengine.config.baselines import PART_PHRASES, WORK, ScoredRows, score_of, scored_rows
+from mlpengine.config.baselines import WORK, ScoredRows, score_of, scored_rows
 from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.core.errors import DataError, MlpEngineError
 from mlpengine.core.redaction import redacted, shown_path, without_directories
@@ -20,22 +20,17 @@ from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural
 from mlpengine.data.features.drift import NewRows
+from mlpengine.diagnostics.curves import gradients_of
 from mlpengine.diagnostics.samples import Series
-from mlpengine.diagnostics.thresholds import DEAD, GUIDE_RATIO
+from mlpengine.drawing.charts import curves_of
 from mlpengine.models.card import facts_of
-from mlpengine.models.explain import (
-    PERMUTED_COLUMNS,
-    dependence,
-    feature_columns,
-    importances,
-    sensitive_columns,
-)
+from mlpengine.models.explain import PERMUTED_COLUMNS, feature_columns
 from mlpengine.models.model import Model
-from mlpengine.models.task import Split
+from mlpengine.models.task import PART_PHRASES, Split
 from mlpengine.step.blas_threads import pinned
 from mlpengine.training.diagnose import DIAGNOSTICS_FILE
 from mlpengine.training.diagnostics_files import read_series
-from mlpengine.training.history import METRICS_FILE
+from mlpengine.training.history import METRICS_FILE, History
 from mlpengine.training.loading import load
 from mlpengine.training.measure import explained_rows
 from mlpengine.training.result import read_result
@@ -46,7 +41,6 @@ from mlpengine.training.run_directory import (
     resolved_config,
 )
 
-from .chart_types import thinned
 from .predictions import hardest_of, predictions_of
 
 REPORT_FORMAT = 1
@@ -55,12 +49,8 @@ PERMUTED_ROWS, PERMUTATIONS = 500, 5
 """The fewest rows, and the permutations of each column, of an importance that is shown."""
 
 MAX_PERMUTED_ROWS = 2_000
-SHOWN_LAYERS, SHOWN_SAMPLES = 6, 120
 CONFIG_LENGTH = 20_000
 """Characters of a config that are shown."""
-
-NET = ("loss", "gradient_norm", "clipped_norm", "noise_scale", "lr")
-LAYERS = ("update_ratio", "gradient_rms", "dead_share", "saturated_share")
 
 TRAVELING = {"path", "failure", "result", "verdicts", "settings", "notes", "model"}
 """Keys with texts that may contain paths."""
@@ -93,13 +83,14 @@ THOROUGH = ReportBudget(work=2e10, passes=5e10, rows=20_000, curves=6)
 class RunData:
     """A run, from its directory or, right after training, from memory.
 
+    `path` is None for a run without a directory, and `history` then holds its epochs.
     `loaded` is its data, and `model` is the trained model or, with `trained` False, an untrained
     one.  Either is None if it cannot be read; `notes` then give the reason.
     `known` is name, rows and outputs of the last part, and `score` compares the model with
     baselines, if they were computed before.
     """
 
-    path: Path
+    path: Path | None
     result: Mapping[str, Any] = field(default_factory=dict)
     loaded: LoadedData | None = None
     model: Model | None = None
@@ -109,6 +100,7 @@ class RunData:
     score: Mapping[str, Any] | None = None
     failure: str = ""
     notes: tuple[str, ...] = ()
+    history: History | None = None
 
 
 class Collected(NamedTuple):
@@ -163,13 +155,13 @@ def collect(run: RunData, effort: ReportBudget = THOROUGH, *, whole: bool = True
 
 def _collect(run: RunData, effort: ReportBudget, *, whole: bool) -> Collected:
     notes = list(run.notes)
-    environment = _read_json(run.path / ENVIRONMENT_FILE, notes)
+    environment = _read_json(run.path / ENVIRONMENT_FILE, notes) if run.path else {}
     scored: ScoredRows | None = None
     data: dict[str, Any] = {
         "format": REPORT_FORMAT,
         "kind": "run",
-        "path": str(shown_path(run.path)),
-        "name": run.path.name,
+        "path": str(shown_path(run.path)) if run.path else "trained in memory",
+        "name": run.path.name if run.path else f"a model of {_targets(run)}",
         "ending": run.result.get("ending"),
         "failure": run.failure,
         "result": {k: v for k, v in run.result.items() if k not in ("verdicts", "run_dir")},
@@ -218,8 +210,13 @@ def _collect(run: RunData, effort: ReportBudget, *, whole: bool) -> Collected:
 
 def epochs_of(run: RunData) -> dict[str, Any] | None:
     """Return the curves of metrics.csv by name, thinned to what a screen shows."""
-    path = run.path / METRICS_FILE
-    if not path.is_file():
+    best = run.result.get("best_epochs") or run.result.get("best_epoch")
+    ended = run.result.get("member_epochs") or []
+    if run.history is not None:
+        count, curves = len(run.history.rows), curves_of(run.history.by_column())
+        return {"count": count, "best": best or None, "ended": ended, "curves": curves}
+    path = run.path / METRICS_FILE if run.path else None
+    if path is None or not path.is_file():
         return None
     with path.open(newline="", encoding="utf-8") as file:
         names, *lines = list(csv.reader(file)) or [[]]
@@ -232,22 +229,10 @@ def epochs_of(run: RunData) -> dict[str, Any] | None:
         raise DataError(f"{path}: is no list of epochs ({error})") from error
     columns = dict(zip(names, table.T, strict=True))
     epochs, curves = columns["epoch"], curves_of(columns)
-    best = run.result.get("best_epochs") or run.result.get("best_epoch")
     if best is None and run.loaded is not None and "validation_loss" in columns:
         known = columns["validation_loss"]
         best = int(epochs[np.nanargmin(known)]) if np.isfinite(known).any() else None
-    ended = run.result.get("member_epochs") or []
     return {"count": len(epochs), "best": best or None, "ended": ended, "curves": curves}
-
-
-def curves_of(columns: Mapping[str, Array]) -> dict[str, dict[str, Array]]:
-    """Return the columns of a metrics.csv by epoch, thinned to what a screen shows."""
-    epochs, curves = columns["epoch"], {}
-    for name, values in columns.items():
-        if name != "epoch":
-            kept = thinned(values)
-            curves[name] = {"epoch": epochs[kept].astype(int), "value": values[kept]}
-    return curves
 
 
 def model_of_run(loaded: LoadedData, model: Model) -> dict[str, Any]:
@@ -271,7 +256,6 @@ def drivers_of(loaded: LoadedData, model: Model, effort: ReportBudget) -> dict[s
     are many columns, only the columns to which the outputs are most sensitive are permuted: the
     time to permute all columns grows with the square of their number.
     """
-    task = loaded.task
     columns = feature_columns(model.preprocessor)
     count = len(set(columns))
     folds = loaded.file.config.training.folds or 1
@@ -284,29 +268,21 @@ def drivers_of(loaded: LoadedData, model: Model, effort: ReportBudget) -> dict[s
     if len(part) < PERMUTED_ROWS:
         some = f"{len(part):,} {PART_PHRASES[name]}"
         return {"skipped": f"there are {some}, and {PERMUTED_ROWS} are needed"}
-    permuted = sensitive_columns(model.mean, part.x, columns, permutable)
-    scorer = model.scorer(task)
-    ranked = importances(
-        forward, scorer, part, columns, permuted_columns=permuted, repeats=PERMUTATIONS
-    )
-    table = loaded.tables.parts["train"][0]
-    shown = [row.column for row in ranked if row.column in table and row.loss > 0]
-    points = 12
+    table, points = loaded.tables.parts["train"][0], 12
     rows = int(effort.passes / (model.n_parameters * effort.curves * points))
-    curves = []
-    for column in shown[: effort.curves] if rows >= 20 else ():
-        curve = dependence(model, table, column, points=points, rows=min(200, rows))
-        curves.append(curve._asdict() | {"predictions": curve.predictions.T})
-    return {
-        "part": name,
-        "rows": len(part),
-        "metric": task.headline[0],
-        "columns": count,
-        "permuted": len(ranked),
-        "importances": [row._asdict() for row in ranked[:SHOWN_IMPORTANCES]],
-        "outputs": [str(label) for label in model.classes or model.target],
-        "dependence": curves,
-    }
+    explained = model.explanation(
+        name,
+        part,
+        forward,
+        table,
+        curves=effort.curves if rows >= 20 else 0,
+        most=permutable,
+        points=points,
+        averaged=min(200, rows),
+    )
+    known = explained.as_dict()
+    ranked = known["importances"]
+    return known | {"permuted": len(ranked), "importances": ranked[:SHOWN_IMPORTANCES]}
 
 
 def data_of(loaded: LoadedData, rows: int) -> dict[str, Any]:
@@ -332,44 +308,26 @@ def data_of(loaded: LoadedData, rows: int) -> dict[str, Any]:
     }
 
 
-def gradients_of(series: Series, batch_size: int | None) -> dict[str, Any]:
-    """Return the samples of gradients, updates and units, thinned."""
-    kept = thinned(np.nan_to_num(series.of("gradient_norm")), 240)
-    few = evenly_spaced(len(series), SHOWN_SAMPLES)
-    layers = series.columns.layers
-    shown = evenly_spaced(layers, SHOWN_LAYERS)
-    clipped, norms = series.of("clipped_norm"), series.of("gradient_norm")
-    is_clipped = clipped < norms * (1 - 1e-6)
-    return {
-        "steps": series.steps[kept],
-        "net": {name: series.of(name)[kept] for name in NET},
-        "clip": clipped[is_clipped].max() if is_clipped.any() else None,
-        "clipped": is_clipped.mean(),
-        "spikes": np.nan_to_num(series.of("spikes")).max(),
-        "layer_steps": series.steps[few],
-        "layers": layers,
-        "by_layer": {name: {str(n): series.of(name, n)[few] for n in shown} for name in LAYERS},
-        "batch_size": batch_size,
-        "guide": GUIDE_RATIO,
-        "too_many": DEAD,
-    }
-
-
 def settings_of(run: RunData, environment: Mapping[str, Any]) -> dict[str, Any]:
     """Return config, seed, versions, times and the commands that make the run again."""
-    given = run.path / GIVEN_CONFIG
-    text = given.read_bytes().decode(errors="backslashreplace") if given.is_file() else ""
+    given = run.path / GIVEN_CONFIG if run.path else None
+    text = ""
+    if given and given.is_file():
+        text = given.read_bytes().decode(errors="backslashreplace")
+    elif given is None and run.loaded:
+        text = run.loaded.file.resolved()
     text = redacted(text)
     config = run.loaded.file.config if run.loaded else None
     command = environment.get("command")
     words = [redacted(str(word)) for word in command] if isinstance(command, list) else []
     first = [Path(words[0]).name] if words else []
+    again = ["mlpengine", "train", str(shown_path(run.path) / RESOLVED)] if run.path else []
     return {
         "config": text[:CONFIG_LENGTH],
         "shortened": len(text) > CONFIG_LENGTH,
         "seed": config.seed if config else None,
         "command": shlex.join([*first, *words[1:]]) if words else "",
-        "again": shlex.join(["mlpengine", "train", str(shown_path(run.path) / RESOLVED)]),
+        "again": shlex.join(again),
         **{k: v for k, v in environment.items() if k != "command"},
     }
 
@@ -401,6 +359,10 @@ def _read_json(path: Path, notes: list[str]) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         notes.append(f"{path.name} cannot be read: {_line(error)}")
     return {}
+
+
+def _targets(run: RunData) -> str:
+    return ", ".join(run.model.target) if run.model else "nothing"
 
 
 def _line(error: BaseException) -> str:

@@ -8,11 +8,12 @@ from typing import Any
 
 from mlpengine.data.features.summary import ColumnState
 from mlpengine.data.tables.table import number_text
+from mlpengine.drawing.markup import Content, Markup, joined, number, shortened, tag
+from mlpengine.drawing.style import page_style
 from mlpengine.export import description, to_js
 from mlpengine.models.model import Model
 
-from .markup import Content, Markup, joined, number, shortened, tag
-from .page import html_page, style
+from .page import html_page
 
 FORM_POLICY = (
     "default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{style}'; "
@@ -31,7 +32,7 @@ def form_page(model: Model) -> str:
     columns, summary = description(model)["columns"], model.preprocessor.summary["columns"]
     title = f"Prediction of {' and '.join(shortened(name) for name in model.target)}"
     script = Markup(f"\n{to_js(model)[0].decode()}\n{_asset('form.js')}")
-    styles = Markup(style() + _asset("form.css"))
+    styles = Markup(page_style() + _asset("form.css"))
     fields = [_field(i, one, summary.get(one["name"])) for i, one in enumerate(columns)]
     return html_page(
         title,

@@ -1,32 +1,40 @@
 """The page of a report: HTML without scripts, readable on phones, screens and paper."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import cycle
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mlpengine.config.baselines import PART_PHRASES
-from mlpengine.core.wording import plural, script_json
+from mlpengine.core.wording import plural, script_json, shown_name
 from mlpengine.diagnostics.thresholds import CLEAR, PROBABLE
-from mlpengine.diagnostics.verdict import settings_text, shown_name
-from mlpengine.models.metrics import higher_is_better
-from mlpengine.report import palette
-from mlpengine.training.measure import DIRECT, TEACHER
-
-from .chart_types import DASHES, SHADES, array_of
-from .charts import (
+from mlpengine.diagnostics.verdict import verdict_list
+from mlpengine.drawing.chart_types import array_of
+from mlpengine.drawing.charts import (
     Data,
-    dependence_charts,
     gradient_charts,
     prediction_charts,
     shades,
     training_charts,
 )
-from .markup import DASH, Content, Markup, joined, number, score_text, shortened, tag, with_error
-from .svg import grid, strip
+from mlpengine.drawing.markup import (
+    DASH,
+    Content,
+    Markup,
+    joined,
+    number,
+    score_text,
+    shortened,
+    tag,
+    with_error,
+)
+from mlpengine.drawing.style import page_style
+from mlpengine.drawing.svg import grid, strip
+from mlpengine.drawing.tables import scroll_box, scrolling_table
+from mlpengine.models.explanation import explanation_markup
+from mlpengine.models.task import PART_PHRASES
+from mlpengine.training.measure import DIRECT, TEACHER
 
 LISTED = 8
 """Number of epochs in which networks stopped that are listed."""
@@ -68,7 +76,7 @@ def page(
     if notes:
         bodies.append(tag("section", tag("h2", "What is missing here"), tag("ul", *notes)))
     return html_page(
-        title, POLICY, style(),
+        title, POLICY, page_style(),
         tag("header", lead, tag("nav", tag("ul", *links), aria_label="Sections")),
         tag("main", *bodies),
         tag("footer", "All numbers of this page are in it as JSON, in the element ",
@@ -176,7 +184,7 @@ def _compared(known: Data) -> str:
     if ahead is None or error is None:
         return text
     difference = with_error(abs(ahead), error)
-    if abs(ahead) < PROBABLE * error:
+    if abs(ahead) <= PROBABLE * error:
         return f"{text}The network and the linear prediction do not clearly differ ({difference})."
     where = "ahead of" if ahead > 0 else "behind"
     where = where if abs(ahead) > CLEAR * error else f"probably {where}"
@@ -213,19 +221,7 @@ def verdicts_section(data: Data) -> Markup:
         ended = data.get("ending")
         text = "Nothing unusual." if ended else "There are no verdicts: the run has not ended."
         return tag("p", text, class_="fine" if ended else "soft")
-    items = []
-    for one in known:
-        headline, layer = str(one["headline"]), one["layer"]
-        where = one.get("layer_name") or ("" if layer is None else f"layer {layer}")
-        title = tag("strong", f"{headline} ({where})" if where else headline)
-        lines = [
-            tag("p", title, " ", tag("span", f"[{one['name']}]", class_="soft")),
-            tag("p", f"{one['evidence']} {one['advice']}"),
-        ]
-        if one["fix"]:
-            lines.append(tag("p", "Settings that fix it: ", tag("code", settings_text(one["fix"]))))
-        items.append(tag("li", *lines, class_=one.get("severity") or "warning"))
-    return tag("ul", *items, class_="verdicts")
+    return verdict_list(known)
 
 
 def training_section(known: Data | None) -> Markup | None:
@@ -272,6 +268,8 @@ def predictions_section(known: Data | None) -> Markup | None:
     where = f"{known['rows']:,} {PART_PHRASES[known['part']]}"
     if known["part"] == "train":
         where += " that trained the model"
+    if (curves := known.get("curves")) and curves["threshold"] != 0.5:
+        where += f"; {curves['of']} is predicted above a probability of {curves['threshold']:.3g}"
     parts: list[Content] = [tag("p", f"On {where}.", class_="soft")]
     if "confusion" in known:
         parts.append(_matrix(known))
@@ -309,8 +307,8 @@ def _matrix(known: Data) -> Markup:
         rows.append(tag("tr", tag("th", shortened(name, 20), scope="row"), *cells, last))
     below = [tag("td", number(value, 3), class_="total") for value in known["precision"]]
     rows.append(tag("tr", tag("th", "precision", scope="row"), *below, tag("td", class_="total")))
-    title = "Confusion matrix: true class by row, predicted class by column"
-    return _scroll(
+    title = "Confusion matrix: rows are true classes, columns are predicted classes"
+    return scroll_box(
         tag("table", tag("caption", title), tag("thead", head), tag("tbody", *rows),
             class_="matrix"),
         title,
@@ -336,43 +334,7 @@ def drivers_section(known: Data | None) -> Markup | None:
     if "skipped" in known:
         return tag("p", f"Left out: {known['skipped']}. ", tag("code", "mlpengine explain"),
                    " computes it.")  # fmt: skip
-    ranked = known["importances"]
-    highest = max([one["loss"] + one["loss_error"] for one in ranked] or [1.0])
-    metric = known["metric"]
-    verb = "falls" if higher_is_better(metric) else "rises"
-    lines = [
-        [
-            shortened(one["column"]),
-            strip(one["loss"], one["loss_error"], highest),
-            with_error(one["loss"], one["loss_error"]),
-            with_error(one["metric"], one["metric_error"]),
-        ]
-        for one in ranked
-    ]
-    head = ["column", "", "loss rises by", f"{shown_name(metric)} {verb} by"]
-    more = known["columns"] - len(ranked)
-    title = "Permutation importance of the columns" + (
-        f" (the first {len(ranked)} of {known['columns']:,})" if more else ""
-    )
-    some = (
-        f"Only {plural(known['permuted'], 'column')} to which the outputs are most sensitive were "
-        "permuted. "
-        if known["permuted"] < known["columns"]
-        else ""
-    )
-    rows = f"{known['rows']:,} {PART_PHRASES[known['part']]}"
-    text = (
-        f"How much worse the model is on {rows} when the values of a column are permuted, with "
-        f"standard errors over the rows. {some}"
-    )
-    charts = dependence_charts(known["dependence"], known["outputs"])
-    if charts:
-        text += (
-            "Below, the mean prediction where all rows hold the same value of a column (partial "
-            "dependence)."
-        )
-    table = scrolling_table(head, lines, title, words=1)
-    return joined(tag("p", text, class_="soft"), table, grid(charts) if charts else None)
+    return explanation_markup(known)
 
 
 def gradients_section(known: Data | None) -> Markup | None:
@@ -477,62 +439,7 @@ def settings_section(data: Data) -> Markup:
     return joined(*parts)
 
 
-def scrolling_table(
-    head: Sequence[str],
-    lines: Iterable[Sequence[Content]],
-    title: str,
-    *,
-    words: int = 1,
-    named: bool = True,
-) -> Markup:
-    """Return a table that scrolls in its own box; columns after the first `words` are numbers.
-
-    If `named`, its title is shown.  Screen readers always read the title.
-    """
-    heads = [
-        tag("th", text, scope="col", class_="n" if k >= words else None) if text else tag("td")
-        for k, text in enumerate(head)
-    ]
-    rows = []
-    for first, *cells in lines:
-        shown = [
-            cell
-            if isinstance(cell, Markup) and cell.startswith("<td")
-            else tag("td", cell, class_="n" if k >= words else None)
-            for k, cell in enumerate(cells, start=1)
-        ]
-        rows.append(tag("tr", tag("th", first, scope="row"), *shown))
-    caption = tag("caption", title) if named else ""
-    body = tag("table", caption, tag("thead", tag("tr", *heads)), tag("tbody", *rows))
-    return _scroll(body, title)
-
-
-def _scroll(body: Markup, title: str) -> Markup:
-    return tag("div", body, class_="scroll", tabindex=0, role="region", aria_label=title)
-
-
 def _percent(share: float | None) -> str:
     if share is None or not isfinite(share):
         return DASH
     return "under 0.1 %" if 0 < share < 0.001 else f"{100 * share:.3g} %"
-
-
-def style() -> Markup:
-    """Return the style of all pages."""
-    text = Path(__file__).with_name("style.css").read_text(encoding="utf-8")
-
-    def colors(values: Sequence[str]) -> str:
-        return "".join(f"  --c{k}: {color};" for k, color in enumerate(values, start=1))
-
-    classes = "\n".join(
-        f".c{k} {{ stroke: var(--c{k}); }} .f{k} {{ fill: var(--c{k}); }} "
-        f".line.c{k} {{ stroke-dasharray: {' '.join(str(2 * n) for n in dashes) or 'none'}; }}"
-        for k, dashes in zip(range(1, len(palette.LIGHT) + 1), cycle(DASHES), strict=False)
-    )
-    shades = "\n".join(
-        f"td.h{k} {{ background: color-mix(in srgb, var(--c1) {5 + 30 * k / SHADES:.0f}%, "
-        "var(--ground)); }"
-        for k in range(1, SHADES + 1)
-    )
-    text = text.replace("LIGHT", colors(palette.LIGHT)).replace("DARK", colors(palette.DARK))
-    return Markup(text.replace("COLORS", f"{classes}\n{shades}"))

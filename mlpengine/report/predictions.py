@@ -9,10 +9,23 @@ from mlpengine.config.baselines import ScoredRows
 from mlpengine.config.build import LoadedData
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
-from mlpengine.models.metrics import commonest_mistakes, confusion_matrix, precision, recall
+from mlpengine.models.metrics import (
+    commonest_mistakes,
+    confusion_matrix,
+    counts_above,
+    precision,
+    recall,
+    roc_auc,
+)
 from mlpengine.models.model import Model
-from mlpengine.models.task import Classification, MultiLabel, Regression, Task
-from mlpengine.training.measure import OUT_OF_FOLD
+from mlpengine.models.task import (
+    OUT_OF_FOLD,
+    Classification,
+    MultiLabel,
+    Regression,
+    Task,
+    Threshold,
+)
 
 SHOWN_POINTS, SHOWN_TARGETS = 1_000, 4
 MAX_MATRIX = 12
@@ -29,6 +42,9 @@ def predictions_of(model: Model, task: Task, scored: ScoredRows) -> dict[str, An
     result: dict[str, Any] = {"part": scored.part, "rows": len(scored.rows)}
     if isinstance(task, Classification):
         result |= _classes(scored, [str(label) for label in labels])
+        if len(labels) == 2:
+            threshold = model.threshold or Threshold()
+            result["curves"] = _curves(task, scored, threshold, str(labels[threshold.positive]))
     elif isinstance(task, Regression):
         result["targets"] = [
             of_numbers(scored.rows.truth[:, k], scored.predicted[:, k], name)
@@ -98,6 +114,38 @@ def _classes(scored: ScoredRows, labels: list[str]) -> dict[str, Any]:
     if count <= MAX_MATRIX:
         result["confusion"] = confusion_matrix(truth, scored.predicted, count).tolist()
     return result
+
+
+def _curves(
+    task: Classification, scored: ScoredRows, threshold: Threshold, label: str
+) -> dict[str, Any] | None:
+    """Return shares of rows that lie above each threshold, and those at the model's threshold.
+
+    They are recall, false positive rate, precision, and the share of all rows; None where a class
+    has no row.
+    """
+    chances = task.probabilities(scored.output)[:, threshold.positive]
+    is_positive = scored.rows.truth == threshold.positive
+    counts = counts_above(is_positive, chances, scored.rows.weights)
+    true, false = (np.append(0.0, count) for count in counts)
+    if not true[-1] or not false[-1]:
+        return None
+    chosen = int((np.unique(chances) > threshold.value).sum())
+    precise = true[1:] / (true + false)[1:]
+    shares = {
+        "recall": true / true[-1],
+        "false_positive_rate": false / false[-1],
+        "precision": np.append(precise[0], precise),
+        "rows": (true + false) / (true[-1] + false[-1]),
+    }
+    shown = np.union1d(evenly_spaced(len(true), SHOWN_POINTS // 4), len(true) - 1)
+    return {
+        "of": label,
+        "threshold": threshold.value,
+        "area": roc_auc(scored.rows.truth, task.probabilities(scored.output), scored.rows.weights),
+        "at_threshold": {name: float(values[chosen]) for name, values in shares.items()},
+        **{name: values[shown] for name, values in shares.items()},
+    }
 
 
 def of_numbers(truth: Array, predicted: Array, name: str) -> dict[str, Any]:

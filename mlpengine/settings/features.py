@@ -50,6 +50,11 @@ class FeatureSettings:
         default=None, description="Rows to use: a formula, such as price > 0 and carat < 3."
     )
     weight: str | None = Field(default=None, description="Column of sample weights.")
+    exposure: str | None = Field(
+        default=None,
+        description="Column of exposures, such as insured years: networks learn the target per "
+        "unit of it, and rows count by it (losses poisson, tweedie, gamma).",
+    )
     class_weights: Literal["balanced", "none"] = Field(
         default="none", description="balanced: rare classes count more in the loss."
     )
@@ -69,8 +74,8 @@ class FeatureSettings:
     )
     standardize_target: Standardizing = Field(
         default=True,
-        description="Train on standardized targets (poisson, gamma: divided by their mean), or on "
-        "targets divided by their mean.",
+        description="Train on standardized targets, or on targets divided by their mean, as losses "
+        "of a logarithm do (poisson, gamma, tweedie).",
     )
     transform_target: TargetTransform = Field(
         default="none",
@@ -91,8 +96,8 @@ class FeatureSettings:
 
     @model_validator(mode="after")
     def _one_role(self) -> Self:
-        used = [*self.target, *self.drop, *([self.weight] if self.weight else [])]
+        used = [*self.target, *self.drop, *filter(None, [self.weight, self.exposure])]
         if twice := sorted({name for name in used if used.count(name) > 1}):
-            text = f"target, weight and drop: a column can have one role ({twice})"
+            text = f"target, weight, exposure and drop: a column can have one role ({twice})"
             raise rule(text, "target")
         return self

@@ -77,6 +77,31 @@ class Averaging:
 
 
 @dataclass(frozen=True, config=STRICT)
+class ThresholdChoice:
+    """How the threshold of a model of two classes is chosen."""
+
+    metric: str | None = Field(
+        default=None, description="The metric of predicted classes to be best, such as macro_f1."
+    )
+    costs: dict[Literal["false_negative", "false_positive"], NonNegative] | None = Field(
+        default=None,
+        description="Costs of a row of the positive class that is not predicted, and of a row that "
+        "is wrongly predicted as it, 1 by default; their mean over the rows is to be lowest.",
+    )
+    positive: Flag | int | float | str | None = Field(
+        default=None,
+        description="The class that is predicted above the threshold; by default the latter one.",
+    )
+
+    @model_validator(mode="after")
+    def _one_aim(self) -> Self:
+        """Require a metric or costs."""
+        if (self.metric is None) == (self.costs is None):
+            raise rule("give metric or costs, one of both")
+        return self
+
+
+@dataclass(frozen=True, config=STRICT)
 class TrainingOptions:
     """Length and details of training."""
 
@@ -101,6 +126,11 @@ class TrainingOptions:
         default="none",
         description="temperature: divide logits by a number that is fitted on out-of-fold rows or, "
         "without folds, on validation rows.",
+    )
+    threshold: ThresholdChoice | None = Field(
+        default=None,
+        description="How the probability is chosen above which one of two classes is predicted: on "
+        "out-of-fold rows or, without folds, on validation rows. By default it is 0.5.",
     )
     epochs: Count = Field(default=100, description="Passes over the training rows, at most.")
     batch_size: Count = Field(default=32, description="Rows per step.")

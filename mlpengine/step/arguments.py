@@ -45,7 +45,7 @@ def optimizer_of(mlp: Network, optimizer: Any) -> Optimizer:
     """
     _check("optimizer", optimizer, Optimizer, "an optimizer such as Adam(mlp)")
     if optimizer.params is not mlp.params:
-        raise UsageError("training step: optimizer must be made for mlp (got another's)")
+        raise UsageError("training step: optimizer must be made for this network; write Adam(mlp)")
     made: Optimizer = optimizer
     return made
 
@@ -56,7 +56,7 @@ def _check(name: str, value: object, kind: type, text: str) -> None:
 
 
 def backend_of(backend: str) -> tuple[str, str]:
-    """Return the backend that runs the steps, and the reason if NumPy replaces the one asked for.
+    """Return the backend that runs the steps, and the reason if NumPy replaces `backend`.
 
     Raises: UsageError for an unknown name.
     """

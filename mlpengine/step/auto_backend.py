@@ -39,13 +39,13 @@ FORWARD_SHARE = 0.25
 """Share of compile time for the forward pass alone (GCC 12, EPYC with AVX-512, November 2026)."""
 
 MIN_SHARE_SAVED = 0.33
-"""Share of the compile time that one run must save; later runs of its shapes do not compile."""
+"""Share of the compile time that one run must save; later runs use the cached program."""
 
 
 def seconds_to_compile(mlp: TabularNetwork) -> float:
     """Estimate the seconds that the compiler takes for a step of the network, from its parts alone.
 
-    Layer sizes and the number of features do not count: the program has loops over them.
+    Layer sizes and the number of features do not matter: the program loops over them.
     """
     each = SECONDS_OF_LAYER + SECONDS_OF_LEARNED_ACTIVATION * bool(mlp.groups["alphas"])
     return (
@@ -72,8 +72,9 @@ def choose_backend(steps: int, mlp: TabularNetwork, batch_size: int) -> str:
 
 
 SAVED_BY_PREDICTED_UNIT = 0.5e-9
-"""Seconds that machine code saves for one unit of one predicted row, because a layer needs no extra
-passes over memory for biases and activations (the same machine, one thread)."""
+"""Seconds that machine code saves for one unit in one predicted row (same machine, one thread).
+
+Machine code adds biases and applies activations without extra passes over memory."""
 
 
 def prediction_backend(networks: Sequence[TabularNetwork], rows: int) -> str:
@@ -91,9 +92,9 @@ def prediction_backend(networks: Sequence[TabularNetwork], rows: int) -> str:
 
 
 def auto_backend() -> tuple[str, str]:
-    """Return the backend for work that is worth a compilation, and the reason if it is NumPy.
+    """Return the compiled backend, or NumPy with the reason if there is no compiler.
 
-    A step made by the caller is such work: it is made to be called often.
+    It is for steps that a caller makes: they run often enough to be worth a compilation.
     """
     try:
         compiler()

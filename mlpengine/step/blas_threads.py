@@ -58,7 +58,8 @@ def _quota(file: Path) -> float:
 def pinned(blas: int, predicting: int = 0) -> Iterator[None]:
     """Limit BLAS, NumExpr if it is loaded, and predictions to `blas` threads.
 
-    Predictions may have `predicting` threads instead; BLAS then has one thread in each.
+    With `predicting`, predictions may use that many threads instead, and BLAS has one thread in
+    each.
     """
     numexpr: Any = sys.modules.get("numexpr")
     before = numexpr.set_num_threads(min(blas, numexpr.MAX_THREADS)) if numexpr else 0
@@ -85,7 +86,7 @@ def _libraries() -> ThreadpoolController:
 def _libraries_with(modules: int) -> ThreadpoolController:
     """Return the libraries of a process with `modules` imported modules; the search is slow.
 
-    Importing a module loads a library, so the result holds until the number of modules changes.
+    A library is loaded by an import, so the result is valid until the number of modules changes.
     """
     return ThreadpoolController()
 

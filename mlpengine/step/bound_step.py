@@ -45,7 +45,7 @@ class BoundStep(Uncopyable):
     fused: "Executor | None" = None
     """The whole step, update included, as machine code; then `calls` is empty."""
     update: "Executor | None" = None
-    """The part after `calls`, from the norm to the update, as machine code."""
+    """The steps after `calls` as machine code: gradient norm, clipping and update."""
 
     program: "Executor | None" = None
     """`calls` as machine code that may gather the rows, or None."""
@@ -127,8 +127,8 @@ class BoundStep(Uncopyable):
     def find_fault(self, first: int = 0, *, alone: bool = True) -> Fault | None:
         """Return the place of the first number that is not finite, or None.
 
-        `first` is the number of the first row.  Unless `alone`, other rows contribute to the
-        gradients, too.  Raises: IndexRangeError where a label or target is the reason.
+        `first` is the index of the first row.  With `alone` False, rows of other buffers contribute
+        to the gradients, too.  Raises: IndexRangeError where a label or target is the reason.
         """
         quiet_runner()(replay, self.loss.forward)
         for target in arrays_in(self.loss.target):

@@ -12,7 +12,7 @@ from mlpengine.optim import FullBatch, Optimizer
 from mlpengine.step.bound_step import BoundStep
 
 BLOCK_BYTES = 2**20
-"""Bytes of the rows of the Jacobian that are multiplied at once: a second-level cache."""
+"""Bytes of the Jacobian's rows in one matrix product: they fit into a second-level cache."""
 
 
 class BatchProblem:
@@ -78,7 +78,7 @@ def full_batch_steps(mlp: Network, optimizer: Optimizer) -> FullBatchSteps | Non
 
 
 class _Rows:
-    """The Jacobian of the outputs by rows, a block of rows at a time, and its square."""
+    """The Jacobian of the outputs, computed for one block of rows at a time, and its square."""
 
     def __init__(self, mlp: Network, bound: BoundStep) -> None:
         scratch, grads, views = bound.scratch, bound.grads, mlp.params.views
@@ -117,7 +117,7 @@ class _Rows:
                 replay(calls)
                 np.dot(jacobian.T, jacobian, self._square)
                 matrix += self._square
-        replay(bound.loss.backward)  # the gradients of the loss again, for those who look at them
+        replay(bound.loss.backward)  # the buffers must end with the gradients of the loss
         replay(self._backward)
 
 

@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from mlpengine.backends.compiled import Executor
 
 WORK_AT_ONCE = 2**28
-"""Limit of parameters times rows over the steps of one call.  Such a call takes milliseconds; after
-it, signals are handled and due checkpoints are written."""
+"""Maximum of parameters times rows, summed over the steps of one call.
+
+A call takes milliseconds at most; after each call, signals are handled and checkpoints are written.
+"""
 
 ROWS_OF_UPDATE = 8
-"""Number of rows with as much arithmetic time as the update of the optimizer."""
+"""Number of rows for which forward and backward take as long as the optimizer's update."""
 
 
 def steps_at_once(parameters: int, batch: int) -> int:

@@ -49,8 +49,8 @@ class CompiledSteps:
     def make(self, start: int, count: int, norm: float = inf) -> tuple[list[float], list[float]]:
         """Run up to `count` steps, the first on the batch at position `start` of the order.
 
-        Returns the `results` of the completed steps.  They end before the first step that fails or
-        has a gradient norm above `norm`.
+        Returns the `results` of the completed steps.  The call stops before the first step that
+        fails or has a gradient norm above `norm`.
         """
         order = self._order[start : start + count * self._step.batch_size]
         results = self._losses[:count], self._norms[:count]

@@ -144,6 +144,10 @@ class TrainingStep:
         self._checked = False  # whether the first targets were checked
         self._start()
 
+    def __repr__(self) -> str:
+        parts = f"{self.mlp!r}, {self.loss!r}, {self.optimizer!r}"
+        return f"TrainingStep({parts}, batch_size={self.batch_size}, {self.backend})"
+
     def _start(self, buffers: Buffers | None = None) -> None:
         """Bind the step for full batches."""
         self.mlp.rng.scheduled = self.dropout_schedule is not None
@@ -459,7 +463,7 @@ class TrainingStep:
         Raises: CompileError if the step is not fused.
         """
         if self._full.fused is None:
-            raise CompileError("emit: the step must be compiled as a whole (NumPy runs a part)")
+            raise CompileError("emit: the whole step must be compiled (NumPy runs a part of it)")
         return self._full.fused.source.text
 
     def _bind(self, rows: int) -> BoundStep:

@@ -180,7 +180,7 @@ class StepBuilder:
 
 
 def begins(shorter: Sequence[InstructionLike], whole: Sequence[InstructionLike]) -> bool:
-    """Return whether each array of `shorter` is, or begins, the same array of `whole`."""
+    """Return whether each array of `shorter` is the start of the matching array of `whole`."""
     return len(shorter) == len(whole) and all(
         one.kind == other.kind and _places(one) == _places(other)
         for one, other in zip(shorter, whole, strict=True)
@@ -190,8 +190,8 @@ def begins(shorter: Sequence[InstructionLike], whole: Sequence[InstructionLike])
 def _places(instruction: InstructionLike) -> list[tuple[int, ...] | None]:
     """Return the address and the shape of a row for each array of an instruction.
 
-    Work arrays give an address only, because their first axis need not be the rows.  Programs use
-    only work arrays of rows.
+    For a work array only the address is returned, because its first axis may not be the rows.
+    Programs use only work arrays whose first axis is the rows.
     """
     arrays = [a for r in instruction.reads for a in (r if isinstance(r, tuple) else (r,))]
     arrays += instruction.writes

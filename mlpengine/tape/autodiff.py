@@ -74,7 +74,7 @@ class Tensor(Expression):
         return self._inner
 
     def require_grad(self) -> "Tensor":
-        """Track all later ops on this leaf, and return it.
+        """Track all later ops on this leaf; return the leaf.
 
         Raises: TapeError on the result of a tracked op; DtypeError unless it is floating.
         """
@@ -87,7 +87,7 @@ class Tensor(Expression):
         return self
 
     def retain_grad(self) -> "Tensor":
-        """Have `backward` report the gradient of this result too, and return it.
+        """Make `backward` return the gradient of this result, too; return the tensor.
 
         Raises: TapeError if it is not tracked.
         """

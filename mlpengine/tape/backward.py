@@ -18,7 +18,8 @@ class BackwardPlan:
     all others.  A node in `retain` keeps its gradient after the replay.  Every replay overwrites
     every gradient.  The first consumer of a value writes its gradient; each later one writes a
     temporary buffer, which is then added.  If no output depends on a node, its gradient is set to
-    zero.  `like`: storages of the plan for a larger batch, whose offsets are used again (`place`).
+    zero.  `like` holds the storages of the plan for a larger batch; this plan uses the same
+    offsets.
     """
 
     forward: Computed
@@ -144,7 +145,7 @@ class BackwardPlan:
         return PlannedCall("add", None, (gradient, slot), (gradient,))
 
     def _in_place(self, record: Record, position: int, x: Value) -> Buffer | None:
-        """Give `x` the storage of dy where the op allows it and no other step reads dy."""
+        """Give dx the storage of dy if the op allows it and no other step reads dy."""
         op, y = record.op, record.outputs[0]
         dy = self.gradients[y.index]
         if position or len(record.outputs) > 1 or x.is_leaf or dy.storage is None:

@@ -154,7 +154,7 @@ class Forward(Uncopyable):
     def value(self, node: Value) -> Array:
         """Return the array that holds the value of `node` after a replay.
 
-        Raises: TapeError if its memory is reused during the replay.
+        Raises: TapeError if a later step of the replay reuses its memory.
         """
         if not self.plan.survives(node):
             raise TapeError(f"value: {node!r} is not kept; ask for it with keep=[...]")

@@ -19,11 +19,11 @@ IntOrPair = int | tuple[int, int]
 class Expression(Operand):
     """Python operators and NumPy-like methods: ``((x @ w + b).tanh() ** 2).mean(axis=1)``.
 
-    Every op is a method under its registry name, and x is the value itself.  Only `cat` takes a
-    list, and is a function.  A Python number takes the dtype of the expression; arrays keep their
-    dtype and become constants.  In element-wise ops a scalar, such as a loss (float64) or a mean
-    (with the dtype of its operand), takes the dtype of the arrays that it is combined with.
-    Scalars alone take the widest of their dtypes; `cast` converts all else.
+    Every op is a method with the name of the op in the registry; below, x is the object itself.
+    Only `cat` is a function, because it takes a list.  A Python number takes the dtype of the
+    expression; arrays keep their dtype and become constants.  In element-wise ops a scalar, such as
+    a loss (float64) or a mean (with the dtype of its operand), takes the dtype of the arrays that
+    it is combined with. Scalars alone take the widest of their dtypes; `cast` converts all else.
     """
 
     def __neg__(self) -> Any:
@@ -93,7 +93,7 @@ class Expression(Operand):
         return self._apply(ops.LogSoftmax(axis), self)
 
     def where(self, a: Any, b: Any) -> Any:
-        """Return a where this holds and b elsewhere, broadcast; this is bool or of 0 and 1."""
+        """Return a where x is true and b elsewhere, broadcast; x is bool or holds 0 and 1."""
         return functions.where(self, a, b)
 
     def matmul(self, b: Any) -> Any:
@@ -141,7 +141,7 @@ class Expression(Operand):
         return self._apply(ops.Mean(axis, keepdims), self)
 
     def var(self, axis: Axes = None, *, ddof: int = 0, keepdims: bool = False) -> Any:
-        """Return the variance over all axes, one or several: squares summed, over n - ddof."""
+        """Return the variance over all axes, one or several: sum of squares / (n - ddof)."""
         return self._apply(ops.Var(axis, keepdims, ddof), self)
 
     def max(self, axis: Axes = None, *, keepdims: bool = False) -> Any:

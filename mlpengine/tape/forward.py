@@ -63,7 +63,7 @@ class ForwardPlan:
         return value.is_leaf or self._root(value) in self._kept
 
     def _root(self, value: Value) -> int:
-        """Return the index of the value that owns the bytes of `value`."""
+        """Return the index of the value that owns the memory of `value`."""
         return self._alias.get(value.index, value.index)
 
     def _keep_for_backward(self, rematerialization: Rematerialization) -> None:
@@ -83,6 +83,7 @@ class ForwardPlan:
     def _last_uses(self) -> dict[int, int]:
         uses: dict[int, int] = {}
         for time, record in enumerate(self.records):
+            # later records overwrite earlier entries, so the last read remains
             uses |= {x.index: time for x in record.operands if x is not None}
         for record in self.records:
             uses |= {y.index: FOREVER for y in record.outputs if self.survives(y)}
@@ -96,7 +97,7 @@ class ForwardPlan:
             if storage is None:
                 storage = Storage(y.spec.nbytes, time, last)
                 self.storages.append(storage)
-            # A view, or an op in place, lengthens the life of its operand's bytes.
+            # A view or an in-place op shares the operand's bytes, so they must live longer.
             storage.last = max(storage.last, last)
             self.buffers[y.index] = Buffer(y.name, y.spec, storage)
         work = self._work(time, record)

@@ -19,7 +19,7 @@ Rematerialization = Literal["keep", "balanced"]
 ``keep``: all values that backward reads.  ``balanced``: the fewest bytes to recompute them from."""
 
 StoredItem = tuple[str, int]
-"""A run of bytes: ("value", index), or ("work", key) for what a record's forward saves."""
+"""Bytes that can be kept: ("value", index), or ("work", key) for the work buffers of a record."""
 
 UNLIMITED = 1 << 62
 """The capacity of edges that the minimum cut must not contain."""
@@ -60,9 +60,9 @@ def items_to_keep(
         """Return the needed items of the chains of more than `limit` bytes."""
         return {i for nbytes, chain in chains if nbytes > limit for i in chain}.intersection(needed)
 
-    # The cut counts what is kept, but recomputed values take memory, too, as long as backward is in
-    # their chain.  Chains follow each other, so that the longest one counts: each limit of length
-    # is tried, with the items of longer chains kept in place of their recomputation.
+    # The cut counts the bytes that are kept.  But recomputed values take memory, too, while
+    # backward is in their chain.  Backward is in one chain at a time, so the longest chain counts.
+    # So each limit of length is tried; the items of longer chains are kept, not recomputed.
     kept, sink_side = _minimum_cut(steps, set(needed), set(free))
     chains = [(total(chain), chain) for chain in _connected(steps, sink_side - kept)]
     costs = {limit: limit + total(kept | needed_of_longer(limit)) for limit, _ in chains}
@@ -72,7 +72,7 @@ def items_to_keep(
     longer = needed_of_longer(limit)
     if not longer:
         return kept
-    # The items kept now cut other chains, too, so the rest is decided again.
+    # The items that are kept now also shorten other chains, so the cut is computed again.
     return longer | items_to_keep(records, set(needed) - longer, {*free, *longer}, alias)
 
 
@@ -104,8 +104,9 @@ def _minimum_cut(
     """
     network = _FlowNetwork()
     for step in steps:
-        # An item is two nodes, and the edge between them is as wide as the item has bytes: to cut
-        # it is to keep the item.  All other edges are unlimited, and no minimum cut has one.
+        # An item is two nodes, and the capacity of the edge between them is its number of bytes.
+        # Cutting this edge means keeping the item.  All other edges have unlimited capacity, so no
+        # minimum cut contains them.
         for item in step.made.keys() - free:
             network.add_edge((item, "in"), (item, "out"), step.made[item])
             if not step.cheap:

@@ -163,7 +163,7 @@ class Tape:
         momentum: float = 0.1,
         eps: float = 1e-5,
     ) -> Node:
-        """Record batch norm by the statistics of the batch or, if `rng` is None, running averages.
+        """Record batch norm by the batch statistics or, if `rng` is None, by running averages.
 
         The running averages are buffers of a `Network`: `running` followed by ``.mean`` and by
         ``.variance``.  Training moves them by the share `momentum`.
@@ -194,9 +194,9 @@ class Tape:
     ) -> Node:
         """Name the nodes recorded since the last layer, up to `output`; return `output`.
 
-        With `alone` the layer has only the nodes that `output` depends on and no earlier layer has.
-        Messages and diagnostics use the name.  The output is kept, and so is its gradient, or the
-        gradient of `pre_activation`.
+        With `alone` the layer has only nodes that `output` depends on and that no earlier layer
+        has. Messages and diagnostics use the name.  The output is kept, and so is its gradient, or
+        the gradient of `pre_activation`.
         Raises: TapeError for a name that another layer has.
         """
         if any(layer.name == name for layer in self.layers):

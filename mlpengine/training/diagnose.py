@@ -12,7 +12,7 @@ import numpy as np
 from mlpengine.core.files import read_file
 from mlpengine.core.named import NamedRows, arrays_in, as_rows
 from mlpengine.core.spec import Array
-from mlpengine.diagnostics import Diagnostics, Verdict, table, verdicts
+from mlpengine.diagnostics import Diagnostics, table, verdicts
 from mlpengine.diagnostics.baselines import (
     baselines,
     error_beside_constant,
@@ -38,7 +38,7 @@ from mlpengine.diagnostics.thresholds import (
     SIMPLE_MODELS,
 )
 from mlpengine.diagnostics.units import rectifies
-from mlpengine.diagnostics.verdict import without
+from mlpengine.diagnostics.verdict import Verdicts, without
 from mlpengine.models.task import Classification, Regression, Split, Task
 from mlpengine.ops import Loss
 from mlpengine.settings import DiagnosticsSettings
@@ -104,7 +104,7 @@ class SampleLog(CsvLog):
 class LoopDiagnostics(Callback):
     """Keeps the `Diagnostics` of a run and writes its samples.
 
-    Of several networks, steps are measured of the first; losses and predictions are of all.
+    With several networks, steps are measured for the first network, losses and predictions for all.
 
     Args:
         path: path of diagnostics.csv; None writes nothing.
@@ -182,7 +182,7 @@ class LoopDiagnostics(Callback):
             core.skip(core.due)
 
     def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
-        """Add the losses of an epoch; of several networks, the means."""
+        """Add the losses of an epoch: means if there are several networks."""
         self.core.close_epoch(row.train_loss, row.validation.get("loss", float("nan")))
 
     def on_exception(self, loop: Loop, error: Exception) -> None:
@@ -194,7 +194,7 @@ class LoopDiagnostics(Callback):
         """Write the remaining samples and close the file."""
         self._close()
 
-    def verdicts(self) -> list[Verdict]:
+    def verdicts(self) -> Verdicts:
         """Return the problems of the run; the list may be empty.
 
         The first call measures simple models on the rows, unless the run failed.
@@ -209,6 +209,11 @@ class LoopDiagnostics(Callback):
             ]
             measure_rows(self.core, one.task, one.train, networks)
         return without(verdicts(self.core), self._silence)
+
+    def _repr_html_(self) -> str:
+        if not hasattr(self, "core"):
+            return "nothing is measured so far"
+        return self.verdicts()._repr_html_() + self.core._repr_html_()
 
     def table(self) -> str:
         """Return the last sample as a table with one line for each layer."""
@@ -291,10 +296,10 @@ class Trained(NamedTuple):
 def measure_rows(
     diagnostics: Diagnostics, task: Task, train: Split, networks: Sequence[Trained]
 ) -> None:
-    """Measure recalls, simple models, units and copies on rows, and set the results.
+    """Measure recalls, simple models, dead units and duplicate rows, and store the results.
 
-    The samples depend on the numbers of rows, features and outputs only, so that equal runs have
-    equal verdicts.
+    The samples depend only on the numbers of rows, features and outputs, so equal runs have equal
+    verdicts.
     """
     if isinstance(task, Classification):
         measure_recalls(diagnostics, task, train, networks)
@@ -345,7 +350,7 @@ def measure_baselines(
 ) -> None:
     """Measure simple models on a sample of the rows, in at most `SIMPLE_MODELS` seconds.
 
-    Each row is predicted by a network that was trained on it, each time by another one.
+    Each row is predicted by a network that was trained on it; the networks take turns.
     """
     values = sum(prod(array.shape[1:]) for array in arrays_in(train.x))
     values += min(task.outputs, MAX_ROWS)  # a sample has no more classes than rows
@@ -384,7 +389,7 @@ def measure_baselines(
 
 
 def measure_units(diagnostics: Diagnostics, x: Any) -> None:
-    """Set the rectifier layers without a unit that any of the rows `x` fires."""
+    """Set the rectifier layers in which no unit fires on any of the rows `x`."""
     mlp = diagnostics.mlp.without_dropout()
     scratch = mlp.scratch(len(x))
     mlp.forward(x, scratch)
@@ -399,7 +404,7 @@ def measure_units(diagnostics: Diagnostics, x: Any) -> None:
 def _joined(x: Any) -> Array:
     """Return features (rows, features), with several inputs side by side.
 
-    Inputs of integers are zeros: as places in tables, they have no size.
+    Integer inputs become zeros: they are indices, so their size has no meaning.
     """
     each = [flat_rows(np.asarray(array)) for array in arrays_in(x)]
     each = [np.zeros(one.shape, "f4") if one.dtype.kind in "iu" else one for one in each]

@@ -68,7 +68,7 @@ def read_diagnostics(
     path = directory / DIAGNOSTICS_FILE
     if not path.is_file():
         raise DataError(
-            f"{directory}: has no {DIAGNOSTICS_FILE} (diagnostics: false, or too short)"
+            f"{directory}: has no {DIAGNOSTICS_FILE} (diagnostics are off, or the run was short)"
         )
     diagnostics = Diagnostics(mlp, **known)
     columns = list(diagnostics.columns)

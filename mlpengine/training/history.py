@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,13 +12,13 @@ from mlpengine.core import system
 from mlpengine.core.errors import CheckpointError
 from mlpengine.core.files import sync, write_all, writing
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import html_table
+from mlpengine.core.wording import plural
+
+if TYPE_CHECKING:
+    from mlpengine.drawing.chart_types import Chart
 
 METRICS_FILE = "metrics.csv"
 TIMINGS_FILE = "timings.csv"
-
-SHOWN_EPOCHS = 10
-"""Number of last epochs that a notebook shows."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def mean_row(
     )
 
 
-@dataclass
+@dataclass(repr=False)
 class History:
     """All epochs so far; `metrics` are the names of the validation metrics, in order."""
 
@@ -79,10 +79,25 @@ class History:
         fixed = ["epoch", "steps", "lr", "gradient_norm", "train_loss"]
         return [*fixed, *(f"validation_{name}" for name in self.metrics)]
 
+    def __repr__(self) -> str:
+        return f"History({plural(len(self.rows), 'epoch')}: {', '.join(self.columns[4:])})"
+
     def _repr_html_(self) -> str:
-        """Return the last epochs as a table, for notebooks."""
-        rows = [(str(row.epoch), *(f"{v:.4g}" for v in row.values()[1:])) for row in self.rows]
-        return html_table(self.columns, rows[-SHOWN_EPOCHS:])
+        from mlpengine.drawing.cell import cell_html
+        from mlpengine.drawing.svg import grid
+
+        return cell_html(grid(self.charts()))
+
+    def charts(self, best: int | None = None) -> "list[Chart]":
+        """Return losses, metrics and learning rate by epoch, with a mark at the best epoch."""
+        from mlpengine.drawing.charts import curves_of, training_charts
+
+        return training_charts({"curves": curves_of(self.by_column()), "best": best})
+
+    def by_column(self) -> dict[str, Array]:
+        """Return the values of all epochs, (epochs,) each, by the names in `columns`."""
+        values = np.array([row.values() for row in self.rows], np.float64)
+        return dict(zip(self.columns, values.reshape(-1, len(self.columns)).T, strict=True))
 
     def state_dict(self) -> dict[str, Array]:
         """Return all rows as one float64 array, times in the last two columns."""
@@ -106,14 +121,14 @@ class CsvLog:
     """A CSV file that grows by whole lines; floats are written in a form that reads back exactly.
 
     Args:
-        begins: the header and the lines to keep; whatever follows them in the file is removed.
+        begins: the header and the lines to keep; all other lines of the file are removed.
     """
 
     def __init__(self, path: Path, begins: bytes) -> None:
         self.path = path
         with writing(path):
             self._file = system.open_file(path, os.O_WRONLY | os.O_CREAT, follow=False)
-            write_all(self._file, begins)  # over equal bytes: no reader finds the file empty
+            write_all(self._file, begins)  # same bytes: no reader finds an empty file
             os.ftruncate(self._file, len(begins))
 
     def append(self, values: Sequence[Any]) -> None:

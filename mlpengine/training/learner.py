@@ -37,7 +37,7 @@ CHECKED_ROWS = 512
 """Number of training rows on which the outputs of the final weights must be finite."""
 
 HOPELESS = 1e12
-"""A run fails if its loss is so many times the loss of the best constant output."""
+"""A run fails if its loss exceeds this multiple of the loss of the best constant output."""
 
 _log = logging.getLogger("mlpengine")
 
@@ -48,11 +48,11 @@ ENDINGS: dict[Ending, str] = {
     "time": ", stopped at the time limit",
     "interrupted": ", interrupted",
 }
-"""Each ending in words, to follow a number of epochs."""
+"""The text of each ending, to follow a number of epochs."""
 
 
 class SkipBudget(NamedTuple):
-    """How many `steps` a callback allows before its next call; a norm above `norm` ends them."""
+    """Number of `steps` that a callback may miss; a gradient norm above `norm` ends them early."""
 
     steps: float = inf
     norm: float = inf
@@ -145,7 +145,7 @@ class Learner(Uncopyable):
 
     @property
     def position(self) -> tuple[int, int, int]:
-        """Steps, epochs and place in the epoch; no two states of a run have the same three."""
+        """Steps, epochs and position in the epoch; together they identify a state of the run."""
         return self.steps, len(self.history.rows), self.batches.cursor
 
     @property
@@ -184,8 +184,8 @@ class Learner(Uncopyable):
                 raise RunError(f"epoch {self.epoch}: {drift}")
         if not self.is_finite:
             raise NumericalError(
-                f"step {self.steps}: weights must be finite after the update (lower the "
-                f"learning rate, {self.step.optimizer.current_lr:g})"
+                f"step {self.steps}: weights must be finite after the update (learning "
+                f"rate {self.step.optimizer.current_lr:g}); lower the learning rate"
             )
         self._end_epoch(perf_counter() - began)
         return True
@@ -335,7 +335,7 @@ class Learner(Uncopyable):
             raise NumericalError(f"no epoch can be the best: {self._odd_validation}")
 
     def _last_weights(self) -> Flat:
-        """Return the weights of the last step, or weights that the network was given since."""
+        """Return the weights of the last step, or newer weights that were set after it."""
         params = self.step.mlp.params
         if self._last is not None and np.array_equal(params.flat, self.best.weights):
             return self._last
@@ -344,8 +344,11 @@ class Learner(Uncopyable):
     def state_dict(self) -> dict[str, Any]:
         """Return the state between two steps; weights and order are not copied.
 
-        After training it has the weights of the last step, so that more epochs can follow.
+        After training it holds the weights of the last step, so that training can continue.
         """
+        # the place in the epoch, its sums and the generator are part of the state, so that a run
+        # that stopped within an epoch continues with the same next batch and ends with the same
+        # bits
         return {
             **self.step.state_dict(),
             "weights": dict(self._last_weights().views),

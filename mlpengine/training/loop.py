@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import inf, isfinite
 from time import perf_counter
-from typing import Any, ClassVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from mlpengine.core.buffers import Uncopyable
 from mlpengine.core.errors import NumericalError, UsageError
 from mlpengine.core.fields import COUNT
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import html_table, plural, quoted, suggestion
+from mlpengine.core.wording import plural, quoted, suggestion
 from mlpengine.models.task import Split, Task
 from mlpengine.settings import EarlyStopping
 from mlpengine.settings.training import Action
@@ -24,11 +24,15 @@ from mlpengine.step.ranks import Ranks
 from mlpengine.step.step import TrainingStep
 from mlpengine.training.best import choose_together
 from mlpengine.training.history import EpochRow, History, mean_row
-from mlpengine.training.learner import Ending, Learner, SkipBudget
+from mlpengine.training.learner import ENDINGS, Ending, Learner, SkipBudget
 from mlpengine.training.loop_arguments import check_fit, check_stopping, checked_task
 
+if TYPE_CHECKING:
+    from mlpengine.drawing.cell import Cell
+    from mlpengine.drawing.markup import Markup
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Result:
     """The outcome of a run.
 
@@ -43,11 +47,32 @@ class Result:
     samples_per_second: float
     history: History
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({'; '.join(self.lines())})"
+
+    def lines(self) -> list[str]:
+        """Return the outcome in words."""
+        best = f", best {self.best_epoch}" if self.best_epoch else ""
+        return [f"{plural(self.epochs, 'epoch')}{best}{ENDINGS[self.ending]}"]
+
+    def plot(self) -> "Cell":
+        """Return losses, metrics and learning rate by epoch, as a notebook shows them: SVG."""
+        from mlpengine.drawing.cell import chart_cell
+
+        return chart_cell(repr(self), self.history.charts(self.best_epoch or None))
+
     def _repr_html_(self) -> str:
-        """Return the outcome of the run and its last epochs as tables, for notebooks."""
-        ended = [("ended", self.ending), ("epochs", f"{self.epochs:,}")]
-        ended += [("best epoch", f"{self.best_epoch:,}"), ("seconds", f"{self.seconds:.3g}")]
-        return html_table([], ended) + self.history._repr_html_()
+        from mlpengine.drawing.cell import cell_html
+
+        return cell_html(*self.content())
+
+    def content(self) -> "list[Markup]":
+        """Return what a notebook shows of the outcome."""
+        from mlpengine.drawing.markup import tag
+        from mlpengine.drawing.svg import grid
+
+        charts = self.history.charts(self.best_epoch or None)
+        return [tag("p", self.lines()[0]), grid(charts)]
 
 
 class Callback:
@@ -130,8 +155,8 @@ class Loop(Uncopyable):
     ``{"price": Regression(target), "class": Classification(3)}``: validation measures the metrics
     of each, named as in ``accuracy of class``.
 
-    Several networks train epoch by epoch.  Each has the same bits as in a loop of its own.  If
-    their steps are compiled as a whole, threads take whole networks, so that no thread waits for
+    Several networks train epoch by epoch.  Each network ends with the same bits as in a loop of its
+    own.  If whole steps are compiled, each thread trains whole networks, so no thread waits for
     another within an epoch.  With `folds` network k learns from the rows outside fold ``k % folds``
     and is validated on that fold.  Networks that cover all folds once are a group.  The mean over
     the folds of the *other* networks of its group chooses a network's best epoch, so its score on
@@ -142,9 +167,9 @@ class Loop(Uncopyable):
     networks they are called after the epochs of all networks that still train, with the mean of the
     measurements.
 
-    If a step has several ranks, each rank runs the same loop with callbacks of its own; a callback
-    that stops the loop within an epoch ends it one step later.  The `ranks` given here share
-    several networks, and exchange the states of the networks after each epoch.
+    If a step has several ranks, each rank runs the same loop with its own callbacks; a callback
+    that stops the loop within an epoch ends it one step later.  The ranks of the argument `ranks`
+    divide several networks among them, and exchange the states of the networks after each epoch.
 
     Args:
         steps: the step of the network, or a step for each of several networks.
@@ -157,8 +182,8 @@ class Loop(Uncopyable):
         threads: maximum number of threads in each rank that share several networks.
 
     Attributes:
-        until: the time of `perf_counter` at which training ends; after the first epoch, no epoch
-            begins that would end later, if it took as long as the last one.
+        until: the time of `perf_counter` at which training ends; after the first epoch, an epoch is
+        not started if it would end later, judged by the duration of the last epoch.
         members: a `Learner` for each network.
         step: the training step of the first network, with the loss and the norms of its last step.
         history: one row for each whole epoch; with several networks the mean over the networks that
@@ -208,8 +233,8 @@ class Loop(Uncopyable):
             if validation is not None or size < 2 or len(each) % size or len(folds) != len(train):
                 given = f"{plural(len(each), 'step')}, {plural(size, 'fold')} of {len(folds)} rows"
                 raise UsageError(
-                    "loop: folds must be one for each training row, and need no validation part "
-                    f"and as many steps for each fold (got {given})"
+                    "loop: folds must be one for each training row, without a validation part and "
+                    f"with equally many steps for each fold (got {given})"
                 )
             parts = [train.rows(np.flatnonzero(folds == k)) for k in range(size)]
         self.validation = parts[0]
@@ -249,6 +274,11 @@ class Loop(Uncopyable):
             for hook in HOOKS
         }
         self._watch(first, [one for one in self.callbacks if one.watches_first or not several])
+
+    def __repr__(self) -> str:
+        networks = plural(len(self.members), "network")
+        done = f"epoch {len(self.history.rows):,} of {self.epochs:,}"
+        return f"Loop({networks}, {done}, {self.train!r})"
 
     def _watch(self, member: Learner, callbacks: Sequence[Callback]) -> None:
         """Connect the hooks of callbacks to the steps of a network."""
@@ -328,8 +358,9 @@ class Loop(Uncopyable):
     def stop(self) -> None:
         """End training after the current steps, or the current calls of many steps.
 
-        Either takes milliseconds.  A signal handler, another thread or any rank may call this.
-        It ends the current `run`, or else the next one.  A later `run` continues with the next row.
+        It takes milliseconds. A signal handler, another thread or any rank may call this method.
+        It ends the current `run` or, outside a run, the next one.  A later `run` continues with the
+        next row.
         """
         self._want_stop(True)
 
@@ -374,7 +405,7 @@ class Loop(Uncopyable):
         return [*enumerate(self.members, start=1)]
 
     def _running(self) -> list[tuple[int, Learner]]:
-        """Return the members of groups that still train, with their numbers."""
+        """Return the members of all groups with a network that still trains, and their numbers."""
         ended = [all(m.ending(self.epochs) for m in group) for group in self._groups for _ in group]
         return [one for one, over in zip(self._numbered(), ended, strict=True) if not over]
 
@@ -560,6 +591,6 @@ def _by_name(callbacks: Sequence[Callback]) -> dict[str, Callback]:
         if _overrides(callback, "state_dict"):
             name = callback.name or type(callback).__name__
             if name in states:
-                raise UsageError(f"callbacks: two keep a state under one name ({name!r})")
+                raise UsageError(f"callbacks: names must differ (two keep a state as {name!r})")
             states[name] = callback
     return states

@@ -13,12 +13,9 @@ from mlpengine.models.evaluate import Evaluator, Scorer, standard_errors
 from mlpengine.models.forward import outputs_of
 from mlpengine.models.members import NetworkMean
 from mlpengine.models.metrics import calibration_error
-from mlpengine.models.task import Classification, Regression, Split
+from mlpengine.models.task import OUT_OF_FOLD, Classification, Regression, Split
 from mlpengine.nn import TabularNetwork
 from mlpengine.training.trainer import Fitted
-
-OUT_OF_FOLD = "out_of_fold"
-"""The name of the training rows, each predicted by the networks that were not trained on it."""
 
 ONE_NETWORK, DEVIATION, OF_MEAN = "one network", "+-", "mean of all"
 """The titles of spreads: the mean over networks; a standard deviation or standard error; and an
@@ -56,7 +53,8 @@ def measure(
 ) -> Measured:
     """Measure trained networks on each part; with folds, the training part is out-of-fold.
 
-    Two classes have the area under the ROC curve, too.
+    For two classes the area under the ROC curve is measured, too; if costs chose the
+    threshold, also the mean cost of a row.
 
     The loss is the training loss or, for calibrated probabilities, the evaluation loss.
 
@@ -67,6 +65,8 @@ def measure(
     task, networks, evaluator = copy(mean.task), mean.networks, fitted.evaluator
     if isinstance(task, Classification) and task.outputs <= 2:
         task.watch("roc_auc")
+        if task.threshold is not None and task.threshold.costs is not None:
+            task.watch("cost")
     if evaluator is not None:
         evaluator = Evaluator(networks[0], loss, task, evaluator.ranks)
         for name, part in parts.items():
@@ -111,8 +111,8 @@ def explained_rows(
     """Return name, at most `limit` evenly spaced rows, and a function that predicts these rows.
 
     With folds they are training rows, predicted out-of-fold; else rows of the test, validation or
-    training part, the first that exists.  The function takes the features of the rows, once or
-    repeated several times below each other.
+    training part, the first that exists.  The function takes the features of these rows, once or
+    several times in a row.
     """
     first = "train" if folds is not None else "test"
     name = next(n for n in (first, "validation", "train") if n in parts)
@@ -137,8 +137,8 @@ def _over_networks(
 def _of_mean(fitted: Fitted, scorer: Scorer, output: Array, part: Split) -> Metrics:
     """Return the known metrics of the mean of all networks on new rows.
 
-    For numbers they are out-of-fold metrics with reduced errors, if outputs are the numbers
-    themselves; for classes, the loss.
+    For regression they are the out-of-fold metrics of reduced errors, if the outputs are the
+    predicted numbers; for classes, only the loss.
     """
     share, task = fitted.mean_error, fitted.mean.task
     if share is None:

@@ -20,8 +20,8 @@ def input_layer_of(
 ) -> InputLayer | None:
     """Return the input layer (embedding); None if networks read the features themselves.
 
-    It embeds the `numbers` among the features, or all features.  With `masked` a network may read
-    only some inputs.
+    It embeds the features in `numbers`, or all features.  With `masked`, a network can be limited
+    to some of the inputs.
     """
     input_layer = network.input_layer
     if input_layer.embedding != "none" and numbers is not None:

@@ -9,7 +9,7 @@ from mlpengine.training.history import EpochRow
 from mlpengine.training.loop import Callback, Loop
 
 SHOWN_METRICS = 3
-"""Validation metrics in a row; metrics.csv holds all."""
+"""Maximum number of validation metrics in a line; metrics.csv holds all."""
 
 REWRITE_SECONDS = 0.1
 """Shortest time between two texts of a line that is rewritten."""
@@ -25,7 +25,7 @@ def is_live(stream: TextIO | None) -> bool:
 
 
 class Progress(Callback):
-    """Shows each epoch: by one line that is rewritten, or by a line for each.
+    """Shows the epochs: in one line that is rewritten, or in one line for each epoch.
 
     As a context manager it clears the rewritten line at the end.
 

@@ -21,9 +21,12 @@ GIVEN_CONFIG = "config.yaml"
 """The config of a run as given."""
 
 RESULT_FILE, ENVIRONMENT_FILE = "result.json", "environment.json"
+
+FAILURE_FILE = "failure.json"
+"""The error and the verdicts of a run that failed."""
 LOCK_FILE = "run.lock"
 PACKAGES = ("numexpr", "numpy", "pyarrow", "safetensors", "threadpoolctl")
-"""Packages that compute, read tables and write weights, apart from libraries of the processor."""
+"""Packages with an influence on results: they compute, read tables or write weights."""
 
 MAX_TRIES = 10_000
 
@@ -123,8 +126,8 @@ class RunDirectory:
 def environment(threads: int, backend: str) -> dict[str, Any]:
     """Return the versions and settings that, with the config, determine the bits of a result.
 
-    The value is None for the version of a package that is not installed, for target and compiler of
-    a backend that is not compiled, and for an unknown processor.
+    A value is None if the package is not installed, the backend is not compiled (target and
+    compiler), or the processor is unknown.
     """
     target = chosen_target() if "compiled" in backend else None
     return {

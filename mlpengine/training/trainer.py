@@ -8,7 +8,8 @@ and keep or write the results.  `Trainer` decides, in the order of a training:
 - rows of a step, threads, backend: `step_rows`, `_allowed_threads`, `_chosen_backend`;
 - optimizers, schedules and steps: `Trainer._member` makes a `Member`;
 - loops: `Trainer.loop`;
-- ensemble weights, temperature, residuals, prediction sets: `Trainer.finish` makes a `Fitted`.
+- ensemble weights, temperature, threshold, residuals, prediction sets: `Trainer.finish` makes a
+  `Fitted`.
 """
 
 import logging
@@ -39,6 +40,7 @@ from mlpengine.models.members import (
 from mlpengine.models.model import Model
 from mlpengine.models.smooth import check_smooth
 from mlpengine.models.task import Classification, Regression, Split, Task
+from mlpengine.models.threshold import choose_threshold
 from mlpengine.nn import Mlp, TabularNetwork
 from mlpengine.nn.mlp import ROWS_AT_START
 from mlpengine.nn.population import Population
@@ -59,10 +61,10 @@ from mlpengine.training.transfer import CalibrationSet
 from mlpengine.training.warm_start import copy_weights
 
 NEWEST = 3 / 8
-"""Share of the folds in time that give errors for intervals: the newest folds."""
+"""Share of time-ordered folds with errors for intervals: the newest folds."""
 
 SEED_STRIDE = 1_000
-"""Member k of a run with seed s has the seed `SEED_STRIDE` s + k, so that runs share no seeds."""
+"""Member k of a run with seed s has the seed `SEED_STRIDE` s + k: runs never share seeds."""
 
 _log = logging.getLogger("mlpengine")
 
@@ -102,7 +104,7 @@ class Member:
         return self._steps[weighted]
 
     def learn_once(self, part: Split) -> float:
-        """Make a step on each batch of a part, in order; return the sum of the rows' losses."""
+        """Make one step on each batch of a part, in order; return the sum of the rows' losses."""
         step, total = self.step(weighted=part.weights is not None), 0.0
         for start in range(0, len(part), step.batch_size):
             rows = slice(start, min(start + step.batch_size, len(part)))
@@ -183,8 +185,8 @@ class Trainer:
         ranks: processes that share the batches of one network, or several networks.
         warm_start: networks that give the initial weights.
         members, ensemble_weights: members and weights of an earlier training to continue.
-        more_rows: whether other rows follow these, so that batches may be larger and initial
-            weights do not depend on these rows.
+        more_rows: whether more rows follow later (`partial_fit`); then batches may be larger than
+        the rows, and initial weights do not depend on the rows.
         calibration_set: the synthetic rows that calibrate a student; `train` are then the other
             rows, labeled by the teacher.
 
@@ -218,6 +220,9 @@ class Trainer:
         training = settings.training
         if training.loss is None:
             raise UsageError("trainer: settings.training.loss must be given (got None)")
+        if training.threshold is not None and validation is None and folds is None:
+            with at_setting("training", "threshold"):
+                raise UsageError("threshold: needs folds or validation rows; set training.folds")
         self.settings, self.task, self.loss = settings, task, training.loss
         self.train, self.validation, self.folds = train, validation, folds
         self.in_time, self.numbers, self.ranks = in_time, numbers, ranks
@@ -441,10 +446,11 @@ class Trainer:
 
         With folds the measurements are the best ensemble weights of several member types, including
         linear networks, and the residuals of numbers or the probabilities of true classes.  If
-        folds follow each other in time, residuals come from the newest folds, without a gain by
-        averaging: networks that were also trained on later rows have smaller errors on earlier
-        rows.  If the settings ask for it, the last layers of a classifier are divided by a
-        temperature.  Out-of-fold rows or the validation part choose the temperature.
+        folds follow each other in time, residuals come from the newest folds only: networks that
+        were also trained on later rows have smaller errors on earlier rows.  These residuals are
+        not reduced by the gain of averaging.  If the settings ask for it, the last layers of a
+        classifier are divided by a temperature.  Out-of-fold rows or the validation part choose the
+        temperature.
         """
         loops = self._last.members if self._last else ()
         evaluator = loops[0].evaluator if len(loops) == 1 else None
@@ -453,6 +459,8 @@ class Trainer:
         folds, train = self.folds, self.train
         if folds is None:
             fitted = self._calibrated(fitted, self.validation, fitted.mean.forward)
+            if self.validation is not None:
+                fitted = self._decided(fitted, self.validation, fitted.mean.forward)
             if self.calibration_set is None:
                 return fitted
             known = self.calibration_set.calibrate(self.task, fitted.mean.forward)
@@ -477,6 +485,7 @@ class Trainer:
             share = error_of_mean(task, mean.by_fold, folds, train, scorer.mean_loss)
         fitted = replace(fitted, mean_error=share)
         output = mean.out_of_fold(train.x, folds)
+        fitted = self._decided(fitted, train, lambda _: output)
         if isinstance(task, Regression):
             predictions = task.predict(output)
             errors, count = train.truth - predictions, int(folds.max()) + 1
@@ -500,10 +509,18 @@ class Trainer:
         temperature = apply_temperature(fitted.mean.networks, self.task, forward(rows.x), rows)
         return replace(fitted, temperature=temperature)
 
+    def _decided(self, fitted: Fitted, rows: Split, forward: Callable[[Array], Array]) -> Fitted:
+        """Choose the threshold of two classes on `rows`, if the settings ask for it."""
+        choice, task = self.settings.training.threshold, self.task
+        if choice is None or not isinstance(task, Classification):
+            return fitted
+        threshold = choose_threshold(choice, task, forward(rows.x), rows)
+        return replace(fitted, mean=replace(fitted.mean, task=task.with_threshold(threshold)))
+
     def members_of(self, fitted: Fitted) -> tuple[Member, ...]:
         """Return the networks of a mean with optimizers to continue training.
 
-        Linear networks have not been trained by steps.  They get optimizers that keep them linear.
+        Linear networks were fitted without steps; their optimizers keep them linear.
         """
         known, rows = {id(member.mlp): member for member in self.members}, self.row_count(0)
         return tuple(
@@ -517,7 +534,16 @@ def _model(loss: Loss, mean: NetworkMean, preprocessor: Preprocessor) -> Model:
     options, networks = loss.measured_options, mean.networks
     members = networks if isinstance(networks, Population) else None
     weights = mean.ensemble_weights
-    model = Model(networks[0], preprocessor, loss.name, options, members, ensemble_weights=weights)
+    threshold = mean.task.threshold if isinstance(mean.task, Classification) else None
+    model = Model(
+        networks[0],
+        preprocessor,
+        loss.name,
+        options,
+        members,
+        ensemble_weights=weights,
+        threshold=threshold,
+    )
     return model if members or len(networks) == 1 else model.with_mean(mean)
 
 
@@ -527,6 +553,6 @@ def seeds_of(seed: int, networks: int) -> list[int]:
 
 
 def step_rows(batch_size: int, rows: int, folds: Array | None = None) -> int:
-    """Return the number of rows of a step, limited by the rows left without the largest fold."""
+    """Return the number of rows of a step: at most the rows outside the largest fold."""
     left_out = 0 if folds is None else int(np.bincount(folds).max())
     return min(batch_size, rows - left_out)

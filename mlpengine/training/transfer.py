@@ -25,13 +25,13 @@ BESIDE = "beside"
 """The prefix of the names of other models' outputs in the file."""
 
 CALIBRATION_ROWS = 4_096
-"""Number of synthetic rows that do not train the student, but compare it with its teacher."""
+"""Number of synthetic rows that do not train the student; they compare it with its teacher."""
 
 SMALLEST_CHANCE = 1e-9
 """Lower bound of probabilities before taking their logarithm."""
 
 Labeling = Callable[[SyntheticRows | None], tuple[Array, Array]]
-"""Returns targets to learn and predictions, for synthetic rows or, if None, for training rows."""
+"""Returns targets and predictions for synthetic rows or, given None, for training rows."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -42,6 +42,7 @@ def test_kernels_of_rows_agree_with_their_ops(dtype):
     outputs.append(fixed.layer_norm() @ leaf(COLUMNS, 3))
     column = leaf(ROWS, 4, 1, make=lambda x: tape.input(x.shape, dtype, wants_grad=True))
     outputs += [(column * leaf(4, 1)).sum(2), (column * 2).mean((1, 2)), column + leaf(1, 1)]
+    outputs.append((column * 3).mean(2))  # of one entry each
     program = Program(tape, *outputs, backend="numpy")
     for buffer in program.inputs.values():
         buffer[...] = 3 * rng.standard_normal(buffer.shape)

@@ -443,7 +443,7 @@ def test_a_converged_network_stays_out_of_the_denormal_numbers():
 def test_the_source_can_be_read():
     text = CASES[0].step("compiled").emit_c()
     assert "/* linear_3 = input p_0_weight^T; tanh_4 = tanh forward */" in text
-    with pytest.raises(CompileError, match="must be compiled as a whole"):
+    with pytest.raises(CompileError, match="the whole step must be compiled"):
         CASES[0].step("numpy").emit_c()
 
 

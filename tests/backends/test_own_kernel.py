@@ -159,12 +159,40 @@ def test_a_kernel_with_scalar_c_runs(add):
     add(ScalarCenteredRows)
     functions = Functions()
     statements, values, expected = written(functions)
-    step = ScalarFunction("step", {"x": "reads", "y": "writes"}, statements, static=False)
-    body = c_definitions([*functions.definitions, step])
-    head = (
-        "#include <math.h>\n#include <stddef.h>\n#define STEP_REAL float\n#define STEP_DOUBLE 0\n"
-    )
-    library = cache.load_library(head + mathematics(body, "STEP") + body, chosen_target())
     y = np.empty_like(values)
-    library.step(*(ctypes.c_void_p(address_of(a)) for a in (values, y)))
+    run_scalar(functions, statements, {"x": values}, {"y": y})
     np.testing.assert_allclose(y, expected, rtol=1e-6, atol=1e-6)
+
+
+def run_scalar(functions, statements, reads, writes):
+    """Compile statements to a C function of arrays by name, and call it."""
+    roles = dict.fromkeys(reads, "reads") | dict.fromkeys(writes, "writes")
+    step = ScalarFunction("step", roles, statements, static=False)
+    body = c_definitions([*functions.definitions, step])
+    head = "#include <math.h>\n#include <stddef.h>\n#include <string.h>\n"
+    head += "#define STEP_REAL float\n#define STEP_DOUBLE 0\n"
+    library = cache.load_library(head + mathematics(body, "STEP") + body, chosen_target())
+    library.step(*(ctypes.c_void_p(address_of(a)) for a in (reads | writes).values()))
+
+
+@pytest.mark.parametrize("asked", [("dh", "dx"), ("dx",)])
+def test_a_gradient_between_layers_is_written_where_it_is_asked_for(asked):
+    rng = np.random.default_rng(0)
+    x, dy, w = (rng.standard_normal(shape).astype("f4") for shape in ((1, 4), (1, 3), (3, 4)))
+    tape = Tape()
+    node = tape.input(x.shape, name="x", wants_grad=True)
+    program = Program(tape, node.tanh().linear(tape.constant(w)), backend="numpy")
+    program.forward(x=x)
+    program.backward(dy)
+    dense = next(i for i in program.instructions if i.kind == "backward")
+    given, arrays = dense.reads[0], {"x": program.inputs["x"], "dx": program.grad(node)}
+    arrays |= {"dy": given, "dh": dense.writes[0]}
+    functions, fixed = Functions(), {address_of(a): name for name, a in arrays.items()}
+    ends = [arrays[name] for name in asked]
+    step = write_step(program.instructions, functions, fixed, [arrays["x"], given], ends)
+    made = {name: np.full((1, 4), np.nan, "f4") for name in asked}
+    made["scratch"] = np.zeros(step.size, "f4")
+    run_scalar(functions, step.statements, {"x": x, "dy": dy}, made)
+    truth = {"dh": dy @ w, "dx": dy @ w / np.cosh(x) ** 2}
+    for name in asked:
+        np.testing.assert_allclose(made[name], truth[name], rtol=1e-5)

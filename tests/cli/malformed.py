@@ -27,7 +27,7 @@ CONFIGS = {
 TABLES = {
     "ragged": (changed(3, "1,2"), "line 5: 4 cells are needed, as in the header (2 found); add "),
     "infinite feature": (changed(3, "inf,2,u,y"), "line 5"),
-    "only a target": ("y\n" + "y\nn\n" * 20, "no column is left to learn from"),
+    "only a target": ("y\n" + "y\nn\n" * 20, "no feature column is left"),
 }
 """Text of rows.csv, and what `train` says."""
 

@@ -305,7 +305,7 @@ def test_a_verdict_with_a_fix(elsewhere, mlpengine):
     page = Path("whole/report.html").read_text()
     assert "Settings that fix it: <code>--set &#x27;model.hidden=[8]&#x27;</code>" in page
     told = mlpengine("diagnose", "whole", "--fix", "after.yaml")
-    assert f"LOOK  {text}\n      fix: --set 'model.hidden=[8]'" in told.out
+    assert f"{text}\n      fix: --set 'model.hidden=[8]'" in told.out
     assert load_config(Path("after.yaml")).config.model.hidden == (8,)
     told = mlpengine("train", "after.yaml", "--json", "-q")
     names = {verdict["name"] for verdict in json.loads(told.out)["verdicts"]}

@@ -120,7 +120,7 @@ def test_evaluate(at, trained):
     every = json.loads(at("evaluate", "run", "flowers.csv", "--json").out)
     assert every["rows"] == {"data": ROWS}
     assert set(every["data"]) > {"accuracy", "roc_auc", "log_loss", "balanced_accuracy"}
-    assert "true class by row" in at("evaluate", "run").out
+    assert "rows are true classes" in at("evaluate", "run").out
 
 
 def test_evaluate_weighs_accuracy_and_confusion_matrix_alike(at, trained, tmp_path):

@@ -7,9 +7,11 @@ from contextlib import chdir
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 from sklearn.inspection import permutation_importance
 
+from mlpengine.core.errors import DataError
 from mlpengine.data.tables import read_table
 from mlpengine.models import explain
 from mlpengine.models.evaluate import Scorer
@@ -74,11 +76,11 @@ def test_columns_are_ranked_by_what_they_tell(mlpengine, run):
     assert abs(noise["metric"]) < 0.02
     assert a["loss_error"] > 0
     first = shown["dependence"][0]
-    slope = np.polyfit(first["values"], np.array(first["predictions"])[:, 0], 1)[0]
+    slope = np.polyfit(first["values"], first["predictions"][0], 1)[0]
     assert slope == pytest.approx(3, rel=0.1)
     second = shown["dependence"][1]
-    levels = dict(zip(second["values"], second["predictions"], strict=True))
-    assert levels["west"][0] - levels["east"][0] == pytest.approx(1, abs=0.2)
+    levels = dict(zip(second["values"], second["predictions"][0], strict=True))
+    assert levels["west"] - levels["east"] == pytest.approx(1, abs=0.2)
     text = mlpengine("explain", run)
     assert text.out.index("\na ") < text.out.index("\nzone ") < text.out.index("\nnoise ")
 
@@ -192,7 +194,7 @@ def test_permutations_are_the_same_at_once_and_one_after_another(run, monkeypatc
 
 def test_dependence_is_the_mean_where_all_rows_agree(run):
     model, table = load(run), read_table("rows.csv")
-    curve = dependence(model, table, "a")
+    curve = dependence(model.forward, model.preprocessor, model.task, table, "a")
     value = curve.values[3]
     lines = Path("rows.csv").read_text().splitlines()
     Path("same.csv").write_text(
@@ -227,3 +229,13 @@ def test_json_of_weights_as_large_as_the_dtype_holds(command, mlpengine, run):
     assert (done.code, done.err) == (0, "")
     assert "null" in done.out
     json.loads(done.out, parse_constant=pytest.fail)
+
+
+def test_python_explains_as_the_command_does(mlpengine, run):
+    explained = load(run).explain("rows.csv", curves=1)
+    told = json.loads(mlpengine("explain", run, "rows.csv", "--json").out)
+    assert explained.as_dict() == told | {"dependence": told["dependence"][:1]}
+    assert f"{explained}\n" == mlpengine("explain", run, "rows.csv").out
+    assert "<figcaption>a</figcaption>" in explained.plot()._repr_html_()
+    with pytest.raises(DataError, match="explain: at least two rows"):
+        load(run).explain(pandas.read_csv("rows.csv")[:1])

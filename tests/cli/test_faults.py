@@ -58,7 +58,9 @@ ENDINGS = {
 
 
 def test_endings(faults):
-    fault = faults.Fault("write", 1, "EIO")
+    fault, signal = faults.Fault("write", 1, "EIO"), faults.Fault("write", 1, "SIGINT")
+    assert faults.wrong_ending(faults.Ended(130, "interrupted"), signal, Path("/r")) == ""
+    assert faults.wrong_ending(faults.Ended(143, "interrupted"), signal, Path("/r"))
     for case, (code, text, clean) in ENDINGS.items():
         found = faults.wrong_ending(faults.Ended(code, text), fault, Path("/r"))
         assert (found == "") == clean, case

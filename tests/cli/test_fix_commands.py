@@ -26,12 +26,12 @@ def test_training_once_more_with_the_fix_is_better(mlpengine, dropped):
     result = mlpengine("train", dropped, "--fix", "--json")
     assert result.code == 0, result.err
     assert "model.dropout=0.1" in result.err
-    first, second, comparison = map(json.loads, result.out.splitlines())
+    first, second, *_, comparison = map(json.loads, result.out.splitlines())
     assert "dropout_high" in {v["name"] for v in first["verdicts"]}
     assert "dropout_high" not in {v["name"] for v in second["verdicts"]}
     assert Path(second["run_dir"]).name == "broken-fixed"
-    assert comparison["settings"] == {"model.dropout": [[0.9], [0.1]]}
-    assert comparison["better"].endswith("broken-fixed")
+    assert comparison["settings"]["model.dropout"] in ([[0.9], [0.1]], [[0.9], [0.0]])
+    assert "broken-fixed" in comparison["better"]
 
 
 def test_the_best_of_several_repairs_is_kept(mlpengine, dropped):
@@ -39,13 +39,14 @@ def test_the_best_of_several_repairs_is_kept(mlpengine, dropped):
     result = mlpengine("train", dropped, "--fix", "--json", settings=settings)
     tried = [line.split() for line in result.err.splitlines() if line.startswith("tried ")]
     assert [one[1] for one in tried] == ["training.epochs=30:", "training.epochs=90:"]
-    best = max(tried, key=lambda one: float(one[-1]))[1].rstrip(":")
-    comparison = json.loads(result.out.splitlines()[-1])
-    assert best == f"training.epochs={comparison['settings']['training.epochs'][1]}"
+    close = 0.99 * max(float(one[-1]) for one in tried)
+    best = next(one[1].rstrip(":") for one in tried if float(one[-1]) >= close)
+    assert f"fix      {best}" in result.err
 
 
 def test_a_repair_that_does_not_help_is_not_kept(mlpengine, dropped, monkeypatch):
     monkeypatch.setattr(fixing, "repairs", lambda _: [{"optimizer.lr": 1e-9}])
+    monkeypatch.setattr(fixing, "proposed_settings", lambda _: {"optimizer.lr": 1e-8})
     result = mlpengine("train", dropped, "--fix", "--json", "-q")
     assert "nothing helped" in result.err
     assert json.loads(result.out.splitlines()[-1])["better"].endswith("broken")
@@ -96,3 +97,17 @@ def test_diagnose_writes_the_config_with_the_fix(mlpengine, dropped):
     assert mlpengine("train", dropped, "--out", "silent", "-q", *silent).code == 0
     result = mlpengine("diagnose", "silent", "--fix", "other.yaml")
     assert ("nothing was written" in result.out) != Path("other.yaml").exists()
+
+
+def test_wrong_cells_are_corrected_in_every_repair(mlpengine, tmp_path):
+    x = [f"{-999 if k % 9 == 0 else k % 7}" for k in range(200)]
+    y = [f"{1e9 if k == 90 else k % 7 + k % 3}" for k in range(200)]
+    lines = [f"{a},{k % 3},{b}" for k, (a, b) in enumerate(zip(x, y, strict=True))]
+    (tmp_path / "t.csv").write_text("\n".join(["x,z,y", *lines]))
+    path = tmp_path / "t.yaml"
+    path.write_text("data: {source: t.csv, target: y}\ntraining: {epochs: 5}\nreport: false\n")
+    result = mlpengine("train", path, "--fix", "--json", "-q")
+    comparison = json.loads(result.out.splitlines()[-1])
+    assert comparison["settings"]["data.na_values"][1] == ["-999", "-999.0"]
+    assert comparison["settings"]["data.where"] == [None, "`y` <= 8"]
+    assert "no score judges" in result.err

@@ -116,7 +116,7 @@ def test_init_tells_how_to_split_by_time(mlpengine, tmp_path):
     assert "decided: rows are split at random; if you predict later ones" in made.err
     assert "data.split.time: day" in made.err
     text = (tmp_path / "visits.yaml").read_text()
-    hint = re.search(r"  # (split: .*)  # the newest rows test", text)
+    hint = re.search(r"  # (split: .*)  # to predict the future", text)
     timed = re.sub(r"  split: \{.*\n", f"  {hint[1]}\n", text, count=1)
     (tmp_path / "timed.yaml").write_text(timed)
     checked = mlpengine("check", "timed.yaml")

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mlpengine.data.tables import Column, Table
 from mlpengine.models.calibration import Residuals
 from mlpengine.training.loading import load
 
@@ -86,3 +87,24 @@ def test_a_target_outside_the_domain_is_named(name, command, line, folder, mlpen
     answer = mlpengine(command, "c.yaml")
     assert answer.code == 2
     assert f"rows.csv: line {line}, column '{target}': {message}" in answer.err
+
+
+def test_an_exposure_is_a_target_divided_and_weighted(folder, mlpengine):
+    write(folder, "poisson", "count")
+    lines = (folder / "c.yaml").read_text()
+    (folder / "c.yaml").write_text(lines.replace("target: count", "target: count, exposure: b"))
+    table = np.genfromtxt(folder / "rows.csv", delimiter=",", names=True)
+    names, table = table.dtype.names, [*np.array(table.tolist()), 0, 2.001, 0, 0, 0]
+    np.savetxt("rows.csv", table, "%.9g", ",", header=",".join(names), comments="")
+    assert mlpengine("train", "c.yaml", "--set", "training.epochs=2", "-q").code == 0
+    assert predictions(mlpengine("predict", "runs/c", "rows.csv").out)[0] == ["count_per_b"]
+    model, rows = load("runs/c"), {n: table[:, k] for k, n in enumerate(names)}
+    prepared = model.preprocessor.transform(Table({n: Column(v) for n, v in rows.items()}))
+    rates = rows["count"] / rows["b"] / model.preprocessor.target.scale
+    np.testing.assert_allclose(prepared.target[:, 0], rates, rtol=1e-6)
+    np.testing.assert_allclose(prepared.weights, rows["b"], rtol=1e-6)
+    assert "c.yaml:1" in mlpengine("check", "c.yaml", "--set", "loss=mse").err
+    table[0, 1] = 0
+    np.savetxt("rows.csv", table, "%.9g", ",", header=",".join(names), comments="")
+    done = mlpengine("train", "c.yaml", "-q")
+    assert (done.code, "line 2, column 'b'" in done.err) == (2, True)

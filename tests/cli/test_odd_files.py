@@ -36,7 +36,7 @@ def test_a_pipe_is_predicted_and_not_trained_on(mlpengine, tmp_path, monkeypatch
     for command in (("evaluate", name), ("check", name, "t.csv"), ("train", "--warm-start", name)):
         assert mlpengine(*command).code == 2  # a model is no pipe
     answer = mlpengine("predict", "run", name)
-    assert (answer.code, "pipe.gz: nothing is written into this pipe (0.1 s)" in answer.err) == (
+    assert (answer.code, "pipe.gz: no data came through this pipe in 0.1 s" in answer.err) == (
         *(2, True),
     )
     for arguments in (("init", name, "--target", "y"), ("train", "p.yaml")):

@@ -5,7 +5,6 @@ import logging
 import re
 import shutil
 from contextlib import chdir
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from mlpengine.training.run_directory import RunDirectory
 from mlpengine_cli import session as session_module
 from mlpengine_cli.main import run
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "kill.py"
 COMPARED = ("model.safetensors", "metrics.csv", "diagnostics.csv")
 CONFIG = """\
 data: {source: rows.csv, target: y}
@@ -65,18 +63,6 @@ def a(once, rows, tmp_path):
 
 def same(one, other):
     return all(Path(one, f).read_bytes() == Path(other, f).read_bytes() for f in COMPARED)
-
-
-def test_kill_9(mlpengine, tmp_path):
-    spec = spec_from_file_location("kill", SCRIPT)
-    kill = module_from_spec(spec)
-    spec.loader.exec_module(kill)
-    config, whole = tmp_path / "c.yaml", tmp_path / "whole"
-    config.write_text(kill.CONFIG.replace("epochs: 40", "epochs: 4"))
-    assert mlpengine("train", config, "--out", whole, "-q").code == 0
-    assert kill.attempt("KILL", config, whole, 1.5, 1) == ""
-    (whole / "metrics.csv").write_text("epoch\n")
-    assert kill.attempt("KILL", config, whole, 0, 0) == "differs in metrics.csv"
 
 
 @pytest.mark.parametrize("number", [1, 20])

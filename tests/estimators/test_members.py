@@ -80,5 +80,5 @@ def test_several_targets_and_labels_have_several_members():
     labels = (numbers > 0.5).astype(int)
     several = MlpClassifier(members=KINDS, **FOLDED).fit(X, labels)
     assert (several.predict(X) == labels).mean() > 0.8
-    with pytest.raises(UsageError, match="predict_set: takes one label for each row"):
+    with pytest.raises(UsageError, match="predict_set: must be for one label"):
         several.predict_set(X)

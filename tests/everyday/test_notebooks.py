@@ -1,13 +1,22 @@
-"""Small tables in notebooks, which never raise."""
+"""Objects as HTML in notebooks and as one line in a terminal."""
 
+import json
+import pickle
 import re
-from html import unescape
+from html import escape
 
+import numpy as np
 import pytest
 
-from mlpengine.config.fitting import FitResult
+import mlpengine
+from mlpengine import Adam, Loop, Mlp, SoftmaxCrossEntropy, TrainingStep
 from mlpengine.diagnostics.verdict import Verdict, Verdicts
+from mlpengine.drawing.markup import DASH
+from mlpengine.drawing.style import CELL_CLASS, cell_style, page_style
+from mlpengine.fitting import FitResult
+from mlpengine.models import Classification, Split
 from mlpengine.settings import FeatureSettings, Fix, NetworkSettings
+from mlpengine.training.diagnose import LoopDiagnostics
 from mlpengine.training.history import EpochRow, History
 from mlpengine.training.loop import Result
 
@@ -19,18 +28,18 @@ def history(epochs):
     return History(("loss",), rows)
 
 
-SILENT = Verdicts()
 FIX = [Fix(NetworkSettings, "hidden", (64, 32)), Fix(FeatureSettings, "drop", ("a b",))]
 WARNING = Verdict("lr_low", 1, "too low", HOSTILE, 1.0, 2.0, "raise lr", FIX)
-SHOWN = {
-    "history": (history(30), ["29", "29", "0.1", "nan", "0.5", "0.5"]),
-    "result": (Result("early", 30, 9, 1.5, 9.0, history(30)), ["best epoch", "9"]),
-    "verdicts": (Verdicts([WARNING]), ["lr_low", "1", "too low", HOSTILE, "raise lr"]),
-    "no verdicts": (SILENT, ["nothing unusual"]),
+SHOWN = {  # objects, and texts in their order
+    "history": (history(30), ["Loss", "training", "validation"]),
+    "result": (Result("early", 30, 9, 1.5, 9.0, history(30)), ["stopped early", "best: 9"]),
+    "verdicts": (Verdicts([WARNING]), ["too low", "lr_low", escape(HOSTILE), "raise lr"]),
+    "no verdicts": (Verdicts(), ["Nothing unusual."]),
     "fit": (
         FitResult("epochs", 1, 1, 0.1, 9.0, history(1), {"train": {"r2": 1.0}, "test": {}}, []),
-        ["test", "nan"],
+        ["R²", "train", "1", "test", DASH, "Loss"],
     ),
+    "diagnostics": (LoopDiagnostics(), ["nothing is measured"]),
 }
 
 
@@ -43,14 +52,51 @@ def test_a_result_says_how_it_ended(ending, text):
 
 
 @pytest.mark.parametrize("name", SHOWN)
-def test_objects_are_small_tables(name):
+def test_objects_show_themselves_without_scripts(name):
     shown, expected = SHOWN[name]
     text = shown._repr_html_()
-    assert {*re.findall(r"</(\w+)", text)} <= {"table", "tr", "th", "td", "p"}
-    cells = re.compile(r"<(?:td|th|p)[^>]*>(.*?)</")
-    rows = [[*map(unescape, cells.findall(row))] for row in text.split("<tr")]
-    assert expected in [row[: len(expected)] for row in rows]
-    assert len(rows) <= 16
+    body, place = text.split("</style>")[-1], -1
+    assert "<script" not in text
+    for one in expected:
+        place = body.index(one, place + 1)
+
+
+def leaking(style):
+    """Return the selectors of a style that reach elements outside a cell."""
+    depth, found = 0, []
+    for selector, brace in re.findall(r"([^{}]*)([{}])", style):
+        is_rule = not selector.strip().startswith("@")
+        if brace == "{" and is_rule and depth == 0 and CELL_CLASS not in selector:
+            found.append(selector.strip())
+        depth = max(0, depth + (is_rule if brace == "{" else -1))
+    return found
+
+
+def test_the_style_of_a_cell_reaches_no_other_element():
+    assert leaking(cell_style()) == []
+    assert leaking(page_style())[:2] == [":root", ":root"]
+
+
+def test_a_fit_plots_and_reports_itself(tmp_path):
+    _, result = mlpengine.fit("penguins", training={"epochs": 2, "folds": None}, seed=0)
+    charts = re.findall("<figcaption>(.*?)</", result.plot()._repr_html_())
+    assert charts[:2] == ["Loss", "Validation scores"]
+    assert result.report(tmp_path / "r.html") is None
+    page = (tmp_path / "r.html").read_text()
+    data = json.loads(re.search('id="report-data">(.*?)</script>', page)[1])
+    assert (data["notes"], data["epochs"]["count"], data["score"]["rows"]) == ([], 2, 69)
+    assert escape(page[:200]) in result.report()._repr_html_()
+    with pytest.raises(mlpengine.UsageError, match="report: the rows"):
+        pickle.loads(pickle.dumps(result)).report()
+
+
+def test_arrays_are_not_printed():
+    x, y, mlp = np.zeros((500, 3), "float32"), np.zeros(500, int), Mlp([3, 2, 3])
+    part = Split(x, y, y)
+    assert repr(part) == "Split(500 rows, x ndarray float32[500, 3], y ndarray int64[500])"
+    step = TrainingStep(mlp, SoftmaxCrossEntropy(), Adam(mlp), 8, backend="numpy")
+    assert repr(step).endswith("batch_size=8, numpy)")
+    assert len(repr(Loop(step, Classification(3), part, epochs=1))) < 150
 
 
 def test_the_fix_is_a_command_line():

@@ -13,7 +13,7 @@ from mlpengine.data.features import Preprocessor
 from mlpengine.data.tables import Column, Table
 from mlpengine.export import export, onnx_inputs
 from mlpengine.models.model import Model
-from mlpengine.models.task import task_for
+from mlpengine.models.task import Threshold, task_for
 from mlpengine.nn import ACTIVATIONS, InputLayer
 from mlpengine.nn.population import Population
 from mlpengine.ops import REGISTRY, Elu, Gelu, LeakyRelu
@@ -75,7 +75,16 @@ TARGETS = ["size", "grade", "won", "y1", "y2", "a", "b"]
 
 
 def mixed_model(
-    target, *, loss, loss_options=None, task="auto", gaps=True, members=1, parts=None, **options
+    target,
+    *,
+    loss,
+    loss_options=None,
+    task="auto",
+    gaps=True,
+    members=1,
+    parts=None,
+    threshold=None,
+    **options,
 ):
     """Return an untrained model of the mixed table; its biases are not zero, as after training."""
     table = mixed_table(gaps=gaps)
@@ -91,7 +100,8 @@ def mixed_model(
     for network in several or [mlp]:
         for bias in network.biases:
             bias[...] = np.linspace(-0.3, 0.3, len(bias))
-    return Model(several[0] if several else mlp, preprocessor, loss, loss_options or {}, several)
+    first = several[0] if several else mlp
+    return Model(first, preprocessor, loss, loss_options or {}, several, threshold=threshold)
 
 
 MODELS = {
@@ -101,6 +111,12 @@ MODELS = {
     },
     "two classes, one logit": {"target": "won", "loss": "bce_with_logits"},
     "two classes, softmax": {"target": "won", "loss": "softmax_cross_entropy"},
+    "one logit, threshold": {
+        "target": "won", "loss": "bce_with_logits", "threshold": Threshold(0.45)
+    },
+    "softmax, threshold": {
+        "target": "won", "loss": "softmax_cross_entropy", "threshold": Threshold(0.55, 0)
+    },
     "numbers": {"target": ["y1", "y2"], "loss": "mse"},
     "a number": {"target": "y1", "loss": "huber", "standardize_target": False},
     "logarithms": {"target": "y1", "loss": "mse", "transform_target": "log"},

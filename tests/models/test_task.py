@@ -1,5 +1,7 @@
 """Outputs to predictions and probabilities, and metrics over a whole split."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import scipy.special
@@ -27,8 +29,10 @@ from mlpengine.ops import (
     Gamma,
     GaussianNll,
     MeanSquaredError,
+    NegativeBinomial,
     Poisson,
     Quantile,
+    Tweedie,
 )
 
 RNG = np.random.default_rng(5)
@@ -110,6 +114,11 @@ def averaged(deviance):
     return lambda t, p: np.mean([deviance(t[:, i], p[:, i]) for i in range(2)])
 
 
+def binomial(counts, mean, r=1 / 0.4):
+    """Return log densities, without what only the counts change."""
+    return counts * np.log(mean / (r + mean)) + r * np.log(r / (r + mean))
+
+
 PREDICTED = {
     "poisson": (
         Regression(SCALED, Poisson()), OUTPUT[:, :2],
@@ -120,6 +129,18 @@ PREDICTED = {
         Regression(SCALED, Gamma()), OUTPUT[:, :2],
         {"s": 3 * np.exp(WIDE[:, 0]), "t": 0.5 * np.exp(WIDE[:, 1])},
         {"deviance": lambda p: averaged(reference.mean_gamma_deviance)(POSITIVE, p)},
+    ),
+    "tweedie": (
+        Regression(SCALED, Tweedie(1.3)), OUTPUT[:, :2],
+        {"s": 3 * np.exp(WIDE[:, 0]), "t": 0.5 * np.exp(WIDE[:, 1])},
+        {"deviance": lambda p: averaged(partial(reference.mean_tweedie_deviance, power=1.3))(
+            POSITIVE, p
+        )},
+    ),
+    "negative_binomial": (
+        Regression(SCALED, NegativeBinomial(0.4)), OUTPUT[:, :2],
+        {"s": 3 * np.exp(WIDE[:, 0]), "t": 0.5 * np.exp(WIDE[:, 1])},
+        {"deviance": lambda p: 2 * (binomial(POSITIVE, POSITIVE) - binomial(POSITIVE, p)).mean()},
     ),
     "quantiles": (
         Regression(SPREAD, Quantile((0.1, 0.4, 0.9))), OUTPUT,
@@ -150,7 +171,11 @@ PREDICTED = {
 
 The prediction that is compared with the targets is the mean, or the quantile next to the median.
 """
-POINTS = {"poisson": "st", "gamma": "st", "quantiles": ("s_0.4", "t_0.4"), "gaussian_nll": "st"}
+POINTS = {
+    **dict.fromkeys(("poisson", "gamma", "tweedie", "negative_binomial"), "st"),
+    "quantiles": ("s_0.4", "t_0.4"),
+    "gaussian_nll": "st",
+}
 
 
 @pytest.mark.parametrize("name", PREDICTED)
@@ -169,6 +194,26 @@ def test_each_loss_says_what_its_outputs_predict(name):
     assert measured.keys() >= own.keys()
     shown = {key: measured[key] for key in own}
     assert shown == pytest.approx({key: metric(point) for key, metric in own.items()})
+
+
+def test_crps_of_even_levels_is_the_score_of_an_ensemble():
+    task = Regression(SPREAD, Quantile((1 / 6, 0.5, 5 / 6)))
+    q, t = quantiles(WIDE), POSITIVE[:, :, None]
+    apart = np.abs(q[..., None] - q[:, :, None]).mean((2, 3)) / 2
+    expected = (np.abs(q - t).mean(2) - apart).mean()
+    measured = task.metric("crps", OUTPUT, Split(OUTPUT, POSITIVE, POSITIVE))
+    assert measured == pytest.approx(expected, rel=1e-12)
+
+
+def test_deviance_explained_is_of_the_weighted_mean():
+    weights = np.linspace(0, 2, 40)
+    task = Regression(NumberTarget(["s"], [0], [1]), Tweedie(1.3))
+    rows = Split(OUTPUT, POSITIVE[:, :1], POSITIVE[:, :1], weights)
+    expected = reference.d2_tweedie_score(
+        POSITIVE[:, 0], np.exp(WIDE[:, 0]), sample_weight=weights, power=1.3
+    )
+    measured = task.metric("deviance_explained", OUTPUT[:, :1], rows)
+    assert measured == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("name", ["softmax_cross_entropy", "bce_with_logits"])

@@ -3,6 +3,7 @@
 import numpy as np
 from case import Case, away_from, normal, positive
 from scipy import special, stats
+from sklearn import metrics
 
 from mlpengine.ops import (
     BinaryCrossEntropyWithLogits,
@@ -15,9 +16,11 @@ from mlpengine.ops import (
     MeanAbsoluteError,
     MeanOutput,
     MeanSquaredError,
+    NegativeBinomial,
     Poisson,
     Quantile,
     SoftmaxCrossEntropy,
+    Tweedie,
 )
 
 
@@ -167,6 +170,19 @@ def of_positive(name, op, formula):
     return Case(name, op, make, formula, extremes=(1e-12, 10), empty=False)
 
 
+def tweedie(y, t, w=None, p=1.3):
+    """Return half the deviance from the mean exp(y) without the terms of the target alone."""
+    of_target = t ** (2 - p) / ((1 - p) * (2 - p))
+    pairs = zip(np.ravel(t), np.exp(np.ravel(y)), strict=True)
+    d = [metrics.mean_tweedie_deviance([a], [b], power=p) for a, b in pairs]
+    return mean(np.reshape(d, np.shape(t)) / 2 - of_target, w)
+
+
+def negative_binomial(y, t, w=None, r=1 / 0.4):
+    """Return minus the log density without the binomial coefficient and r log(r)."""
+    return mean((t + r) * np.log(r + np.exp(y)) - t * y - (t + r) * np.log(r), w)
+
+
 WEIGHTS = (0.5, 2.0, 1.0, 0.25)
 
 CASES = [
@@ -214,6 +230,8 @@ CASES = [
     logits("mean_output weighted", MeanOutput(), lambda y, t, w=None: mean(y, w), 3, weighted=True),
     of_positive("poisson", Poisson(), lambda y, t, w=None: mean(np.exp(y) - t * y, w)),
     of_positive("gamma", Gamma(), lambda y, t, w=None: mean(y + t / np.exp(y), w)),
+    of_positive("tweedie", Tweedie(1.3), tweedie),
+    of_positive("negative_binomial", NegativeBinomial(0.4), negative_binomial),
     logits("binary_focal", BinaryFocal(), focal(2.0, 0.25), 3),
     logits("binary_focal weighted", BinaryFocal(1.0, None), focal(1.0, None), 3, weighted=True),
     logits("binary_focal of gamma 0", BinaryFocal(0.0, 0.6), focal(0.0, 0.6), 2),

@@ -204,12 +204,14 @@ EXACTNESS = {
     "gelu": CANCELS,
     "learned_activation": {"value_floor": 1, "gradient_floor": 1, "is_share": True},
     "log_cosh": CANCELS,
+    "negative_binomial": CANCELS,
     "poisson": CANCELS,
     "selu": SLOPE_CANCELS | {"onnx_floor": 1},
     "sigmoid": SLOPE_CANCELS | {"onnx_floor": 1},  # a rational approximation there
     "silu": SLOPE_CANCELS | {"onnx_floor": 1},
     "slope": SLOPE_CANCELS | {"is_share": True},
     "tanh": SLOPE_CANCELS,
+    "tweedie": CANCELS,
 }
 """By op, the fields of its row that are not the defaults."""
 

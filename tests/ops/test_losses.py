@@ -108,6 +108,18 @@ def test_a_bound_loss_replays_on_its_buffers(loss):
         np.testing.assert_array_equal(d_output, expected)
 
 
+@every_loss
+def test_a_loss_of_a_shorter_batch_reads_the_memory_of_the_whole_one(loss):
+    output, target, weight = batch(loss)
+    whole = loss.bind(output, np.empty_like(output), weighted=True)
+    d_output = np.empty((4, 4), "f4")
+    short = loss.bind(output[:4], d_output, weighted=True, memory=whole)
+    whole.target[...], whole.sample_weight[...] = target, weight
+    expected = np.empty_like(d_output)
+    assert short.run() == loss(output[:4], target[:4], expected, weight[:4])
+    np.testing.assert_array_equal(d_output, expected)
+
+
 SAVED = {
     MeanSquaredError(): "sub",
     MeanAbsoluteError(): "sub",  # the sign is computed by backward

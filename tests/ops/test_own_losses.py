@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import mlpengine
+from mlpengine.core.errors import FormulaError
 from mlpengine.core.fields import Positive
 from mlpengine.data.features import NumberTarget
 from mlpengine.diagnostics.constant_loss import baseline_loss, lowest_loss
@@ -25,11 +26,13 @@ from mlpengine.ops import (
     MeanAbsoluteError,
     MeanOutput,
     MeanSquaredError,
+    NegativeBinomial,
     Poisson,
     Quantile,
     SoftmaxCrossEntropy,
+    Tweedie,
 )
-from mlpengine.ops.entry_loss import Prediction
+from mlpengine.ops.entry_loss import Prediction, _derived
 from mlpengine.ops.loss_formulas import turning_point
 
 
@@ -97,6 +100,8 @@ def test_the_best_constants_are_those_of_the_books():
         Counts(): np.log(MEAN),
         Poisson(): np.log(MEAN),
         Gamma(): np.log(MEAN),
+        Tweedie(1.8): np.log(MEAN),
+        NegativeBinomial(0.3): np.log(MEAN),
         MeanSquaredError(): MEAN,
         Normal2(): np.stack([MEAN, np.log(VARIANCE)], 1).ravel(),
         GaussianNll(): np.stack([MEAN, np.log(VARIANCE)], 1).ravel(),
@@ -147,9 +152,20 @@ def test_no_constant_nearby_is_better(loss, weights):
 
 
 def test_links_and_columns_that_move_with_the_target():
-    logs = {Counts(), Poisson(), Gamma(), LogGamma2(), FormulaLoss("(exp(y) - t) ** 2")}
+    logs = {
+        Counts(),
+        Poisson(),
+        Gamma(),
+        Tweedie(1.3),
+        NegativeBinomial(0.4),
+        LogGamma2(),
+        FormulaLoss("(exp(y) - t) ** 2"),
+    }
     plain = {MeanSquaredError(), Huber(), Quantile((0.5,)), Skewed(), GaussianNll(), BinaryFocal()}
     assert [loss.name for loss in logs | plain if loss.log_link != (loss in logs)] == []
+    scaling = {Poisson(): 1, Gamma(): 0, Tweedie(1.3): 0.7, FormulaLoss("(exp(y) - t) ** 2"): 2}
+    assert {loss: loss.scaling for loss in scaling} == pytest.approx(scaling)
+    assert NegativeBinomial(0.4).scaling is None
     columns = {
         Normal2(): (0,),
         Pair(): (0, 1),
@@ -160,6 +176,17 @@ def test_links_and_columns_that_move_with_the_target():
         FormulaLoss("abs(y - 2 * t)"): (),
     }
     assert {loss: loss.formulas.locations for loss in columns} == columns
+
+
+@pytest.mark.parametrize("loss", [Poisson(), Gamma(), Tweedie(1.3)])
+def test_weighted_rates_learn_as_counts_with_an_offset(loss):
+    """Which is how `data.exposure` works: gradients are those of the output plus log(exposure)."""
+    output, exposure, slopes = RNG.normal(size=(101, 1)), WEIGHTS[:, None] + 0.1, np.empty((101, 1))
+    with_offset, target = output + np.log(exposure), TARGET[:, :1]
+    of_rates = np.empty_like(slopes)
+    loss(with_offset, target, slopes)
+    loss(output, target / exposure, of_rates, exposure[:, 0] ** loss.scaling)
+    np.testing.assert_allclose(of_rates, slopes, rtol=1e-12)
 
 
 def test_predictions_are_in_the_units_of_the_target():
@@ -195,8 +222,9 @@ def test_metrics_follow_from_what_a_loss_predicts():
         return [*Regression(target, loss)._loss_metrics()]
 
     assert own(Sure()) == own(GaussianNll()) == ["nll"]
-    assert own(Levels()) == own(Quantile((0.1, 0.8))) == ["pinball", "calibration_error"]
-    assert own(Poisson()) == own(Gamma()) == ["deviance"]
+    levels = ["pinball", "crps", "calibration_error"]
+    assert own(Levels()) == own(Quantile((0.1, 0.8))) == levels
+    assert own(Poisson()) == own(Tweedie()) == ["deviance", "deviance_explained"]
     assert own(Normal2()) == own(Counts()) == own(MeanSquaredError()) == []
     output, truth = np.array([[0.0, 1.0]]), np.array([[3.0]])
     part = Split(np.zeros((1, 1)), truth, truth)
@@ -220,6 +248,15 @@ def test_a_loss_by_another_name_is_trained_and_measured_alike(own, ours, monkeyp
     assert result.metrics["test"]["loss"] == pytest.approx(expected.metrics["test"]["loss"])
     assert result.verdicts == expected.verdicts
     assert np.isfinite(model.predict(table)).all()
+
+
+@pytest.mark.parametrize("result", [None, 1.0, "y", lambda y, t: t * t, lambda y, t: y > t])
+def test_a_loss_that_no_output_changes_is_refused(result, monkeypatch):
+    given = result if callable(result) else lambda y, t: result
+    monkeypatch.setattr(Counts, "formula", lambda self, y, t: given(y, t))
+    _derived.cache_clear()
+    with pytest.raises(FormulaError, match="own_counts: "):
+        Counts().best_constant(np.zeros((2, 1)), 1)
 
 
 def test_evaluation_leaves_out_the_options_of_the_training():

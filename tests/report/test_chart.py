@@ -7,9 +7,10 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from mlpengine.diagnostics.curves import gradients_of
 from mlpengine.diagnostics.samples import Columns, Series
-from mlpengine.report import charts
-from mlpengine.report.chart_types import (
+from mlpengine.drawing import charts
+from mlpengine.drawing.chart_types import (
     SHADES,
     Bars,
     Chart,
@@ -23,11 +24,12 @@ from mlpengine.report.chart_types import (
     name_axis,
     thinned,
 )
-from mlpengine.report.collect import curves_of, gradients_of, plain_data
-from mlpengine.report.markup import number, with_error
+from mlpengine.drawing.charts import curves_of
+from mlpengine.drawing.markup import number, with_error
+from mlpengine.drawing.svg import BOTTOM, LEFT, RIGHT, TOP, figure
+from mlpengine.report.collect import plain_data
 from mlpengine.report.page import drivers_section
 from mlpengine.report.predictions import of_numbers
-from mlpengine.report.svg import BOTTOM, LEFT, RIGHT, TOP, figure
 
 
 @pytest.mark.parametrize("scale", [1e-12, 1e-3, 1.0, 37.0, 1e6, 1e15])

@@ -111,7 +111,7 @@ class Batches:
             np.sort(order), np.sort(self.order)
         ):
             raise DataError(
-                f"batches: the saved order is one of other rows "
+                "batches: the saved order must contain the same rows "
                 f"({order.size} saved, {self.order.size} here)"
             )
         if not 0 <= cursor <= self.n_rows:

@@ -1,4 +1,4 @@
-"""The piecewise-linear encoding of numeric features: how far a value is through each bin."""
+"""The piecewise-linear encoding of numeric features: the position of a value in each bin."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -23,12 +23,12 @@ class Bins:
         self.edges = edges
         counts = [max(0, len(each) - 1) for each in edges]
         self.columns = np.repeat(np.arange(len(edges)), counts)
-        """The number of the feature of each component."""
+        """The index of the feature of each component."""
         self.left = np.concatenate([each[:-1] for each in edges]) if edges else np.empty(0)
         self.width = np.concatenate([np.diff(each) for each in edges]) if edges else np.empty(0)
         change = np.flatnonzero(np.diff(self.columns, prepend=-1, append=-1))
         self.low, self.high = np.zeros_like(self.width), self.width.copy()
-        """The least and greatest distance from its left edge at which a value counts."""
+        """Lower and upper bound of the distance of a value from the left edge of its bin."""
         self.low[change[:-1]] = -self.width[change[:-1]]
         self.high[change[1:] - 1] *= 2.0
 
@@ -53,7 +53,7 @@ class Bins:
 
 
 def _short(edges: Array) -> list[str]:
-    """Return increasing numbers with the fewest digits, three or more, that tell them apart."""
+    """Return increasing numbers with the fewest digits, at least three, that keep them distinct."""
     for digits in range(3, 18):
         texts = [f"{edge:.{digits}g}" for edge in edges]
         if len(set(texts)) == len(texts):

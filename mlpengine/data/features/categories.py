@@ -24,11 +24,11 @@ UNKNOWN, MISSING_LEVEL = "(unknown)", "(missing)"
 class Category:
     """One category column: its levels, then "(unknown)", then "(missing)" if values were missing.
 
-    Levels in too few training rows count as unknown, so that the unknown feature is trained; a
-    missing value is unknown too if none was missing in training. `text` tells whether the training
-    table had texts rather than numbers that are treated as categories. The feature of a row's level
-    is `value`, chosen by `weigh`, and the other features are 0.  The texts `missing` are missing
-    values unless they are levels.
+    Levels in too few training rows become unknown, so that the unknown feature is trained. A
+    missing value is unknown, too, if no value was missing in training. `text` tells whether the
+    training table had texts; otherwise it had numbers that are treated as categories. The feature
+    of a row's level is `value`, chosen by `weigh`, and the other features are 0.  The texts
+    `missing` are missing values unless they are levels.
     """
 
     def __init__(
@@ -62,8 +62,8 @@ class Category:
         levels = sorted(texts[i] for i in often)
         if len(levels) > MAX_ONE_HOT:
             raise DataError(
-                f"{table.where(column)}: {len(levels):,} categories are too many to one-hot "
-                f"(at most {MAX_ONE_HOT:,}); drop the column, or raise min_count"
+                f"{table.where(column)}: at most {MAX_ONE_HOT:,} categories can be one-hot "
+                f"encoded (got {len(levels):,}); drop the column, or raise min_count"
             )
         gaps = bool((codes < 0).any())
         text = table[column].kind == "text"
@@ -73,8 +73,8 @@ class Category:
     def weigh(self, table: Table, target: Array) -> None:
         """Make features small if the levels of training rows say little about the target.
 
-        Weights of many levels with few rows each learn noise.  Adam moves the weights of a small
-        feature by as much as other weights, and so they change the output less.
+        With many levels of few rows each, the weights would learn noise.  Adam's steps have the
+        same size for all weights, so a weight with a small feature changes the output less.
         """
         if self.size > WEIGHED_CODES:
             ratio = variance_ratio(self.encode(table), target)
@@ -113,7 +113,7 @@ class Category:
         return np.flatnonzero(unknown & ~table[self.column].missing)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything about it, ready for JSON."""
+        """Return the complete state, ready for JSON."""
         return {
             "column": self.column,
             "levels": self.levels,

@@ -54,7 +54,7 @@ class ColumnProfile:
 
     @property
     def is_of_one_day(self) -> bool:
-        """Whether these are dates, all of the same day, as times of day are."""
+        """Whether the column holds times of day: dates that are all on the same day."""
         return self.kind == "date" and len({end[:10] for end in self.summary.split(" to ")}) == 1
 
 
@@ -105,8 +105,9 @@ class Profile:
             lines.append(f"target: missing in {plural(self.target_missing, 'row')}; left out")
         if self.duplicates:
             lines.append(
-                f"{self.duplicates} of {self.n_rows} rows repeat an earlier row; after a random "
-                "split some are in two parts"
+                f"{self.duplicates} of {self.n_rows} rows are copies of an earlier row; a random "
+                "split puts copies into both training and test rows; remove them if they are "
+                "mistakes"
             )
         few = max(SMALL_CLASS, RARE_CLASS * self.n_rows)
         return lines + self.small_classes(few)
@@ -172,7 +173,7 @@ def profile(
     Leaks are searched when there is one target column, for classification and regression.
     `progress` is called with the share of the columns that are described.
 
-    Raises: DataError if a target column does not exist, or neither classes nor numbers are in it.
+    Raises: DataError if a target column does not exist, or holds neither classes nor numbers.
     """
     if not table.n_rows:
         raise DataError(f"{table.source}: rows are needed (got none)")
@@ -189,7 +190,7 @@ def profile(
         task = task_of([table[name] for name in targets])
     features = [column for column in described if column.name not in targets]
     drop = _to_drop(table, features)
-    if len(drop) == len(features):  # the only useful column may count the rows: a series in time
+    if len(drop) == len(features):  # the only feature may be the row number, as in a time series
         drop = {name: why for name, why in drop.items() if why != ROW_NUMBERS}
     classes: dict[str, int] = {}
     leaks: list[Leak] = []
@@ -294,7 +295,7 @@ def _variants(column: Column) -> str | None:
         by_form.setdefault(form, []).append(level)
     alike = [text for texts in by_form.values() if len(texts) > 1 for text in texts][:SHOWN_LEVELS]
     composed = {normalize("NFC", text) for text in alike}
-    show = repr if len(composed) == len(alike) else ascii  # two look alike
+    show = repr if len(composed) == len(alike) else ascii  # two levels look the same in print
     shown = ", ".join(f"{show(text):.60}" for text in alike)
     return f"{shown} are taken for different texts; write one of them" if alike else None
 

@@ -65,7 +65,7 @@ def kind_of(column: Column) -> FeatureKind:
 
 
 def are_codes(levels: Sequence[str]) -> bool:
-    """Whether texts are whole numbers alone: some begin with a zero, or are beyond 2**53."""
+    """Whether all texts are whole numbers, and some begin with a zero or exceed 2**53."""
     return all(level.lstrip("+-").isdigit() for level in levels)
 
 
@@ -100,7 +100,8 @@ def marked_number(column: Column) -> tuple[str, str] | None:
 def comma_text(column: Column) -> str | None:
     """Return a warning about a text column of numbers if some are like 1,5 or 1.234,5.
 
-    Nearly all levels must be numbers, by one more pair of marks for decimals and thousands.
+    Nearly all levels must be numbers when read with another pair of marks for decimals and
+    thousands.
     """
     if column.kind != "text":
         return None
@@ -200,14 +201,14 @@ def task_of(columns: list[Column]) -> TaskName:
 def _are_amounts(values: Array) -> bool:
     """Whether whole numbers, some missing, look like counts from 0 on or like marks.
 
-    There are at least MIN_COUNTS or MIN_MARKS distinct values.  Values become rarer away from the
-    commonest one, except by chance.  The largest value is far rarer than the commonest, and so is
-    the smallest mark.  Multiples of 5 may be more frequent among counts, because people round to
-    them.  Marks have no gap.
+    There are at least MIN_COUNTS or MIN_MARKS distinct values.  Values become rarer with their
+    distance from the most frequent value, apart from chance.  The largest value is far rarer than
+    the most frequent value; for marks (grades, ratings) so is the smallest value.  Among counts,
+    multiples of 5 may be more frequent, because people round to them.  Marks have no gap.
 
-    Classes that are taken for amounts lose their probabilities; amounts that are taken for classes
-    lose only their order.  So weak evidence for classes is enough: if six equally frequent classes
-    are numbered at random, one numbering in twenty has a single peak.
+    If classes are read as amounts, their probabilities are lost; if amounts are read as classes,
+    only their order is lost.  So weak evidence for classes is enough: if six equally frequent
+    classes are numbered at random, one numbering in twenty has a single peak.
     """
     numbers, rows = np.unique(values[~np.isnan(values)], return_counts=True)
     if numbers[0] == 0:
@@ -229,7 +230,7 @@ def _are_amounts(values: Array) -> bool:
 def odd_target_row(column: Column) -> int | None:
     """Return the row of the first text in a target of numbers with a few texts, else None.
 
-    The numbers must be a regression's target, because a few whole numbers and texts may be classes.
+    The numbers must be a regression target, because a few whole numbers with texts may be classes.
     """
     if column.kind != "text":
         return None

@@ -128,7 +128,7 @@ def _spread(values: Array, rows: Array, table: Table) -> Array:
 
 
 def finite_rows(table: Table, columns: Iterable[ComputedColumn]) -> Array:
-    """Return a bool for each row of a result of `with_columns`: whether formulas are finite.
+    """Return, for each row of a result of `with_columns`, whether all formulas are finite (bool).
 
     A formula that reads a missing value counts as finite.
     """
@@ -139,7 +139,7 @@ def finite_rows(table: Table, columns: Iterable[ComputedColumn]) -> Array:
 
 
 def rows_that_fulfil(table: Table, formula: Expr, columns: Sequence[ComputedColumn] = ()) -> Array:
-    """Return a bool for each row: whether a filter is true there; False where a value is missing.
+    """Return, for each row, whether a filter is true (bool); False where a value is missing.
 
     `columns` are computed columns that the filter may read.
     """

@@ -41,13 +41,14 @@ class NewRows:
         return self
 
     def lines(self) -> list[str]:
-        """Return a line for each thing that training did not see."""
+        """Return a line for each difference from the training rows."""
         texts = unknown_remarks(self._preprocessor, self._texts)
         far = far_remarks(self._preprocessor, self._far)
         gaps = []
         for name, count in self._gaps.items():
             share = self._columns[name]["missing"]
-            # with few training rows a share of 0 may be a share of 1 / rows (rule of succession)
+            # with few training rows an observed share of 0 may hide a small share (rule of
+            # succession)
             likely = (share * self._trained_rows + 1) / (self._trained_rows + 2)
             expected = self._rows * likely
             if count > expected + ODDS * np.sqrt(expected * (1 - likely)):
@@ -84,7 +85,7 @@ def unknown_remarks(
 
 
 def far_remarks(preprocessor: Preprocessor, far: Mapping[str, tuple[int, str]]) -> list[str]:
-    """Return a line for each column with how many rows are far outside training, and a value."""
+    """Return a line for each column: the number of rows far outside training, and a value."""
     columns = preprocessor.summary["columns"]
     return [
         f"column {name!r}: {plural(count, 'row')} far outside those trained on, such as {value} "
@@ -111,9 +112,10 @@ def _percent(share: float) -> str:
 class Drift(NamedTuple):
     """The distance of the values of a column from the training values, 0 to 1.
 
-    `values` is the largest difference of the shares below any number (Kolmogorov and Smirnov) or of
-    the shares of a text, of the values that are not missing; `missing` and `trained_missing` are
-    the shares of missing values.  `is_odd` tells whether that is more than chance.
+    `values` is, for numbers, the largest difference of the cumulative shares (Kolmogorov and
+    Smirnov) and, for texts, the largest difference of the share of a text; missing values do not
+    count. `missing` and `trained_missing` are the shares of missing values.  `is_odd` tells whether
+    the drift is larger than chance explains.
     """
 
     column: str
@@ -152,14 +154,14 @@ def drifts(preprocessor: Preprocessor, table: Table) -> list[Drift]:
 
 
 def _distance(column: Column, quantiles: Array) -> float:
-    """Return the largest difference of the shares below a number, as far as quantiles tell."""
+    """Return the largest difference of cumulative shares, as far as the stored quantiles tell."""
     known = np.sort(column.values[~column.missing].astype(np.float64))
     places = np.unique(quantiles)
     steps = len(quantiles) - 1
     largest = 0.0
     for side in ("left", "right"):
         share = np.searchsorted(known, places, side) / len(known)
-        rank = np.searchsorted(quantiles, places, side)  # of training: between two quantiles
+        rank = np.searchsorted(quantiles, places, side)  # a share between two quantiles
         low, high = np.maximum(rank - 1, 0) / steps, np.minimum(rank, steps) / steps
         largest = max(largest, float(np.maximum(low - share, share - high).max()))
     return largest

@@ -1,4 +1,4 @@
-"""Duplicate rows: they share a fold, and are learned once."""
+"""Duplicate rows: they stay in one fold, and training uses one copy."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -19,7 +19,7 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
 def hashed(values: Array, column: int) -> Array:
-    """Return a 64-bit hash of each value in the column of this number; the hash of 0 is 0.
+    """Return a 64-bit hash of each value in column number `column`; the hash of 0 is 0.
 
     Shape: as `values`, float64 and contiguous.  Dtype: uint64.
     """
@@ -46,7 +46,7 @@ class DuplicateRows(NamedTuple):
 
     @property
     def together(self) -> Array | None:
-        """Numbers that duplicates share, if there are any: `duplicates` of `fold_rows`."""
+        """Equal numbers for duplicates, the argument of `fold_rows`; None without duplicates."""
         return self.hashes if self.exist else None
 
     def of(self, rows: Array) -> "DuplicateRows":
@@ -54,11 +54,11 @@ class DuplicateRows(NamedTuple):
         return self._replace(hashes=self.hashes[rows])
 
     def learned_once(self, targets: Array, weights: Array | None) -> tuple[Array, Array] | None:
-        """Return the rows to learn from, in an order of their contents, and their weights.
+        """Return the rows to learn from, sorted by their contents, and their weights.
 
         Rows with equal `targets`, (rows,) or (rows, targets), become one with the sum of their
-        weights, so that whole weights are repetitions of a row.  None without such rows and
-        weights: then all rows, in their order.
+        weights: a weight of 2 has the effect of two copies.  None if there are neither such rows
+        nor weights; then all rows are used, in their order.
         """
         if weights is None and not self.exist:
             return None
@@ -76,11 +76,11 @@ class DuplicateRows(NamedTuple):
 def table_duplicates(table: Table, names: Sequence[str], rows: Array) -> DuplicateRows:
     """Return which of some rows of a table are duplicates in the columns of these names.
 
-    Equal rows are no duplicates where chance explains them.
+    Equal rows are not duplicates if that many equal rows are expected by chance.
     """
     columns = [table[name].take(rows) for name in names]
     hashes = row_hashes(columns)
-    ordered = np.sort(hashes)  # takes a tenth of finding the rows
+    ordered = np.sort(hashes)  # a quick test: a tenth of the time of finding the rows
     repeated = np.count_nonzero(ordered[1:] == ordered[:-1])
     if not repeated or len(hashes) - repeated < FEWEST_DISTINCT * len(hashes):
         return DuplicateRows(hashes, False)

@@ -1,4 +1,4 @@
-"""Leaks: columns that are the target in another coding, or explain it."""
+"""Leaks: columns that are a recoding of the target, or that alone explain it."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -36,7 +36,7 @@ class Leak(NamedTuple):
 
 
 class Goal(NamedTuple):
-    """The target of all columns: its values, their codes and counts, and rows in random order."""
+    """The target as the search needs it: values, codes, counts, and rows in random order."""
 
     values: Array
     codes: Array
@@ -55,7 +55,7 @@ class Goal(NamedTuple):
 def find_leaks(table: Table, names: Sequence[str], target: Array, task: TaskName) -> list[Leak]:
     """Return the leaks of some columns into the target (rows,), class numbers or values.
 
-    Where every column determines the target, the columns are reported, and not as the target.
+    If every column determines the target, the columns are reported, but not as recodings.
     """
     rows = np.arange(0, len(target), -(-len(target) // SAMPLE_ROWS) or 1)
     columns = {name: table[name].take(rows) for name in names}
@@ -87,9 +87,10 @@ def find_leaks(table: Table, names: Sequence[str], target: Array, task: TaskName
 def find_leak(name: str, column: Column, goal: Goal) -> Leak | None:
     """Return the leak of a column into the target, or None.
 
-    The share explained is the part of the error of the best constant prediction (wrong classes, or
-    squared error) that a prediction from the column alone removes.  It comes from the other rows of
-    the same value or, for numbers with many values, from the nearest rows or a straight line.
+    The explained share compares a prediction from the column alone with the best constant
+    prediction: it is the relative reduction of the error (wrong classes, or squared error).  The
+    prediction is made from the other rows with the same value or, for numbers with many values,
+    from the nearest rows or a straight line.
     """
     distinct = column.distinct()
     codes = codes_into(distinct, column)  # -1 where a value is missing
@@ -132,7 +133,7 @@ def is_recoding_of_target(codes: Array, goal: Goal, *, ordered: bool) -> bool:
 
 
 def share_of_classes(codes: Array, goal: Goal, *, has_groups: bool) -> float:
-    """Return the share of the errors of the largest class that neighbors avoid.
+    """Return the share of the errors of predicting the largest class that neighbors avoid.
 
     Neighbors are the rows of equal code or, without groups, the nearest.  A row is right if half of
     its neighbors, without itself, or more are of its class.

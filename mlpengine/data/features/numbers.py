@@ -102,7 +102,7 @@ class Numbers:
         stats = Statistics(table, sources, strict, rows)
         center, spread = stats.scale(scaling)
         fill = stats.filling(filling)
-        rounding = 4 * np.finfo(np.float64).eps * np.abs(stats.mean)  # equal but for rounding
+        rounding = 4 * np.finfo(np.float64).eps * np.abs(stats.mean)  # constant but for rounding
         varies = (stats.high > stats.low) & (spread > rounding)
         factor = np.divide(1.0, spread, out=np.zeros(len(sources)), where=varies)
         if scaling == "none":
@@ -141,8 +141,8 @@ class Numbers:
     def write(self, values: Array, missing: Array | None, out: Array) -> bool:
         """Write the features of float64 `values`; the scaled values overwrite `values`.
 
-        `missing` is the mask of missing values, None where there are none. The result is whether
-        the scaled values fit into the dtype of `out`.
+        `missing` is the mask of missing values, None without any. Returns whether the scaled values
+        fit into the dtype of `out`.
         """
         count, flags = len(self.sources), len(self.sources) + len(self.bins)
         if missing is not None:

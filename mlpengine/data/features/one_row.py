@@ -30,7 +30,7 @@ class _OneHot(NamedTuple):
     missing: frozenset[str]
 
     def code(self, value: Any) -> int | None:
-        """Return the code of a value; None if only the whole column determines the code."""
+        """Return the code of a value; None if the code depends on the whole column."""
         kind = type(value)
         if kind is str:
             if not self.category.text:

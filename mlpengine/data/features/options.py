@@ -17,6 +17,10 @@ class Options(FeatureSettings):
     dtype: Literal["float32", "float64"] = Field(
         default="float32", description="Of features, targets and weights."
     )
+    exposure_power: float = Field(
+        default=1.0,
+        description="Power of the exposure in the weights of rows (`EntryLoss.scaling`).",
+    )
     reading: CsvDialect = Field(
         default=DEFAULT,
         description="How the tables of the model are read (`Preprocessor.read_arguments`).",

@@ -1,4 +1,4 @@
-"""Values so far from the others of their column that they are mistakes, or decide everything."""
+"""Values so far from the rest of their column that they are mistakes, or dominate the training."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -28,30 +28,52 @@ GAP_DATES = tuple(
 class Outlier(NamedTuple):
     """The value of a column that is farthest from the median.
 
-    `times` is its distance from the median, in ranges of nine values in ten.
+    `times` is the distance from the median, in units of the range of the middle 90 % of the values.
+    `keep` is the formula that leaves this row out.
     """
 
     column: str
     times: float
     text: str
+    keep: str
+
+
+class Gap(NamedTuple):
+    """A number or date that may stand for missing values, as text, and the range of the others."""
+
+    text: str
+    times: int
+    low: str
+    high: str
 
 
 def gap_code(column: Column) -> str:
-    """Return a message about a number that may stand for missing values, or "".
+    """Return a message about values that may stand for missing ones, or ""."""
+    if column.kind == "text":
+        return _gap_texts(column)
+    if (gap := find_gap(column)) is None:
+        return ""
+    return (
+        f"{plural(gap.times, 'value is', 'values are')} {gap.text}, the others {gap.low} to "
+        f"{gap.high}; if that is a missing value, set data.na_values: ['{gap.text}'], written as "
+        "in the file"
+    )
 
-    It is one of `GAP_CODES` or `GAP_DATES` in two values or more, and lies beyond all others by
-    more than twice their range.
+
+def find_gap(column: Column) -> Gap | None:
+    """Return a number or date of a column that may stand for missing values.
+
+    It is one of `GAP_CODES` or `GAP_DATES`, occurs at least twice, and lies outside the range of
+    all other values by more than twice this range.
     """
     kind = column.kind
-    if kind == "text":
-        return _gap_texts(column)
     known: set[float] = {*GAP_CODES} if kind == "number" else {*GAP_DATES}
     ends = {np.fmin.reduce(column.values), np.fmax.reduce(column.values)}
     if kind not in ("number", "date") or not ends & known:
-        return ""
+        return None
     values = column.distinct()
     if len(values) < 4:
-        return ""
+        return None
     for code, nearest, farthest in (values[[0, 1, -1]], values[[-1, -2, 0]]):
         count = int((column.values == code).sum())
         if code in known and count > 1 and abs(code - nearest) > 2 * abs(farthest - nearest):
@@ -59,12 +81,8 @@ def gap_code(column: Column) -> str:
                 number_text(kind, float(end)).removesuffix("T00:00:00")
                 for end in (code, *sorted((nearest, farthest)))
             )
-            return (
-                f"{plural(count, 'value is', 'values are')} {shown}, the others {low} to {high}; "
-                f"if that is a missing value, set data.na_values: ['{shown}'], written as in the "
-                "file"
-            )
-    return ""
+            return Gap(shown, count, low, high)
+    return None
 
 
 def _gap_texts(column: Column) -> str:
@@ -88,9 +106,10 @@ def find_outliers(
 ) -> list[Outlier]:
     """Return the farthest value of each column of numbers, among some rows, if it is an outlier.
 
-    An outlier is beyond `OUTLIER_DISTANCE`.  In a column of `targets`, where one value may decide
-    the loss, it is also a value beyond `LONE_DISTANCE` and `LONE_TIMES` as far as the next.  Where
-    nine values in ten are equal, the median distance of the other values replaces the range.
+    An outlier is farther than `OUTLIER_DISTANCE` from the median.  In a column of `targets` one
+    value may dominate the loss; there a value is also an outlier if it is farther than
+    `LONE_DISTANCE` and `LONE_TIMES` as far as the next value.  If nine in ten values are equal, the
+    unit is the median distance of the other values.
     """
     outliers = []
     for name in names:
@@ -121,7 +140,8 @@ def find_outliers(
             where = table.where(name, place if rows is None else int(rows[place]))
             low, high = np.nanmin(rest), np.nanmax(rest)
             text = f"{where} is {_shown(values[place])}, the others {_shown(low)} to {_shown(high)}"
-            outliers.append(Outlier(name, times, text))
+            bound = f"<= {high:.15g}" if values[place] > high else f">= {low:.15g}"
+            outliers.append(Outlier(name, times, text, f"`{name}` {bound}"))
     return outliers
 
 

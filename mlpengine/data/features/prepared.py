@@ -1,4 +1,4 @@
-"""The features of some rows in a file, preprocessed once, and read a window of blocks at a time."""
+"""Features in a file: preprocessed once, and read one window of blocks at a time."""
 
 import json
 import os
@@ -44,7 +44,7 @@ class Windows:
     def shuffle(self, order: Array, generator: np.random.Generator) -> None:
         """Write a new order of the rows 0, 1, ... into `order`.
 
-        If all rows are in one window, the order equals the result of `Generator.shuffle`.
+        If one window holds all rows, the order is that of `Generator.shuffle`.
         """
         n_rows, size = len(order), self.block * self.count
         if n_rows <= size:
@@ -66,7 +66,7 @@ class PreparedRows:
     """A float32 matrix of features in a file, with the `shape` and values of the matrix in memory.
 
     The blocks of a window are in memory, so that rows in the order of `Windows` are read once an
-    epoch.  The rows of a batch from two windows, or in any other order, are read one by one.
+    epoch.  Rows of a batch that are in two windows, or in any other order, are read one by one.
 
     Attributes:
         checksum: CRC-32 of shape and values, equal to the checksum of the matrix in memory.

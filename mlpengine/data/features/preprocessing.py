@@ -34,6 +34,7 @@ from mlpengine.data.features.targets import (
     NumberTarget,
     Target,
     check_target,
+    exposures,
     fit_target,
     row_weights,
     target_from_state,
@@ -55,19 +56,20 @@ class Preprocessor:
     `periods` (`mlpengine.data.features.options.Options`).  `where` is a filter for the rows in use
     (`rows_in_use`); `fit` and `transform` do not apply it.
 
-    With `encoding` "piecewise" numbers and dates of three or more values get further features:
-    how far the value is through each of its column's bins, from 0 (before) to 1 (beyond; -1 before
-    the first bin and 2 beyond the last at most). Quantiles of the training rows bound the bins;
-    equal quantiles give fewer bins. After standard and robust scaling, `clip` "smooth" maps numbers
-    into -3 to 3, so that no single value decides a prediction.
+    With `encoding` "piecewise", numbers and dates of three or more values get further features, one
+    for each bin of the column: 0 for values before the bin, 1 for values beyond it, linear in
+    between. The first feature falls to -1 before the first bin, and the last rises to 2 beyond the
+    last bin. The edges of the bins are quantiles of the training rows; equal quantiles give fewer
+    bins. After standard and robust scaling, `clip` "smooth" maps numbers into -3 to 3, so that no
+    single value decides a prediction.
 
-    The features of a date are the time, the time since the date before it, and the sine and cosine
-    of its position in a day, a week and a year, unless all rows have the same position.
+    The features of a date are the time, the time since the previous date column, and the sine and
+    cosine of its position in a day, a week and a year, unless all rows have the same position.
 
     The order of the features is: numbers, booleans and dates as in the table, the components of
-    their bins, their indicators, then the one-hot categories. A category of over five codes that
-    says little about the target has a small value in place of 1 (`Category.weigh`). A feature that
-    is constant in training is 0 everywhere.
+    their bins, their indicators, then the one-hot categories. If a category of over five codes says
+    little about the target, its one-hot features are a small value in place of 1
+    (`Category.weigh`). A feature that is constant in training is 0 everywhere.
 
     Raises: DataError for invalid options.
     """
@@ -108,14 +110,14 @@ class Preprocessor:
         options = self.options
         self._read_formulas(table.names)
         table = with_columns(table, self.computed, rows)
-        special = [*options.target, *([options.weight] if options.weight else [])]
+        special = [*options.target, *filter(None, [options.weight, options.exposure])]
         named = [*special, *options.drop, *options.categorical, *options.periods]
         table.require(named, "the config")
         skipped = {*special, *options.drop}
         skipped |= {n for n in options.periods if not self._periods(table, n, rows)}
         names = [name for name in table.names if name not in skipped]
         if not names:
-            raise DataError(f"{table.source}: no column is left to learn from")
+            raise DataError(f"{table.source}: no feature column is left; drop fewer columns")
         self.kinds = {name: self._kind(table, name) for name in names}
         self._refuse_unusable(table)
         if not table.n_rows or (rows is not None and not len(rows)):
@@ -137,7 +139,7 @@ class Preprocessor:
             Category.fit(_part(table, [name], rows), name, options) for name in picked
         ]
         if options.target:
-            part = _part(table, options.target, rows)
+            part = _part(table, special, rows)
             log = options.transform_target == "log"
             self.target = self._fitted_target(part, log=log)
             truth = self.target.encode(part)
@@ -162,10 +164,11 @@ class Preprocessor:
             options.standardize_target,
             bounded=options.bound_predictions,
             log=log,
+            exposure=options.exposure,
         )
 
     def _log_is_better(self, table: Table, rows: Array | None) -> bool:
-        """Return whether a small model predicts the one target better by its logarithm."""
+        """Return whether a small model predicts the only target better by its logarithm."""
         if not isinstance(self.target, NumberTarget) or len(self.options.target) > 1:
             return False
         y = table[self.options.target[0]].values
@@ -269,7 +272,7 @@ class Preprocessor:
         """
         table = self._checked(table, rows)
         picked = [category.column for category in self.categories]
-        part = _part(table, picked + (self._extra(table) if targets else []), rows)
+        part = _part(table, picked + (self.target_columns(table) if targets else []), rows)
         n_rows = table.n_rows if rows is None else len(rows)
         features = np.empty((n_rows, self.n_features), self.options.dtype)
         self._write(table, [category.encode(part) for category in self.categories], features, rows)
@@ -283,7 +286,7 @@ class Preprocessor:
         return self._features_of(self._checked(table, None))
 
     def on_demand(self, table: Table) -> Dataset:
-        """Return the same as `transform` of all rows, with features as `features_of` has them.
+        """Return the result of `transform` for all rows, with the features of `features_of`.
 
         Raises: as `features_of`.
         """
@@ -316,7 +319,7 @@ class Preprocessor:
             write_one_hots(self.categories, codes, out[:, width:])
 
     def unknown_texts(self, table: Table) -> dict[str, tuple[int, str]]:
-        """Return by column how many rows hold a text without a feature, and the first such text."""
+        """Return, by column, how many rows hold a text without a feature, and the first text."""
         unknown = {}
         for category in self.categories:
             rows = category.unknown_rows(table)
@@ -332,7 +335,7 @@ class Preprocessor:
         batch_size: int,
         window: int = 64,
     ) -> Dataset:
-        """Return the same as `transform`, with features in a file beside the stored columns.
+        """Return the result of `transform`, with the features in a file beside the stored columns.
 
         `window` blocks of 1 MB are in memory.
 
@@ -354,7 +357,7 @@ class Preprocessor:
             window=window,
             batch_size=batch_size,
         )
-        return Dataset(features, *self._targets(_part(table, self._extra(table), rows)))
+        return Dataset(features, *self._targets(_part(table, self.target_columns(table), rows)))
 
     def _check_columns(self, table: Table) -> None:
         table.require(self.columns, "the model", taken=self.options.target)
@@ -385,12 +388,12 @@ class Preprocessor:
         rows = np.flatnonzero(np.array([*is_odd, False])[column.values])
         return int(rows[0]) if len(rows) else None
 
-    def _extra(self, table: Table) -> list[str]:
+    def target_columns(self, table: Table) -> list[str]:
         """Return the target and weight columns in the table; targets only if it has all of them."""
         targets = self.target.columns if self.target else []
         columns = list(targets) if all(name in table for name in targets) else []
-        weight = self.options.weight
-        return columns + ([weight] if weight is not None and weight in table else [])
+        weights = self.options.weight, self.options.exposure
+        return columns + [name for name in weights if name is not None and name in table]
 
     def _targets(self, part: Table) -> tuple[Array | None, Array | None]:
         encoded = weights = None
@@ -399,8 +402,11 @@ class Preprocessor:
             if encoded.dtype.kind == "f":
                 encoded = encoded.astype(self.options.dtype)
         if self.options.weight is not None and self.options.weight in part:
-            weights = row_weights(part, self.options.weight).astype(self.options.dtype)
-        return encoded, weights
+            weights = row_weights(part, self.options.weight)
+        if self.options.exposure is not None and self.options.exposure in part:
+            own = exposures(part, self.options.exposure) ** self.options.exposure_power
+            weights = own if weights is None else own * weights
+        return encoded, None if weights is None else weights.astype(self.options.dtype)
 
     @property
     def fitted_numbers(self) -> Numbers:

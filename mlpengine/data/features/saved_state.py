@@ -16,7 +16,7 @@ from mlpengine.data.features.targets import Label
 from mlpengine.settings.structure import conform
 
 STATE_VERSION = 1
-"""The version of the state: no other one can be read."""
+"""The version of the state; other versions cannot be read."""
 
 
 class NumbersState(TypedDict):
@@ -60,6 +60,7 @@ class NumberState(TypedDict):
     scale: list[float]
     bounds: NotRequired[tuple[list[float], list[float]]]
     log: NotRequired[Literal[True]]
+    exposure: NotRequired[str]
 
 
 class MultiLabelState(TypedDict):

@@ -21,8 +21,7 @@ It is a NumPy number, because comparing an array of float32 with a Python number
 """
 
 SMALLEST = np.float64(1e-150)
-"""Squares of such numbers vanish: features are scaled before they are squared, and such a target is
-refused."""
+"""Squares of smaller numbers are 0: features are scaled before squaring, targets are refused."""
 
 EQUAL = np.float64(1e-300)
 """Numbers of a feature that differ by no more than this count as equal."""
@@ -36,12 +35,12 @@ DATE_PARTS = frozenset(f"{period} {wave}" for period in PERIODS for wave in ("si
 """The parts of a date that a `Source` may read."""
 
 Angles: TypeAlias = dict[tuple[str, str], Array]
-"""Angles in the period of a column, from which both of its waves follow."""
+"""The angles of a column in a period; sine and cosine are computed from them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One numeric feature: a column as it is, the time since another, or a part of a date.
+    """One numeric feature: a column, the time since another column, or a part of a date.
 
     Parts are the sine and cosine of the position in a day, a week or a year.
     """
@@ -85,7 +84,7 @@ class Source:
 def date_sources(table: Table, names: Sequence[str]) -> list[Source]:
     """Return the features of date columns: the time, its periods, and time between neighbors.
 
-    Periods in which the dates do not differ by an hour, a day or a month are left out.
+    A period is left out if all dates are at nearly the same position in it.
     """
     sources = []
     for position, name in enumerate(names):

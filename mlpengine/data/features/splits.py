@@ -37,8 +37,8 @@ def split_rows(
     """Split rows at random; equal seeds give equal splits (PCG64).
 
     With `labels` the split is stratified: each part gets its fraction of every class, to within one
-    row.  A class with as many rows as there are parts is in every part; one of a single row is in
-    training only.
+    row.  A class with at least as many rows as parts is in every part; a class with a single row is
+    in training only.
     With `groups` the rows of a group stay together. With `times` the split is not random: the
     earliest rows are for training, the latest for testing, and rows of the same time stay together.
     Without `groups` and `times`, rows with equal values in `duplicates` go to one part and count as
@@ -181,8 +181,8 @@ def _shares(fractions: Sequence[float]) -> Array:
     shares = np.asarray(fractions, np.float64)
     if shares.shape not in ((2,), (3,)) or not (shares >= 0).all() or shares[0] == 0:
         raise DataError(
-            "split: fractions for train, validation and test are needed, none of them "
-            f"negative and a positive one for train ({list(fractions)})"
+            "split: fractions must be train, validation and test, none of them negative and "
+            f"train above 0 (got {list(fractions)})"
         )
     if abs(shares.sum() - 1) > 1e-6:
         raise DataError(f"split: the fractions must add up to 1 ({shares.sum():g})")
@@ -226,7 +226,7 @@ def _by_group(groups: Array, shares: Array, generator: np.random.Generator) -> A
     part_of = np.empty(len(names), np.int64)
     for position, group in enumerate(generator.permutation(len(names))):
         short = shares * len(groups) - filled
-        # if only as many groups are left as parts are empty, each empty part gets one
+        # when the remaining groups are as many as the empty parts, each empty part gets one group
         empty = wanted[filled[wanted] == 0]
         choice = empty if len(empty) == len(names) - position else wanted
         part = choice[np.argmax(short[choice])]
@@ -249,8 +249,8 @@ def _by_time(times: Array, shares: Array) -> Array:
     sizes = np.bincount(part, minlength=3)
     if (sizes[shares > 0] == 0).any():
         raise DataError(
-            "split: too many rows share one time to cut there "
-            f"(train, validation and test would get {sizes.tolist()} rows)"
+            "split: too many rows have the same time (train, validation and test would get "
+            f"{sizes.tolist()} rows); use finer times, or other shares"
         )
     result = np.empty(len(times), np.int64)
     result[order] = part

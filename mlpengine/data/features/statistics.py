@@ -40,7 +40,7 @@ class Statistics:
             shift += np.nansum(centered, axis=0)
             squares += np.nansum(np.square(centered, out=centered), axis=0)
         count = np.maximum(self.count, 1)
-        # the mean is rounded, by more than some columns deviate from it
+        # the rounding error of the mean may exceed the deviation of a column
         variance = np.maximum(squares / count - np.square(shift / count), 0.0)
         self.deviation = np.sqrt(variance) * unit
 
@@ -61,7 +61,7 @@ class Statistics:
         for i, known in enumerate(self._known()):
             if not (binned[i] and ((known > known.min()) & (known < known.max())).any()):
                 continue
-            # places in whole numbers: the places of np.quantile are rounded, and split equal values
+            # integer positions: the rounded positions of np.quantile would split equal values
             below, beyond = np.divmod(np.arange(bins + 1) * (len(known) - 1), bins)
             above = np.minimum(below + 1, len(known) - 1)
             ordered = np.partition(known, np.union1d(below, above))
@@ -90,7 +90,8 @@ class Statistics:
             return low, np.where(known, self.high, 0.0) - low
         if scaling == "robust":
             lower, middle, upper = self.quantiles((0.25, 0.5, 0.75))
-            # where half of the values are equal, half the range replaces the quartile range
+            # if half of the values are equal, the interquartile range is 0: half the range replaces
+            # it
             known = self.count > 0
             half = np.where(known, self.high, 0.0) / 2 - np.where(known, self.low, 0.0) / 2
             return middle, np.where(upper > lower, upper - lower, half)
@@ -107,7 +108,7 @@ def standardized(x: Array) -> Array:
     """Return features with mean 0 and deviation 1, or 0 where all rows are equal."""
     wide = x.astype(np.float64)
     wide -= wide.mean(axis=0)
-    wide[:, (x == x[:1]).all(axis=0)] = 0.0  # a mean of equal numbers may be another number
+    wide[:, (x == x[:1]).all(axis=0)] = 0.0  # the mean of equal numbers may be rounded
     deviation = wide.std(axis=0)
     features: Array = wide / np.where(deviation > 0, deviation, 1.0)
     return features

@@ -94,7 +94,7 @@ def check_summary(summary: SummaryState, levels: Mapping[str, int], columns: Seq
 
 
 def bounds(one: ColumnState) -> tuple[float, float]:
-    """Return the numbers beyond which a value is far outside training."""
+    """Return the bounds beyond which a value is far outside the training range."""
     quantiles = one.get("quantiles")
     if not quantiles or quantiles[0] == quantiles[-1]:  # the feature is 0 everywhere
         return -LIMIT, LIMIT

@@ -39,7 +39,7 @@ class SyntheticRows:
     def of(
         cls, fitted: Preprocessor, features: Array, count: int, rng: np.random.Generator
     ) -> "SyntheticRows":
-        """Generate `count` synthetic rows; the rows of the features are bases about equally often.
+        """Generate `count` synthetic rows; each row of `features` is a base about equally often.
 
         Shape: features (rows, in_dim), as `fitted` encodes them.
         """
@@ -69,7 +69,7 @@ class SyntheticRows:
 
 
 def _places(fitted: Preprocessor, features: Array) -> Array:
-    """Return scaled numbers and one-hot categories in float32; their distances tell near rows."""
+    """Return scaled numbers and one-hot categories in float32; near rows have small distances."""
     numbers = fitted.fitted_numbers
     values = features[:, : len(numbers.sources)].astype(np.float64)
     deviation = values.std(axis=0)

@@ -1,4 +1,4 @@
-"""A test by out-of-fold errors of a small model: should networks learn logarithms of a target?"""
+"""A test with a small model: should networks learn the logarithm of a target?"""
 
 from collections.abc import Callable
 
@@ -37,7 +37,7 @@ def can_be_log(y: Array) -> bool:
 
 
 def log_is_better(x: Array, y: Array) -> bool:
-    """Return whether predictions of targets (rows,) err less where their logarithm is learned.
+    """Return whether a model of the logarithm of targets (rows,) has smaller errors.
 
     The model is linear in the features (rows, features) and in random functions of them, max(0, a
     weighted sum), with a squared penalty.  Errors are out-of-fold errors, in the target's units.

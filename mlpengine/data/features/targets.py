@@ -70,8 +70,8 @@ class ClassTarget(Target):
         classes: list[Label] = [_label(values, value) for value in values.distinct()]
         if len(classes) < 2:
             raise DataError(
-                f"{table.where(column)}: at least two classes are needed (of "
-                f"{plural(table.n_rows, 'training row')} each holds {classes[0]!r})"
+                f"{table.where(column)}: at least two classes are needed (all "
+                f"{plural(table.n_rows, 'training row')} have {classes[0]!r})"
             )
         return cls(column, classes)
 
@@ -117,8 +117,8 @@ def deviation(values: Array, where: str) -> float:
     span = float(np.ptp(values))
     if 0 < span < SMALLEST:
         raise DataError(
-            f"{where}: the target's numbers differ by {span:g} at most, and squares of such errors "
-            "are 0; multiply the target"
+            f"{where}: the target's range is too small (it is {span:g}, and squares of such errors "
+            "are 0); multiply the target by a constant"
         )
     return float(values.std()) or 1.0
 
@@ -127,8 +127,9 @@ class NumberTarget(Target):
     """One or more columns of numbers, scaled as (y - center) / scale.
 
     `bounds` are the lowest and highest prediction of each column, None for no bounds.  With `log`
-    the logarithms of y are scaled in place of y.  A y below the lowest bound counts as the lowest
-    bound, and bounds must be positive.
+    the logarithm of y is scaled in place of y; then a y below the lowest bound is replaced by this
+    bound, and bounds must be positive.  With an `exposure`, y is the column divided by the
+    exposure.
     """
 
     task = "regression"
@@ -141,8 +142,10 @@ class NumberTarget(Target):
         bounds: tuple[Sequence[float], Sequence[float]] | None = None,
         *,
         log: bool = False,
+        exposure: str | None = None,
     ) -> None:
         self.columns = list(columns)
+        self.exposure = exposure
         self.center = np.array(center, np.float64)
         self.scale = np.array(scale, np.float64)
         self.bounds = None if bounds is None else np.array(bounds, np.float64)
@@ -157,8 +160,9 @@ class NumberTarget(Target):
         *,
         bounded: bool = False,
         log: bool = False,
+        exposure: str | None = None,
     ) -> "NumberTarget":
-        """Fit center and scale: mean and standard deviation, 0 and the mean, or 0 and 1.
+        """Fit center and scale: mean and standard deviation, 0 and mean, or 0 and 1.
 
         With `log` the statistics are taken of the column's logarithm.  The bounds are the range of
         each column if `bounded` or `log` is set.
@@ -166,7 +170,7 @@ class NumberTarget(Target):
         Raises: DataError if a value is missing, infinite, no number, or not positive for `log`.
         """
         count = len(columns)
-        units = values = [_numbers(table, name) for name in columns]
+        units = values = [*_rates(table, columns, exposure).T]
         if log:
             together = np.stack(units, axis=1)
             check_positive(together, lambda row, column: table.where(columns[column], row))
@@ -179,7 +183,7 @@ class NumberTarget(Target):
             scale = [deviation(one, name) for one, name in zip(values, columns, strict=True)]
         ends = [float(one.min()) for one in units], [float(one.max()) for one in units]
         bounds = ends if bounded or log else None
-        return cls(columns, center, scale, bounds, log=log)
+        return cls(columns, center, scale, bounds, log=log, exposure=exposure)
 
     @property
     def n_outputs(self) -> int:
@@ -188,7 +192,17 @@ class NumberTarget(Target):
 
     def encode(self, table: Table) -> Array:
         """Return scaled values, one column per target."""
-        return self.scaled(np.column_stack([_numbers(table, name) for name in self.columns]))
+        return self.scaled(self.values(table))
+
+    def values(self, table: Table) -> Array:
+        """Return the targets (rows, columns) in their own units, float64."""
+        return _rates(table, self.columns, self.exposure)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns, such as claims, or claims_per_years with an exposure."""
+        suffix = "" if self.exposure is None else f"_per_{self.exposure}"
+        return [f"{name}{suffix}" for name in self.columns]
 
     def scaled(self, values: Array) -> Array:
         """Return targets (rows, columns) in their own units as networks learn them."""
@@ -218,6 +232,7 @@ class NumberTarget(Target):
             "scale": self.scale.tolist(),
             **({} if self.bounds is None else {"bounds": self.bounds.tolist()}),
             **({"log": True} if self.log else {}),
+            **({} if self.exposure is None else {"exposure": self.exposure}),
         }
 
 
@@ -290,7 +305,7 @@ def check_target(table: Table, columns: Sequence[str]) -> None:
 
 
 def marked_text(text: str, number: str) -> str:
-    """Return what to say about a column of numbers with marks, by one of them."""
+    """Return the advice for a column of numbers with marks; `text` is an example."""
     return f"{text!r} is read as text, not as a number; write {number} (the unit in the header)"
 
 
@@ -302,11 +317,12 @@ def fit_target(
     *,
     bounded: bool = False,
     log: bool = False,
+    exposure: str | None = None,
 ) -> Target:
     """Fit the target of a task, inferred from the columns (`task_of`) if it is None.
 
-    Predictions of numbers stay in the range of the targets where they are `bounded`; `log` has
-    networks learn their logarithms.
+    With `bounded`, predictions of numbers stay in the range of the targets.  With `log`, networks
+    learn the logarithm of the target.
 
     Raises: DataError if the columns do not suit the task.
     """
@@ -322,7 +338,9 @@ def fit_target(
             )
         return ClassTarget.fit(table, columns[0])
     if chosen == "regression":
-        return NumberTarget.fit(table, columns, standardize, bounded=bounded, log=log)
+        return NumberTarget.fit(
+            table, columns, standardize, bounded=bounded, log=log, exposure=exposure
+        )
     target = MultiLabelTarget(columns)
     target.encode(table)
     return target
@@ -334,7 +352,8 @@ def target_from_state(state: Mapping[str, Any]) -> Target:
         return ClassTarget(state["columns"][0], state["classes"])
     if state["task"] == "regression":
         numbers = state["center"], state["scale"], state.get("bounds")
-        return NumberTarget(state["columns"], *numbers, log=state.get("log", False))
+        log, exposure = state.get("log", False), state.get("exposure")
+        return NumberTarget(state["columns"], *numbers, log=log, exposure=exposure)
     return MultiLabelTarget(state["columns"])
 
 
@@ -348,6 +367,27 @@ def class_weights(codes: Array, n_classes: int) -> Array:
     weights = np.zeros(n_classes)
     weights[present] = len(codes) / (present.sum() * counts[present])
     return weights
+
+
+def exposures(table: Table, column: str) -> Array:
+    """Return the exposures of a table.
+
+    Raises: DataError naming an exposure that is missing, not positive or not finite.
+    """
+    values = _numbers(table, column, "the exposure")
+    if not (values > 0).all():
+        row = int(np.argmin(values))
+        raise DataError(
+            f"{table.where(column, row)}: an exposure must be more than 0 "
+            f"({table[column].text(row)}); leave such rows out with data.where"
+        )
+    return values
+
+
+def _rates(table: Table, columns: Sequence[str], exposure: str | None) -> Array:
+    """Return columns of numbers (rows, columns), each divided by the exposure, if any."""
+    values = np.column_stack([_numbers(table, name) for name in columns])
+    return values if exposure is None else values / exposures(table, exposure)[:, None]
 
 
 def row_weights(table: Table, column: str) -> Array:
@@ -366,7 +406,7 @@ def row_weights(table: Table, column: str) -> Array:
     if (values < 0).any() or not values.sum() > 0:
         row = int(np.argmin(values))
         raise DataError(
-            f"{table.where(column, row)}: sample weights must be 0 or more, and some more than 0 "
+            f"{table.where(column, row)}: sample weights must be 0 or more, and one above 0 "
             f"({table[column].text(row)})"
         )
     return values
@@ -406,7 +446,7 @@ def check_positive(values: Array, where: Callable[[int, int], str]) -> None:
     if not (values > 0).all():
         row, column = (int(place) for place in np.argwhere(~(values > 0))[0])
         raise DataError(
-            f"{where(row, column)}: a target that is learned by its logarithm must be positive "
+            f"{where(row, column)}: a target with transform_target: log must be positive "
             f"({values[row, column]:g}); set transform_target to none"
         )
 

@@ -17,14 +17,14 @@ from mlpengine.data.tables.stored import Spill
 from mlpengine.data.tables.table import Column, ColumnKind, Table, date_column
 
 _BATCH, _VALUES, _BUFFER = 1 << 17, 1 << 22, 1 << 20
-"""Most rows and most values of a batch, and bytes of a column of Parquet that are read at once."""
+"""Maximum rows and values of a batch, and bytes of a Parquet column that are read at once."""
 
 BatchReader: TypeAlias = Callable[[Sequence[str]], Iterator[Any]]
 """Yields batches of rows of these columns."""
 
 
 class Opened(NamedTuple):
-    """A file that is open: its schema, its number of rows, 0 if that is unknown, and its rows."""
+    """An open file: its schema, its number of rows (0 if unknown), and its rows."""
 
     schema: Any
     n_rows: int
@@ -44,7 +44,7 @@ def _open_parquet(path: str) -> Opened:
 
     metadata = parquet.read_metadata(path)
     schema = metadata.schema.to_arrow_schema()
-    # a text that is stored once and stands in all rows is kept once
+    # dictionary-encoded texts stay encoded: a repeated text is stored once
     texts = [field.name for field in schema if _is_text(field.type)]
 
     def batches(names: Sequence[str]) -> Iterator[Any]:
@@ -154,7 +154,7 @@ class ArrowFiles(NamedTuple):
         opened = self.open(path)
         names = opened.schema.names
         if len(set(names)) < len(names) or "" in names:
-            raise DataError(f"{path}: every column needs a name of its own ({names})")
+            raise DataError(f"{path}: column names must be unique (twice: {names})")
         return opened
 
     @contextmanager
@@ -173,7 +173,7 @@ FEATHER = ArrowFiles("Arrow (Feather) file", _open_feather)
 
 
 class _GrowingColumn:
-    """A column that is read in batches, each with texts of its own."""
+    """A column that is read in batches; each batch has its own dictionary of texts."""
 
     def __init__(
         self, name: str, options: CsvOptions, spill: Spill | None = None, expected: int = 0
@@ -220,7 +220,7 @@ def arrow_column(array: Any, where: str, name: str, options: CsvOptions) -> Colu
 def _parsed(column: Column, kind: Any, name: str, options: CsvOptions) -> Column:
     """Return a column of texts that are true and false, or dates, as one of these, as in CSV.
 
-    It stays as it is if it is to stay text, or of a categorical type.
+    A column in `options.text`, or of a categorical type, stays text.
     """
     from pyarrow import types
 

@@ -1,9 +1,10 @@
 """Reading of CSV files: the first rows by Python's csv module, the others by pyarrow.
 
-The first rows tell the kind of each column.  Then pyarrow converts the columns to these kinds, a
-block of rows at a time, so the text of the whole file is never in memory.  Columns of a block that
-it cannot convert, or might read as other numbers, are read again as text.  Where later cells of a
-column are not of the kind of its first rows, the file is read again for that column.
+The first rows determine the kind of each column.  Then pyarrow converts the columns to these
+kinds, a block of rows at a time, so the text of the whole file is never in memory.  If pyarrow
+cannot convert a column of a block, or may read other numbers than Python, this column of the block
+is read again as text.  If later cells of a column do not have the kind of its first rows, the whole
+file is read again for this column.
 """
 
 import re
@@ -49,8 +50,8 @@ from mlpengine.data.tables.table import Column, Table
 _NO_ROWS = "has a header and no rows; add rows of data"
 
 SMALL, FIRST = 1 << 19, 1 << 16
-"""Bytes of a file that the csv module reads alone, because importing pyarrow takes longer (40 ms),
-and bytes of the first rows of a larger file."""
+"""Maximum bytes of a file that the csv module reads alone, because importing pyarrow takes longer
+(40 ms), and bytes of the first rows of a larger file."""
 
 _BLOCK, _BLOCK_ROWS = 1 << 20, 256  # bytes that are parsed at once, and rows of wide tables
 # where rows are read in blocks: bytes of one, and rows of wide tables
@@ -59,7 +60,7 @@ _NULL = np.iinfo(np.int64).min
 _SLICE = 1 << 17  # bytes; temporary arrays of this size stay in cache
 
 _THREADS = 2
-"""Threads that parse blocks while parsed ones are added to the columns."""
+"""Number of threads that parse blocks while parsed blocks are added to the columns."""
 
 
 class Parsed(NamedTuple):
@@ -129,7 +130,7 @@ def read_csv_blocks(stream: BinaryIO, where: str, options: CsvOptions) -> Iterat
 
 
 def _size(width: int, smallest: int, rows: int) -> int:
-    """Return the bytes of a block: a block costs calls for each column, so wide ones are larger."""
+    """Return the bytes of a block; it grows with the columns, because each column costs calls."""
     return min(MAX_RECORD, max(smallest, 8 * rows * width))
 
 
@@ -327,8 +328,8 @@ def _check_index(index: Column, source: str, *, alone: bool) -> None:
     counts = index.is_integer and bool((np.diff(index.values) == 1).all())
     if not counts or alone:
         raise DataError(
-            f"{source}: column 1 has no name; name it or delete it (one that numbers the rows "
-            "would be left out)"
+            f"{source}: column 1 has no name; name it or delete it (only a column of row numbers "
+            "may have no name)"
         )
 
 
@@ -350,7 +351,7 @@ class _ArrowBlocks:
         known = (parsing.parse_numbers([text], frozenset()) for text in missing)
         values = [float(value[0]) for value in known if value is not None]
         self.missing_numbers = [value for value in values if value == value]
-        self.odd: set[int] = set()  # columns of numbers that only Python reads
+        self.odd: set[int] = set()  # number columns with texts that only Python's float reads
 
     def _parse(self, content: bytes, steps: Mapping[int, int]) -> Any:
         """Return a table of the columns that `steps` has, called by their places.
@@ -426,7 +427,7 @@ class _ArrowBlocks:
         return int(table.num_rows)
 
     def _note_odd(self, table: Any, readers: Mapping[int, ColumnReader]) -> None:
-        """Note the columns of numbers with texts that pyarrow does not read."""
+        """Note the number columns with texts that pyarrow does not read."""
         for place, reader in readers.items():
             if reader.step == NUMBERS:
                 try:
@@ -444,10 +445,9 @@ class _ArrowBlocks:
         )
 
     def _iso_seconds(self, texts: Any) -> Array | None:
-        """Return texts that are dates of ISO 8601 as seconds since 1970, None if one is none.
+        """Return ISO 8601 dates as seconds since 1970; None if a text is not a date.
 
-        It reads the same texts as `parsing.dates`, to the same seconds, but all with a zone or
-        none.
+        The result equals `parsing.dates`, but either all texts or no text must have a time zone.
         """
         from pyarrow import compute
 
@@ -479,7 +479,7 @@ def _has_codes(content: bytes, delimiter: str) -> bool:
     for first in range(0, len(content), _SLICE):
         part = characters[first : first + _SLICE + 3]
         before = _among(part[1:-2], edges)
-        if blanks:  # but not those between a day and a time
+        if blanks:  # the blank between a day and a time does not count
             before |= _among(part[1:-2], blanks) & _among(part[:-3], [*edges, *blanks])
         before &= part[2:-1] == ord("0")
         before &= part[3:] - np.uint8(ord("0")) < 10

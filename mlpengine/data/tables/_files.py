@@ -20,7 +20,9 @@ from mlpengine.core.wording import quoted
 Opener = Callable[[], BinaryIO]
 
 BOMB_BYTES, BOMB_RATIO = 4 << 20, 400
-"""Compressed data that exceed both are refused; real tables are compressed 5 to 50 times."""
+"""Limits of unpacked bytes and of the compression ratio; data beyond both are refused.
+
+Real tables have ratios of 5 to 50."""
 
 BINARY_BYTES = 64 << 20
 """The limit for binary files; their headers state the unpacked size."""
@@ -176,7 +178,7 @@ _PACKINGS: dict[str, tuple[str, bytes, Callable[[BinaryIO], Any]]] = {
 def _unpacked(packed: BinaryIO, where: str) -> BinaryIO:
     """Return the unpacked contents of a file; its name tells the format.
 
-    Reading raises DataError for damage, and for far more bytes than a table has.
+    Reading raises DataError for damaged data, and for decompression bombs.
     """
     suffix = os.path.splitext(where)[1].lower()
     if suffix not in _PACKINGS:
@@ -207,7 +209,7 @@ def _unpacked(packed: BinaryIO, where: str) -> BinaryIO:
 def opener(path: str | os.PathLike[str], encoding: str = "utf-8") -> Opener:
     """Return a function that opens a file as UTF-8, and unpacks it if its name says so.
 
-    A pipe is read to its end now, into memory.  Raises: DataError for a pipe that has no writer.
+    A pipe is read to its end at once, into memory.  Raises: DataError for a pipe without a writer.
     """
     content = _read_pipe(os.fspath(path)) if Path(path).is_fifo() else None
 
@@ -222,7 +224,7 @@ def _read_pipe(where: str) -> bytes:
     with readable(where):
         content = read_pipe(where, PIPE_SECONDS)
     if content is None:
-        raise DataError(f"{where}: nothing is written into this pipe ({PIPE_SECONDS:g} s)")
+        raise DataError(f"{where}: no data came through this pipe in {PIPE_SECONDS:g} s")
     return content
 
 

@@ -1,6 +1,6 @@
 """Whole records of a CSV file, block by block, its header, and its rows as the csv module has them.
 
-The csv module defines the rows.  A block that it need not read goes to pyarrow (`_csv.py`).
+The csv module defines the rows.  Blocks without difficult quotes go to pyarrow (`_csv.py`).
 """
 
 import csv
@@ -167,7 +167,7 @@ class TextSource:
         return Records(content, line, n_lines, rows)
 
     def _by_csv(self, content: bytes, delimiter: str, at_end: bool) -> tuple[CsvRows, int]:
-        """Return the rows of a text, and how many bytes they take."""
+        """Return the rows of a text, and their number of bytes."""
         lines = lines_of(content)
         rows = csv_rows(lines, delimiter)
         if rows.error and (at_end or not is_cut_off(rows.error)):
@@ -229,7 +229,7 @@ class TextSource:
 
 def _last_line(content: bytes) -> int:
     """Return where the last whole line ends."""
-    # a carriage return at the very end may be half of a line end
+    # a carriage return at the very end may be the first half of \r\n
     return (content.rfind(b"\n") + 1) or (content.rfind(b"\r", 0, max(0, len(content) - 1)) + 1)
 
 

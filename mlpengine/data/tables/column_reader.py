@@ -1,7 +1,7 @@
 """Columns that grow by blocks of texts, and the kinds that their texts imply.
 
-A column is tried as numbers, then dates, then text; booleans and numbers such as 1,5 follow from
-its few texts at the end.
+A column is read as numbers, else as dates, else as text.  At the end, a text column with few levels
+may become booleans or numbers such as 1,5.
 """
 
 from bisect import bisect_left
@@ -26,7 +26,7 @@ class AmbiguousError(DataError):
 
 
 class Growing:
-    """Values of a growing number of rows: an array, or with a spill the segments of its file."""
+    """Values of a growing number of rows: an array, or segments of the file of a spill."""
 
     def __init__(self, dtype: type[np.generic], spill: Spill | None = None) -> None:
         self._spill = spill
@@ -35,7 +35,7 @@ class Growing:
         self.n_rows = self._expected = 0
 
     def expect(self, n_rows: int) -> None:
-        """Note the estimated number of rows; pages of memory that no row needs stay unused."""
+        """Allocate for an estimated number of rows; pages beyond the real rows stay unused."""
         self._expected = n_rows
 
     def append(self, values: Array) -> None:
@@ -62,8 +62,8 @@ class ColumnReader:
 
     Attributes:
         step: NUMBERS, DATES or TEXT.
-        broken: whether values are stored that are of another kind than later texts, so that all
-            texts have to be read again.
+        broken: whether later texts have another kind than the stored values, so that all texts have
+        to be read again.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class ColumnReader:
 
     def append(self, values: Array) -> None:
         """Store the values of further rows, NaN where missing."""
-        # a NaN may have been a text that is missing among numbers only
+        # a NaN may come from a text that is a missing value only among numbers
         self._is_empty &= self._missing == self._missing_texts and bool(np.isnan(values).all())
         self._grown.append(values)
 
@@ -123,7 +123,7 @@ class ColumnReader:
         return self._codes(texts)
 
     def _next_step(self) -> None:
-        """Reject the current kind; rows that are all missing so far are of any kind."""
+        """Reject the current kind; a column with only missing values so far can have any kind."""
         if self._is_empty:
             self._begin(self.step + 1, self._grown.n_rows)
         else:
@@ -155,7 +155,7 @@ def text_column(
 
 
 def parsed_column(column: Column, table: Table, name: str, options: CsvOptions) -> Column:
-    """Return a text column as booleans or numbers if its few texts say so.
+    """Return a text column as booleans or numbers if its few levels have such a form.
 
     Raises: AmbiguousError for texts such as 1,234 that can be numbers in two ways.
     """

@@ -30,7 +30,7 @@ GAPS = frozenset(
     | {"none", "null", "missing", "unknown", "not available", "(none)", "(null)", "<na>", "#n/a"}
     | {"#na", "#div/0!", "#value!", "#ref!", "k.a.", "k. a.", "unbekannt", "fehlt", "?"}
 )
-"""Texts, in lower case, that are missing values if few of them are among numbers or dates."""
+"""Texts, in lower case, that are missing values if they occur rarely among numbers or dates."""
 
 MAX_GAPS = 3
 """Largest number of different texts of missing values in one column."""
@@ -39,14 +39,14 @@ _DATE = re.compile(
     r"(\d{4}|\d{1,2}|[A-Za-z]{3,9})([-/. ]?)(\d{1,2}|[A-Za-z]{3,9})(,? |\2)(\d{4}|\d{1,2})"
     r"(?:(,? )\d{1,2}:\d{2}(:\d{2})?( ?[AaPp][Mm])?)?"
 )
-"""A date of three parts, the first mark, the second one, and the marks and parts of a time."""
+"""The pattern of a date: three parts with two marks between them, and optionally a time."""
 
 _PARTS = {"d": "day", "m": "month", "y": "year"}
 
 
 @dataclass(frozen=True)
 class Detected:
-    """A table, how it was read, and a line for each thing that a person should know about it."""
+    """A table, its format, and a line for each remark that a user should read."""
 
     table: Table
     reading: CsvDialect
@@ -62,7 +62,7 @@ def detect(
 ) -> Detected:
     """Read a table and infer the format of its values.
 
-    Neither a class of a `target` nor a `group` is taken for a missing value.
+    Texts of a `target` with classes, and of a `group`, are never read as missing values.
 
     Raises: DataError for a file that cannot be read.
     """
@@ -108,7 +108,7 @@ def _is_worse(table: Table, before: Table) -> bool:
 def _settled(
     source: str, reading: CsvDialect, notes: list[str], target: Sequence[str]
 ) -> tuple[Table, CsvDialect]:
-    """Read a file in which 1,234 may have two meanings: other numbers tell which, or the reader."""
+    """Read a file with numbers such as 1,234; other numbers, or the user, decide their meaning."""
     try:
         return read_table(source, labels=target, **reading.to_dict()), reading
     except AmbiguousError as error:
@@ -143,7 +143,7 @@ def _encoding(source: str) -> str:
 def _proposals(
     table: Table, reading: CsvDialect, notes: list[str], target: Sequence[str], group: str | None
 ) -> CsvDialect:
-    """Return the reading with the options that the columns of texts imply."""
+    """Return the format with the options that the text columns imply."""
     if table.decimal_commas and reading.decimal is None:
         reading = replace(reading, decimal=",")
     formats: dict[str, str] = {}
@@ -187,7 +187,7 @@ def _proposals(
 
 
 def _dialects(texts: list[str], reading: CsvDialect, known: list[str]) -> Iterator[CsvDialect]:
-    """Yield the readings under which all of these texts are numbers or dates, the nearest first.
+    """Yield the formats in which all of these texts are numbers or dates, the most similar first.
 
     `known` are the formats of dates of other columns.
     """

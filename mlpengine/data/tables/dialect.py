@@ -13,6 +13,7 @@ from mlpengine.core.errors import DataError
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.data.tables.parsing import EMPTY, MISSING
 from mlpengine.settings.base import STRICT, Texts, rule
+from mlpengine.settings.fix import SECTIONS
 from mlpengine.settings.structure import fault_of
 
 Delimiter: TypeAlias = Literal[",", ";", "\t", "|"]
@@ -81,12 +82,15 @@ class TextOptions:
         return self
 
 
+SECTIONS[TextOptions] = "data"  # verdicts may propose further texts of missing values
+
+
 @dataclass(frozen=True, config=STRICT)
 class CsvDialect(TextOptions):
-    """How to read the texts of CSV, and of text columns in memory.
+    """The format of the texts of a CSV, and of text columns in memory.
 
     A format of dates has yyyy or yy, mm or month (its name), dd, and for times HH, MM, SS, AM.
-    Without `decimal`, a column in which 1,234 could be either is refused.
+    Without `decimal`, a column is refused if 1,234 could be 1234 or 1.234.
 
     Raises: ValidationError of pydantic for a value that is none of these.
     """
@@ -132,7 +136,7 @@ class CsvDialect(TextOptions):
 def date_patterns(forms: str | Mapping[str, str] | None) -> dict[str, re.Pattern[str]]:
     """Return patterns of dates, by column, or under an empty name for all.
 
-    Raises: the error of a rule for a format of no dates.
+    Raises: the error of a rule for a text that is not a date format.
     """
     each = {"": forms} if isinstance(forms, str) else forms or {}
     return {name: _date_pattern(form) for name, form in each.items()}
@@ -146,7 +150,7 @@ def _date_pattern(form: str) -> re.Pattern[str]:
     whole = one_of_each and ("AM" not in tokens or "HH" in tokens)
     if not (whole and apart) or len(set(tokens)) < len(tokens):
         raise rule(
-            "needs yyyy, mm and dd with something between them, and HH with AM, such as "
+            "needs yyyy, mm and dd with separators between them, and HH if there is AM, such as "
             f"mm/dd/yyyy, dd-month-yy or mm/dd/yyyy HH:MM AM (got {form!r})",
             "date_format",
         )
@@ -162,7 +166,7 @@ class CsvOptions(NamedTuple):
 
     Attributes:
         text: columns that stay text.
-        labels: columns of classes, in which the texts of `na_values` by default are classes.
+        labels: columns of classes; in these the default texts of `na_values` are classes.
         numbers: columns in which whole numbers with leading zeros are numbers, not codes.
         kept: the columns to read; all of them if it is empty, or if the file lacks one of them.
     """

@@ -34,13 +34,13 @@ def as_table(
 ) -> Table:
     """Return data as a table: a data frame, columns or rows by name, or a matrix.
 
-    A data frame is one of pandas, polars or pyarrow; columns are a mapping of names to sequences,
-    rows a list of mappings of the same names, and a mapping of names to single values is one row.
-    `names` are the columns of a matrix. If they are given, every row must have these columns but
-    may lack others, and an empty list is a table of them without rows. Text is read as `read_table`
-    reads CSV, with the same arguments: numbers, dates and true/false are recognized unless the
-    column is among `text` or of a categorical dtype, and whole numbers beyond 2**53 are texts
-    unless the column is among `numbers`. None, NaN, NaT and masked values are missing values.
+    A data frame is one of pandas, polars or pyarrow.  Columns are a mapping of names to sequences,
+    rows are a list of mappings with the same names, and a mapping of names to single values is one
+    row.  `names` are the columns of a matrix.  If they are given, every row must have these columns
+    but may lack others, and an empty list is a table with these columns and no rows. Text is read
+    as `read_table` reads CSV, with the same arguments: numbers, dates and true/false are recognized
+    unless the column is among `text` or of a categorical dtype, and whole numbers beyond 2**53 are
+    texts unless the column is among `numbers`. None, NaN, NaT and masked values are missing values.
 
     >>> as_table([{"a": 1, "b": "x"}, {"a": None, "b": "y"}])
     Table('table', 2 rows, 2 columns)
@@ -68,6 +68,7 @@ def as_table(
         return _matrix(data, names, source)
     if not columns:
         raise DataError(f"{source}: columns are needed (got none)")
+    _require_unicode(columns, f"{source}: names of columns")
     return Table(
         {name: _column(values, name, source, options) for name, values in columns.items()}, source
     )
@@ -87,7 +88,7 @@ def categorical_columns(data: Any) -> list[str]:
 
 
 def _is_frame(data: Any) -> bool:
-    """Return whether it is a data frame.  Raises: DataError for a frame that has no rows yet."""
+    """Return whether `data` is a data frame.  Raises: DataError for a lazy frame."""
     if type(data).__name__ == "LazyFrame":
         raise DataError("table: must hold its rows (got a LazyFrame); write table.collect()")
     return hasattr(data, "columns") or hasattr(data, "column_names")
@@ -103,7 +104,7 @@ def _frame_columns(frame: Any, source: str) -> dict[str, Any]:
     names = list(map(str, given))
     if len(set(names)) < len(names):
         twice = sorted({name for name in names if names.count(name) > 1})
-        raise DataError(f"{source}: every column needs a name of its own ({', '.join(twice)})")
+        raise DataError(f"{source}: column names must be unique (twice: {', '.join(twice)})")
     return {name: frame[key] for name, key in zip(names, given, strict=True)}
 
 
@@ -151,7 +152,7 @@ def _column(values: Any, name: str, source: str, options: CsvOptions) -> Column:
             if type(value) in nested and getattr(value, "shape", True) != ():
                 raise _not_a_value(value, where, row)
     values = with_missing(values)
-    array = np.asarray(values)
+    array = _as_array(values, where)
     if array.ndim == 0:
         text = "as many values as in other columns are needed"
         raise DataError(f"{where}: {text} (one, {values!r:.40})")
@@ -164,18 +165,26 @@ def _column(values: Any, name: str, source: str, options: CsvOptions) -> Column:
             kind = "O" if ((array >= FIRST_INEXACT) | (array <= -FIRST_INEXACT)).any() else kind
     if kind in "biufM":
         return column_of(array, where)
+    if kind == "m":
+        return Column(array / np.timedelta64(1, "s"))
     as_text = name in options.text or _is_categorical(values)
-    ways = (getattr(values, way, None) for way in ("tolist", "to_list", "to_pylist"))
-    objects = next((way() for way in ways if way is not None), None) or array.tolist()
     if isinstance(values, list | tuple):
         objects = list(values)  # NumPy would turn numbers beside text into text
+    else:
+        objects = python_values(values) or array.tolist()
     return _of_objects(objects, name, where, as_text, options)
+
+
+def python_values(column: Any) -> list[Any] | None:
+    """Return the values of an array or a column of pandas, polars or pyarrow; None for others."""
+    ways = (getattr(column, way, None) for way in ("tolist", "to_list", "to_pylist"))
+    return next((way() for way in ways if way is not None), None)
 
 
 def _of_objects(
     values: list[Any], name: str, where: str, as_text: bool, options: CsvOptions
 ) -> Column:
-    """Return a column of Python objects, in the kind that they share."""
+    """Return a column of Python objects; its kind is the common kind of the objects."""
     gaps = [_is_missing(value) for value in values]
     known = [value for value, gap in zip(values, gaps, strict=True) if not gap]
     missing = np.array(gaps, bool)
@@ -190,26 +199,49 @@ def _of_objects(
             raise DataError(f"{where}: numbers must fit into float64") from None
     if all(isinstance(value, date) for value in known):
         return Column(_spread([_seconds(value) for value in known], missing), "date")
-    if all(isinstance(value, time) for value in known):  # on the first day, as in CSV
+    if all(isinstance(value, time) for value in known):  # dates of the first day, as in CSV
         moments = [datetime.combine(_FIRST_DAY, value) for value in known]
         return Column(_spread([_seconds(moment) for moment in moments], missing), "date")
     if all(isinstance(value, timedelta) for value in known):
         return Column(_spread([value.total_seconds() for value in known], missing))
     texts = [_text(value, where, row) for row, value in enumerate(values)]
+    column = text_column(texts, name, where, options, as_text)
+    _require_unicode(column.levels, where)
     if name in options.labels:
-        _refuse_equal_labels(values, texts, where)
-    return text_column(texts, name, where, options, as_text)
+        _refuse_equal_labels(values, column, where)
+    return column
 
 
-def _refuse_equal_labels(values: list[Any], texts: list[str], where: str) -> None:
-    """Raise DataError for labels that differ in type alone, such as 1 and "1"."""
-    kinds: dict[str, type] = {}
-    for row, (value, text) in enumerate(zip(values, texts, strict=True)):
-        kind, before = type(value), kinds.setdefault(text, type(value))
-        if text and kind is not before and str in (kind, before):
+def _as_array(values: Any, where: str) -> Array:
+    """Return a column as an array; lists with texts as objects (a fixed width copies the longest).
+
+    Raises: DataError if NumPy has no type for it.
+    """
+    is_list = isinstance(values, list | tuple)
+    has_texts = is_list and any(issubclass(kind, str) for kind in set(map(type, values)))
+    try:
+        return np.asarray(values, object if has_texts else None)
+    except Exception as error:  # libraries of data frames raise classes of their own
+        raise DataError(f"{where}: must have a type that NumPy has ({error}); cast it") from None
+
+
+def _require_unicode(texts: Iterable[str], where: str) -> None:
+    """Raise DataError for half of a surrogate pair; no file can hold it."""
+    for text in texts:
+        if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
+            raise DataError(f"{where}: texts must be valid Unicode ({text!a:.60})")
+
+
+def _refuse_equal_labels(values: list[Any], column: Column, where: str) -> None:
+    """Raise DataError for labels that differ in type alone, such as 1 and "1" or "1.0"."""
+    kinds: dict[float, type] = {}
+    for row in np.flatnonzero(~column.missing).tolist():
+        value = values[row]
+        kind, before = type(value), kinds.setdefault(float(column.values[row]), type(value))
+        if kind is not before and str in (kind, before):
             raise DataError(
-                f"{where}, row {row + 1}: classes must differ as texts ({value!r:.60} is a "
-                f"{kind.__name__} here and a {before.__name__} before)"
+                f"{where}, row {row + 1}: equal values must have one type ({value!r:.60} is "
+                f"{kind.__name__} here and {before.__name__} before); convert the column to text"
             )
 
 

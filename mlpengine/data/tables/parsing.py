@@ -15,7 +15,7 @@ MISSING = frozenset({"", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None
 EMPTY = frozenset({""})
 
 FEW_GAPS = 5
-"""Rows of a column of texts up to which one of these texts is a missing value, not a level."""
+"""Maximum rows of a text column in which such a text is a missing value; beyond, it is a level."""
 
 FIRST_INEXACT = 2.0**53
 """Whole numbers from this one on are not exact in float64; a column with one is kept as text."""
@@ -23,7 +23,7 @@ FIRST_INEXACT = 2.0**53
 WORDS = {"true": 1.0, "false": 0.0}
 
 MAX_BOOLEAN_TEXTS = 2**4 + 2**5
-"""Number of texts that are true or false: each letter small or capital."""
+"""Number of spellings of true and false: each letter lower or upper case."""
 
 ISO_DATE = r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
 """The pattern of dates of ISO 8601."""
@@ -64,14 +64,14 @@ def parse_numbers(
     numbers beyond 2**53 only if they may be `rounded` to float64.
     """
     values = _floats(texts) if missing == MISSING else None
-    if values is None:  # texts of one's own may be numbers, such as -99
+    if values is None:  # `na_values` of the user may be numbers, such as -99
         texts = [text.strip() for text in texts]  # float keeps separators such as "\x1c"
         texts = ["nan" if text in missing else text for text in texts]
         values = _floats(texts)
     if values is None:
         return None
     joined = "\n".join(texts)
-    if not joined.isascii():  # a no-break space beside a number is no part of it
+    if not joined.isascii():  # a no-break space beside a number does not belong to the number
         texts = [text.strip() for text in texts]
         joined = "\n".join(texts)
     if "_" in joined or not joined.isascii():
@@ -99,10 +99,10 @@ def dates(
 ) -> Array | None:
     """Return dates as seconds since 1970, UTC if they have no offset, or None.
 
-    Dates are in ISO 8601, dd.mm.yyyy with or without a time, or match `pattern`; its groups
-    are called year, month, day, hour, minute and second; or `short`, a year of two digits,
-    `name`, of a month, and `half`, of the day.  Times without a date are of the first day of 1970;
-    no other dates may stand among them.
+    Dates are in ISO 8601, dd.mm.yyyy with or without a time, or match `pattern`.  Its groups are
+    year, month, day, hour, minute and second, and also `short` (a year of two digits), `name` (the
+    name of a month) and `half` (AM or PM).  Times without a date are on the first day of 1970; no
+    other dates may be in the same column.
     """
     values = np.empty(len(texts), np.float64)
     known: dict[str, float] = {}
@@ -198,9 +198,9 @@ def formatted_numbers(
 ) -> list[float] | str | None:
     """Return levels as numbers written like 1,5 or with groups of digits; None if one is not one.
 
-    `1,234` may be 1.234 or 1234: if every level with a comma looks like that and neither `decimal`
-    nor `thousands` settles it, the level itself is returned for the message. With `decimal` "."
-    a comma may only separate groups of three digits.
+    `1,234` may be 1.234 or 1234.  If every level with a comma is ambiguous, and neither `decimal`
+    nor `thousands` decides, such a level itself is returned, for the message. With `decimal` "." a
+    comma may only separate groups of three digits.
     """
     if thousands is not None or decimal == ".":
         groups = thousands or ","

@@ -39,15 +39,14 @@ def read_table(
 
     CSV has a header; the delimiter (comma, semicolon, tab or bar) is inferred, quoted cells may
     hold delimiters and line breaks, blanks around cells and blank lines are dropped. A first column
-    that has no name and numbers the rows is left out, and so are last ones with neither names nor
-    values.
+    of row numbers without a name is left out, and so are last columns without names and values.
     Empty values are missing, and so are `na_values`: by default NA, N/A, NaN, null, None and ? in
     columns of numbers and dates, and in at most `FEW_GAPS` rows of a column of texts that is not
     one of the `labels`.
-    Numbers may be written 1e-3, inf or, unless 1,234 leaves it open, 1,5; a column with whole
-    numbers beyond 2**53 is text, and so are the columns `text` and, unless they are among
-    `numbers`, columns with codes such as 007. Dates of ISO 8601 or dd.mm.yyyy, times
-    of day and true/false are recognized. `dialect` are the options of `CsvDialect`: delimiter,
+    Numbers may be written 1e-3, inf or, if no number is ambiguous (1,234), 1,5. These columns are
+    text: the columns `text`, columns with whole numbers beyond 2**53 and, unless they are among
+    `numbers`, columns with codes such as 007. Dates of ISO 8601 or dd.mm.yyyy, times of day and
+    true/false are recognized. `dialect` are the options of `CsvDialect`: delimiter,
     decimal, thousands, text_encoding, na_values, date_format.
     In Parquet and Feather, whole numbers beyond 2**53, texts of true/false, of dates and
     the columns `text` are read as in CSV. `progress` is called with the share of a CSV file that is

@@ -1,7 +1,7 @@
 """Columns of a table in a file, read from it when they are used: for tables larger than memory.
 
-A file of columns is written once from a CSV or Parquet file and used by later runs.  Its name has
-a digest of the source's path, size and time of change and of how it is read.
+A file of columns is written once from a CSV or Parquet file, and later runs use it.  Its name
+contains a digest of the path, size and modification time of the source, and of the read options.
 """
 
 import json
@@ -31,14 +31,14 @@ from mlpengine.data.tables.table import Column, ColumnKind, Table
 FILE_VERSION = 1
 MAP_GRANULARITY = mmap.ALLOCATIONGRANULARITY
 COLUMNS, ROWS, DESCRIPTION, LOCK, PART = ".columns", ".rows", ".json", ".lock", ".part"
-"""The name of the lock beside a prepared file; it stays where the file could not be written."""
+"""The name of the lock beside a prepared file; it remains if the file cannot be written."""
 
 Segment: TypeAlias = tuple[int, int]
 """Offset and number of bytes of some values in a file."""
 
 
 class OpenFile:
-    """A file that is open for reading as long as something refers to it, even if it is removed."""
+    """A file that is open for reading while an object refers to it, even if it is removed."""
 
     def __init__(self, path: Path) -> None:
         with writing(path, "read"):
@@ -176,10 +176,10 @@ Reader: TypeAlias = Callable[[str, Spill], Table]
 def stored_table(
     path: Path, directory: Path, how: Mapping[str, Any], read: Reader, skip: frozenset[str]
 ) -> Table:
-    """Return a table with its columns in a file below `directory`, written if need be.
+    """Return a table with its columns in a file below `directory`; write the file if necessary.
 
-    `how` is everything that the result of `read` for `path` depends on. All values of the
-    columns `skip` are missing.
+    The result of `read` for `path` depends only on `how`. All values of the columns `skip` are
+    missing.
 
     Raises: DataError as the reader; RunError if the file cannot be written.
     """

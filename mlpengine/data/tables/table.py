@@ -153,8 +153,8 @@ class Table:
     ) -> None:
         """Check that these columns exist.
 
-        Raises: DataError naming every missing column and the nearest name that exists.  That name
-            is neither one of `names` nor of `taken`, such as the target.
+        Raises: DataError naming every missing column and the nearest existing name, except the
+        names in `names` and `taken` (the target, for example).
         """
         wanted = dict.fromkeys(names)
         if wanted.keys() <= self.columns.keys():
@@ -212,7 +212,7 @@ class Table:
         columns = {name: column.take(index) for name, column in self.columns.items()}
         if self.origin is not None:
             origin = self.origin[index]
-        else:  # row numbers are not copied: they may fill the memory
+        else:  # row numbers are not copied, because they may take much memory
             origin = np.flatnonzero(index) if index.dtype == bool else index
         return Table(columns, self.source, first_line=self.first_line, origin=origin)
 
@@ -262,7 +262,7 @@ class Table:
             labels = ["y"] if array.ndim == 1 else None
             targets = _matrix_columns(array, "y", labels, source)
             for name in columns.keys() & targets.keys():
-                raise DataError(f"{source}: names: {name!r} is what a column of y is called")
+                raise DataError(f"{source}: names: must differ from columns of y (got {name!r})")
             columns |= targets
         return cls(columns, source, block=block)
 
@@ -284,7 +284,7 @@ class Table:
 
 
 _DATE_RANGE = np.array([-290_000, 290_000], "datetime64[Y]").astype("datetime64[us]")
-"""The first and the last date that is read; 64 bits of microseconds hold 2,277 years more."""
+"""The first and the last date that can be read; 64 bits of microseconds hold 2,277 more years."""
 
 
 def column_of(values: Array, where: str) -> Column:

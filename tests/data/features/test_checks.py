@@ -215,7 +215,7 @@ def test_profiles_without_and_with_odd_targets():
     with pytest.raises(DataError, match="the target needs column 'z'"):
         profile(table, "z")
     twice = Table({name: column.take(np.arange(N) // 2) for name, column in table.columns.items()})
-    assert "300 of 600 rows repeat an earlier row" in "\n".join(profile(twice).warnings())
+    assert "300 of 600 rows are copies of an earlier row" in "\n".join(profile(twice).warnings())
 
 
 OUTLIERS = {

@@ -323,8 +323,8 @@ FITS = {
     ),
     "no such target": (HEAD + ROWS, {"target": "z"}, "the config needs column 'z'"),
     "no such column": (HEAD + ROWS, {"drop": ["aa"]}, "column 'aa' (did you mean 'a'?)"),
-    "nothing left": (HEAD + ROWS, {"drop": ["a", "b", "w"]}, "no column is left"),
-    "one class": ("a,y\n1,u\n2,u\n", {}, "(of 2 training rows each holds 'u')"),
+    "nothing left": (HEAD + ROWS, {"drop": ["a", "b", "w"]}, "no feature column is left"),
+    "one class": ("a,y\n1,u\n2,u\n", {}, "(all 2 training rows have 'u')"),
     "date target": ("a,y\n1,2020-01-01\n", {"task": "classification"}, "cannot be a class"),
     "not yes or no": (HEAD + ROWS, {"target": ["a", "b"], "task": "multilabel"}, "line 4, column"),
     "no weight": (
@@ -359,7 +359,7 @@ def test_unusable_columns_are_listed_together(tmp_path):
 
 def test_too_many_categories():
     table = Table.from_arrays(np.array([f"k{i % 1500}" for i in range(6000)]))
-    with pytest.raises(DataError, match="1,500 categories are too many"):
+    with pytest.raises(DataError, match="got 1,500"):
         Preprocessor(max_levels=None).fit(table)
 
 

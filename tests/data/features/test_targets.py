@@ -109,7 +109,7 @@ def test_a_text_that_is_in_another_part_is_blamed_without_a_line():
     [
         ([1.0, 1e-320, 1.0], "line 3, column 'w': sample weights must be 0 or at least 1.2e-38"),
         ([1.0, 2.0, -1.0], "line 4, column 'w': sample weights must be 0 or more"),
-        ([0.0, 0.0, 0.0], "line 2, column 'w': sample weights must be 0 or more, and some"),
+        ([0.0, 0.0, 0.0], "line 2, column 'w': sample weights must be 0 or more, and one"),
     ],
 )
 def test_weights_that_are_refused(weights, reason):

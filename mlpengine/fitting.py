@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from math import inf, nan
+from math import inf
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from mlpengine.config.baselines import linear_comparison
 from mlpengine.config.build import LoadedData, load_data, trainer_of
-from mlpengine.config.columns import cell_verdicts, column_verdicts
+from mlpengine.config.columns import cell_verdicts, column_verdicts, joint_list
 from mlpengine.config.distilling import STUDENT_SECTIONS, Predict, Teacher, student_sections
 from mlpengine.config.load import ConfigFile, check_config
 from mlpengine.config.proposal import complete_config
@@ -24,21 +24,26 @@ from mlpengine.config.sections import fill_missing
 from mlpengine.config.tables import read_source, read_tables, reading_of
 from mlpengine.core.errors import ConfigError, DataError, UsageError
 from mlpengine.core.fields import POSITIVE, one_of
-from mlpengine.core.wording import html_table, plural, quoted
+from mlpengine.core.spec import Array
+from mlpengine.core.wording import quoted, shown_name
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.column_kinds import kind_of
 from mlpengine.data.tables import Table, read_table
 from mlpengine.data.tables.detect import Detected, detect
 from mlpengine.data.tables.frames import as_table, categorical_columns
-from mlpengine.diagnostics.verdict import Verdicts, without
+from mlpengine.diagnostics.verdict import Verdicts, verdict_list
 from mlpengine.models.model import Model
+from mlpengine.models.task import Split
 from mlpengine.settings.recipes import PRESETS
-from mlpengine.training.learner import ENDINGS
 from mlpengine.training.loading import load
 from mlpengine.training.loop import Callback, Result
 from mlpengine.training.measure import measure
 from mlpengine.training.progress import Progress
 from mlpengine.training.trainer import Fitted, Trainer
+
+if TYPE_CHECKING:
+    from mlpengine.drawing.cell import Cell
+    from mlpengine.drawing.markup import Markup
 
 FIT_EXAMPLE = "mlpengine.fit(table, target='price')"
 
@@ -48,6 +53,15 @@ _log = logging.getLogger("mlpengine")
 
 NAME = "fit"
 """The name that messages about the config give in place of a file."""
+
+
+class FitParts(NamedTuple):
+    """A training in memory, for its report; `known` are name, rows and outputs of a part."""
+
+    data: LoadedData
+    model: Model
+    fitted: Fitted
+    known: tuple[str, Split, Array] | None
 
 
 @dataclass(frozen=True, repr=False)
@@ -69,28 +83,67 @@ class FitResult(Result):
 
     metrics: dict[str, dict[str, float]]
     remarks: list[str]
-
-    def __repr__(self) -> str:
-        parts = [
-            f"{part}: {', '.join(f'{name} {value:.4g}' for name, value in values.items())}"
-            for part, values in self.metrics.items()
-        ]
-        ending = ENDINGS[self.ending]
-        epochs = f"{plural(self.epochs, 'epoch')}, best {self.best_epoch}{ending}"
-        return f"FitResult({'; '.join([epochs, *parts])})"
-
-    def _repr_html_(self) -> str:
-        """Return the metrics as a table, for notebooks."""
-        names = list(next(iter(self.metrics.values()), {}))
-        rows = [
-            (part, *(f"{values.get(name, nan):.4g}" for name in names))
-            for part, values in self.metrics.items()
-        ]
-        return html_table(["", *names], rows)
-
     spreads: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
     verdicts: Verdicts = field(default_factory=Verdicts)
     decided: list[str] = field(default_factory=list)
+    trained: "FitParts | None" = field(default=None, compare=False)
+
+    def lines(self) -> list[str]:
+        """Return the outcome in words, and the metrics of each part."""
+        return super().lines() + [
+            f"{part}: {', '.join(f'{name} {value:.4g}' for name, value in values.items())}"
+            for part, values in self.metrics.items()
+        ]
+
+    def content(self) -> "list[Markup]":
+        """Return what a notebook shows: the metrics, the curves and the verdicts."""
+        from mlpengine.drawing.markup import number
+        from mlpengine.drawing.tables import scrolling_table
+
+        names = list(next(iter(self.metrics.values()), {}))
+        rows = [
+            [part.replace("_", "-"), *(number(values.get(name)) for name in names)]
+            for part, values in self.metrics.items()
+        ]
+        head = ["", *map(shown_name, names)]
+        ended, curves = super().content()
+        table = scrolling_table(head, rows, "Metrics by part", named=False)
+        return [ended, table, curves, verdict_list([one.as_dict() for one in self.verdicts])]
+
+    def report(self, path: str | os.PathLike[str] | None = None) -> "Cell | None":
+        """Write the page of `mlpengine report` to a file; without a path, show it in a notebook.
+
+        Until then the result keeps the rows of the training in memory.
+
+        Raises: UsageError for a result that came out of a pickle; RunError if the file cannot be
+        written.
+        """
+        from mlpengine.drawing.cell import page_cell
+        from mlpengine.report import RunData, collect, run_page, write_page
+
+        if self.trained is None:
+            raise UsageError("report: the rows of the training are needed, and pickles leave them "
+                             "out; write the report before")  # fmt: skip
+        data, model, fitted, known = self.trained
+        best = [*fitted.best_epochs] if len(fitted.best_epochs) > 1 else None
+        outcome = {
+            "ending": self.ending,
+            "seconds": self.seconds,
+            "samples_per_second": self.samples_per_second,
+            "best_epochs": best,
+            "best_epoch": self.best_epoch,
+            "verdicts": [one.as_dict() for one in self.verdicts],
+        }
+        series = fitted.diagnostics.core.series if fitted.diagnostics else None
+        run = RunData(None, outcome, data, model, series=series, known=known, history=self.history)
+        page = run_page(collect(run).data)
+        if path is None:
+            return page_cell("the report of a model", page)
+        write_page(Path(path), page)
+        return None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "trained": None}
 
 
 def fit(
@@ -159,7 +212,7 @@ def fit(
         shown.stage("preparing the networks")
         trainer = trainer_of(data, model)
         fitted = trainer.fit([*callbacks, shown], until)
-        shown.stage("measuring the weights of the best epoch")
+        shown.stage("evaluating the weights of the best epoch")
         return _measured(data, trainer, fitted, decided)
 
 
@@ -234,7 +287,7 @@ def distill(
         data = replace(data, given=Teacher(teacher, data, frames).transfer_set(made))
         trainer = trainer_of(data)
         fitted = trainer.fit([*callbacks, shown])
-        shown.stage("measuring the weights of the best epoch")
+        shown.stage("evaluating the weights of the best epoch")
         return _measured(data, trainer, fitted, [])
 
 
@@ -268,15 +321,16 @@ def _measured(
             fitted.diagnostics.core.baseline_score = linear_comparison(data, fitted.mean)
         of_run = fitted.verdicts()
     of_columns = column_verdicts(file, data.tables)
-    reported = [*cell_verdicts(file, data.tables), *of_columns, *of_run]
-    made = fitted.model(data.tables.preprocessor)
-    return data.recorded(made, measured), FitResult(
+    of_data = [*cell_verdicts(file, data.tables), *of_columns]
+    model = data.recorded(fitted.model(data.tables.preprocessor), measured)
+    return model, FitResult(
         **vars(fitted.result),
         metrics=measured.metrics,
         spreads=measured.spreads,
         remarks=[*data.tables.remarks, *map(str, of_columns)],
-        verdicts=without(reported, file.silenced),
+        verdicts=joint_list(file, of_data, of_run),
         decided=decided,
+        trained=FitParts(data, model, fitted, measured.last),
     )
 
 

@@ -5,17 +5,27 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mlpengine.config.baselines import PART_PHRASES
 from mlpengine.core.redaction import shown_path, without_directories
-from mlpengine.core.wording import as_setting, plural
-from mlpengine.diagnostics.verdict import shown_name
+from mlpengine.core.wording import as_setting, plural, shown_name
+from mlpengine.drawing.markup import (
+    DASH,
+    Content,
+    Markup,
+    joined,
+    number,
+    score_text,
+    shortened,
+    tag,
+    with_error,
+)
+from mlpengine.drawing.svg import grid, strip
+from mlpengine.drawing.tables import scrolling_table
 from mlpengine.models.metrics import higher_is_better
+from mlpengine.models.task import PART_PHRASES
 
-from .charts import sweep_charts
 from .collect import REPORT_FORMAT, Collected, plain_data
-from .markup import DASH, Content, Markup, joined, number, score_text, shortened, tag, with_error
-from .page import page, scrolling_table, verdicts_section
-from .svg import grid, strip
+from .page import page, verdicts_section
+from .sweep_charts import sweep_charts
 
 SHOWN_TRIALS = 40
 

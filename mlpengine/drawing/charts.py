@@ -1,6 +1,6 @@
-"""The charts of runs and sweeps, made from the data of a report.
+"""The charts of runs, made from the data of a report.
 
-The color of a curve is the number, from 1, of a color in `mlpengine.report.palette`.
+The color of a curve is the number, from 1, of a color in `mlpengine.drawing.palette`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,11 +9,8 @@ from typing import Any
 import numpy as np
 
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import as_setting, plural
+from mlpengine.core.wording import plural, shown_name
 from mlpengine.data.tables.table import number_text
-from mlpengine.diagnostics.verdict import shown_name
-from mlpengine.models.metrics import higher_is_better
-from mlpengine.report.palette import LIGHT
 
 from .chart_types import (
     SHADES,
@@ -30,15 +27,15 @@ from .chart_types import (
     array_of,
     axis,
     name_axis,
+    thinned,
 )
 from .markup import number, shortened
+from .palette import LIGHT
 
 Data = Mapping[str, Any]
 
 DOTTED_POINTS = 30
 """The most points of a curve for which each point has a dot."""
-
-SHOWN_KEYS, SHOWN_CHOICES = 9, 12
 
 
 def training_charts(epochs: Data) -> list[Chart]:
@@ -68,6 +65,16 @@ def training_charts(epochs: Data) -> list[Chart]:
         known = [(name, curves[key]) for key, name in lines if key in curves]
         charts += by_epoch(title, known, marks, powers=title == "Loss")
     return charts
+
+
+def curves_of(columns: Mapping[str, Array]) -> dict[str, dict[str, Array]]:
+    """Return the columns of a `History` by epoch, thinned to what a screen shows."""
+    epochs, curves = columns["epoch"], {}
+    for name, values in columns.items():
+        if name != "epoch":
+            kept = thinned(values)
+            curves[name] = {"epoch": epochs[kept].astype(int), "value": values[kept]}
+    return curves
 
 
 def by_epoch(
@@ -100,6 +107,8 @@ def by_epoch(
 def prediction_charts(predictions: Data) -> list[Chart]:
     """Return predictions against the truth, and how far probabilities and intervals hold."""
     charts = [chart for one in predictions.get("targets", ()) for chart in _target(one)]
+    if known := predictions.get("curves"):
+        charts += _threshold_charts(known)
     if known := predictions.get("calibration"):
         values = (array_of(known[key]) for key in ("probability", "share", "rows"))
         charts.append(
@@ -158,6 +167,33 @@ def _target(one: Data) -> list[Chart]:
             below="predicted",
         ),
     ]  # fmt: skip
+
+
+def _threshold_charts(known: Data) -> list[Chart]:
+    """Return ROC, precision-recall and gain curve, with a dot at the threshold."""
+    unit, at = axis([0.0, 1.0], margin=0.02), known["at_threshold"]
+    of, dot = shortened(known["of"], 24), f"threshold {number(known['threshold'], 3)}"
+
+    def chart(title: str, across: str, up: str, below: str, *more: Shape, note: str) -> Chart:
+        line = Line(array_of(known[across]), array_of(known[up]), 1, up.replace("_", " "))
+        point = Points(array_of([at[across]]), array_of([at[up]]), 2, dot)
+        return Chart(f"{title}, {of}", unit, unit, [*more, line, point], below=below, note=note)
+
+    area = number(known["area"], 3)
+    return [
+        chart("ROC curve", "false_positive_rate", "recall", "false positive rate", Diagonal(),
+              note=f"Area under the curve: {area}."),
+        chart("Precision and recall", "recall", "precision", "recall",
+              note=f"At the threshold: precision {number(at['precision'], 3)}, "
+              f"recall {number(at['recall'], 3)}."),
+        chart("Gain", "rows", "recall", "share of rows, likeliest first", Diagonal(),
+              note=f"Above the threshold: {_percent(at['rows'])} of the rows, "
+              f"with {_percent(at['recall'])} of class {of}."),
+    ]  # fmt: skip
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}".replace("%", " %")
 
 
 def _shares(
@@ -306,52 +342,3 @@ def _noise(known: Data) -> Chart | None:
     note = "The batch size at which noise equals signal."
     up = axis(scale, [batch], log=None)
     return _by_step("Gradient noise scale, rows", steps, up, shapes, note)
-
-
-def sweep_charts(sweep: Data) -> list[Chart]:
-    """Return the metric of each trial, and against each setting, the important ones first."""
-    done = _complete(sweep)
-    keys = list(dict.fromkeys(key for one in done for key in one["values"]))
-    ranked = sorted(keys, key=lambda key: -sweep["importance"].get(key, 0.0))
-    return [*trial_charts(sweep), *(_against(sweep, key, done) for key in ranked[:SHOWN_KEYS])]
-
-
-def trial_charts(sweep: Data) -> list[Chart]:
-    """Return the metric of each trial by number, and the best so far."""
-    done = sorted(_complete(sweep), key=lambda one: one["number"])
-    if not done:
-        return []
-    numbers, values = array_of(t["number"] for t in done), array_of(t["value"] for t in done)
-    best = np.maximum if higher_is_better(sweep["metric"]) else np.minimum
-    shapes: list[Shape] = [
-        Points(numbers, values, 1, "trial"),
-        Line(numbers, best.accumulate(values), 2, "best so far"),
-    ]
-    title = f"Trials: {shown_name(sweep['metric'])}"
-    up = _metric_axis(sweep, values)
-    return [Chart(title, axis(numbers, whole=True), up, shapes, below="trial")]
-
-
-def _complete(sweep: Data) -> list[Data]:
-    return [one for one in sweep["trials"] if one["value"] is not None]
-
-
-def _metric_axis(sweep: Data, values: Array) -> Axis:
-    return axis(values, log=False if higher_is_better(sweep["metric"]) else None)
-
-
-def _against(sweep: Data, key: str, done: Sequence[Data]) -> Chart:
-    pairs = [(one["values"][key], one["value"]) for one in done if key in one["values"]]
-    y = array_of(value for _, value in pairs)
-    title, metric = shortened(key), shown_name(sweep["metric"])
-    if all(isinstance(v, int | float) and not isinstance(v, bool) for v, _ in pairs):
-        x = array_of(value for value, _ in pairs)
-        across = axis(x, log=float(x.max()) > 50 * float(x.min()) > 0)
-        below = f"value; up, the {metric}"
-        return Chart(title, across, _metric_axis(sweep, y), [Points(x, y)], below=below)
-    by_choice: dict[str, list[float]] = {}
-    for value, measured in pairs:
-        by_choice.setdefault(as_setting(value), []).append(measured)
-    shown = dict(list(by_choice.items())[:SHOWN_CHOICES])
-    means = array_of(float(np.mean(values)) for values in shown.values())
-    return by_name(title, [*shown], means, f"mean {metric}")

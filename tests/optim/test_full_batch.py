@@ -181,6 +181,20 @@ def test_lbfgs_ends_where_scipy_does(name):
     assert step.loss_value == pytest.approx(best.fun, abs=1e-8)
 
 
+def test_lbfgs_goes_down_the_gradient_where_its_memory_points_up():
+    x, y = data()
+    network = Mlp([3, 1], seed=0, dtype="float64")
+    step = full_step(network, Lbfgs, 60)
+    step.optimizer.numbers_of_state["pairs"] = 1.0
+    for name, value in (("step_0", 1.0), ("change_0", -1.0)):  # no line search keeps such a pair
+        step.optimizer.moments[name].fill(value)
+    before, error = network.params.flat.copy(), network.predict(x) - y
+    step(x, y)
+    moved, gradient = network.params.flat - before, np.append(error.T @ x, error.sum())
+    assert np.linalg.norm(moved) > 0.1
+    assert moved @ gradient == pytest.approx(-np.linalg.norm(moved) * np.linalg.norm(gradient))
+
+
 def test_lbfgs_has_the_same_bits_on_any_number_of_threads():
     x, y = data(4000)
     weights = []

@@ -1,0 +1,37 @@
+"""The samples of a run as curves, thinned to what a screen shows."""
+
+from typing import Any
+
+import numpy as np
+
+from mlpengine.core.rows import evenly_spaced
+from mlpengine.diagnostics.samples import Series
+from mlpengine.diagnostics.thresholds import DEAD, GUIDE_RATIO
+from mlpengine.drawing.chart_types import thinned
+
+SHOWN_LAYERS, SHOWN_SAMPLES = 6, 120
+NET = ("loss", "gradient_norm", "clipped_norm", "noise_scale", "lr")
+LAYERS = ("update_ratio", "gradient_rms", "dead_share", "saturated_share")
+
+
+def gradients_of(series: Series, batch_size: int | None) -> dict[str, Any]:
+    """Return the samples of gradients, updates and units, thinned."""
+    kept = thinned(np.nan_to_num(series.of("gradient_norm")), 240)
+    few = evenly_spaced(len(series), SHOWN_SAMPLES)
+    layers = series.columns.layers
+    shown = evenly_spaced(layers, SHOWN_LAYERS)
+    clipped, norms = series.of("clipped_norm"), series.of("gradient_norm")
+    is_clipped = clipped < norms * (1 - 1e-6)
+    return {
+        "steps": series.steps[kept],
+        "net": {name: series.of(name)[kept] for name in NET},
+        "clip": clipped[is_clipped].max() if is_clipped.any() else None,
+        "clipped": is_clipped.mean(),
+        "spikes": np.nan_to_num(series.of("spikes")).max(),
+        "layer_steps": series.steps[few],
+        "layers": layers,
+        "by_layer": {name: {str(n): series.of(name, n)[few] for n in shown} for name in LAYERS},
+        "batch_size": batch_size,
+        "guide": GUIDE_RATIO,
+        "too_many": DEAD,
+    }
