@@ -110,8 +110,7 @@ class Comparison(NamedTuple):
 
     def _repr_html_(self) -> str:
         from mlpengine.drawing.cell import cell_html
-        from mlpengine.drawing.markup import tag, with_error
-        from mlpengine.drawing.tables import scrolling_table
+        from mlpengine.drawing.markup import scrolling_table, tag, with_error
 
         rows = [
             [shown_name(name), *(with_error(*one) for one in pair)]

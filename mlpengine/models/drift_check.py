@@ -58,9 +58,8 @@ class DriftCheck(NamedTuple):
 
     def _repr_html_(self) -> str:
         from mlpengine.drawing.cell import cell_html
-        from mlpengine.drawing.markup import shortened, tag
+        from mlpengine.drawing.markup import scrolling_table, shortened, tag
         from mlpengine.drawing.svg import strip
-        from mlpengine.drawing.tables import scrolling_table
 
         rows = [
             [

@@ -96,9 +96,8 @@ def explanation_markup(known: Mapping[str, Any]) -> "Markup":
     `known` may hold the first of several importances, and the number that were ``permuted``.
     """
     from mlpengine.drawing.charts import dependence_charts
-    from mlpengine.drawing.markup import joined, shortened, tag, with_error
+    from mlpengine.drawing.markup import joined, scrolling_table, shortened, tag, with_error
     from mlpengine.drawing.svg import grid, strip
-    from mlpengine.drawing.tables import scrolling_table
 
     ranked = known["importances"]
     permuted = known.get("permuted", len(ranked))

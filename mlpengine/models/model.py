@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from pathlib import Path
 from threading import local
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from typing_extensions import TypedDict
@@ -31,8 +31,6 @@ from mlpengine.models.calibration import (
     Residuals,
     spread,
 )
-from mlpengine.models.comparison import Comparison, Lead
-from mlpengine.models.drift_check import DriftCheck
 from mlpengine.models.evaluate import Scorer
 from mlpengine.models.explain import (
     DEPENDENCE_ROWS,
@@ -63,6 +61,10 @@ from mlpengine.nn.safetensors_file import check_finite, read_tensors, write_tens
 from mlpengine.nn.saving import NETWORK_KEY
 from mlpengine.ops import REGISTRY, Loss
 from mlpengine.settings.structure import conform
+
+if TYPE_CHECKING:
+    from mlpengine.models.comparison import Comparison
+    from mlpengine.models.drift_check import DriftCheck
 
 MODEL_FILE = "model.safetensors"
 
@@ -288,18 +290,20 @@ class Model:
         count, metric = len(set(columns)), self.task.headline[0]
         return Explanation(part, len(rows), metric, count, ranked, drawn, outputs)
 
-    def check(self, data: Any) -> DriftCheck:
+    def check(self, data: Any) -> "DriftCheck":
         """Return how far the columns of new rows differ from the training rows.
 
         Targets are not needed.
 
         Raises: DataError for a table without a column that is needed.
         """
+        from mlpengine.models.drift_check import DriftCheck
+
         return DriftCheck.of(self.preprocessor, self.table(data))
 
     def compare(
         self, other: "Model", data: Any, *, names: Sequence[str] = ("this model", "the other")
-    ) -> Comparison:
+    ) -> "Comparison":
         """Return the metrics of two models on rows with their targets, and the better one.
 
         The rows should not be rows that trained a model.  Rows are compared one by one: the
@@ -307,6 +311,8 @@ class Model:
 
         Raises: UsageError unless both predict the same target; DataError as `evaluate`.
         """
+        from mlpengine.models.comparison import Comparison, Lead
+
         if not isinstance(other, Model):
             raise UsageError(f"compare: other must be a model (got {quoted(other)})")
         if (self.target, self.classes) != (other.target, other.classes):
@@ -519,7 +525,7 @@ class Model:
 
     def _repr_html_(self) -> str:
         from mlpengine.drawing.cell import cell_html
-        from mlpengine.drawing.tables import scrolling_table
+        from mlpengine.drawing.markup import scrolling_table
 
         facts = self._facts().items()
         return cell_html(scrolling_table(["", ""], facts, "Model", words=2, named=False))
