@@ -435,6 +435,8 @@ def test_the_most_extreme_value_is_found(column):
     found = extreme_target(x[:, column : column + 1])
     assert (found.row, found.column) == (17, -1)
     assert extreme_feature(x[:5], sizes_of(x)).times == 0
+    narrow = (x / 80).astype("f4")
+    assert type(extreme_feature(narrow, sizes_of(narrow)).times) is float  # for JSON
 
 
 def watched(mlp, lr):
