@@ -98,14 +98,6 @@ def test_files_hold_the_dtypes(tmp_path):
     assert other(rows, labels) == step(rows, labels)
 
 
-def test_a_copy_of_another_dtype_reads_floats_of_that_dtype():
-    network, (rows, _) = Sentence(seed=1, dtype="float64"), data()
-    other = network.without_dropout("float32")
-    assert other.in_dtypes == {"tokens": np.dtype("int64"), "x": np.dtype("float32")}
-    rows["x"] = rows["x"].astype("float32")
-    np.testing.assert_allclose(other.predict(rows), network.predict(rows), rtol=1e-5)
-
-
 def test_other_dtypes_and_numbers_out_of_range_are_named():
     network, (rows, _) = Tokens(seed=1), data()
     assert network.predict(rows["tokens"].astype("int32")).shape == (BATCH, 2)
