@@ -13,6 +13,7 @@ import numpy as np
 from mlpengine.core.spec import Array
 from mlpengine.data.features.statistics import standardized
 from mlpengine.diagnostics.thresholds import (
+    CODE_VALUES,
     COPY_DISTANCE,
     MAX_FEATURES,
     MIN_BASELINE_ROWS,
@@ -47,6 +48,8 @@ class Baselines(NamedTuple):
         contradicting_rows: the sure rows of another class, numbers in the training part.
         shifts: by feature, the greatest distance of the distribution functions of the parts.
         shift_limit: the distance that chance does not reach.
+        class_gain: the share of rows that the model of random units predicts right as classes but
+            not as numbers, for a target of few evenly spaced values; 1 for two values.
     """
 
     error: float = nan
@@ -61,6 +64,7 @@ class Baselines(NamedTuple):
     contradicting_rows: tuple[int, ...] = ()
     shifts: tuple[float, ...] = ()
     shift_limit: float = inf
+    class_gain: float = nan
 
 
 class BaselineScore(NamedTuple):
@@ -153,7 +157,26 @@ def baselines(
         tuple(contradicting.tolist()),
         shifts,
         limit,
+        class_gain(features, truth) if truth.ndim == 2 and truth.shape[1] == 1 else nan,
     )
+
+
+def class_gain(features: Array, target: Array) -> float:
+    """Return `Baselines.class_gain` for a target (rows, 1)."""
+    values, codes = np.unique(target, return_inverse=True)
+    codes, steps = codes.ravel(), np.diff(values)
+    if len(values) > CODE_VALUES or not np.allclose(
+        steps, np.rint(steps / steps.min()) * steps.min()
+    ):
+        return nan
+    if len(values) == 2:
+        return 1.0
+    classes = np.eye(len(values))[codes]
+    shares, mean = classes.mean(axis=0), target.mean()
+    guess = (random_unit_predictions(features, classes - shares) + shares).argmax(axis=1)
+    number = random_unit_predictions(features, target - mean) + mean
+    nearest = np.abs(number - values).argmin(axis=1)
+    return float(np.mean(guess == codes) - np.mean(nearest == codes))
 
 
 def near_copies(x: Array, other: Array) -> float:
@@ -206,10 +229,15 @@ def linear_predictions(features: Array, wide: Array) -> Array:
     Its residual is the residual of the fit to all rows over 1 - h, where h is the row's leverage.
     """
     rows, size = features.shape
-    squares = features.T @ features + RIDGE * rows * np.eye(size)
-    factors = np.linalg.solve(squares, features.T)
-    leverage = np.minimum(np.vecdot(features, factors.T) + 1 / rows, 0.999)
-    fitted = features @ (factors @ wide)
+    if size > rows:  # the same numbers from a smaller matrix
+        products = features @ features.T
+        hat = np.linalg.solve(products + RIDGE * rows * np.eye(rows), products)
+        leverage, fitted = np.diagonal(hat), hat @ wide
+    else:
+        squares = features.T @ features + RIDGE * rows * np.eye(size)
+        factors = np.linalg.solve(squares, features.T)
+        leverage, fitted = np.vecdot(features, factors.T), features @ (factors @ wide)
+    leverage = np.minimum(leverage + 1 / rows, 0.999)
     predictions: Array = wide - (wide - fitted) / (1 - leverage)[:, None]
     return predictions
 

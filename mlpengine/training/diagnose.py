@@ -389,16 +389,16 @@ def measure_baselines(
 
 
 def measure_units(diagnostics: Diagnostics, x: Any) -> None:
-    """Set the rectifier layers in which no unit fires on any of the rows `x`."""
+    """Set for each rectifier layer the share of units that none of the rows `x` fires."""
     mlp = diagnostics.mlp.without_dropout()
     scratch = mlp.scratch(len(x))
     mlp.forward(x, scratch)
     layers = zip(diagnostics.layers, scratch.activations, strict=True)
-    diagnostics.dead_at_end = [
-        number
+    diagnostics.dead_at_end = {
+        number: 1 - float(output.any(axis=0).mean())
         for number, (layer, output) in enumerate(layers)
-        if rectifies(layer.activation) and not output.any()
-    ]
+        if rectifies(layer.activation)
+    }
 
 
 def _joined(x: Any) -> Array:
