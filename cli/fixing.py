@@ -37,7 +37,7 @@ MOST_TRIED = 5
 CLOSE = 0.01
 """Difference of scores up to which the likelier of two repairs is preferred."""
 
-NO_JUDGE = ("shifted", "too_good")
+NO_JUDGE = ("constant", "shifted", "too_good")
 """Verdicts on validation rows that cannot judge a repair."""
 
 

@@ -50,6 +50,8 @@ class Baselines(NamedTuple):
         shift_limit: the distance that chance does not reach.
         class_gain: the share of rows that the model of random units predicts right as classes but
             not as numbers, for a target of few evenly spaced values; 1 for two values.
+        ranges: of the feature with the greatest shift, the ends of the middle nine tenths of the
+            training rows, then of the other rows.
     """
 
     error: float = nan
@@ -65,6 +67,7 @@ class Baselines(NamedTuple):
     shifts: tuple[float, ...] = ()
     shift_limit: float = inf
     class_gain: float = nan
+    ranges: tuple[float, ...] = (nan,) * 4
 
 
 class BaselineScore(NamedTuple):
@@ -104,23 +107,25 @@ def baselines(
     Shapes: x (rows, in_dim), truth and predicted (rows,) class numbers or (rows, outputs), rows
     (rows,) numbers in the training part, validation_x (other rows, in_dim).
     """
-    shifts: tuple[float, ...] = ()
-    limit = inf
+    unfitted = Baselines()
     if validation_x is not None and len(validation_x) > 1:
         shifts, limit = shifts_between(x, validation_x)
+        most = int(np.argmax(shifts))
+        ranges = *middle_range(x[:, most]), *middle_range(validation_x[:, most])
+        unfitted = Baselines(shifts=shifts, shift_limit=limit, ranges=ranges)
     known = np.isfinite(x).all(axis=1)
     if predicted.dtype.kind == "f":
         known &= np.isfinite(predicted.reshape(len(x), -1)).all(axis=1)
     x, truth, predicted, rows = x[known], truth[known], predicted[known], rows[known]
     if len(x) < MIN_BASELINE_ROWS or x.shape[1] > MAX_FEATURES or np.ptp(truth, axis=0).max() == 0:
-        return Baselines(shifts=shifts, shift_limit=limit)
+        return unfitted
     features, wide = standardized(x), truth.astype(np.float64)
     if truth.ndim == 2:  # errors are in units of a constant prediction's, so that no scale matters
         scale = np.abs(wide).max()
         wide, predicted = wide / scale, predicted / scale
     own = _own_errors(predicted, truth if truth.ndim == 1 else wide)
     if not (np.isfinite(features).all() and np.isfinite(own).all()):
-        return Baselines(shifts=shifts, shift_limit=limit)
+        return unfitted
     if truth.ndim == 1:
         kinds, truth = np.unique(truth, return_inverse=True)  # thousands may have no row here
         wide = np.eye(len(kinds))[truth]
@@ -155,9 +160,10 @@ def baselines(
         uncertain,
         doubtful,
         tuple(contradicting.tolist()),
-        shifts,
-        limit,
+        unfitted.shifts,
+        unfitted.shift_limit,
         class_gain(features, truth) if truth.ndim == 2 and truth.shape[1] == 1 else nan,
+        unfitted.ranges,
     )
 
 
@@ -303,6 +309,12 @@ def largest_shift(one: Array, other: Array) -> float:
     points = np.concatenate([one, other])
     below, above = (np.searchsorted(part, points, "right") / len(part) for part in (one, other))
     return float(np.abs(below - above).max())
+
+
+def middle_range(values: Array) -> tuple[float, float]:
+    """Return two values (rows,) between which nine rows in ten are."""
+    ordered, tail = np.sort(values), len(values) // 20
+    return float(ordered[tail]), float(ordered[-1 - tail])
 
 
 def shifts_between(x: Array, other: Array) -> tuple[tuple[float, ...], float]:
