@@ -94,7 +94,7 @@ no_scaling | input_scale | number | RAW | scaling: none
 target_unscaled | target_scale | number | RAW | data.standardize_target: false
 absurd_target | outlier target_outlier | number | RAW | change: absurd_target 1e6
 absurd_cell | outlier input_scale sentinel | number | RAW | change: absurd_cell 1e9
-codes_as_numbers | codes class_codes | class | | data.task: regression
+codes_as_numbers | codes class_codes | many | | change: codes, data.task: regression
 sentinel | sentinel input_scale outlier | number | RAW | change: sentinel -99999
 leak_dates | leak too_good | any | | change: dates
 leak_copy | leak too_good | any | | change: target_copy
@@ -102,7 +102,7 @@ leak_filled | leak too_good | two | | change: filled_later
 leak_number | leak too_good | any | | change: sorted_number
 near_copies | copies near_copies duplicates too_good | any | | change: near_copies
 labels_shuffled | labels nothing_learned | any | | change: shuffled 1
-labels_half | noisy_labels labels | class | | change: shuffled 0.5
+labels_half | noisy_labels labels | clear | | change: shuffled 0.5
 validation_unit | shifted | any single | | change: other_unit 2.54
 validation_later | shifted | any single | | change: cut_by_feature
 validation_one_class | shifted classes one_class | class single | | change: cut_by_class
@@ -167,7 +167,8 @@ NUMBERS = """ames_housing avocado_price bikeshare check_times computer_prices co
 fifa_value ipf_deadlift isl_wage king_county_housing road_speed sacramento_housing"""
 TWO = "churn credit_approval credit_status orange_juice phoneme pima smoker telco_churn"
 MANY = "letters libras optdigits_full pendigits satellite shuttle yogurt_choice"
-POOLS = {"number": NUMBERS, "class": f"{TWO} {MANY}", "two": TWO, "many": MANY,
+CLEAR = "letters optdigits_full pendigits satellite shuttle phoneme"
+POOLS = {"number": NUMBERS, "clear": CLEAR, "class": f"{TWO} {MANY}", "two": TWO, "many": MANY,
          "any": f"{NUMBERS} {TWO} {MANY}"}  # fmt: skip
 """Tables of broken runs; a formula replaces those of numbers and of classes without the folder."""
 
@@ -326,9 +327,9 @@ def shuffled(parts: Parts, share: float) -> None:
     parts.rows[parts.target] = values
 
 
-def cut(parts: Parts, order: np.ndarray) -> None:
-    """Make the last quarter of the ordered rows the validation file."""
-    rows, size = parts.rows.iloc[order], len(order) // 4
+def cut(parts: Parts, order: np.ndarray, size: int = 0) -> None:
+    """Make the last `size` of the ordered rows, or a quarter, the validation file."""
+    rows, size = parts.rows.iloc[order], size or len(order) // 4
     parts.rows, parts.validation = rows.iloc[:-size].copy(), rows.iloc[-size:].copy()
 
 
@@ -347,8 +348,16 @@ def cut_by_feature(parts: Parts, _: float) -> None:
 
 
 def cut_by_class(parts: Parts, _: float) -> None:
-    """The file was sorted by class, and its end validates."""
-    cut(parts, np.argsort(parts.codes(parts.rows), kind="stable"))
+    """Half of the rows of the most common class validate."""
+    codes = parts.codes(parts.rows).astype(int)
+    counts = np.bincount(codes)
+    cut(parts, np.argsort(counts[codes], kind="stable"), int(counts.max()) // 2)
+
+
+def codes(parts: Parts, _: float) -> None:
+    """The classes are written as numbers."""
+    for frame, numbers in zip(parts.both, map(parts.codes, parts.both), strict=True):
+        frame[parts.target] = numbers.astype(int).astype(str)
 
 
 def stuck(parts: Parts, _: float) -> None:
@@ -411,7 +420,7 @@ CHANGES: dict[str, Callable[[Parts, float], None]] = {
     for one in (
         absurd_target, absurd_cell, sentinel, dates, target_copy, filled_later,
         sorted_number, near_copies, shuffled, other_unit, cut_by_feature, cut_by_class, stuck, few,
-        mixed_units, text_numbers, moved, binned, repeats, other_target,
+        codes, mixed_units, text_numbers, moved, binned, repeats, other_target,
     )
 }  # fmt: skip
 

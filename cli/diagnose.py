@@ -45,7 +45,7 @@ PROBE_STEPS = 200
 """Number of trial steps of a config."""
 
 TRIED_STEPS = 20
-"""Steps that are timed; the fastest is the estimate."""
+"""Number of steps that are timed; the fastest step is the estimate."""
 
 EPILOG = """\b
 Examples:
@@ -74,8 +74,9 @@ def command(
 ) -> None:
     """Check the YAML file CONFIG before a long run, or explain how the run in directory RUN went.
 
-    Of a config: memory and time, whether 20 rows can be memorized, learning rates that work, and
-    verdicts after some trial steps.  Of a run: its last sample, and the verdicts.
+    For a config, the command shows memory and time, whether the network can memorize 20 rows,
+    learning rates that work, and verdicts after some trial steps.  For a run, it shows the last
+    measurement of gradients and units, and the verdicts.
     """
     if fix is not None and fix.exists():
         raise UsageError(f"--fix: must be a new file ({fix} exists)")
@@ -208,7 +209,7 @@ def _measured(
             " restore the config, or train again"
         )
     diagnostics.batch_size = trainer.batch_size
-    diagnostics.in_time = trainer.in_time
+    diagnostics.planned_split = trainer.planned_split
     diagnostics.stops_early = trainer.settings.training.early_stopping is not None
     with np.errstate(all="ignore"):  # its weights may be any
         measure_rows(diagnostics, task, part, networks)

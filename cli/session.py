@@ -52,7 +52,7 @@ from mlpengine.training.trainer import Fitted, Trainer
 from .streams import say
 
 WARM_START_MODEL = "warm_start.safetensors"
-"""The model that training started from, where it did not start from random weights."""
+"""The model that training started from, if it did not start from random weights."""
 
 CONFIG_DIGEST = "config_sha256"
 AFFECTS_REPRODUCIBILITY = ("packages", "python", "machine", "blas", "backend", "target")

@@ -97,8 +97,7 @@ class FitResult(Result):
 
     def content(self) -> "list[Markup]":
         """Return what a notebook shows: the metrics, the curves and the verdicts."""
-        from mlpengine.drawing.markup import number
-        from mlpengine.drawing.tables import scrolling_table
+        from mlpengine.drawing.markup import number, scrolling_table
 
         names = list(next(iter(self.metrics.values()), {}))
         rows = [

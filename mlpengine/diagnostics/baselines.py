@@ -48,6 +48,7 @@ class Baselines(NamedTuple):
         contradicting_rows: the sure rows of another class, numbers in the training part.
         shifts: by feature, the greatest distance of the distribution functions of the parts.
         shift_limit: the distance that chance does not reach.
+        target_shift: the same distance for the target.
         class_gain: the share of rows that the model of random units predicts right as classes but
             not as numbers, for a target of few evenly spaced values; 1 for two values.
         ranges: of the feature with the greatest shift, the ends of the middle nine tenths of the
@@ -66,6 +67,7 @@ class Baselines(NamedTuple):
     contradicting_rows: tuple[int, ...] = ()
     shifts: tuple[float, ...] = ()
     shift_limit: float = inf
+    target_shift: float = nan
     class_gain: float = nan
     ranges: tuple[float, ...] = (nan,) * 4
 
@@ -100,32 +102,41 @@ def rows_within(seconds: float, values: int) -> int:
 
 @np.errstate(all="ignore")  # of a diverged run
 def baselines(
-    x: Array, truth: Array, predicted: Array, rows: Array, validation_x: Array | None
+    x: Array,
+    truth: Array,
+    predicted: Array,
+    rows: Array,
+    validation_x: Array | None,
+    validation_truth: Array | None = None,
 ) -> Baselines:
     """Return the baselines of a sample of the training rows, and of a sample of others.
 
     Shapes: x (rows, in_dim), truth and predicted (rows,) class numbers or (rows, outputs), rows
-    (rows,) numbers in the training part, validation_x (other rows, in_dim).
+    (rows,) numbers in the training part, validation_x (other rows, in_dim), validation_truth as
+    truth.
     """
-    unfitted = Baselines()
+    none = Baselines()
+    if validation_truth is not None:
+        pair = (np.sort(one.reshape(len(one), -1)[:, 0]) for one in (truth, validation_truth))
+        none = none._replace(target_shift=largest_shift(*pair))
     if validation_x is not None and len(validation_x) > 1:
         shifts, limit = shifts_between(x, validation_x)
         most = int(np.argmax(shifts))
         ranges = *middle_range(x[:, most]), *middle_range(validation_x[:, most])
-        unfitted = Baselines(shifts=shifts, shift_limit=limit, ranges=ranges)
+        none = none._replace(shifts=shifts, shift_limit=limit, ranges=ranges)
     known = np.isfinite(x).all(axis=1)
     if predicted.dtype.kind == "f":
         known &= np.isfinite(predicted.reshape(len(x), -1)).all(axis=1)
     x, truth, predicted, rows = x[known], truth[known], predicted[known], rows[known]
     if len(x) < MIN_BASELINE_ROWS or x.shape[1] > MAX_FEATURES or np.ptp(truth, axis=0).max() == 0:
-        return unfitted
+        return none
     features, wide = standardized(x), truth.astype(np.float64)
     if truth.ndim == 2:  # errors are in units of a constant prediction's, so that no scale matters
         scale = np.abs(wide).max()
         wide, predicted = wide / scale, predicted / scale
     own = _own_errors(predicted, truth if truth.ndim == 1 else wide)
     if not (np.isfinite(features).all() and np.isfinite(own).all()):
-        return unfitted
+        return none
     if truth.ndim == 1:
         kinds, truth = np.unique(truth, return_inverse=True)  # thousands may have no row here
         wide = np.eye(len(kinds))[truth]
@@ -160,10 +171,11 @@ def baselines(
         uncertain,
         doubtful,
         tuple(contradicting.tolist()),
-        unfitted.shifts,
-        unfitted.shift_limit,
+        none.shifts,
+        none.shift_limit,
+        none.target_shift,
         class_gain(features, truth) if truth.ndim == 2 and truth.shape[1] == 1 else nan,
-        unfitted.ranges,
+        none.ranges,
     )
 
 

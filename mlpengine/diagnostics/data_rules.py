@@ -1,6 +1,6 @@
 """The rules about rows: errors of simple models on them, and differences between the parts."""
 
-from math import isnan
+from math import isnan, nan
 
 import numpy as np
 
@@ -22,26 +22,32 @@ from mlpengine.settings import FeatureSettings, Fix, NetworkSettings, TrainingSe
 
 
 def shifted(diagnostics: Diagnostics) -> Verdict | None:
-    """Features of the validation rows are distributed differently from training."""
+    """Features or targets of the validation rows are distributed differently from training."""
     known = diagnostics.baselines
     limit = max(limits.SHIFT, known.shift_limit)
-    if not known.shifts or not max(known.shifts) > limit:
+    distance = max(known.shifts, default=nan)
+    if not (distance > limit or known.target_shift > limit):
         return None
-    number, count = int(np.argmax(known.shifts)), sum(shift > limit for shift in known.shifts)
-    name, distance = brief(diagnostics.feature_names[number]), max(known.shifts)
-    low, high, other_low, other_high = map(two_digits, known.ranges)
     headline, no_fix = "Validation rows differ from training", "the split must be checked"
-    evidence = (
-        f"They differ in {count:,} of {len(known.shifts):,} features, most in {name!r}: nine in "
-        f"ten training rows have {low} to {high} there, validation rows {other_low} to {other_high}"
-        f" (scaled; distance {two_digits(distance)}, by chance up to {two_digits(limit)})."
-    )
+    if distance > limit:
+        number, count = int(np.argmax(known.shifts)), sum(shift > limit for shift in known.shifts)
+        low, high, other_low, other_high = map(two_digits, known.ranges)
+        evidence = (
+            f"They differ in {count:,} of {len(known.shifts):,} features, most in "
+            f"{brief(diagnostics.feature_names[number])!r}: nine in ten training rows have {low} "
+            f"to {high} there, validation rows {other_low} to {other_high} (scaled; distance "
+            f"{two_digits(distance)}, by chance up to {two_digits(limit)})."
+        )
+    else:
+        distance = known.target_shift
+        evidence = (
+            f"Their targets are distributed otherwise (distance {two_digits(distance)}, by chance "
+            f"up to {two_digits(limit)})."
+        )
     advice = "Check the split: are these rows of another time, group or unit?"
-    severity = NOTE if diagnostics.in_time else "warning"  # later rows differ as new rows will
-    return Verdict(
-        "shifted", None, headline, evidence, distance, limit, advice,
-        no_fix=no_fix, severity=severity,
-    )  # fmt: skip
+    severity = NOTE if diagnostics.planned_split else "warning"  # they differ as new rows will
+    return Verdict("shifted", None, headline, evidence, distance, limit, advice, no_fix=no_fix,
+                   severity=severity)  # fmt: skip
 
 
 def too_good(diagnostics: Diagnostics) -> Verdict | None:

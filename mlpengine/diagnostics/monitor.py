@@ -104,7 +104,8 @@ class Diagnostics(Uncopyable):
         copies: share of validation rows that nearly repeat a training row; set by the caller.
         validation_error: error on validation rows in units of a constant prediction's, and the
             number of rows that the constant predicts wrongly; set by the caller.
-        in_time: whether validation rows are later than training rows on purpose; set by the caller.
+        planned_split: whether validation rows are later or of other groups on purpose; set by the
+            caller.
         stops_early: whether early stopping keeps the weights of the best epoch; set by the caller.
 
     Raises: UsageError for `every` below 1, or buffers that do not keep their activations.
@@ -160,7 +161,7 @@ class Diagnostics(Uncopyable):
             for number, layer in enumerate(self.layers)
             if rectifies(layer.activation)
         }
-        self.unknown_rows, self.stops_early, self.in_time = "", False, False
+        self.unknown_rows, self.stops_early, self.planned_split = "", False, False
         self.dead_at_end: Mapping[int, float] = {}
         self.copies, self.validation_error = nan, (nan, 0)
         self.epochs: list[tuple[float, float]] = []

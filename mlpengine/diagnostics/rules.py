@@ -46,9 +46,10 @@ NO_SCALE = "the initial weights have a usual size"
 
 
 class VerdictRule(NamedTuple):
-    """A function that returns a verdict or None, and the names of verdicts that explain it."""
+    """A function that returns a verdict or None, its names, and the verdicts that explain it."""
 
     check: Callable[[Diagnostics], Verdict | None]
+    names: tuple[str, ...]
     causes: frozenset[str]
 
 
@@ -74,7 +75,7 @@ def add_rule(
     place = check.__module__, check.__qualname__
     names = names or (check.__name__,)
     RULES[:] = [r for r in RULES if (r.check.__module__, r.check.__qualname__) != place]
-    RULES.append(VerdictRule(check, frozenset(causes)))
+    RULES.append(VerdictRule(check, names, frozenset(causes)))
     VERDICTS.update(dict.fromkeys(names))
 
 
@@ -83,7 +84,7 @@ def verdicts(diagnostics: Diagnostics) -> Verdicts:
     """Return the verdicts on a run, causes first, without those that another verdict explains."""
     reported: dict[str, Verdict] = {}
     unasked = OF_RATES if isinstance(diagnostics.optimizer, FullBatch) else ()
-    for check, causes in RULES:
+    for check, _, causes in RULES:
         if causes.isdisjoint(reported):
             verdict = check(diagnostics)
             if verdict is not None and verdict.name not in unasked:
@@ -521,7 +522,7 @@ for rule, causes, *names in (
     (nonfinite, ()),
     (data.shifted, ()),
     (data.too_good, {"shifted"}),
-    (data.labels, UNLEARNED | STOPPED | {"shifted"}),
+    (data.labels, (UNLEARNED | STOPPED | {"shifted"}) - {"labels"}),
     (data.noisy_labels, {"labels"}),
     (
         unsteady,
@@ -547,5 +548,5 @@ for rule, causes, *names in (
 LAST_RESORT = run.nothing_learned
 """Applies only where no other rule does."""
 
-VERDICTS.update(dict.fromkeys(("leak", "sentinel", LAST_RESORT.__name__)))
-"""`leak` and `sentinel` are about columns."""
+OF_COLUMNS = ("leak", "sentinel", "text_numbers", "constant", "target_unit")
+VERDICTS.update(dict.fromkeys((*OF_COLUMNS, LAST_RESORT.__name__)))
