@@ -189,7 +189,13 @@ class Session:
         )  # of a database with a password
         digest = {CONFIG_DIGEST: sha256(self._config).hexdigest()}
         command = [redacted(word) for word in sys.argv]
-        record = {"started": _now(), "data_sha256": digests(file), "command": command}
+        source = str(redacted(file.config.data.source))
+        record = {
+            "started": _now(),
+            "data": source,
+            "data_sha256": digests(file),
+            "command": command,
+        }
         self.directory.write_json(ENVIRONMENT_FILE, {**self.environment, **digest, **record})
         self.directory.write(RESOLVED, self._config)
 
