@@ -56,8 +56,6 @@ class Baselines(NamedTuple):
             random units predicts right as classes, minus the share that the neighbors on the scale
             of its numbers predict; 1 for two values.
         linked: the strongest correlation of a feature and the target, in units of chance's limit.
-        class_gain: the share of rows that the model of random units predicts right as classes but
-            not as numbers, for a target of few evenly spaced values; 1 for two values.
         ranges: of the feature with the greatest shift, the ends of the middle nine tenths of the
             training rows, then of the other rows.
     """
