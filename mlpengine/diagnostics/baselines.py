@@ -13,6 +13,7 @@ import numpy as np
 from mlpengine.core.spec import Array
 from mlpengine.data.features.statistics import standardized
 from mlpengine.diagnostics.thresholds import (
+    CODE_VALUES,
     COPY_DISTANCE,
     MAX_FEATURES,
     MIN_BASELINE_ROWS,
@@ -47,6 +48,9 @@ class Baselines(NamedTuple):
         contradicting_rows: the sure rows of another class, numbers in the training part.
         shifts: by feature, the greatest distance of the distribution functions of the parts.
         shift_limit: the distance that chance does not reach.
+        target_shift: the same distance for the target.
+        class_gain: the share of rows that the model of random units predicts right as classes but
+            not as numbers, for a target of few evenly spaced values; 1 for two values.
     """
 
     error: float = nan
@@ -61,6 +65,8 @@ class Baselines(NamedTuple):
     contradicting_rows: tuple[int, ...] = ()
     shifts: tuple[float, ...] = ()
     shift_limit: float = inf
+    target_shift: float = nan
+    class_gain: float = nan
 
 
 class BaselineScore(NamedTuple):
@@ -93,30 +99,41 @@ def rows_within(seconds: float, values: int) -> int:
 
 @np.errstate(all="ignore")  # of a diverged run
 def baselines(
-    x: Array, truth: Array, predicted: Array, rows: Array, validation_x: Array | None
+    x: Array,
+    truth: Array,
+    predicted: Array,
+    rows: Array,
+    validation_x: Array | None,
+    validation_truth: Array | None = None,
 ) -> Baselines:
     """Return the baselines of a sample of the training rows, and of a sample of others.
 
     Shapes: x (rows, in_dim), truth and predicted (rows,) class numbers or (rows, outputs), rows
-    (rows,) numbers in the training part, validation_x (other rows, in_dim).
+    (rows,) numbers in the training part, validation_x (other rows, in_dim), validation_truth as
+    truth.
     """
+    target_shift = nan
+    if validation_truth is not None:
+        pair = (np.sort(one.reshape(len(one), -1)[:, 0]) for one in (truth, validation_truth))
+        target_shift = largest_shift(*pair)
     shifts: tuple[float, ...] = ()
     limit = inf
     if validation_x is not None and len(validation_x) > 1:
         shifts, limit = shifts_between(x, validation_x)
+    none = Baselines(shifts=shifts, shift_limit=limit, target_shift=target_shift)
     known = np.isfinite(x).all(axis=1)
     if predicted.dtype.kind == "f":
         known &= np.isfinite(predicted.reshape(len(x), -1)).all(axis=1)
     x, truth, predicted, rows = x[known], truth[known], predicted[known], rows[known]
     if len(x) < MIN_BASELINE_ROWS or x.shape[1] > MAX_FEATURES or np.ptp(truth, axis=0).max() == 0:
-        return Baselines(shifts=shifts, shift_limit=limit)
+        return none
     features, wide = standardized(x), truth.astype(np.float64)
     if truth.ndim == 2:  # errors are in units of a constant prediction's, so that no scale matters
         scale = np.abs(wide).max()
         wide, predicted = wide / scale, predicted / scale
     own = _own_errors(predicted, truth if truth.ndim == 1 else wide)
     if not (np.isfinite(features).all() and np.isfinite(own).all()):
-        return Baselines(shifts=shifts, shift_limit=limit)
+        return none
     if truth.ndim == 1:
         kinds, truth = np.unique(truth, return_inverse=True)  # thousands may have no row here
         wide = np.eye(len(kinds))[truth]
@@ -153,7 +170,27 @@ def baselines(
         tuple(contradicting.tolist()),
         shifts,
         limit,
+        target_shift,
+        class_gain(features, truth) if truth.ndim == 2 and truth.shape[1] == 1 else nan,
     )
+
+
+def class_gain(features: Array, target: Array) -> float:
+    """Return `Baselines.class_gain` for a target (rows, 1)."""
+    values, codes = np.unique(target, return_inverse=True)
+    codes, steps = codes.ravel(), np.diff(values)
+    if len(values) > CODE_VALUES or not np.allclose(
+        steps, np.rint(steps / steps.min()) * steps.min()
+    ):
+        return nan
+    if len(values) == 2:
+        return 1.0
+    classes = np.eye(len(values))[codes]
+    shares, mean = classes.mean(axis=0), target.mean()
+    guess = (random_unit_predictions(features, classes - shares) + shares).argmax(axis=1)
+    number = random_unit_predictions(features, target - mean) + mean
+    nearest = np.abs(number - values).argmin(axis=1)
+    return float(np.mean(guess == codes) - np.mean(nearest == codes))
 
 
 def near_copies(x: Array, other: Array) -> float:
@@ -206,10 +243,15 @@ def linear_predictions(features: Array, wide: Array) -> Array:
     Its residual is the residual of the fit to all rows over 1 - h, where h is the row's leverage.
     """
     rows, size = features.shape
-    squares = features.T @ features + RIDGE * rows * np.eye(size)
-    factors = np.linalg.solve(squares, features.T)
-    leverage = np.minimum(np.vecdot(features, factors.T) + 1 / rows, 0.999)
-    fitted = features @ (factors @ wide)
+    if size > rows:  # the same numbers from a smaller matrix
+        products = features @ features.T
+        hat = np.linalg.solve(products + RIDGE * rows * np.eye(rows), products)
+        leverage, fitted = np.diagonal(hat), hat @ wide
+    else:
+        squares = features.T @ features + RIDGE * rows * np.eye(size)
+        factors = np.linalg.solve(squares, features.T)
+        leverage, fitted = np.vecdot(features, factors.T), features @ (factors @ wide)
+    leverage = np.minimum(leverage + 1 / rows, 0.999)
     predictions: Array = wide - (wide - fitted) / (1 - leverage)[:, None]
     return predictions
 

@@ -1,6 +1,6 @@
 """The rules about rows: errors of simple models on them, and differences between the parts."""
 
-from math import isnan
+from math import isnan, nan
 
 import numpy as np
 
@@ -9,6 +9,7 @@ from mlpengine.diagnostics import thresholds as limits
 from mlpengine.diagnostics.derived import training_share, validation_losses
 from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.run_rules import (
+    LOGITS,
     faster_fix,
     lags,
     narrowest,
@@ -16,34 +17,42 @@ from mlpengine.diagnostics.run_rules import (
     weighs_classes,
 )
 from mlpengine.diagnostics.verdict import NOTE, Verdict, brief, percent, two_digits
-from mlpengine.settings import Fix, NetworkSettings
+from mlpengine.ops import MeanSquaredError
+from mlpengine.settings import FeatureSettings, Fix, NetworkSettings, TrainingSettings
 
 
 def shifted(diagnostics: Diagnostics) -> Verdict | None:
-    """Features of the validation rows are distributed differently from training."""
+    """Features or targets of the validation rows are distributed differently from training."""
     known = diagnostics.baselines
     limit = max(limits.SHIFT, known.shift_limit)
-    if not known.shifts or not max(known.shifts) > limit:
+    distance = max(known.shifts, default=nan)
+    if not (distance > limit or known.target_shift > limit):
         return None
-    number, count = int(np.argmax(known.shifts)), sum(shift > limit for shift in known.shifts)
-    name, distance = brief(diagnostics.feature_names[number]), max(known.shifts)
     headline, no_fix = "Validation rows differ from training", "the split must be checked"
-    evidence = (
-        f"The distributions of {count:,} of {len(known.shifts):,} features differ, most of "
-        f"{name!r} (distance {two_digits(distance)}; chance gives up to {two_digits(limit)})."
-    )
+    chance = f"chance gives up to {two_digits(limit)}"
+    if distance > limit:
+        number, count = int(np.argmax(known.shifts)), sum(shift > limit for shift in known.shifts)
+        evidence = (
+            f"The distributions of {count:,} of {len(known.shifts):,} features differ, most of "
+            f"{brief(diagnostics.feature_names[number])!r} (distance {two_digits(distance)}; "
+            f"{chance})."
+        )
+    else:
+        distance = known.target_shift
+        evidence = (
+            f"The distributions of the target differ (distance {two_digits(distance)}; {chance})."
+        )
     advice = "Check the split: are these rows of another time, group or unit?"
-    severity = NOTE if diagnostics.in_time else "warning"  # later rows differ as new rows will
-    return Verdict(
-        "shifted", None, headline, evidence, distance, limit, advice,
-        no_fix=no_fix, severity=severity,
-    )  # fmt: skip
+    severity = NOTE if diagnostics.planned_split else "warning"  # they differ as new rows will
+    return Verdict("shifted", None, headline, evidence, distance, limit, advice, no_fix=no_fix,
+                   severity=severity)  # fmt: skip
 
 
 def too_good(diagnostics: Diagnostics) -> Verdict | None:
     """Validation rows nearly repeat training rows, or are predicted without an error."""
+    (error, rows), best = diagnostics.validation_error, diagnostics.baselines.best
     share, limit = diagnostics.copies, limits.COPIES
-    if share > limit:
+    if share > limit and error < limits.OF_COPIES * best:
         headline = "Validation rows repeat training rows"
         evidence = (
             f"{percent(share)} of them nearly equal a training row, so the score is too good."
@@ -51,7 +60,7 @@ def too_good(diagnostics: Diagnostics) -> Verdict | None:
         advice = "Keep copies together: set data.split.group to a column that names them."
         no_fix = "the split must be checked"
         return Verdict("too_good", None, headline, evidence, share, limit, advice, no_fix=no_fix)
-    (error, rows), limit = diagnostics.validation_error, limits.TOO_GOOD
+    limit = limits.TOO_GOOD
     if not (error < limit and rows >= limits.HARD_ROWS):
         return None
     headline = "The score is too good"
@@ -137,9 +146,9 @@ def labels(diagnostics: Diagnostics) -> Verdict | None:
     known, losses = diagnostics.baselines, validation_losses(diagnostics)
     constant = diagnostics.validation_baseline
     counts = diagnostics.class_counts
-    rare = counts.size and counts.max() > limits.COMMON_CLASS * counts.sum()
-    if not losses.size or not constant > 0 or rare:
-        return None  # a rare class is hard to predict, even if its labels are right
+    rare = bool(counts.size) and counts.max() > limits.COMMON_CLASS * counts.sum()
+    if not losses.size or not constant > 0:
+        return None
     share = float(losses.min()) / constant
     learned = len(losses) >= limits.MIN_EPOCHS and training_share(diagnostics) < limits.LEARNED
     hopeless = known.related < limits.RELATED or (isnan(known.related) and learned)
@@ -151,4 +160,39 @@ def labels(diagnostics: Diagnostics) -> Verdict | None:
         "and simple models do no better."
     )
     no_fix, limit = "the data must be checked", limits.LEARNED
-    return Verdict("labels", None, headline, evidence, share, limit, advice, no_fix=no_fix)
+    severity = NOTE if rare else "warning"  # a rare class is hard to predict with right labels
+    return Verdict("labels", None, headline, evidence, share, limit, advice, no_fix=no_fix,
+                   severity=severity)  # fmt: skip
+
+
+def class_codes(diagnostics: Diagnostics) -> Verdict | None:
+    """The numbers to predict are codes of classes."""
+    known, limit = diagnostics.baselines, limits.CODES
+    if not known.class_gain > limit:
+        return None
+    headline = "Target is a class, not a number"
+    evidence = (
+        "It has few values; a simple model finds the right one for "
+        f"{percent(known.class_gain)} more of the rows if it takes them for classes."
+    )
+    advice = "Set data.task to classification."
+    fix = [Fix(FeatureSettings, "task", "classification")]
+    return Verdict("class_codes", None, headline, evidence, known.class_gain, limit, advice, fix)
+
+
+def wrong_loss(diagnostics: Diagnostics) -> Verdict | None:
+    """The loss is low where predictions are worse than a simple model's."""
+    known, loss = diagnostics.baselines, diagnostics.loss
+    share, limit = training_share(diagnostics), limits.LOSS_MISLEADS
+    if loss is None or loss.name in (MeanSquaredError.name, *LOGITS) or not lags(diagnostics):
+        return None
+    if not known.error > limit * share:
+        return None
+    headline = "The loss does not measure the error"
+    evidence = (
+        f"The {loss.name} loss fell to {percent(share)} of a constant prediction's, but the "
+        f"squared errors are {percent(known.error)} of a constant's."
+    )
+    advice = "Set loss to mse, unless predictions shall not be means."
+    fix = [Fix(TrainingSettings, "loss", "mse")]
+    return Verdict("wrong_loss", None, headline, evidence, known.error / share, limit, advice, fix)

@@ -5,7 +5,7 @@ Their limits stand in `thresholds`.
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from math import isnan, nan
+from math import isnan, nan, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +33,7 @@ from mlpengine.diagnostics.derived import (
 from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.samples import median
 from mlpengine.diagnostics.verdict import NOTE, Verdict, Verdicts, brief, percent, two_digits
+from mlpengine.ops import MeanSquaredError
 from mlpengine.optim import FullBatch
 from mlpengine.settings import FeatureSettings, Fix, NetworkSettings, TrainingSettings
 from mlpengine.settings.network import OWN_OPTIONS
@@ -45,9 +46,10 @@ NO_SCALE = "a config does not scale the initial weights"
 
 
 class VerdictRule(NamedTuple):
-    """A function that returns a verdict or None, and the names of verdicts that explain it."""
+    """A function that returns a verdict or None, its names, and the verdicts that explain it."""
 
     check: Callable[[Diagnostics], Verdict | None]
+    names: tuple[str, ...]
     causes: frozenset[str]
 
 
@@ -73,7 +75,7 @@ def add_rule(
     place = check.__module__, check.__qualname__
     names = names or (check.__name__,)
     RULES[:] = [r for r in RULES if (r.check.__module__, r.check.__qualname__) != place]
-    RULES.append(VerdictRule(check, frozenset(causes)))
+    RULES.append(VerdictRule(check, names, frozenset(causes)))
     VERDICTS.update(dict.fromkeys(names))
 
 
@@ -82,7 +84,7 @@ def verdicts(diagnostics: Diagnostics) -> Verdicts:
     """Return the verdicts on a run, causes first, without those that another verdict explains."""
     reported: dict[str, Verdict] = {}
     unasked = OF_RATES if isinstance(diagnostics.optimizer, FullBatch) else ()
-    for check, causes in RULES:
+    for check, _, causes in RULES:
         if causes.isdisjoint(reported):
             verdict = check(diagnostics)
             if verdict is not None and verdict.name not in unasked:
@@ -136,10 +138,14 @@ def input_scale(diagnostics: Diagnostics) -> Verdict | None:
 def target_scale(diagnostics: Diagnostics) -> Verdict | None:
     """The targets of a regression are far from unit size."""
     size, limit = diagnostics.target_rms, limits.LARGE_TARGET
-    if not size > limit:
+    usual = isinstance(diagnostics.loss, MeanSquaredError) and diagnostics.baseline > 0
+    times = size / sqrt(diagnostics.baseline) if usual else nan
+    if not (size > limit or times > limits.OFF_CENTER):
         return None
     headline = "Target is not standardized"
     evidence = f"Its root mean square is {two_digits(size)}; about 1 is usual."
+    if not size > limit:
+        evidence = f"Its root mean square is {two_digits(times)} times its deviation."
     advice = "Standardize it: set data.standardize_target to true."
     fix = [Fix(FeatureSettings, "standardize_target", True)]
     return Verdict("target_scale", None, headline, evidence, size, limit, advice, fix)
@@ -156,6 +162,23 @@ def no_gradient(diagnostics: Diagnostics) -> Verdict | None:
             advice, fix = "Choose another initializer (model.initializer).", [ANOTHER_INITIALIZER]
             return Verdict("no_gradient", number, headline, evidence, 0.0, 0.0, advice, fix)
     return None
+
+
+def frozen(diagnostics: Diagnostics) -> Verdict | None:
+    """Layers that are not trained."""
+    fixed = diagnostics.facts.frozen
+    layers = [
+        layer for layer in diagnostics.layers if layer.weights and {*layer.weights} <= {*fixed}
+    ]
+    if not layers:
+        return None
+    suffers = run.lags(diagnostics) or training_share(diagnostics) > limits.WELL_LEARNED
+    headline, count = "Layers are frozen", len(layers)
+    evidence = f"{plural(count, 'layer')} of {len(diagnostics.layers)} kept the first weights."
+    advice = "Unless they came from a trained model, empty training.freeze."
+    fix = [Fix(TrainingSettings, "freeze", ())]
+    return Verdict("frozen", None, headline, evidence, count, 0.0, advice, fix,
+                   severity="warning" if suffers else NOTE)  # fmt: skip
 
 
 def start(diagnostics: Diagnostics) -> Verdict | None:
@@ -271,8 +294,9 @@ def lr_low(diagnostics: Diagnostics) -> Verdict | None:
 def dead(diagnostics: Diagnostics) -> Verdict | None:
     """Dead (dying) units: rectifiers that never fire, while there is something left to learn."""
     shares = np.array([dead_share(diagnostics, n) for n in range(diagnostics.columns.layers)])
-    for layer in diagnostics.dead_at_end:
-        shares[layer] = 1.0
+    for layer, at_end in diagnostics.dead_at_end.items():
+        if at_end == 1 or not training_share(diagnostics) < limits.WELL_LEARNED:
+            shares[layer] = np.fmax(shares[layer], at_end)
     (number, share), limit = worst(shares), limits.DEAD
     if not share > limit:
         return None
@@ -443,72 +467,76 @@ def unknown(fix: object) -> str:
     return "" if fix else "the learning rate is unknown"
 
 
-SCALES = frozenset({"input_scale", "target_scale"})
-WRONG_STEPS = frozenset(
-    {"lr_high", "lr_low", "momentum_high", "eps_large", "clip_low", "decay_high"}
-)
-BROKEN = frozenset(
-    {"start", "no_gradient", "dropout_high", "output_clamped", "nonfinite", "labels"}
-)
-STOPPED = frozenset({"vanishing", "saturated", "dead"})
-SHORT_RUNS = frozenset({"few_steps", "unfinished"})
+SCALES = {"input_scale", "target_scale", "class_codes"}
+WRONG_STEPS = {
+    "lr_high", "lr_low", "momentum_high", "eps_large", "clip_low", "decay_high", "schedule",
+    "small_batch",
+}  # fmt: skip
+BROKEN = {
+    "start", "no_gradient", "dropout_high", "output_clamped", "nonfinite", "labels", "frozen",
+    "wrong_loss",
+}  # fmt: skip
+STOPPED = {"vanishing", "saturated", "dead"}
+SHORT_RUNS = {"few_steps", "unfinished"}
 """Verdicts on the length of a run."""
+UNLEARNED = SCALES | WRONG_STEPS | BROKEN
+"""Causes of everything that follows from a network that learned little."""
 
-add_rule(run.output_clamped)
-add_rule(input_scale)
-add_rule(target_scale, causes={"output_clamped"})
-add_rule(run.momentum_high, causes=SCALES | {"output_clamped"})
-add_rule(start, causes=SCALES)
-add_rule(lr_high, causes={"momentum_high", "start"})
-add_rule(run.dropout_high, causes=SCALES | WRONG_STEPS)
-add_rule(run.decay_high, causes=SCALES | WRONG_STEPS)
-add_rule(no_gradient, causes=WRONG_STEPS)
-add_rule(clip_low)
-add_rule(run.eps_large, causes={"clip_low", "no_gradient", "vanishing"})
-add_rule(lr_low, causes={"clip_low", "no_gradient", "eps_large"})
-add_rule(dead, causes={"no_gradient", "input_scale", "lr_high", "momentum_high", "decay_high"})
-add_rule(saturated, causes={"input_scale"})
-add_rule(
-    depth,
-    *("vanishing", "exploding"),
-    causes={"no_gradient", "input_scale", "lr_high", "decay_high"},
-)
-add_rule(signal, "vanishing", causes={"no_gradient", "vanishing"})
-add_rule(outlier, causes={"input_scale"})
-add_rule(nonfinite)
-add_rule(data.shifted)
-add_rule(data.too_good, causes={"shifted"})
-add_rule(data.labels, causes=SCALES | WRONG_STEPS | BROKEN | STOPPED | {"shifted"})
-add_rule(data.noisy_labels, causes={"labels"})
-add_rule(
-    unsteady,
-    "spikes",
-    causes={"outlier", "lr_high", "vanishing", "momentum_high", "labels", "noisy_labels"},
-)
-add_rule(
-    run.overfitting,
-    causes=SCALES | WRONG_STEPS | {"labels", "nonfinite", "shifted", "noisy_labels", "unfinished"},
-)
-add_rule(run.imbalance, causes=SCALES | WRONG_STEPS | BROKEN)
-add_rule(run.few_steps, causes=SCALES | WRONG_STEPS | BROKEN)
-add_rule(run.unfinished, causes=SCALES | WRONG_STEPS | BROKEN | STOPPED | {"few_steps"})
-add_rule(
-    data.underfitting,
-    causes=SCALES | WRONG_STEPS | BROKEN | SHORT_RUNS | STOPPED | {"shifted", "noisy_labels"},
-)
-add_rule(
-    data.behind_linear,
-    causes=SCALES
-    | WRONG_STEPS
-    | BROKEN
-    | SHORT_RUNS
-    | STOPPED
-    | {"shifted", "underfitting", "outlier"},
-)
-add_rule(run.noise_scale, causes=SCALES | WRONG_STEPS | BROKEN)
+for rule, causes, *names in (
+    (run.output_clamped, ()),
+    (data.class_codes, ()),
+    (input_scale, ()),
+    (target_scale, {"output_clamped", "class_codes"}),
+    (run.momentum_high, SCALES | {"output_clamped"}),
+    (run.schedule, ()),
+    (frozen, ()),
+    (data.wrong_loss, SCALES | {"frozen", "schedule"}),
+    (start, SCALES | {"wrong_loss"}),
+    (lr_high, {"momentum_high", "start"}),
+    (run.small_batch, SCALES),
+    (run.dropout_high, SCALES | {"momentum_high", "lr_high"}),
+    (run.decay_high, SCALES | {"momentum_high", "lr_high", "small_batch"}),
+    (no_gradient, {"momentum_high", "lr_high", "decay_high"}),
+    (clip_low, ()),
+    (run.eps_large, {"clip_low", "no_gradient"}),
+    (lr_low, {"clip_low", "no_gradient", "eps_large", "schedule"}),
+    (dead, {"no_gradient", "input_scale", "lr_high", "momentum_high", "decay_high"}),
+    (saturated, {"input_scale"}),
+    (
+        depth,
+        {"no_gradient", "input_scale", "lr_high", "decay_high", "class_codes"},
+        *("vanishing", "exploding"),
+    ),
+    (signal, {"no_gradient", "class_codes", "vanishing"}, "vanishing"),
+    (outlier, {"input_scale"}),
+    (nonfinite, ()),
+    (data.shifted, ()),
+    (data.too_good, {"shifted"}),
+    (data.labels, (UNLEARNED | STOPPED | {"shifted"}) - {"labels"}),
+    (data.noisy_labels, {"labels"}),
+    (
+        unsteady,
+        {"outlier", "lr_high", "vanishing", "momentum_high", "labels", "noisy_labels"},
+        "spikes",
+    ),
+    (run.few_steps, UNLEARNED),
+    (run.unfinished, UNLEARNED | STOPPED | {"few_steps"}),
+    (
+        run.overfitting,
+        SCALES | WRONG_STEPS | {"labels", "nonfinite", "shifted", "noisy_labels", "unfinished"},
+    ),
+    (run.imbalance, UNLEARNED),
+    (data.underfitting, UNLEARNED | STOPPED | SHORT_RUNS | {"shifted", "noisy_labels"}),
+    (
+        data.behind_linear,
+        UNLEARNED | STOPPED | SHORT_RUNS | {"shifted", "underfitting", "outlier"},
+    ),
+    (run.noise_scale, UNLEARNED),
+):
+    add_rule(rule, *names, causes=causes)
 
 LAST_RESORT = run.nothing_learned
 """Applies only where no other rule does."""
 
-VERDICTS.update(dict.fromkeys(("leak", "sentinel", LAST_RESORT.__name__)))
-"""`leak` and `sentinel` are about columns."""
+OF_COLUMNS = ("leak", "sentinel", "text_numbers", "constant", "target_unit")
+VERDICTS.update(dict.fromkeys((*OF_COLUMNS, LAST_RESORT.__name__)))

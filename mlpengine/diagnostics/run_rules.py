@@ -23,7 +23,7 @@ from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.samples import median
 from mlpengine.diagnostics.units import range_of
 from mlpengine.diagnostics.verdict import NOTE, Verdict, brief, percent, two_digits
-from mlpengine.optim import Adam, Optimizer, Sgd
+from mlpengine.optim import Adam, Optimizer, PlateauSchedule, Sgd
 from mlpengine.settings import (
     EarlyStopping,
     FeatureSettings,
@@ -83,6 +83,41 @@ def momentum_high(diagnostics: Diagnostics) -> Verdict | None:
     fix = Fix(Adam, "betas", (0.9, betas[1])) if betas else Fix(Sgd, "momentum", 0.9)
     advice = f"Set optimizer.{'betas[0]' if betas else 'momentum'} to 0.9."
     return Verdict("momentum_high", None, headline, evidence, momentum, limit, advice, [fix])
+
+
+def schedule(diagnostics: Diagnostics) -> Verdict | None:
+    """The schedule lowers the learning rate to nothing long before the end."""
+    rates, steps, total = (
+        diagnostics.series.of("lr"), diagnostics.series.steps, total_steps(diagnostics)
+    )  # fmt: skip
+    of = getattr(diagnostics.optimizer, "schedule", None)
+    if isinstance(of, PlateauSchedule) or not np.isfinite(rates).all() or not rates.any():
+        return None  # a plateau lowers the rate of a finished run
+    peak = int(rates.argmax())
+    faded = steps[peak:][rates[peak:] < limits.FADED * rates[peak]]
+    if not faded.size or not faded[0] < limits.FADED_SHARE * total:
+        return None
+    headline, number, limit = "Learning rate falls too soon", int(faded[0]), limits.FADED_SHARE
+    evidence = (
+        f"In step {number:,} of {total:,} it was already below {percent(limits.FADED)} of its "
+        f"peak {rates[peak]:g}."
+    )
+    advice = "Let it fall over the whole run: set schedule to cosine."
+    fix, share = [Fix(TrainingSettings, "schedule", "cosine")], number / total
+    return Verdict("schedule", None, headline, evidence, share, limit, advice, fix)
+
+
+def small_batch(diagnostics: Diagnostics) -> Verdict | None:
+    """Each step sees so few rows that its gradient is mostly noise."""
+    batch, usual = diagnostics.batch_size, limits.SMALL_BATCH
+    if not 0 < batch < usual or diagnostics.steps_per_epoch * batch < limits.MIN_BATCH:
+        return None
+    fails = training_share(diagnostics) > limits.FITTED or lags(diagnostics)
+    headline, fix = "Batches are too small", [Fix(TrainingSettings, "batch_size", 16)]
+    evidence = f"Each step sees {plural(batch, 'row')}, so that its gradient is mostly noise."
+    advice = "Set training.batch_size to 16."
+    return Verdict("small_batch", None, headline, evidence, batch, usual, advice, fix,
+                   severity="warning" if fails else NOTE)  # fmt: skip
 
 
 def dropout_high(diagnostics: Diagnostics) -> Verdict | None:
@@ -354,7 +389,7 @@ def nothing_learned(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def total_fall(diagnostics: Diagnostics) -> float:
-    """Return how much the training loss fell from the first step to the last epoch.
+    """Return how much the training loss of the last epoch is below a constant prediction's.
 
     It is in units of a constant prediction's loss, and 0 if the validation loss rose at the end.
     """
@@ -362,8 +397,7 @@ def total_fall(diagnostics: Diagnostics) -> float:
     rose = len(losses) > 1 and losses[-1] > losses[:-1].min()
     if rose or not diagnostics.epochs or not diagnostics.baseline > 0:
         return 0.0
-    first = min(diagnostics.first_loss, diagnostics.baseline)
-    return (first - diagnostics.epochs[-1][0]) / diagnostics.baseline
+    return 1 - diagnostics.epochs[-1][0] / diagnostics.baseline
 
 
 def fall(diagnostics: Diagnostics) -> tuple[float, float]:

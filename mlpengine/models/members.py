@@ -50,12 +50,12 @@ class NetworkMean:
         each_block(self.networks, x, keep)
         return output
 
-    def combine(self, outputs: Sequence[Array]) -> Array:
+    def combine(self, outputs: Sequence[Array] | Array) -> Array:
         """Return one output for the mean of the predictions of all networks."""
         if len(outputs) == 1:
             return outputs[0]
         weights = self.network_weights if self.ensemble_weights else None
-        return self._combined(np.stack(outputs), weights)
+        return self._combined(np.asarray(outputs), weights)
 
     def of_each_type(self, x: Array, folds: Array) -> Array:
         """Return the outputs (types, rows, out_dim) of each row by the networks of its fold."""

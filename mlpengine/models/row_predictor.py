@@ -13,6 +13,7 @@ from mlpengine.data.features.drift import far_remarks, unknown_remarks
 from mlpengine.data.features.one_row import RowEncoder
 from mlpengine.data.tables.frames import is_scalar
 from mlpengine.nn import Network
+from mlpengine.nn.one_row import OneRow
 
 _log = logging.getLogger("mlpengine")
 
@@ -20,22 +21,22 @@ _log = logging.getLogger("mlpengine")
 class RowPredictor:
     """The forward pass of networks over one row of a table; use one object for each thread.
 
-    `combined` combines the outputs of all networks into one output.
+    Each of `populations` has one architecture; `combined` combines the outputs
+    (networks, 1, out_dim) of all networks into one output.
     """
 
     def __init__(
         self,
-        networks: Sequence[Network],
+        populations: Sequence[Sequence[Network]],
         preprocessor: Preprocessor,
-        combined: Callable[[Sequence[Array]], Array],
+        combined: Callable[[Array], Array],
     ) -> None:
-        scratches = [mlp.scratch(1, training=False) for mlp in networks]
-        self._inputs = [scratch.input for scratch in scratches]
-        self._outputs = [scratch.output for scratch in scratches]
-        self._runs, self._combined = [s.program.run for s in scratches], combined
+        self._runs, self._combined = [OneRow(networks) for networks in populations], combined
+        self._inputs = [run.input for run in self._runs]
+        self._outputs = [run.outputs for run in self._runs]
         self._quietly = quiet_runner()
         self._features = self._inputs[0]
-        if preprocessor.options.dtype != networks[0].dtype:
+        if preprocessor.options.dtype != self._features.dtype:
             self._features = np.empty(self._features.shape, preprocessor.options.dtype)
         self._preprocessor = preprocessor
         self._reported: set[str] = set()
@@ -66,7 +67,7 @@ class RowPredictor:
                 features[...] = self._features
         for run in self._runs:
             run()
-        return self._combined(self._outputs)
+        return self._combined(np.concatenate(self._outputs))
 
     def warnings(self, but: set[str] | None = None) -> list[str]:
         """Return a line for each column of the last row with a value outside the training data.

@@ -153,7 +153,7 @@ class RowExplanation:
 
     def _repr_html_(self) -> str:
         from mlpengine.drawing.cell import cell_html
-        from mlpengine.drawing.tables import scrolling_table
+        from mlpengine.drawing.markup import scrolling_table
 
         titles, lines = self._lines()
         return cell_html(scrolling_table(titles, lines, "Contributions of the columns", words=2))

@@ -93,7 +93,7 @@ WRONG_TABLES = {
     "a vector": (np.zeros(3), "shape (3,)"),
     "a number": (3.0, "data frame"),
     "nested": ({"a": np.zeros((2, 2))}, "one-dimensional"),
-    "twice": (pd.DataFrame([[1, 2]], columns=["a", "a"]), "(a)"),
+    "twice": (pd.DataFrame([[1, 2]], columns=["a", "a"]), "twice: a"),
     "a list as a cell": ([{"a": 2}, {"a": [1]}], "column 'a', row 2"),
     "vectors as cells": ({"a": [np.zeros(2), np.zeros(2)]}, "column 'a', row 1"),
     "a cell and a column": ({"a": 1, "b": [1, 2]}, "column 'a'"),

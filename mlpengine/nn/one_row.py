@@ -1,0 +1,113 @@
+"""The outputs of all networks of one architecture for one row, computed together."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mlpengine.backends.values import UnsupportedError
+from mlpengine.core.buffers import quiet_runner, replay
+from mlpengine.core.spec import Array, Calls, call
+from mlpengine.nn.network import Network
+from mlpengine.nn.population import Population
+from mlpengine.ops import Elementwise, Linear
+from mlpengine.tape.binding import Forward, Instruction
+
+
+class OneRow:
+    """The forward pass of networks of one architecture over one row.
+
+    Write the features to `input` (1, in_dim) and call the object; `outputs` holds the outputs
+    (networks, 1, out_dim).  For a `Population` of dense layers the networks run `together`: each
+    product and each function is one call for all, since for small networks the calls of NumPy cost
+    more than the arithmetic.
+    """
+
+    def __init__(self, networks: Sequence[Network]) -> None:
+        first = networks[0].scratch(1, training=False)
+        self.input: Array = first.input
+        self._run: Callable[[], None]
+        try:
+            if not isinstance(networks, Population):
+                raise UnsupportedError("one row: networks without a block of parameters")
+            together = _Together(networks, first.input, first.program)
+            self.outputs: Array = together.written(first.output)
+            quietly, calls = quiet_runner(), together.calls
+            self._run = lambda: quietly(replay, calls)
+            self.together = True
+        except UnsupportedError:
+            self._run = self._one_after_another(networks)
+            self.together = False
+
+    def __call__(self) -> None:
+        self._run()
+
+    def _one_after_another(self, networks: Sequence[Network]) -> Callable[[], None]:
+        scratches = [network.scratch(1, training=False) for network in networks]
+        self.outputs = np.stack([scratch.output for scratch in scratches])
+
+        def run_all() -> None:
+            for one, output in zip(scratches, self.outputs, strict=True):
+                one.input[...] = self.input
+                one.program.run()
+                output[...] = one.output
+
+        return run_all
+
+
+class _Together:
+    """The calls of one network's program, on arrays with a leading axis of all networks.
+
+    Raises: UnsupportedError for other ops than dense layers and element-wise functions.
+    """
+
+    def __init__(self, networks: Population[Any], x: Array, program: Forward) -> None:
+        self._params, self._block = networks[0].params.flat, networks.params
+        self._input, self._values = x, program.arena.bytes
+        self._buffers: dict[object, Array] = {}
+        self.calls = [c for one in program.instructions for c in self._of(one)]
+
+    def _of(self, one: Instruction) -> Calls:
+        if not isinstance(one.op, Linear | Elementwise):
+            raise UnsupportedError(f"one row: {one}")
+        given: list[Any] = [self._read(x) for x in one.reads]
+        (target,) = one.writes
+        out = self.written(target)
+        if isinstance(one.op, Linear):
+            x, w, b = given
+            yield call(np.matmul, x, w.transpose(0, 2, 1), out)
+            if one.op.factor != 1.0:
+                yield call(np.multiply, out, np.array(one.op.factor, out.dtype), out)
+            if b is not None:
+                yield call(np.add, out, b, out)
+        else:
+            work = {name: self.written(x) for name, x in one.work.items()}
+            yield from one.op.forward(*given, out=out, **work)
+
+    def written(self, x: Any) -> Array:
+        """Return the buffer (networks, ...) for a value of the first network."""
+        key = _place(x), x.shape
+        if key not in self._buffers:
+            self._buffers[key] = np.empty((len(self._block), *x.shape), x.dtype)
+        return self._buffers[key]
+
+    def _read(self, x: Any) -> Array | None:
+        """Return the values of all networks, a view of their parameters, or what they share."""
+        if x is None:
+            return None
+        if (_place(x), x.shape) in self._buffers:
+            return self.written(x)
+        if np.shares_memory(x, self._params):
+            start = (_place(x) - _place(self._params)) // x.itemsize
+            own = self._block[:, start : start + x.size]
+            return own.reshape(len(own), *(x.shape if x.ndim > 1 else (1, *x.shape)))
+        if np.shares_memory(x, self._values) and not np.shares_memory(x, self._input):
+            raise UnsupportedError("one row: a value in another shape")
+        shared: Array = x[None]
+        return shared
+
+
+def _place(x: Array) -> int:
+    """Return the address of an array."""
+    address: int = x.__array_interface__["data"][0]
+    return address
