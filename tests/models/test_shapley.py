@@ -41,7 +41,7 @@ def exact(row, background):
 
 def test_contributions_are_shapley_values_within_their_errors():
     rng = np.random.default_rng(3)
-    background, scores = rng.normal(size=(40, 5)), []
+    background, scores = rng.normal(size=(32, 5)), []
     for seed in range(20):
         row = rng.normal(size=5)
         values, errors, base = shapley_values(predict, row, background, COLUMNS, seed=seed)
