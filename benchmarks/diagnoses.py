@@ -103,10 +103,10 @@ leak_number | leak too_good | any | | change: sorted_number
 near_copies | copies near_copies duplicates too_good | any | | change: near_copies
 labels_shuffled | labels nothing_learned | any | | change: shuffled 1
 labels_half | noisy_labels labels | clear | | change: shuffled 0.5
-validation_unit | shifted | any single | | change: other_unit 2.54
-validation_later | shifted | any single | | change: cut_by_feature
+validation_unit | shifted | number single | | change: other_unit 2.54
+validation_later | shifted | number single | | change: cut_by_feature
 validation_one_class | shifted classes one_class | class single | | change: cut_by_class
-sensor_stuck | shifted constant constant_column | any single | | change: stuck
+sensor_stuck | shifted constant constant_column | number single | | change: stuck
 decay | decay_high | any | | decay: 10.0
 decay_sgd | decay_high lr_high | any | SGD | decay: 1.0
 momentum | momentum_high | any | SGD | optimizer.momentum: 0.999
