@@ -51,6 +51,8 @@ class Baselines(NamedTuple):
         target_shift: the same distance for the target.
         class_gain: the share of rows that the model of random units predicts right as classes but
             not as numbers, for a target of few evenly spaced values; 1 for two values.
+        ranges: of the feature with the greatest shift, the ends of the middle nine tenths of the
+            training rows, then of the other rows.
     """
 
     error: float = nan
@@ -67,6 +69,7 @@ class Baselines(NamedTuple):
     shift_limit: float = inf
     target_shift: float = nan
     class_gain: float = nan
+    ranges: tuple[float, ...] = (nan,) * 4
 
 
 class BaselineScore(NamedTuple):
@@ -112,15 +115,15 @@ def baselines(
     (rows,) numbers in the training part, validation_x (other rows, in_dim), validation_truth as
     truth.
     """
-    target_shift = nan
+    none = Baselines()
     if validation_truth is not None:
         pair = (np.sort(one.reshape(len(one), -1)[:, 0]) for one in (truth, validation_truth))
-        target_shift = largest_shift(*pair)
-    shifts: tuple[float, ...] = ()
-    limit = inf
+        none = none._replace(target_shift=largest_shift(*pair))
     if validation_x is not None and len(validation_x) > 1:
         shifts, limit = shifts_between(x, validation_x)
-    none = Baselines(shifts=shifts, shift_limit=limit, target_shift=target_shift)
+        most = int(np.argmax(shifts))
+        ranges = *middle_range(x[:, most]), *middle_range(validation_x[:, most])
+        none = none._replace(shifts=shifts, shift_limit=limit, ranges=ranges)
     known = np.isfinite(x).all(axis=1)
     if predicted.dtype.kind == "f":
         known &= np.isfinite(predicted.reshape(len(x), -1)).all(axis=1)
@@ -168,10 +171,11 @@ def baselines(
         uncertain,
         doubtful,
         tuple(contradicting.tolist()),
-        shifts,
-        limit,
-        target_shift,
+        none.shifts,
+        none.shift_limit,
+        none.target_shift,
         class_gain(features, truth) if truth.ndim == 2 and truth.shape[1] == 1 else nan,
+        none.ranges,
     )
 
 
@@ -317,6 +321,12 @@ def largest_shift(one: Array, other: Array) -> float:
     points = np.concatenate([one, other])
     below, above = (np.searchsorted(part, points, "right") / len(part) for part in (one, other))
     return float(np.abs(below - above).max())
+
+
+def middle_range(values: Array) -> tuple[float, float]:
+    """Return two values (rows,) between which nine rows in ten are."""
+    ordered, tail = np.sort(values), len(values) // 20
+    return float(ordered[tail]), float(ordered[-1 - tail])
 
 
 def shifts_between(x: Array, other: Array) -> tuple[tuple[float, ...], float]:
