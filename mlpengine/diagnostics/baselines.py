@@ -13,16 +13,19 @@ import numpy as np
 from mlpengine.core.spec import Array
 from mlpengine.data.features.statistics import standardized
 from mlpengine.diagnostics.thresholds import (
+    CHANCE_LINK,
     CODE_VALUES,
     COPY_DISTANCE,
     MAX_FEATURES,
     MIN_BASELINE_ROWS,
     NEIGHBORS,
+    ON_SCALE,
     RANDOM_UNITS,
     RIDGE,
     RIDGE_PENALTIES,
     SECONDS_PER_PAIR,
     SECONDS_PER_VALUE,
+    SMALLEST_SPREAD,
     SURE,
     SURE_ROWS,
     SURE_SHARE,
@@ -49,8 +52,12 @@ class Baselines(NamedTuple):
         shifts: by feature, the greatest distance of the distribution functions of the parts.
         shift_limit: the distance that chance does not reach.
         target_shift: the same distance for the target.
-        class_gain: the share of rows that the model of random units predicts right as classes but
-            not as numbers, for a target of few evenly spaced values; 1 for two values.
+        class_gain: for a target of few evenly spaced values, the share of rows that the model of
+            random units predicts right as classes, minus the share that the neighbors on the scale
+            of its numbers predict; 1 for two values.
+        linked: the strongest correlation of a feature and the target, in units of chance's limit.
+        ranges: of the feature with the greatest shift, the ends of the middle nine tenths of the
+            training rows, then of the other rows.
     """
 
     error: float = nan
@@ -67,6 +74,8 @@ class Baselines(NamedTuple):
     shift_limit: float = inf
     target_shift: float = nan
     class_gain: float = nan
+    linked: float = nan
+    ranges: tuple[float, ...] = (nan,) * 4
 
 
 class BaselineScore(NamedTuple):
@@ -112,15 +121,15 @@ def baselines(
     (rows,) numbers in the training part, validation_x (other rows, in_dim), validation_truth as
     truth.
     """
-    target_shift = nan
+    none = Baselines()
     if validation_truth is not None:
         pair = (np.sort(one.reshape(len(one), -1)[:, 0]) for one in (truth, validation_truth))
-        target_shift = largest_shift(*pair)
-    shifts: tuple[float, ...] = ()
-    limit = inf
+        none = none._replace(target_shift=largest_shift(*pair))
     if validation_x is not None and len(validation_x) > 1:
         shifts, limit = shifts_between(x, validation_x)
-    none = Baselines(shifts=shifts, shift_limit=limit, target_shift=target_shift)
+        most = int(np.argmax(shifts))
+        ranges = *middle_range(x[:, most]), *middle_range(validation_x[:, most])
+        none = none._replace(shifts=shifts, shift_limit=limit, ranges=ranges)
     known = np.isfinite(x).all(axis=1)
     if predicted.dtype.kind == "f":
         known &= np.isfinite(predicted.reshape(len(x), -1)).all(axis=1)
@@ -168,11 +177,21 @@ def baselines(
         uncertain,
         doubtful,
         tuple(contradicting.tolist()),
-        shifts,
-        limit,
-        target_shift,
+        none.shifts,
+        none.shift_limit,
+        none.target_shift,
         class_gain(features, truth) if truth.ndim == 2 and truth.shape[1] == 1 else nan,
+        strongest_link(features, wide),
+        none.ranges,
     )
+
+
+def strongest_link(features: Array, wide: Array) -> float:
+    """Return `Baselines.linked` of features (rows, in_dim) and centered targets (rows, outputs)."""
+    spread = np.outer(features.std(axis=0), wide.std(axis=0))
+    products = np.abs(features.T @ wide) / sqrt(len(features))
+    z = np.where(spread > SMALLEST_SPREAD, products / spread, 0.0)
+    return float(z.max()) / sqrt(2 * log(2 * z.size / CHANCE_LINK))
 
 
 def class_gain(features: Array, target: Array) -> float:
@@ -186,11 +205,12 @@ def class_gain(features: Array, target: Array) -> float:
     if len(values) == 2:
         return 1.0
     classes = np.eye(len(values))[codes]
-    shares, mean = classes.mean(axis=0), target.mean()
+    shares = classes.mean(axis=0)
     guess = (random_unit_predictions(features, classes - shares) + shares).argmax(axis=1)
-    number = random_unit_predictions(features, target - mean) + mean
-    nearest = np.abs(number - values).argmin(axis=1)
-    return float(np.mean(guess == codes) - np.mean(nearest == codes))
+    order = random_unit_predictions(features, target - target.mean())[:, 0].argsort()
+    sums = np.cumsum(np.pad(classes[order], ((ON_SCALE + 1, ON_SCALE), (0, 0))), axis=0)
+    near = sums[2 * ON_SCALE + 1 :] - sums[: -2 * ON_SCALE - 1] - classes[order]
+    return float(np.mean(guess == codes) - np.mean(near.argmax(axis=1) == codes[order]))
 
 
 def near_copies(x: Array, other: Array) -> float:
@@ -317,6 +337,12 @@ def largest_shift(one: Array, other: Array) -> float:
     points = np.concatenate([one, other])
     below, above = (np.searchsorted(part, points, "right") / len(part) for part in (one, other))
     return float(np.abs(below - above).max())
+
+
+def middle_range(values: Array) -> tuple[float, float]:
+    """Return two values (rows,) between which nine rows in ten are."""
+    ordered, tail = np.sort(values), len(values) // 20
+    return float(ordered[tail]), float(ordered[-1 - tail])
 
 
 def shifts_between(x: Array, other: Array) -> tuple[tuple[float, ...], float]:

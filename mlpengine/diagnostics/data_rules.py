@@ -29,18 +29,20 @@ def shifted(diagnostics: Diagnostics) -> Verdict | None:
     if not (distance > limit or known.target_shift > limit):
         return None
     headline, no_fix = "Validation rows differ from training", "the split must be checked"
-    chance = f"chance gives up to {two_digits(limit)}"
     if distance > limit:
         number, count = int(np.argmax(known.shifts)), sum(shift > limit for shift in known.shifts)
+        low, high, other_low, other_high = map(two_digits, known.ranges)
         evidence = (
-            f"The distributions of {count:,} of {len(known.shifts):,} features differ, most of "
-            f"{brief(diagnostics.feature_names[number])!r} (distance {two_digits(distance)}; "
-            f"{chance})."
+            f"They differ in {count:,} of {len(known.shifts):,} features, most in "
+            f"{brief(diagnostics.feature_names[number])!r}: nine in ten training rows have {low} "
+            f"to {high} there, validation rows {other_low} to {other_high} (scaled; distance "
+            f"{two_digits(distance)}, by chance up to {two_digits(limit)})."
         )
     else:
         distance = known.target_shift
         evidence = (
-            f"The distributions of the target differ (distance {two_digits(distance)}; {chance})."
+            f"Their targets are distributed otherwise (distance {two_digits(distance)}, by chance "
+            f"up to {two_digits(limit)})."
         )
     advice = "Check the split: are these rows of another time, group or unit?"
     severity = NOTE if diagnostics.planned_split else "warning"  # they differ as new rows will
@@ -55,7 +57,8 @@ def too_good(diagnostics: Diagnostics) -> Verdict | None:
     if share > limit and error < limits.OF_COPIES * best:
         headline = "Validation rows repeat training rows"
         evidence = (
-            f"{percent(share)} of them nearly equal a training row, so the score is too good."
+            f"{percent(share)} of the validation rows nearly equal a training row, so their score "
+            "is too good."
         )
         advice = "Keep copies together: set data.split.group to a column that names them."
         no_fix = "the split must be checked"
@@ -65,7 +68,7 @@ def too_good(diagnostics: Diagnostics) -> Verdict | None:
         return None
     headline = "The score is too good"
     evidence = (
-        f"Validation rows are predicted with {percent(error)} of the errors of a constant "
+        f"On validation rows the network makes {percent(error)} of the errors of a constant "
         "prediction."
     )
     advice = "Check that no column tells the target, and that no row is in both parts."
@@ -83,9 +86,9 @@ def underfitting(diagnostics: Diagnostics) -> Verdict | None:
     behind = known.error - known.best
     headline, limit = "The network underfits", limits.BEHIND
     evidence = (
-        f"On its own training rows the network makes {percent(known.error)} of the errors of a "
-        f"constant prediction; the best simple model ({known.best_name}) makes "
-        f"{percent(known.best)} on new rows."
+        f"On its own training rows the network makes {percent(known.error)} of the errors of "
+        f"guessing a constant; a simple model ({known.best_name}) makes {percent(known.best)} on "
+        "rows that are new to it."
     )
     faster = faster_fix(diagnostics) if narrowest(diagnostics) > limits.SMALL_LAYER else None
     if faster:
@@ -109,8 +112,8 @@ def behind_linear(diagnostics: Diagnostics) -> Verdict | None:
         return None
     headline = "A linear model beats the network"
     evidence = (
-        f"Its {shown_name(known.metric)} on {known.rows} is {known.value:.3g}, behind a linear "
-        f"prediction by {two_digits(behind)} +- {two_digits(known.error)}."
+        f"On {known.rows} the network has {shown_name(known.metric)} {known.value:.3g}, a linear "
+        f"model {known.linear:.3g} (standard error of the difference {two_digits(known.error)})."
     )
     advice, no_fix = "Compare the log loss, too.", "the mean of the networks has a linear model"
     if known.fix:
@@ -134,8 +137,8 @@ def noisy_labels(diagnostics: Diagnostics) -> Verdict | None:
     headline, no_fix = "Some labels seem wrong", "the rows must be checked"
     share, limit = known.contradicted, limits.CONTRADICTED
     evidence = (
-        f"{percent(share)} of the rows that the best simple model ({known.best_name}) is surest "
-        f"about have another class; up to {percent(limit)} is usual."
+        f"A simple model ({known.best_name}) contradicts {percent(share)} of the labels where it "
+        f"is surest; up to {percent(limit)} is usual."
     )
     advice = f"Check these rows, such as {some}."
     return Verdict("noisy_labels", None, headline, evidence, share, limit, advice, no_fix=no_fix)
@@ -152,7 +155,7 @@ def labels(diagnostics: Diagnostics) -> Verdict | None:
     share = float(losses.min()) / constant
     learned = len(losses) >= limits.MIN_EPOCHS and training_share(diagnostics) < limits.LEARNED
     hopeless = known.related < limits.RELATED or (isnan(known.related) and learned)
-    if not (limits.LEARNED < share < limits.OVERFITTED and hopeless):
+    if known.linked > 1 or not (limits.LEARNED < share < limits.OVERFITTED and hopeless):
         return None
     headline, advice = "Targets do not fit their rows", "Check that labels belong to their rows."
     evidence = (
@@ -172,8 +175,8 @@ def class_codes(diagnostics: Diagnostics) -> Verdict | None:
         return None
     headline = "Target is a class, not a number"
     evidence = (
-        "It has few values; a simple model finds the right one for "
-        f"{percent(known.class_gain)} more of the rows if it takes them for classes."
+        "The target has few values, and a simple model finds the right one for "
+        f"{percent(known.class_gain)} more of the rows if they have no order."
     )
     advice = "Set data.task to classification."
     fix = [Fix(FeatureSettings, "task", "classification")]
@@ -190,9 +193,9 @@ def wrong_loss(diagnostics: Diagnostics) -> Verdict | None:
         return None
     headline = "The loss does not measure the error"
     evidence = (
-        f"The {loss.name} loss fell to {percent(share)} of a constant prediction's, but the "
-        f"squared errors are {percent(known.error)} of a constant's."
+        f"The {loss.name} loss is {percent(share)} of the loss of a constant prediction, but the "
+        f"squared errors are {percent(known.error)} of the squared errors of one."
     )
-    advice = "Set loss to mse, unless predictions shall not be means."
+    advice = "Set loss to mse, unless you want to predict something other than means."
     fix = [Fix(TrainingSettings, "loss", "mse")]
     return Verdict("wrong_loss", None, headline, evidence, known.error / share, limit, advice, fix)

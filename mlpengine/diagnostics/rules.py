@@ -42,7 +42,7 @@ from mlpengine.settings.run import VERDICTS
 STANDARDIZE = [Fix(FeatureSettings, "standardize", "standard")]
 ANOTHER_INITIALIZER = Fix(NetworkSettings, "initializer", None)
 UNSATURATED = [Fix(NetworkSettings, "activation", "relu"), ANOTHER_INITIALIZER]
-NO_SCALE = "a config does not scale the initial weights"
+NO_SCALE = "the initial weights have a usual size"
 
 
 class VerdictRule(NamedTuple):
@@ -128,8 +128,8 @@ def input_scale(diagnostics: Diagnostics) -> Verdict | None:
     large = int(np.count_nonzero(diagnostics.feature_sizes > limits.LARGE_FEATURE))
     evidence = (
         f"One value in ten of {brief(diagnostics.feature_names[number])!r} is beyond "
-        f"{two_digits(largest)}, where 1 to 3 is usual; {plural(large, 'feature')} of "
-        f"{len(diagnostics.feature_sizes):,} exceed {two_digits(limits.LARGE_FEATURE)}."
+        f"{two_digits(largest)}, where 1 to 3 is usual; {large:,} of "
+        f"{plural(len(diagnostics.feature_sizes), 'feature')} have such values."
     )
     limit = limits.LARGE_FEATURE
     return Verdict("input_scale", None, headline, evidence, largest, limit, advice, fix)
@@ -158,8 +158,8 @@ def no_gradient(diagnostics: Diagnostics) -> Verdict | None:
         weights = [views[name] for name in layer.weights] if layer.weighs_all else []
         if weights and not any(weight.any() for weight in weights):
             headline = "All weights are zero"
-            evidence = "All of its weights are 0, so no gradient passes the layer."
-            advice, fix = "Choose another initializer (model.initializer).", [ANOTHER_INITIALIZER]
+            evidence = "No gradient passes weights of 0, so the layers before do not learn."
+            advice, fix = "Set model.initializer to null, the default.", [ANOTHER_INITIALIZER]
             return Verdict("no_gradient", number, headline, evidence, 0.0, 0.0, advice, fix)
     return None
 
@@ -194,7 +194,9 @@ def start(diagnostics: Diagnostics) -> Verdict | None:
         f"prediction ({two_digits(usual)}); 1 to 3 times is usual."
     )
     size = input_size(diagnostics)
-    advice, fix, no_fix = "Make the initial weights smaller.", [], NO_SCALE
+    advice, fix, no_fix = "Make the initial weights smaller.", [ANOTHER_INITIALIZER], ""
+    if not odd_weights(diagnostics):
+        fix, no_fix = [], NO_SCALE
     if size > limits.UNUSUAL_INPUT:
         advice = f"Standardize the features: their root mean square is {two_digits(size)}."
         fix, no_fix = STANDARDIZE, ""
@@ -210,7 +212,8 @@ def nonfinite(diagnostics: Diagnostics) -> Verdict | None:
     headline = "Numbers are not finite"
     evidence = f"{plural(skipped, 'step')} had infinite or NaN gradients and changed no weight."
     if diagnostics.failure:
-        evidence = f"The run stopped: {diagnostics.failure}."
+        found = diagnostics.failure.replace("loss and gradients must be", "a number was not")
+        evidence = f"The run stopped in {found}."
     lr = usual_lr(diagnostics)
     rate = "" if isnan(lr) else f" (now {two_digits(lr)})"
     advice = (
@@ -264,8 +267,8 @@ def clip_low(diagnostics: Diagnostics) -> Verdict | None:
         return None  # steps of Adam and RMSprop do not depend on the scale of the gradient
     headline, norm = "Gradients are clipped too much", rounded(median(norms))
     evidence = (
-        f"{percent(share)} of the steps were clipped, usually to {two_digits(coefficient)} times "
-        "the gradient."
+        f"The gradient was clipped in {percent(share)} of the steps, usually to "
+        f"{two_digits(coefficient)} times its norm."
     )
     advice = f"Set training.clip_norm to {norm:g}, the usual norm."
     fix = [Fix(TrainingSettings, "clip_norm", norm)]
@@ -307,15 +310,16 @@ def dead(diagnostics: Diagnostics) -> Verdict | None:
         f"{percent(share)} of the units were 0 for each of hundreds of rows; up to "
         f"{percent(limit)} is usual."
     )
+    leaky = [Fix(NetworkSettings, "activation", "leaky_relu")]
     if not largest > 10 * limits.GUIDE_RATIO:
-        advice, no_fix = "Check the initial weights and biases.", "a config does not set biases"
-        return Verdict("dead", number, headline, evidence, share, limit, advice, no_fix=no_fix)
+        advice = "Use leaky_relu (model.activation), or check the initial weights and biases."
+        return Verdict("dead", number, headline, evidence, share, limit, advice, leaky)
     advice = (
         "Lower optimizer.lr or use leaky_relu (model.activation): a step changed the weights by "
         f"{two_digits(largest)} times their norm."
     )
-    fix = [Fix(NetworkSettings, "activation", "leaky_relu"), *lr_fix(diagnostics, 0.3)]
-    others = [fix[:1], fix[1:], *rates(diagnostics, 0.03)]
+    fix = [*leaky, *lr_fix(diagnostics, 0.3)]
+    others = [leaky, fix[1:], *rates(diagnostics, 0.03)]
     return Verdict("dead", number, headline, evidence, share, limit, advice, fix, others=others)
 
 
@@ -345,9 +349,12 @@ def saturated(diagnostics: Diagnostics) -> Verdict | None:
         f"{percent(share)} of the activations are at the ends of their range, where gradients "
         f"vanish; up to {percent(limit)} is usual."
     )
-    advice = "Make the initial weights or the features smaller, lower the rate, or use relu."
-    fix, no_fix = unsaturated(diagnostics)
-    return Verdict("saturated", number, headline, evidence, share, limit, advice, fix, no_fix)
+    advice = "Make initial weights or features smaller, lower the learning rate, or use relu."
+    fix = unsaturated(diagnostics)
+    others = [UNSATURATED, *rates(diagnostics, 0.1)]
+    return Verdict(
+        "saturated", number, headline, evidence, share, limit, advice, fix, others=others
+    )
 
 
 def depth(diagnostics: Diagnostics) -> Verdict | None:
@@ -361,14 +368,12 @@ def depth(diagnostics: Diagnostics) -> Verdict | None:
     times = two_digits(10.0 ** abs(slope))
     if slope < 0:
         headline = "Gradients vanish"
-        evidence = f"Its gradient is {times} times smaller than the gradient of the last layer."
-        advice, (fix, no_fix) = (
-            "Use relu, fewer layers or another initializer.",
-            unsaturated(diagnostics),
-        )
-        return Verdict("vanishing", first, headline, evidence, slope, -limit, advice, fix, no_fix)
+        evidence = f"The gradient of the first layer is {times} times smaller than of the last."
+        advice, fix = "Use relu, fewer layers or another initializer.", unsaturated(diagnostics)
+        return Verdict("vanishing", first, headline, evidence, slope, -limit, advice, fix,
+                       others=[UNSATURATED])  # fmt: skip
     headline = "Gradients explode"
-    evidence = f"Its gradient is {times} times larger than the gradient of the last layer."
+    evidence = f"The gradient of the first layer is {times} times larger than of the last."
     advice = "Make the initial weights smaller, or set training.clip_norm to 1."
     fix = [Fix(TrainingSettings, "clip_norm", 1.0)]
     return Verdict("exploding", first, headline, evidence, slope, limit, advice, fix)
@@ -385,18 +390,23 @@ def signal(diagnostics: Diagnostics) -> Verdict | None:
         return None
     headline = "Activations vanish"
     evidence = (
-        f"Its first activations vary {two_digits(share)} times as much as the activations of "
+        f"In the first step its outputs vary {two_digits(share)} times as much as the outputs of "
         f"{brief(diagnostics.layers[0].name)}; 0.1 to 1 is usual."
     )
-    advice, (fix, no_fix) = "Use another initializer or fewer layers.", unsaturated(diagnostics)
-    return Verdict("vanishing", last, headline, evidence, share, limit, advice, fix, no_fix)
+    advice, fix = "Use another initializer or fewer layers.", unsaturated(diagnostics)
+    return Verdict("vanishing", last, headline, evidence, share, limit, advice, fix,
+                   others=[UNSATURATED])  # fmt: skip
 
 
-def unsaturated(diagnostics: Diagnostics) -> tuple[list[Fix], str]:
-    """Return the settings for units that saturate or vanish, or none with the reason."""
+def unsaturated(diagnostics: Diagnostics) -> list[Fix]:
+    """Return the settings for units that saturate or vanish."""
+    return [ANOTHER_INITIALIZER] if odd_weights(diagnostics) else UNSATURATED
+
+
+def odd_weights(diagnostics: Diagnostics) -> bool:
+    """Return whether initial weights are smaller or larger than the usual initializers' weights."""
     scale = diagnostics.weight_scale
-    by_hand = not (isnan(scale) or limits.LOWEST_SCALE <= scale <= limits.HIGHEST_SCALE)
-    return ([], NO_SCALE) if by_hand else (UNSATURATED, "")
+    return not (isnan(scale) or limits.LOWEST_SCALE <= scale <= limits.HIGHEST_SCALE)
 
 
 def outlier(diagnostics: Diagnostics) -> Verdict | None:

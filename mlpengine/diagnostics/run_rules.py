@@ -159,8 +159,8 @@ def decay_high(diagnostics: Diagnostics) -> Verdict | None:
         return None
     headline, lower = "Weight decay is too high", rounded(0.1 * decay / exponent)
     evidence = (
-        f"Weight decay {decay:g} alone shrinks a weight to {percent(exp(-exponent))} of its size "
-        f"in {total_steps(diagnostics):,} steps."
+        f"Weight decay {decay:g} erases the weights: alone it shrinks them to "
+        f"{percent(exp(-exponent))} of their size in {total_steps(diagnostics):,} steps."
     )
     advice = f"Set optimizer.weight_decay to {lower:g}."
     fix = [Fix(Optimizer, "weight_decay", lower)]
@@ -253,8 +253,8 @@ def imbalance(diagnostics: Diagnostics) -> Verdict | None:
     name = brief(names[number]) if number < len(names) else f"class {number}"
     recall, headline = float(recalls[number]), "A rare class is missed"
     evidence = (
-        f"{name!r}, {counts[number]:,} of {int(counts.sum()):,} training rows, is predicted for "
-        f"{percent(recall)} of its rows."
+        f"Only {percent(recall)} of the rows of {name!r} are predicted as such ({counts[number]:,} "
+        f"of {int(counts.sum()):,} training rows have this class)."
     )
     advice = "Weigh the classes: set data.class_weights to balanced."
     fix = [Fix(FeatureSettings, "class_weights", "balanced")]
@@ -304,9 +304,10 @@ def unfinished(diagnostics: Diagnostics) -> Verdict | None:
     if not (falls or (last > limits.STILL_FALLING and lagging)):
         return None
     headline, limit, more = "Training ended too early", limits.FALL, max(30, 3 * epochs)
+    span = "it fell" if epochs < limits.MIN_EPOCHS else "in the last quarter it fell"
     evidence = (
-        f"The loss still fell at the end of {plural(epochs, 'epoch')}, by {percent(last)} of the "
-        "loss of a constant prediction."
+        f"The loss was still falling after {plural(epochs, 'epoch')}: {span} by {percent(last)} of "
+        "the loss of a constant prediction."
     )
     fix = faster or [Fix(TrainingSettings, "epochs", more)]
     advice = raised(faster) if faster else f"Set training.epochs to {more}."
@@ -329,10 +330,11 @@ def noise_scale(diagnostics: Diagnostics) -> Verdict | None:
     rows = 2 ** round(np.log2(max(8.0, sqrt(batch * max(scale, 1.0)))))
     headline = "Batches are larger than useful"
     evidence = (
-        f"Batches of {batch:,} rows are {two_digits(times)} times the gradient noise scale "
-        f"({two_digits(scale)} rows): {rows:,} rows give nearly as good a step."
+        f"Batches of {batch:,} rows are wasteful, {two_digits(times)} times the gradient noise "
+        f"scale: {rows:,} rows give nearly as good a step, and {two_digits(batch / rows)} times as "
+        "many steps."
     )
-    advice = f"Set training.batch_size to {rows}, for more steps in each epoch."
+    advice = f"Set training.batch_size to {rows}."
     fix = [Fix(TrainingSettings, "batch_size", rows)]
     return Verdict("noise_scale", None, headline, evidence, times, limit, advice, fix)
 
@@ -377,8 +379,8 @@ def nothing_learned(diagnostics: Diagnostics) -> Verdict | None:
     train, limit = diagnostics.epochs[-1][0], limits.LEARNED
     headline = "Nothing was learned"
     evidence = (
-        f"After {plural(len(diagnostics.epochs), 'epoch')} the training loss is "
-        f"{two_digits(train)}; a constant prediction has {two_digits(diagnostics.baseline)}."
+        f"After {plural(len(diagnostics.epochs), 'epoch')} the training loss is still "
+        f"{two_digits(train)}, and a constant prediction has {two_digits(diagnostics.baseline)}."
     )
     advice = "Check that the target depends on the features, and try other learning rates."
     share, no_fix = train / diagnostics.baseline, "the cause is unknown"

@@ -162,7 +162,8 @@ CASES = [
     ("labels", {"epochs": curve(np.linspace(1, 0.97, 20), np.full(20, 1.04))},
      [{"epochs": curve(np.linspace(1, 0.97, 20), np.linspace(1, 0.98, 20))}]),
     ("labels", {"epochs": curve([0.9] * 4, [0.99] * 4), "baselines": Baselines(related=1.9)},
-     [{"epochs": curve([0.9] * 4, [0.97] * 4)}, {"baselines": Baselines(related=2.1)},
+     [{"baselines": Baselines(related=1.9, linked=1.1)},
+      {"epochs": curve([0.9] * 4, [0.97] * 4)}, {"baselines": Baselines(related=2.1)},
       ]),
     ("noisy_labels", {"baselines": NOISY},
      [{"baselines": NOISY._replace(contradicted_error=0.06)},
@@ -206,8 +207,8 @@ CASES = [
       {"optimizer": Sgd(PLAIN, schedule=PlateauSchedule())}]),
     ("frozen", {"mlp": FIXED, "epochs": curve(TEN)}, [{"mlp": PLAIN}]),
     ("small_batch", {"batch_size": 3, "steps_per_epoch": 43}, [{"batch_size": 4}]),
-    ("class_codes", {"baselines": Baselines(class_gain=0.16)},
-     [{"baselines": Baselines(class_gain=0.14)}]),
+    ("class_codes", {"baselines": Baselines(class_gain=0.13)},
+     [{"baselines": Baselines(class_gain=0.11)}]),
     ("wrong_loss", {"loss": Quantile((0.9,)), "baselines": LAGGING, "epochs": curve([0.2] * 9)},
      [{"loss": MeanSquaredError()}, {"epochs": curve([0.21] * 9)}]),
     ("underfitting", {"epochs": curve(TEN), "steps_per_epoch": 20, "baselines": LAGGING},
@@ -366,18 +367,18 @@ def test_a_verdict_is_headline_evidence_advice_and_name():
         ({"first_loss": 10.1, "quantities": {"input_std": 2.9, "input_mean": 0.0}}, "10 times", {}),
         ({"quantities": {"saturated_share/0": 0.6}}, "60 %",
          {"model.activation": "relu", "model.initializer": None}),
-        ({"quantities": {"saturated_share/0": 0.6}, "weight_scale": 2.6}, "60 %", {}),
-        ({**DECAY, "optimizer": decaying(10.0)}, "5 % of its size in 31 steps",
+        ({"quantities": {"saturated_share/0": 0.6}, "weight_scale": 2.6}, "60 %",
+         {"model.initializer": None}),
+        ({**DECAY, "optimizer": decaying(10.0)}, "5 % of their size in 31 steps",
          {"optimizer.weight_decay": 0.32}),
         ({**RARE, "epochs": curve(FALLING, np.maximum(FALLING, 0.4)),
-          "class_names": ["drizzle", "sun"]}, "'drizzle', 49 of 199 training rows",
+          "class_names": ["drizzle", "sun"]}, "'drizzle' are predicted as such (49 of 199",
          {"data.class_weights": "balanced"}),
         ({"baseline_score": BEHIND},
-         "accuracy on validation rows is 0.801, behind a linear prediction by 0.051 +- 0.013",
+         "On validation rows the network has accuracy 0.801, a linear model 0.852",
          {"model.hidden": []}),
         ({"epochs": curve(TEN), "steps_per_epoch": 20, "baselines": LAGGING},
-         "41 % of the errors of a constant prediction; the best simple model (a linear model) "
-         "makes 30 % on new rows.",
+         "41 % of the errors of guessing a constant; a simple model (a linear model) makes 30 %",
          {"model.hidden": [64]}),
         ({"epochs": curve(np.geomspace(0.9, 0.15, 20)), "steps_per_epoch": 9}, "20 epochs",
          {"training.epochs": 60}),
@@ -388,7 +389,8 @@ def test_a_verdict_is_headline_evidence_advice_and_name():
         ({"extreme": ExtremeValue(7, 1, 21.0)}, "In training row 7 the feature '1' is 21 times",
          {"training.clip_norm": 1.0}),
         ({"quantities": {"noise_scale": 5.0}, "batch_size": 1000, "epochs": curve(TEN),
-          "steps_per_epoch": 100}, "1,000 rows are 200 times", {"training.batch_size": 64}),
+          "steps_per_epoch": 100}, "64 rows give nearly as good a step",
+         {"training.batch_size": 64}),
     ],
 )  # fmt: skip
 def test_evidence_has_the_numbers_and_fixes_the_values(case, evidence, fix):
@@ -435,6 +437,8 @@ def test_the_most_extreme_value_is_found(column):
     found = extreme_target(x[:, column : column + 1])
     assert (found.row, found.column) == (17, -1)
     assert extreme_feature(x[:5], sizes_of(x)).times == 0
+    narrow = (x / 80).astype("f4")
+    assert type(extreme_feature(narrow, sizes_of(narrow)).times) is float  # for JSON
 
 
 def watched(mlp, lr):
