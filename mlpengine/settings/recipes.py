@@ -25,7 +25,7 @@ PLAIN = (
     (100_000, [128, 128], (0.002, 0.002), 0.01, 48, 256, 10),
     (float("inf"), [256, 128], (0.002, 0.002), 0.01, 40, 256, 20),
 )
-"""Maximum rows, hidden sizes, learning rates (classes, numbers), weight decay, epochs, batch size and
+"""Maximum rows, hidden sizes, learning rates (classes, numbers), weight decay, epochs, batch size,
 patience.
 
 Measured with eight folds (November 2026).  The recipes up to 4,000 rows were measured with networks
