@@ -1,4 +1,4 @@
-"""Estimators that learn one row at a time from dictionaries, in constant memory."""
+"""Networks that learn one row at a time from dictionaries, in constant memory."""
 
 from collections.abc import Mapping
 from math import isfinite, sqrt
@@ -46,7 +46,7 @@ class _Scale:
 
     def scaled(self, k: int, value: float) -> float:
         deviation = sqrt(self.variance[k]) or 1.0
-        return min(max((value - self.mean[k]) / deviation, -FARTHEST), FARTHEST)
+        return min(max((value - float(self.mean[k])) / deviation, -FARTHEST), FARTHEST)
 
 
 class _Online:
@@ -55,10 +55,11 @@ class _Online:
     Numbers are scaled by their exponential mean and variance, and texts have a feature each.  New
     columns and texts get the next free feature; when all `features` are taken, they share one by a
     hash of their name.  Each row is learned with the `batch` - 1 rows before it.  When losses rise
-    for good (drift), the learning rate is `drifts` times raised for a while.
+    for good (drift), the learning rate is raised for the next `memory` rows.
 
     Attributes:
         drifts: number of drifts so far.
+        network: the `Mlp`.
 
     Source: Page 1954, "Continuous inspection schemes", for the test of drift.
     """
@@ -76,8 +77,8 @@ class _Online:
         random_state: int,
     ) -> None:
         where = type(self).__name__
-        self.features = COUNT.check(f"{where}: features", features)
-        self.memory = POSITIVE.check(f"{where}: memory", memory)
+        self.features: int = COUNT.check(f"{where}: features", features)
+        self.memory: float = POSITIVE.check(f"{where}: memory", memory)
         self.network = Mlp([features, *hidden, outputs], activation="relu", seed=random_state)
         self.step = TrainingStep(
             self.network, loss, Adam(self.network, lr=lr), batch_size=batch, backend="numpy"
@@ -111,14 +112,14 @@ class _Online:
                 known = learning or f"{name}={value}" in self._slots
                 if known or len(self._slots) >= self.features:
                     out[self._slot(f"{name}={value}")] = 1
-        return
 
     def _output(self, x: Mapping[str, Any]) -> Array:
         if not isinstance(x, Mapping):
             raise DataError(f"{type(self).__name__}: a row must be a dict (got {quoted(x)})")
         row = np.empty((1, self.features), np.float32)
         self._encode(x, row[0])
-        return self.network.predict(row)[0]
+        output: Array = self.network.predict(row)[0]
+        return output
 
     def _learn(self, x: Mapping[str, Any], y: Array) -> None:
         """Learn the latest rows; `y` holds their targets, the newest at ``rows % batch``."""
@@ -160,10 +161,10 @@ class OnlineRegressor(_Online):
         self,
         hidden: Hidden = (32,),
         *,
-        lr: Positive = 1e-2,
+        lr: Positive = 5e-3,
         features: Count = 64,
         memory: Positive = 1000,
-        batch: Count = 16,
+        batch: Count = 64,
         random_state: int = 0,
     ) -> None:
         given: dict[str, Any] = {"lr": lr, "features": features, "memory": memory, "batch": batch}
@@ -202,10 +203,10 @@ class OnlineClassifier(_Online):
         hidden: Hidden = (32,),
         *,
         classes: Count = 10,
-        lr: Positive = 1e-2,
+        lr: Positive = 5e-3,
         features: Count = 64,
         memory: Positive = 1000,
-        batch: Count = 16,
+        batch: Count = 64,
         random_state: int = 0,
     ) -> None:
         given: dict[str, Any] = {"lr": lr, "features": features, "memory": memory, "batch": batch}
