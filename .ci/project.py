@@ -1,7 +1,8 @@
 """Compare the project's own files with each other and with the code; exit with 1 for a difference.
 
-``python .ci/project.py``: packages, versions, private attributes, tuned numbers, links, configs,
-the reference pages and the names on the migration page.  Each check returns what it found.
+``python .ci/project.py``: packages, versions, private attributes, calls of the operating system,
+tuned numbers, links, configs, the reference pages and the names on the migration page.  Each check
+returns what it found.
 """
 
 import ast
@@ -320,9 +321,35 @@ def private(root: Path = ROOT) -> list[str]:
     ]
 
 
+DIFFERS = re.compile(
+    r"sys\.platform|os\.name\b|platform\.system\(|hasattr\((os|signal|sys|time|mmap)\b"
+    r"|getattr\((os|signal|time|mmap)\b|import (fcntl|msvcrt|resource|termios|winreg)\b"
+    r"|\bO_[A-Z]*(FOLLOW|CLOEXEC|DIRECTORY|BLOCK|BINARY|TEMPORARY)|\bSIG(HUP|BREAK|KILL|USR)"
+    r"|os\.(setsid|killpg|fork|getuid|mkfifo|fchmod|p(read|write)v?)\b"
+    r"|os\.(sched|memfd|pidfd|posix)_|[\"']/(proc|sys|dev)/"
+)
+"""What differs between operating systems: only `core/system.py` asks for it."""
+
+LOCK = re.compile(r"\b(R?Lock|Condition|Semaphore)\(")
+"""What is held during a fork where `core/fork_locks.py` made it."""
+
+
+def system(root: Path = ROOT) -> list[str]:
+    """Return modules that ask for the operating system, or make locks, in place of those for it."""
+    rules = ((DIFFERS, {"system.py"}), (LOCK, {"system.py", "fork_locks.py"}))
+    return [
+        f"{path.relative_to(root)}: {found[0]} belongs into {' or '.join(sorted(places))}"
+        for room in ("mlpengine", "cli")
+        for path in sorted((root / room).rglob("*.py"))
+        for rule, places in rules
+        if path.name not in places
+        for found in rule.finditer(path.read_text(encoding="utf-8"))
+    ]
+
+
 TUNED_ROOMS = ("mlpengine/diagnostics", "mlpengine/data/features")
-NO_THRESHOLDS = {"STATE_VERSION"}
-"""Numbers that are no threshold: versions of formats."""
+NO_THRESHOLDS = {"STATE_VERSION", "SHOWN_LAYERS", "SHOWN_SAMPLES"}
+"""Numbers that are no threshold: versions of formats, sizes of charts."""
 
 
 def is_number(node: ast.expr) -> bool:
@@ -386,7 +413,8 @@ def thresholds(root: Path = ROOT) -> list[str]:
     return problems
 
 
-CHECKS = (packages, classes, version, private, thresholds, links, speed, configs, pages, migration)
+CHECKS = (packages, classes, version, private, system, thresholds)
+CHECKS += (links, speed, configs, pages, migration)
 
 if __name__ == "__main__":
     problems = [problem for check in CHECKS for problem in check()]

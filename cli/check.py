@@ -10,11 +10,9 @@ from mlpengine.config import ConfigFile, load_config, parse_override
 from mlpengine.config.build import check_size, loss_and_task
 from mlpengine.config.tables import Tables, profiled_table, read_source, read_tables
 from mlpengine.core.errors import UsageError
-from mlpengine.core.wording import plural, printable
+from mlpengine.core.wording import plural
 from mlpengine.data.features import profile
 from mlpengine.data.features.checks import Profile, more_features
-from mlpengine.data.features.drift import NewRows, drifts
-from mlpengine.data.tables import read_table
 from mlpengine.data.tables.progress import OnProgress
 from mlpengine.models.task import Task
 from mlpengine.training.loading import load
@@ -54,13 +52,14 @@ def command(
 ) -> int:
     """Read CONFIG and its data, and report problems of the data before training.
 
-    Shows types, missing values, constant and leaking columns, class balance and repeated rows.
-    It trains and writes nothing.  Data that cannot be trained on are an error, with exit code 2.
+    The command shows types, missing values, constant and leaking columns, class balance and
+    duplicate rows.  It does not train, and it writes no file.  Data that cannot be used for
+    training are an error with exit code 2.
 
     With a table NEW, CONFIG is a run directory or model file, and the columns of NEW are compared
-    with the training columns.  The drift of a column is a number from 0 to 1: the largest
-    difference of the cumulative shares of its numbers, or of the shares of its texts.  The shares
-    of missing values are shown, too.
+    with the training columns.  The drift of a column is from 0 to 1.  For numbers it is the
+    Kolmogorov-Smirnov statistic; for texts it is the largest difference of the share of a text.
+    The shares of missing values are shown, too.
     """
     if new is not None:
         if settings:
@@ -106,25 +105,13 @@ def _compare(run: Path, new: Path, limit: float | None, *, as_json: bool) -> int
     """Compare the columns of a new table with the training columns; return the exit code."""
     if limit is not None and not 0 <= limit <= 1:
         raise UsageError(f"--drift: must be a share from 0 to 1 (got {limit:g})")
-    preprocessor = load(run).preprocessor
-    table = read_table(new, **preprocessor.read_arguments)
-    compared = drifts(preprocessor, table)
-    remarks = NewRows(preprocessor).add(table).lines()
-    beyond = [one for one in compared if one.is_odd and limit is not None and one.value > limit]
+    compared = load(run).check(new)
+    beyond = compared.beyond(limit) if limit is not None else []
     if as_json:
-        columns = {one.column: {**one._asdict(), "value": one.value} for one in compared}
-        for column in columns.values():
-            del column["column"]
-        shown = {"rows": table.n_rows, "columns": columns, "warnings": remarks}
+        shown = compared.as_dict()
         click.echo(json.dumps({**shown, "beyond": [one.column for one in beyond]}))
     else:
-        width = max(len(printable(one.column)) for one in compared) if compared else 0
-        lines = [f"{new}: {plural(table.n_rows, 'row')}, compared with the rows of training"]
-        for one in compared:
-            gaps = f"{one.missing:.1%} missing (training {one.trained_missing:.1%})"
-            odd = "" if one.is_odd else "  no more than chance"
-            lines.append(f"  {printable(one.column):<{width}}  {one.values:.3f}  {gaps}{odd}")
-        say("\n".join([*lines, *map("warning: {}".format, remarks)]))
+        say(str(compared))
     if beyond:
         names = ", ".join(f"{one.column!r} {one.value:.3f}" for one in beyond)
         say(f"drift beyond {limit:g}: {names}", err=True)

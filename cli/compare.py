@@ -10,7 +10,8 @@ import click
 
 from mlpengine.config.load import differing_settings, load_config
 from mlpengine.core.wording import metric_text, printable
-from mlpengine.report import QUICK, Lead, collect, lead_of, read_run
+from mlpengine.models.comparison import NO_LEAD, lead_text
+from mlpengine.report import QUICK, collect, lead_of, read_run
 from mlpengine.training.measure import ONE_NETWORK
 from mlpengine.training.result import read_result
 from mlpengine.training.run_directory import resolved_config
@@ -45,10 +46,11 @@ class Score(NamedTuple):
 @click.argument("second", type=DIRECTORY_PATH)
 @AS_JSON
 def command(first: Path, second: Path, as_json: bool) -> None:
-    """Compare the run directories FIRST and SECOND: settings, results, and which did better.
+    """Compare the run directories FIRST and SECOND: settings, results, and which run is better.
 
-    Which run is better is told by the accuracy or R2 of rows that did not train the models, with
-    the standard error of the difference; rows that both predicted are compared one by one.
+    The better run has the higher accuracy or R2 on rows that did not train the models.  The command
+    prints the standard error of the difference.  If both runs predicted the same rows, the
+    predictions are compared row by row.
     """
     data, lines = comparison(first, second)
     say(json.dumps(data) if as_json else "\n".join(lines))
@@ -68,7 +70,7 @@ def comparison(first: Path, second: Path) -> tuple[dict[str, Any], list[str]]:
         "settings": settings,
         "metrics": {label: [one.value for one in row] for label, row in table.items()},
         "standard_errors": {label: row for label, row in errors.items() if any(row)},
-        **better_run(lead, names),
+        **(lead.as_dict(names) if lead else NO_LEAD),
     }
     return data, comparison_text(results, table, data)
 
@@ -89,20 +91,6 @@ def run_scores(result: Mapping[str, Any]) -> dict[str, Score]:
             error = (deviations.get(name) or 0.0) / sqrt(result.get("members") or 1)
             shown[f"{part_title(part)} {name}, {ONE_NETWORK}"] = Score(value, error)
     return shown
-
-
-def better_run(lead: Lead | None, names: list[str]) -> dict[str, Any]:
-    """Return the metric, the run ahead, by how much, and the better run if that is clear."""
-    if lead is None:
-        return dict.fromkeys(("by", "ahead", "difference", "error", "better"))
-    ahead = names[lead.ahead] if lead.value else None
-    return {
-        "by": f"{part_title(lead.part)} {lead.metric}",
-        "ahead": ahead,
-        "difference": lead.value,
-        "error": lead.error,
-        "better": ahead if lead.is_clear else None,
-    }
 
 
 def comparison_text(
@@ -135,12 +123,4 @@ def comparison_text(
         lines.append("+-: standard error")
     if any(key == "seed" or key.startswith("data.") for key in settings):
         lines.append("note: seed or data settings differ, so the rows of their parts may, too")
-    if data["by"] is None:
-        reason = "the scores are of different kinds or rows, or the data cannot be read"
-        return [*lines, f"no run is better: {reason}"]
-    if data["ahead"] is None:
-        return [*lines, f"equal in {data['by']}"]
-    by = f"by {data['difference']:.2g} +- {data['error']:.2g} in {data['by']}"
-    if data["better"] is None:
-        return [*lines, f"no clear difference: {data['ahead']} is ahead {by}"]
-    return [*lines, f"better: {data['better']}, {by}"]
+    return [*lines, lead_text(data)]

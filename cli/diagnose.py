@@ -12,7 +12,7 @@ import numpy as np
 from mlpengine.config import Override, load_config, parse_override
 from mlpengine.config.baselines import linear_comparison
 from mlpengine.config.build import LoadedData, load_data, trainer_of
-from mlpengine.config.columns import cell_verdicts, column_verdicts
+from mlpengine.config.columns import cell_verdicts, column_verdicts, joint_list
 from mlpengine.config.fixed_config import fixed_config
 from mlpengine.core.errors import RunError, UsageError
 from mlpengine.core.files import missing, write_atomically
@@ -29,11 +29,13 @@ from mlpengine.diagnostics.layer_table import LEGEND
 from mlpengine.diagnostics.preflight import Check, check_few_rows, probe, suggest_lr
 from mlpengine.diagnostics.rules import SHORT_RUNS
 from mlpengine.diagnostics.trial import Rows, restored
-from mlpengine.diagnostics.verdict import without
+from mlpengine.diagnostics.verdict import Verdicts, without
+from mlpengine.models.model import Model
 from mlpengine.training.diagnose import Trained, diagnostic_inputs, measure_rows
 from mlpengine.training.diagnostics_files import read_diagnostics
 from mlpengine.training.loading import load
-from mlpengine.training.run_directory import resolved_config
+from mlpengine.training.result import read_result
+from mlpengine.training.run_directory import FAILURE_FILE, RESULT_FILE, resolved_config
 from mlpengine.training.trainer import Trainer
 
 from .options import AS_JSON, FILE_PATH, overrides_like
@@ -43,7 +45,7 @@ PROBE_STEPS = 200
 """Number of trial steps of a config."""
 
 TRIED_STEPS = 20
-"""Steps that are timed; the fastest is the estimate."""
+"""Number of steps that are timed; the fastest step is the estimate."""
 
 EPILOG = """\b
 Examples:
@@ -72,8 +74,9 @@ def command(
 ) -> None:
     """Check the YAML file CONFIG before a long run, or explain how the run in directory RUN went.
 
-    Of a config: memory and time, whether 20 rows can be memorized, learning rates that work, and
-    verdicts after some trial steps.  Of a run: its last sample, and the verdicts.
+    For a config, the command shows memory and time, whether the network can memorize 20 rows,
+    learning rates that work, and verdicts after some trial steps.  For a run, it shows the last
+    measurement of gradients and units, and the verdicts.
     """
     if fix is not None and fix.exists():
         raise UsageError(f"--fix: must be a new file ({fix} exists)")
@@ -160,48 +163,58 @@ def _columns(data: LoadedData) -> list[Verdict]:
 
 
 def _after(run: Path) -> tuple[dict[str, Any], list[str], list[Verdict]]:
-    """Read a run; return everything as data and as lines, and the verdicts."""
+    """Read a run; return everything as data and as lines, and the verdicts.
+
+    A run that has ended or failed has recorded its verdicts; they are measured of any other run.
+    """
     config = resolved_config(run)
-    model = load(run)
-    data = load_data(load_config(config), model.preprocessor)
+    file = load_config(config)
+    ended = next((name for name in (RESULT_FILE, FAILURE_FILE) if (run / name).is_file()), None)
+    model = None if ended else load(run)
+    data = load_data(file, model.preprocessor if model else None)
     trainer = trainer_of(data)
-    mlp, start, part, task = model.mlp, trainer.networks[0], trainer.train, data.task
-    if trainer.member_types and mlp.input_layer is None:
-        raise RunError(
-            f"{run}: diagnose needs a network that was trained in epochs (only the smooth members "
-            "have a weight above 0); leave smooth out of training.members"
-        )
-    networks = [Trained(mlp.predict, np.arange(len(part)), data.parts.get("validation"))]
-    if (folds := data.folds) is not None:
-        networks = [
-            Trained(net.predict, np.flatnonzero(folds != k), part.rows(np.flatnonzero(folds == k)))
-            for k, net in zip(range(int(folds.max()) + 1), model.mean.networks, strict=False)
-        ]
-    shape, trained = (
-        [net.params.specs[name] for name in net.groups["weights"]] for net in (start, mlp)
-    )
-    if shape != trained:
-        sizes = " and ".join(net.title for net in (start, mlp))
-        raise RunError(
-            f"{config}: must describe the network of the model (config and model: {sizes}); "
-            "restore the config, or train again"
-        )
-    known = diagnostic_inputs(trainer.step, part, networks[0].validation)
-    diagnostics = read_diagnostics(run, mlp, known, len(part))
-    diagnostics.batch_size = trainer.batch_size
-    diagnostics.in_time = trainer.in_time
-    diagnostics.stops_early = trainer.settings.training.early_stopping is not None
-    with np.errstate(all="ignore"):  # a run that failed may have any weights
-        measure_rows(diagnostics, task, part, networks)
-        diagnostics.baseline_score = linear_comparison(data, model.mean)
-    reported = [*_columns(data), *verdicts(diagnostics)]
-    reported = without(reported, data.file.silenced)
+    known = diagnostic_inputs(trainer.step, trainer.train, data.parts.get("validation"))
+    diagnostics = read_diagnostics(run, trainer.networks[0], known, len(trainer.train))
+    if ended is not None:
+        told = read_result(run, ended).get("verdicts", [])
+        reported = without(map(Verdict.from_dict, told), file.silenced)
+    elif model is not None:
+        reported = _measured(diagnostics, model, data, trainer)
     report = {
         "sample": _sample(diagnostics),
         "verdicts": [v.as_dict() for v in reported],
     }
     lines = [table(diagnostics), LEGEND, *_spoken(reported, [])]
     return report, lines, reported
+
+
+def _measured(
+    diagnostics: Diagnostics, model: Model, data: LoadedData, trainer: Trainer
+) -> Verdicts:
+    """Return the verdicts on a run that has not ended."""
+    part, task, start = trainer.train, data.task, trainer.networks[0]
+    networks = [Trained(model.mlp.predict, np.arange(len(part)), data.parts.get("validation"))]
+    if (folds := data.folds) is not None:
+        networks = [
+            Trained(net.predict, np.flatnonzero(folds != k), part.rows(np.flatnonzero(folds == k)))
+            for k, net in zip(range(int(folds.max()) + 1), model.mean.networks, strict=False)
+        ]
+    shape, trained = (
+        [net.params.specs[name] for name in net.groups["weights"]] for net in (start, model.mlp)
+    )
+    if shape != trained:
+        sizes = " and ".join(net.title for net in (start, model.mlp))
+        raise RunError(
+            f"{data.file.path}: must describe the network of the model (config and model: {sizes});"
+            " restore the config, or train again"
+        )
+    diagnostics.batch_size = trainer.batch_size
+    diagnostics.in_time = trainer.in_time
+    diagnostics.stops_early = trainer.settings.training.early_stopping is not None
+    with np.errstate(all="ignore"):  # its weights may be any
+        measure_rows(diagnostics, task, part, networks)
+        diagnostics.baseline_score = linear_comparison(data, model.mean)
+    return joint_list(data.file, _columns(data), verdicts(diagnostics))
 
 
 def _write_fix(path: Path, config: Path, reported: list[Verdict], overrides: list[Override]) -> str:

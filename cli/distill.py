@@ -59,12 +59,13 @@ def command(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Train one small network that predicts what the networks of RUN predict together.
+    """Train one small network on the predictions of the ensemble of RUN.
 
     The network (the student) learns the predictions of RUN (the teacher), on the training rows and
     on synthetic rows.  A synthetic row is a training row with some values of a near row.  The
-    result compares three networks on the test rows of RUN: student, teacher, and a network of the
-    same size that learned the true targets.  All other commands take the new run, too.
+    result compares three models on the test rows of RUN: the student, the teacher, and a network of
+    the size of the student that was trained on the true targets.  All other commands also work
+    with the new run.
     """
     teacher = load(run)
     file = load_config(resolved_config(run))

@@ -90,13 +90,14 @@ def command(
 ) -> int:
     """Measure the model of RUN, a run directory or a model file, with every metric of its task.
 
-    FILE is a table with the target column (- is stdin), by default the run's own parts.
+    FILE is a table with the target column (- is stdin).  Without FILE, the training, validation and
+    test rows of the run are measured.
 
-    The loss is the plain one, without class weights or label smoothing, and for numbers in
-    standardized units; all other metrics are in the target's own units.
+    The loss is computed without class weights and label smoothing, for regression from standardized
+    targets.  All other metrics are in the units of the target.
 
-    --require takes the metrics of FILE, or else of the last part of the run: its test rows, or its
-    validation rows without test rows.
+    --require tests the metrics of FILE.  Without FILE it tests the metrics of the test rows or,
+    without test rows, of the validation rows.
     """
     requirements = [read_requirement(text) for text in required]
     model = load(run)

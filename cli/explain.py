@@ -29,14 +29,14 @@ Examples:
 @click.argument("file", type=str, required=False)
 @AS_JSON
 def command(run: Path, file: str | None, as_json: bool) -> None:
-    """Tell which columns drive the predictions of the model of RUN, a run directory or model file.
+    """Show which columns matter for the model of RUN, a run directory or model file.
 
-    FILE is a table with the target column (- is stdin), by default the run's own rows.
+    FILE is a table with the target column (- is stdin), by default the rows of the run.
 
-    The importance of a column is how much the loss rises, and R2 or accuracy falls, when its values
-    are permuted among rows that did not train the model: out-of-fold, or the test or validation
-    rows.  With --json it adds partial dependence, the mean prediction where all rows hold the same
-    value; the page of `mlpengine report` draws it.
+    The importance of a column is the rise of the loss, and the fall of R2 or accuracy, when its
+    values are permuted.  It is measured on rows that did not train the model: out-of-fold, test or
+    validation rows.  --json adds partial dependence: the mean prediction if all rows have the same
+    value in the column.  `mlpengine report` draws it.
     """
     model, curves = load(run), CURVES if as_json else 0
     if file is None:

@@ -101,9 +101,9 @@ def command(
 ) -> None:
     """Write the model of RUN, a run directory or a model file, in another format.
 
-    The ONNX model is run and compared with mlpengine's own predictions before the file is
-    written; it needs the extra onnx.  c-train has the optimizer, the clipping and the frozen layers
-    of the run; --set changes them, and training.dtype.
+    An ONNX model is compared with mlpengine's own predictions before the file is written; this
+    needs the extra onnx.  c-train takes over the optimizer, the clipping and the frozen layers of
+    the run; --set changes these settings and training.dtype.
     """
     if not run.exists():
         raise missing(run, "run or model file")

@@ -35,7 +35,7 @@ MOST_TRIED = 5
 """Largest number of repairs that are tried in short runs."""
 
 CLOSE = 0.01
-"""Difference of scores up to which the likelier of two repairs is preferred."""
+"""Maximum difference of scores at which the likelier of two repairs is preferred."""
 
 NO_JUDGE = ("shifted", "too_good")
 """Verdicts on validation rows that cannot judge a repair."""
@@ -64,13 +64,14 @@ class Judged(NamedTuple):
 
 
 def run_and_fix(begin: Start, session: Session, state: Stopping, shown: Shown) -> None:
-    """Run a session, and once more with the best of the repairs that its verdicts ask for.
+    """Run a session, and a second session with the best repair that its verdicts ask for.
 
-    Of several repairs, short runs choose one.  Where it does not help, or its verdicts ask for
-    more, the values that `init` proposes are trained, too.  Out-of-fold or validation rows judge,
-    never test rows.  Corrections of the data (a column that reveals the target, a wrong cell) are
-    part of each repair, and no score judges them.  A first run that failed is run again, too.  With
-    JSON the output has a line for each run, also for one that failed, and one for the comparison.
+    If there are several repairs, short runs choose one.  If this repair does not help, or its run
+    has further verdicts, the values that `init` proposes are trained, too.  Scores are compared on
+    out-of-fold or validation rows, never on test rows.  Corrections of the data (a column that
+    reveals the target, a wrong cell) are part of each repair, and no score judges them.  A first
+    run that failed is run again, too.  With JSON the output has a line for each run, also for one
+    that failed, and one for the comparison.
     """
     first, failure, before = session.directory.path, None, Judged()
     try:

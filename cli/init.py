@@ -60,12 +60,12 @@ Examples:
 @click.option(
     "--group",
     metavar="COL",
-    help="Column whose equal values stay together, such as a patient (data.split.group).",
+    help="Group column, such as patient: its rows stay in one part (data.split.group).",
 )
 @click.option(
     "--time",
     metavar="COL",
-    help="Column to order by: the newest rows test (data.split.time).",
+    help="Time column: the newest rows are the test rows (data.split.time).",
 )
 @click.option("--force", is_flag=True, help="Overwrite a config that exists.")
 @AS_JSON
@@ -82,10 +82,10 @@ def command(
 ) -> None:
     """Write a commented config that predicts a column of the table DATA.
 
-    Columns that repeat the target in another coding, number the rows, or have a different text in
-    nearly every row are dropped, with a comment.  A column that alone explains nearly all of the
-    target stays and is reported.  The schema is written beside the config, so that editors
-    complete and check it.
+    Some columns are dropped, with a comment: recodings of the target, row numbers, and columns with
+    a different text in nearly every row.  A column that alone predicts the target almost perfectly
+    is kept, with a warning.  A schema is written beside the config, so that editors complete and
+    check it.
     """
     if Path(data).suffix in (".yaml", ".yml"):
         raise UsageError(

@@ -56,17 +56,19 @@ RUNTIME_VARIABLES = {
     "PYDANTIC_DISABLE_PLUGINS": "__all__",
     "OPENBLAS_THREAD_TIMEOUT": "24",
 }
-"""Variables that are set unless they are given: pydantic would read the metadata of every installed
-package, for plugins; each thread of OpenBLAS would occupy a core for 2^26 cycles before it sleeps,
-from the import of NumPy on.  With far fewer than 2^24 it sleeps between the products of a step."""
+"""Default values of environment variables.
+
+Without the first, pydantic reads the metadata of every installed package to find plugins.  Without
+the second, each thread of OpenBLAS spins for 2^26 cycles before it sleeps, from the import of NumPy
+on.  With far fewer than 2^24 cycles it would sleep between the products of a step."""
 
 CLOSED_PIPE = 141
-"""The exit code where the reader of our output has gone, as shells report it."""
+"""The exit code if the reader of the output has gone, as shells report it."""
 
 
 @contextmanager
 def _while_read() -> Iterator[None]:
-    """End quietly where the reader of our output has gone; click would exit with 1."""
+    """End quietly if the reader of the output has gone; click would exit with 1."""
     try:
         yield
     except BrokenPipeError as error:
@@ -133,9 +135,9 @@ def group(debug: bool) -> None:
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code."""
-    # Imports make as many objects, and all of them stay.  With the default threshold, searches for
-    # garbage among them, and the last search at the exit, are a fifth of the processor time of a
-    # short `train` (Xeon, Nov. 2026).
+    # Imports create about as many objects, and all of them stay.  With the default threshold,
+    # garbage collection among them takes a fifth of the processor time of a short `train` (Xeon,
+    # Nov. 2026).
     gc.set_threshold(300_000)
     for name, value in RUNTIME_VARIABLES.items():
         os.environ.setdefault(name, value)

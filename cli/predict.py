@@ -88,17 +88,21 @@ def command(
 ) -> None:
     """Predict the rows of FILE (- is stdin) with the model of RUN, a run directory or model file.
 
-    Columns may be in any order; further columns and the target are ignored.  Classes come with the
-    probability of each, numbers in the target's own units (price; price_0.1, price_0.9 for several
-    quantiles; price, price_std for the loss gaussian_nll).  A text that a spreadsheet would take
-    for a formula gets a ' before it.  --interval adds <target>_low and <target>_high, from
-    out-of-fold errors.  --set adds <target>_set, such as a|b; it is empty if no class is likely
-    enough.  It holds its share of all rows, with --by-class of the rows of each class, in larger
-    sets.  --threshold replaces the model's threshold (0.5, or the one that training.threshold
-    chose).  --spread adds the standard deviation over the networks, of the number or of the
-    probability of the predicted class.  A .npy file holds numbers only: probabilities or predicted
-    values, and 0 or 1 for each class of --set.  The column of --id keeps the type that its file
-    has; in CSV it is text.
+    Columns may be in any order; further columns and the target are ignored.
+
+    For classes, the output has the class and the probability of each class.  For numbers, it has
+    the prediction in the units of the target: price, for example, or price_0.1 and price_0.9 for
+    two quantiles, or price and price_std for the loss gaussian_nll.  In CSV, a text that a
+    spreadsheet would read as a formula gets a leading '.
+
+    --interval adds <target>_low and <target>_high, from out-of-fold errors.  --set adds
+    <target>_set, such as a|b; a set is empty if no class is likely enough.  The sets contain the
+    true class for the given share of all rows or, with --by-class, of the rows of each class; these
+    sets are larger.  --threshold replaces the model's threshold (0.5, or the one that
+    training.threshold chose).  --spread adds the standard deviation over the networks, of the
+    number or of the probability of the predicted class.  A .npy file holds numbers only:
+    probabilities or predicted values, and 0 or 1 for each class of --set.  The column of --id keeps
+    the type that its file has; in CSV it is text.
     """
     for name, given in (("--interval", level), ("--set", set_level)):
         if given is not None:

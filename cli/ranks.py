@@ -43,7 +43,7 @@ LAUNCHED = {
 Open MPI, and Slurm."""
 
 FORWARD_SECONDS = 0.5
-"""Seconds for the launcher to forward the output of a rank, before it ends all and drops the rest.
+"""Seconds for the launcher to forward the output of a rank before it ends all ranks.
 """
 
 START_SECONDS = 300
@@ -54,13 +54,13 @@ MPI would wait forever for a rank that has ended.
 
 
 def launched() -> tuple[int, int]:
-    """Return rank and number of the processes that a launcher started, as its variables say."""
+    """Return rank and number of processes from the environment variables of a launcher."""
     name = next((name for name in LAUNCHED if name in os.environ), None)
     return (int(os.environ[name]), int(os.environ.get(LAUNCHED[name], "1"))) if name else (0, 1)
 
 
 def end_job(code: int) -> None:
-    """Ask the launcher to end all ranks, where this one ends before it has started MPI.
+    """Make the launcher end all ranks if this rank ends before it has started MPI.
 
     The launcher of MPICH waits for the other ranks, and they wait for this one.  The launcher of
     Open MPI ends them.

@@ -49,9 +49,9 @@ Examples:
 def command(run: Path, out: Path | None, as_json: bool) -> None:
     """Show the run directory RUN, or a sweep's, on one HTML page.
 
-    The page needs no network. It shows how good the model is against a constant and a linear
-    prediction, what is wrong and how to fix it, curves, predictions, what drives them, gradients,
-    the data and the hardest rows.
+    The page works offline.  It compares the model with a constant and a linear prediction, names
+    problems and fixes, and shows curves, predictions, column importance, gradients, the data and
+    the rows with the largest errors.
     """
     data, page = _collected(run)
     if as_json:

@@ -57,12 +57,13 @@ def command(run: Path, host: str, port: int, workers: int, access_log: bool) -> 
 
     POST /predict takes a row, a JSON object of values by column, or a list of rows.  It answers
     with the columns that `mlpengine predict` writes; ?interval=0.9 and ?set=0.9 add intervals and
-    prediction sets.  GET /docs is a page to try it, /openapi.json describes the
-    columns, /health tells that the service runs, and /metrics counts for Prometheus.  The model is
-    read once.  A signal stops the service after the requests under way, a second one at once.
+    prediction sets.  GET /docs is a page to try it, /openapi.json describes the columns, /health
+    reports that the service runs, and /metrics has counters for Prometheus.  The model is read
+    once, at the start.  The first signal stops the service after the current requests, a second
+    signal at once.
 
-    There is no encryption and no password: put a server that has both before it where others than
-    programs of this machine reach it.
+    The service has no encryption and no password.  If other machines can reach it, put a reverse
+    proxy with both in front of it.
     """
     with TemporaryDirectory(prefix="mlpengine-") as counts:
         if workers > 1:  # where they add up their counts; read when prometheus_client is imported

@@ -29,8 +29,8 @@ with importing("mlpengine serve", "serve"):
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
 OPEN_FILES = open_files()
-"""Files and connections that this process may have.  Half of them are connections.  Up to a
-sixteenth are accepted before one is counted."""
+"""Limit of open files of this process.  Half of them may be connections; up to a sixteenth are
+accepted before they are counted."""
 
 BACKLOG = 2_048
 """Connections that wait to be accepted."""
@@ -42,7 +42,7 @@ REQUEST_SECONDS = 20
 """Seconds in which a connection must send a request whole and have its answer."""
 
 STOP_SECONDS = 30
-"""Seconds that a stopped service has for the requests that it has begun to read."""
+"""Seconds for a stopped service to answer the requests that it has begun to read."""
 
 TICK = 0.2
 """Seconds between two looks at signals and workers."""

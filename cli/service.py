@@ -35,8 +35,9 @@ ROW_LIMIT, BODY_LIMIT = 10_000, 8_000_000
 """Rows of a request, and bytes of its body."""
 
 SMALL_BODY = 1 << 14
-"""Bytes of a body that is answered at once; larger ones have a thread, one after another, so that
-small ones do not wait for them."""
+"""Maximum bytes of a body that is answered at once.
+
+Larger bodies are answered by a thread, one after another, so that small bodies do not wait."""
 
 CELLS_TOLD, NAMES_COMPARED = 20, 100
 """Cells that an error names, and names of a row that are compared with one that is missing."""

@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 
 from mlpengine.config.baselines import linear_comparison, score_of, scored_rows
 from mlpengine.config.build import LoadedData
-from mlpengine.config.columns import cell_verdicts, column_verdicts
+from mlpengine.config.columns import cell_verdicts, column_verdicts, joint_list
 from mlpengine.config.tables import digests
 from mlpengine.core.errors import (
     CheckpointError,
@@ -40,6 +40,7 @@ from mlpengine.training.loop import Callback, Loop, Result
 from mlpengine.training.measure import DEVIATION, OF_MEAN, ONE_NETWORK, Measured, measure
 from mlpengine.training.run_directory import (
     ENVIRONMENT_FILE,
+    FAILURE_FILE,
     GIVEN_CONFIG,
     RESOLVED,
     RESULT_FILE,
@@ -51,7 +52,7 @@ from mlpengine.training.trainer import Fitted, Trainer
 from .streams import say
 
 WARM_START_MODEL = "warm_start.safetensors"
-"""The model that training started from, where it did not start from random weights."""
+"""The model that training started from, if it did not start from random weights."""
 
 CONFIG_DIGEST = "config_sha256"
 AFFECTS_REPRODUCIBILITY = ("packages", "python", "machine", "blas", "backend", "target")
@@ -193,17 +194,22 @@ class Session:
         self.directory.write(RESOLVED, self._config)
 
     def run(self) -> Result:
-        """Train; where a number is not finite, print the verdicts."""
+        """Train; where a number is not finite, print and save the verdicts."""
+        (self.directory.path / FAILURE_FILE).unlink(missing_ok=True)
         try:
             return self.loop.run()
-        except NumericalError:
-            for verdict in self.verdicts():
-                say(f"  {verdict}", err=True)
+        except NumericalError as error:
+            self.column_verdicts += column_verdicts(self.data.file, self.data.tables)
+            told = [verdict.as_dict() for verdict in self.verdicts()]
+            self.directory.write_json(FAILURE_FILE, {"error": str(error), "verdicts": told})
+            for one in told:
+                say(f"  {one['text']}", err=True)
             raise
 
     def verdicts(self) -> list[Verdict]:
         """Return the verdicts on values and, after the end, on columns; then the diagnostics'."""
-        return [*self.column_verdicts, *(self.diagnostics.verdicts() if self.diagnostics else [])]
+        of_run = self.diagnostics.verdicts() if self.diagnostics else []
+        return joint_list(self.data.file, self.column_verdicts, of_run)
 
     def close(self) -> None:
         """Close the files, and let other processes use the run directory."""
@@ -234,9 +240,7 @@ class Session:
         self.model.save(directory.path / MODEL_FILE)
         if self.fitted:
             self._compare(self.fitted)
-            self.column_verdicts += without(
-                column_verdicts(data.file, data.tables), data.file.silenced
-            )
+            self.column_verdicts += column_verdicts(data.file, data.tables)
         weights = self.fitted.ensemble_weights if self.fitted else {}
         outcome = {
             "run_dir": str(directory.path),

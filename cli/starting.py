@@ -129,7 +129,7 @@ def reopened(path: Path, epochs: int | None, ranks: Ranks | None, opened: ExitSt
 def _longer(
     directory: RunDirectory, checkpoint: Checkpoint | None, epochs: int | None
 ) -> list[Override]:
-    """Return the overrides for a run that continues to another number of epochs than its config's.
+    """Return the overrides for a run that continues to a number of epochs other than its config's.
 
     Raises: UsageError if it has no checkpoint.
     """
@@ -145,7 +145,8 @@ def _longer(
     if epochs is not None:
         backend = checkpoint.header["environment"].get("backend")
         asked = load_config(directory.path / RESOLVED).config.training.backend
-        if backend and asked == "auto":  # the number of steps chooses the backend
+        # `auto` depends on the number of steps; another backend would change the bits of the run
+        if backend and asked == "auto":
             overrides.append(Override("--epochs", ("training", "backend"), backend))
     return overrides
 

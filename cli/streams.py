@@ -106,7 +106,7 @@ def keep_streams() -> None:
 
 
 def _takes_bytes(stream: object) -> bool:
-    """Return whether a stream writes bytes.  All do except streams of a Windows console."""
+    """Return whether a stream writes bytes; only the streams of a Windows console do not."""
     binary = getattr(stream, "buffer", None)
     return isinstance(getattr(binary, "raw", binary), io.FileIO | None)
 

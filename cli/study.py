@@ -44,13 +44,13 @@ with importing("mlpengine sweep", "sweep"):
 TRIALS, JOURNAL_FILE = "trials", "journal.log"
 
 RETRIES = 3
-"""The most times that a trial is run again after its worker died."""
+"""Maximum number of times that a trial is run again after its worker died."""
 
 WARMUP = 5
 """The median pruner leaves the first epochs / WARMUP epochs of a trial alone."""
 
 START_TIME = timedelta(minutes=1)
-"""A trial that has no directory after this time has no worker."""
+"""Seconds after which a trial without a directory is considered to have no worker."""
 
 SLOT, REASON = "slot", "reason"
 """Attributes of a trial: its place in the sweep and the reason of its failure.
@@ -86,7 +86,7 @@ class Study:
         self.sweep, self._seed = file.config.sweep, file.config.seed
         self.sign = -1.0 if higher_is_better(self.sweep.metric) else 1.0
         is_journal = self.sweep.storage == JOURNAL
-        # the pruner hyperband draws from the name
+        # hyperband uses the name of the study as a random seed
         self._name = self.name if is_journal else f"{node()}:{self.directory}"
         with file.errors_at("sweep", "storage"), self._storage_errors():
             path = str(self.directory / JOURNAL_FILE)

@@ -97,8 +97,9 @@ def command(
 ) -> None:
     """Train the YAML file CONFIG with other values of some keys, and find the best.
 
-    Each trial is an ordinary run in a directory below the sweep's. Workers may be added, stopped
-    or killed at any time: their trials are run again by others, or after the next --join.
+    Each trial is an ordinary run in a directory below the sweep's.  Workers may be added, stopped
+    or
+    killed at any time: another worker, or the next --join, runs their trials again.
     """
     from .study import Study
     from .trials import Worker

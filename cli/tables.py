@@ -13,7 +13,7 @@ from mlpengine.core.files import write_atomically
 from mlpengine.core.spec import Array
 
 TEXT_CELLS = 1 << 15
-"""Cells that become text at once."""
+"""Number of cells that are converted to text at once."""
 
 DIGITS = 9
 """Significant digits of a number: enough to distinguish float32 values."""

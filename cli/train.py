@@ -85,10 +85,11 @@ def command(
 
     Progress goes to stderr, the result to stdout, and everything else into the run directory.
     Ctrl-C ends training after the current step and saves it; --resume continues from there.
-    --resume RUN --epochs N continues a run to N epochs, from its last weights and optimizer state:
-    from there on the learning rate follows a run of N epochs, and early stopping counts its
-    patience from 0. Under mpiexec the ranks share the networks of training.folds or training.seeds,
-    or each batch of one network; then training.shards is a multiple of their number.
+    --resume RUN --epochs N continues a run to N epochs, from its last weights and optimizer state.
+    Then the learning rate follows the schedule of N epochs, and early stopping counts its patience
+    from 0.  Under mpiexec the ranks divide the networks of training.folds or training.seeds.  If
+    there is one network, they divide each batch; training.shards must then be a multiple of the
+    ranks.
     """
     ranks = start_ranks(mpi)
     root, began = is_root(ranks), perf_counter()

@@ -27,7 +27,7 @@ QUIET = ("report=false", "training.threads=1", "training.checkpoint=null")
 cores."""
 
 UNFLUSHED_SECONDS = 10.0
-"""In the first seconds of a trial, up to this many, only its weights are flushed to disk."""
+"""Number of first seconds of a trial in which only its weights are flushed to disk."""
 
 
 class Reporter(Callback):

@@ -15,7 +15,7 @@ import numpy as np
 
 from mlpengine.config.baselines import linear_comparison
 from mlpengine.config.build import LoadedData, load_data, trainer_of
-from mlpengine.config.columns import cell_verdicts, column_verdicts
+from mlpengine.config.columns import cell_verdicts, column_verdicts, joint_list
 from mlpengine.config.distilling import STUDENT_SECTIONS, Predict, Teacher, student_sections
 from mlpengine.config.load import ConfigFile, check_config
 from mlpengine.config.proposal import complete_config
@@ -31,7 +31,7 @@ from mlpengine.data.features.column_kinds import kind_of
 from mlpengine.data.tables import Table, read_table
 from mlpengine.data.tables.detect import Detected, detect
 from mlpengine.data.tables.frames import as_table, categorical_columns
-from mlpengine.diagnostics.verdict import Verdicts, verdict_list, without
+from mlpengine.diagnostics.verdict import Verdicts, verdict_list
 from mlpengine.models.model import Model
 from mlpengine.models.task import Split
 from mlpengine.settings.recipes import PRESETS
@@ -55,7 +55,7 @@ NAME = "fit"
 """The name that messages about the config give in place of a file."""
 
 
-class Trained(NamedTuple):
+class FitParts(NamedTuple):
     """A training in memory, for its report; `known` are name, rows and outputs of a part."""
 
     data: LoadedData
@@ -86,7 +86,7 @@ class FitResult(Result):
     spreads: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
     verdicts: Verdicts = field(default_factory=Verdicts)
     decided: list[str] = field(default_factory=list)
-    trained: "Trained | None" = field(default=None, compare=False)
+    trained: "FitParts | None" = field(default=None, compare=False)
 
     def lines(self) -> list[str]:
         """Return the outcome in words, and the metrics of each part."""
@@ -97,8 +97,7 @@ class FitResult(Result):
 
     def content(self) -> "list[Markup]":
         """Return what a notebook shows: the metrics, the curves and the verdicts."""
-        from mlpengine.drawing.markup import number
-        from mlpengine.drawing.tables import scrolling_table
+        from mlpengine.drawing.markup import number, scrolling_table
 
         names = list(next(iter(self.metrics.values()), {}))
         rows = [
@@ -321,16 +320,16 @@ def _measured(
             fitted.diagnostics.core.baseline_score = linear_comparison(data, fitted.mean)
         of_run = fitted.verdicts()
     of_columns = column_verdicts(file, data.tables)
-    reported = [*cell_verdicts(file, data.tables), *of_columns, *of_run]
+    of_data = [*cell_verdicts(file, data.tables), *of_columns]
     model = data.recorded(fitted.model(data.tables.preprocessor), measured)
     return model, FitResult(
         **vars(fitted.result),
         metrics=measured.metrics,
         spreads=measured.spreads,
         remarks=[*data.tables.remarks, *map(str, of_columns)],
-        verdicts=without(reported, file.silenced),
+        verdicts=joint_list(file, of_data, of_run),
         decided=decided,
-        trained=Trained(data, model, fitted, measured.last),
+        trained=FitParts(data, model, fitted, measured.last),
     )
 
 

@@ -3,9 +3,14 @@
 import importlib.util
 import tarfile
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import pytest
+
+from mlpengine.core.fields import Limits
+from mlpengine.settings import TrainingSettings
 
 ROOT = Path(__file__).parents[1]
 
@@ -124,6 +129,33 @@ def test_tuned_numbers_are_found_outside_and_in_their_table(tmp_path):
 )
 def test_private_reads_are_found(text, found):
     assert len(project.private_reads(text)) == found
+
+
+def test_second_defaults_and_options_without_a_meaning_are_found():
+    class Step:
+        def __init__(self, epochs: int = 7, batch_size: int = 32) -> None: ...
+
+    @dataclass(frozen=True)
+    class Silent:
+        told: Annotated[int, "A number of rows."] = 1
+        untold: int = 1
+        wrong: Annotated[int, Limits(above=0), "Another number."] = 0
+
+    options = load(".ci/options.py")
+    found = [*options.differing(Step, (TrainingSettings,)), *options.unclear(Silent)]
+    assert [text.split()[:2] for text in found] == [
+        ["Step:", "epochs"],
+        ["Silent.untold:", "has"],
+        ["Silent.wrong:", "does"],
+    ]
+
+
+def test_modules_that_ask_for_the_system_or_make_locks_are_found(tmp_path):
+    text = "if sys.platform == 'win32':\n    lock = threading.RLock()\nos.fork()\n"
+    tree(tmp_path, {f"mlpengine/{name}.py": text for name in ("a", "system", "fork_locks")})
+    found = project.system(tmp_path)
+    assert len(found) == 3 + 2
+    assert found[0].startswith("mlpengine/a.py: sys.platform belongs into system.py")
 
 
 def test_archives_that_differ_from_the_repository_are_named(tmp_path):

@@ -1,25 +1,13 @@
 """Forks beside threads: a child finds every lock free, whatever the threads of its parent did."""
 
 import os
-import re
 import threading
-from pathlib import Path
 
 import pytest
 
-import mlpengine
-import mlpengine_cli
 from mlpengine.core.fork_locks import process_lock
 
 FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks on this system")
-
-
-def test_locks_are_made_in_two_modules_that_hold_them_during_forks():
-    roots = (Path(package.__path__[0]) for package in (mlpengine, mlpengine_cli))
-    files = (path for root in roots for path in root.rglob("*.py"))
-    made = re.compile(r"\b(R?Lock|Condition|Semaphore)\(")
-    makers = [path.name for path in files if made.search(path.read_text())]
-    assert sorted(makers) == ["fork_locks.py", "system.py"]
 
 
 @FORKS

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 BackendName = Literal["auto", "numpy", "numexpr", "compiled"]
 """Name of a backend that may run a training step.
 
-``auto`` is the compiled step where there is a compiler and the work is worth a compilation, and
-NumPy elsewhere.  It never selects NumExpr, which was faster in no case that was measured."""
+``auto`` is the compiled step if there is a compiler and the work is worth a compilation, else
+NumPy.  It never selects NumExpr, because NumExpr was not the fastest in any measured case."""
 
 __all__ = ["NUMPY", "Backend", "BackendName", "Rule", "find_backend"]
 
-__getattr__, __dir__ = lazy_names(  # readers of tables take the cache of compiled programs alone
+__getattr__, __dir__ = lazy_names(  # lazy: readers of tables need only the cache
     __name__, {"backend": ("NUMPY", "Backend", "Rule")}
 )
 

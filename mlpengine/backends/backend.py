@@ -1,4 +1,4 @@
-"""Backends of tape programs; an op for which one has no rule runs its own NumPy rules.
+"""Backends of tape programs; an op without a rule of the backend runs its own NumPy rules.
 
 A backend's rule is a function ``rule(*arrays, out=..., **work)`` that yields calls, as the op's own
 rule does.  It is selected by op and direction while a program is bound, never during a replay.
@@ -14,7 +14,7 @@ Rule = Callable[..., Calls]
 
 
 class Backend(NamedTuple):
-    """A name, and a function that returns the rule that replaces an op's own, or None."""
+    """A name, and a function that returns the rule that replaces an op's own rule, or None."""
 
     name: str
     find: Callable[[GradOp, Direction], Rule | None] = lambda op, direction: None

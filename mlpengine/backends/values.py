@@ -19,7 +19,7 @@ from mlpengine.ops import Dropout
 
 
 class UnsupportedError(Exception):
-    """There is no compiled rule for this; NumPy computes it instead."""
+    """There is no compiled rule for an instruction; NumPy computes it instead."""
 
 
 Origin = Literal["parameters", "rows", "sums"]
@@ -41,7 +41,7 @@ class Batch(NamedTuple):
     parameters: Array | None = None
 
     def kind_of(self, leaf: Array) -> Origin:
-        """Return the origin of an array that the program does not write."""
+        """Return the origin of an array that the program reads but does not write."""
         given = [array for array in self.gathered if array is not None]
         if given:
             return "rows" if address_of(leaf) in map(address_of, given) else "parameters"
@@ -122,7 +122,7 @@ class Values:
     def read(self, array: Array) -> MatrixValue:
         """Return the value that `array` holds now; a value of one axis may be a column of rows.
 
-        Raises: UnsupportedError if it holds parts of several, or is not contiguous.
+        Raises: UnsupportedError if the array holds parts of several values, or is not contiguous.
         """
         _require_plain(array)
         fresh = MatrixValue(self._name("x", array), array.reshape(array.shape or 1))
@@ -149,7 +149,7 @@ class Values:
     def write(self, array: Array | None, role: str, kind: Origin | None = None) -> MatrixValue:
         """Return a new value that `array` holds from now on.
 
-        With a `kind` of rows an array of one axis becomes a column of them.
+        If `kind` is rows, an array of one axis becomes a column.
         """
         assert array is not None
         _require_plain(array)

@@ -10,7 +10,7 @@ from mlpengine.core.spec import Array
 from mlpengine.diagnostics.baselines import BaselineScore
 from mlpengine.models import baselines
 from mlpengine.models.members import NetworkMean
-from mlpengine.models.task import OUT_OF_FOLD, PART_PHRASES, Classification, Split
+from mlpengine.models.task import OUT_OF_FOLD, PART_PHRASES, Split
 from mlpengine.settings import Fix, NetworkSettings, TrainingSettings
 from mlpengine.settings.base import options_of
 from mlpengine.settings.network import OWN_OPTIONS
@@ -76,12 +76,8 @@ def score_of(data: LoadedData, scored: ScoredRows, work: float = WORK) -> dict[s
     the likeliest class, whatever threshold the model has.
     """
     task, train, folds = data.task, data.parts["train"], data.folds
-    first, *others = (name for name in task.headline if name in baselines.METRICS)
     chances = task.probabilities(scored.output)
-    of_chances = [] if chances is None else ["log_loss"]
-    if chances is not None and isinstance(task, Classification) and chances.shape[1] == 2:
-        of_chances.append("roc_auc")
-    names = [first, *of_chances, *others]
+    names = baselines.compared_metrics(task)
     predictions = {"model": baselines.Guess(task.predict(scored.output), chances)}
     beside = data.transfer.beside.get(scored.part, {}) if data.transfer else {}
     for title, outputs in beside.items():

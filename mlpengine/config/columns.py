@@ -1,5 +1,6 @@
 """Checks of the columns of a run: outliers, codes for missing values, and leaks of the target."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,20 @@ from mlpengine.data.features.outliers import find_gap, find_outliers
 from mlpengine.data.features.thresholds import OUTLIER_DISTANCE, SAMPLE_ROWS
 from mlpengine.data.tables.dialect import TextOptions
 from mlpengine.diagnostics.leak_verdict import dropped_leak, leak_verdict
-from mlpengine.diagnostics.verdict import Verdict, brief
+from mlpengine.diagnostics.verdict import NOTE, Verdict, Verdicts, brief, without
 from mlpengine.settings import FeatureSettings, Fix
+
+
+def joint_list(file: ConfigFile, of_data: Iterable[Verdict], of_run: Iterable[Verdict]) -> Verdicts:
+    """Return the verdicts on the data and on a run as one list: warnings first, then notes.
+
+    Verdicts that the config silences are left out.  Of an outlier that both name, the cell is told.
+    """
+    of_data = [*of_data]
+    twice = {one.name for one in of_data} & {"outlier"}
+    reported = [*of_data, *(one for one in of_run if one.name not in twice)]
+    reported.sort(key=lambda verdict: verdict.severity == NOTE)
+    return without(reported, file.silenced)
 
 
 def cell_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:

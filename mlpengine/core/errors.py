@@ -47,7 +47,7 @@ __all__ = [
 class MlpEngineError(Exception):
     """Base class of all errors; `exit_code` is the exit code of the command line.
 
-    Their texts are shown cut, whatever values they quote (see `shortened`).
+    Long values in their messages are shortened (see `shortened`).
     """
 
     exit_code: ClassVar[int] = 1
@@ -133,7 +133,7 @@ def install_line(extra: str) -> str:
 class MissingExtraError(MlpEngineError, ImportError):
     """An optional package is missing, or importing an installed one fails.
 
-    The message is the command that installs the package, or the `failure`.
+    The message contains the command that installs the package, or the `failure`.
     """
 
     def __init__(self, feature: str, extra: str, failure: str = "") -> None:

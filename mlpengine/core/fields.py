@@ -90,7 +90,7 @@ Count: TypeAlias = Annotated[int, COUNT]
 
 
 class Given:
-    """Marks an option that configs lack: it follows from the rows or the step, or is rare."""
+    """Marks an option that is not in configs: rows or step determine it, or it is rare."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Option(NamedTuple):
 
     @property
     def given(self) -> bool:
-        """Whether the option follows from the rows or the step."""
+        """Whether rows or step determine the option."""
         return Given in self._marks
 
     @property

@@ -118,7 +118,7 @@ def _models(directory: Path) -> list[str]:
 
 
 def _models_in(directory: Path) -> str:
-    """Return a text of the runs and model files in a directory, or of how to make one."""
+    """Return a text that lists the runs and model files in a directory, or says how to make one."""
     if names := _models(directory):
         more = ", ..." * (len(names) > 8)
         return f"{directory} has {', '.join(names[:8])}{more}"
@@ -135,10 +135,10 @@ def make_directory(directory: Path) -> None:
 
 @contextmanager
 def unflushed(seconds: float) -> Iterator[None]:
-    """Do not wait for the disk when files are written in the first `seconds` of this context.
+    """Write files without flushing them to disk in the first `seconds` of this context.
 
-    This is for files that the process can make again in that time: a power cut may leave some of
-    them empty or missing, while a killed process loses none.
+    It is for files that the process can quickly write again: a power cut may leave some of them
+    empty or missing, but a killed process loses none.
     """
     token = _flushed_from.set(monotonic() + seconds)
     try:

@@ -1,4 +1,4 @@
-"""Locks that are free in a forked child, whatever the threads of its parent were doing."""
+"""Locks that are always free in a forked child, even if a thread of the parent held them."""
 
 import functools
 import threading
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def process_lock() -> threading.RLock:
-    """Return a re-entrant lock for a whole process, for data that must be whole in a forked child.
+    """Return a re-entrant lock for a process, for data that must be consistent in a forked child.
 
     A fork waits until no other thread holds the lock, so the child finds the lock free.  Make such
     locks in modules only: they are never removed.

@@ -24,8 +24,8 @@ def place(
 ) -> int:
     """Set the offset of every storage, and return the size of the arena in bytes.
 
-    Offsets are multiples of `alignment`.  The placed storages `like` give their offsets if they are
-    at least as large and have the same lifetimes.
+    Offsets are multiples of `alignment`.  `like` are storages that are placed already: their
+    offsets are used again if they are at least as large and have the same lifetimes.
 
     The largest storage is placed first.  Each gets the lowest offset without an overlap in space
     and time.
@@ -33,8 +33,7 @@ def place(
     arXiv 2001.03288, section 5.2 (greedy by size).
     """
     storages = [*storages]
-    # The arrays of a shorter batch then begin at the addresses of a whole batch, and one compiled
-    # program takes both.
+    # With equal addresses for short and whole batches, one compiled program can run both.
     if _fit(storages, like):
         for storage, model in zip(storages, like, strict=True):
             storage.offset = model.offset
@@ -46,8 +45,7 @@ def place(
         for start, end, other in placed:
             if other.first > last or first > other.last:
                 continue  # their lifetimes do not overlap
-            # The first gap that is wide enough between storages that live at the same time,
-            # sorted by offset.
+            # `placed` is sorted by offset, so this finds the lowest gap that is wide enough.
             if start - offset >= size:
                 break
             offset = max(offset, end)

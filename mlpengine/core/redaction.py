@@ -12,8 +12,8 @@ from mlpengine.core.errors import UsageError
 _VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)\}")
 """An environment variable in the URL of a database, for example in place of the password."""
 
-# The time is proportional to the length of a text: a scheme begins where a run of its characters
-# begins, so that no run is read again from its second character on.
+# Linear time: a scheme must begin at the start of a run of its characters, so the pattern does
+# not try again from the second character on.
 _SCHEME = re.compile(r"(?<![\w+.-])[+.-]*\w[\w+.-]+:/{1,2}")
 _TOKEN = re.compile(r"""[^\s"\\]+""")
 _HOST = re.compile(
@@ -28,9 +28,9 @@ _SECRET = re.compile(
 def redacted(text: str) -> str:
     """Return text, such as a URL or a command line, with ``***`` in place of each password.
 
-    A password stands before the ``@`` of a URL, or at the end of a URL without ``@``, as in
-    ``scheme://user:password``, or after ``password=`` and similar keys.  A port is a number.  The
-    name of an environment variable, ``${NAME}``, is not a password.
+    A password is the text before the ``@`` of a URL, at the end of a URL without ``@``
+    (``scheme://user:password``), or after ``password=`` and similar keys.  A number is a port, not
+    a password, and so is the name of an environment variable, ``${NAME}``.
     """
     return _SECRET.sub(r"\1***", _TOKEN.sub(_without_password, text) if ":/" in text else text)
 

@@ -15,7 +15,7 @@ __all__ = ["Spec", "call"]
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike as ArrayLike
     from numpy.typing import DTypeLike as DTypeLike
-else:  # NumPy's are unions: `help` would show ten lines of them in place of a name
+else:  # NumPy's own aliases are long unions; `help` would print ten lines in place of a name
     ArrayLike, DTypeLike = NewType("ArrayLike", object), NewType("DTypeLike", object)
 
 Array: TypeAlias = np.ndarray[tuple[Any, ...], np.dtype[Any]]

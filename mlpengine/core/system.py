@@ -38,8 +38,9 @@ START_METHOD = "fork" if sys.platform == "linux" else "spawn"
 """The start method of workers; a fork has all imports, but is unsafe with libraries of macOS."""
 
 LOCKED_BYTE = 1 << 30
-"""Offset of the byte that is locked on Windows.  Other processes cannot read a locked byte, so it
-lies beyond the end of all files with locks."""
+"""Offset of the byte that is locked on Windows.
+
+Other processes cannot read a locked byte, so the offset lies beyond the end of all lock files."""
 
 PATIENCE, PAUSE = 2.0, 0.01
 """Seconds to wait on Windows for a file that another process has open, and between two tries."""
@@ -152,7 +153,7 @@ def read_into(descriptor: int, view: memoryview, offset: int) -> int:
 
 
 def reserve(descriptor: int, size: int) -> None:
-    """Reserve space for an empty file, if the system can, so that a full disk is noticed now."""
+    """Reserve space for an empty file, if the system can; a full disk then fails at once."""
     if sys.platform == "win32":
         os.ftruncate(descriptor, size)
     elif size and hasattr(os, "posix_fallocate"):
@@ -299,7 +300,7 @@ def open_files() -> int:
 
 
 def start_worker() -> None:
-    """Let only `interrupt` interrupt this process: Ctrl-C is left to the parent process."""
+    """Ignore Ctrl-C in this worker: the parent process handles it; `interrupt` still works."""
     if sys.platform == "win32":
         _kernel.SetConsoleCtrlHandler(_ignore_console, True)
         Thread(target=_raise_when_told, args=(Listener(_pipe(os.getpid())),), daemon=True).start()
@@ -343,7 +344,7 @@ if sys.platform == "win32":
     _ignore_console = ctypes.WINFUNCTYPE(ctypes.c_int, ctypes.c_uint)(lambda _event: 1)
 
     def _lock_byte(descriptor: int) -> bool:
-        """Return whether the byte is locked now; `msvcrt.locking` does not tell under Wine."""
+        """Return whether the byte is locked now; under Wine `msvcrt.locking` does not report it."""
         handle = ctypes.c_void_p(msvcrt.get_osfhandle(descriptor))
         if _kernel.LockFile(handle, LOCKED_BYTE, 0, 1, 0):
             return True

@@ -8,10 +8,10 @@ from typing import Any
 from unicodedata import normalize
 
 LONGEST_NAME = 200
-"""Characters of a name up to which similar names are searched."""
+"""Maximum length of a name for which similar names are searched."""
 
 LONGEST_WORD, LONGEST_LINE = 200, 2000
-"""Characters of a word and of a line of a message."""
+"""Maximum characters of a word and of a line of a message."""
 
 _LONG_WORD = re.compile(rf"(?<!\S)\S{{{LONGEST_WORD + 1},}}")
 
@@ -27,7 +27,7 @@ DISPLAY_NAMES = {
     "rmsle": "RMSLE",
     "roc_auc": "ROC-AUC",
 }
-"""Names of metrics and of columns of metrics.csv that people write otherwise."""
+"""Display names of metrics and of columns of metrics.csv."""
 
 
 def plural(number: int, noun: str, many: str = "") -> str:
@@ -63,7 +63,7 @@ def quoted(value: object) -> str:
 
 
 def shortened(text: str) -> str:
-    """Return a message with long words cut within, as words before them and after them say more.
+    """Return a message with long words shortened in their middle.
 
     Long lines are cut at their ends.
     """

@@ -64,6 +64,12 @@ class Verdict:
         del plain["others"]
         return {**plain, "fix": by_key(self.fix) or None, "text": str(self)}
 
+    @classmethod
+    def from_dict(cls, known: Mapping[str, Any]) -> "Verdict":
+        """Return the verdict that `as_dict` described, without the further repairs."""
+        given = {name: value for name, value in known.items() if name not in ("text", "fix")}
+        return cls(**given, fix=[Fix.read(*one) for one in (known["fix"] or {}).items()])
+
     @property
     def place(self) -> str:
         """The layer in words; empty for the whole net."""

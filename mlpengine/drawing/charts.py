@@ -1,6 +1,6 @@
 """The charts of runs, made from the data of a report.
 
-The color of a curve is the number, from 1, of a color in `mlpengine.drawing.palette`.
+The color of a curve is the number, from 1, of a color in `LIGHT`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,6 +13,7 @@ from mlpengine.core.wording import plural, shown_name
 from mlpengine.data.tables.table import number_text
 
 from .chart_types import (
+    LIGHT,
     SHADES,
     Axis,
     Bars,
@@ -30,7 +31,6 @@ from .chart_types import (
     thinned,
 )
 from .markup import number, shortened
-from .palette import LIGHT
 
 Data = Mapping[str, Any]
 

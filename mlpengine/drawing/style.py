@@ -5,9 +5,8 @@ from functools import cache
 from itertools import cycle
 from pathlib import Path
 
-from .chart_types import DASHES, SHADES
+from .chart_types import DARK, DASHES, LIGHT, SHADES
 from .markup import Markup
-from .palette import DARK, LIGHT
 
 CELL_CLASS = "mlpengine"
 """The class of the element that a notebook shows; no rule reaches beyond it."""

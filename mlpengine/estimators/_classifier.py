@@ -1,6 +1,6 @@
 """The classifier."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +15,7 @@ from mlpengine.core.spec import Array, ArrayLike
 from mlpengine.data.features import class_weights
 from mlpengine.data.features.targets import ClassTarget, Target
 from mlpengine.data.tables import Table
+from mlpengine.data.tables.frames import python_values
 from mlpengine.estimators._estimator import (
     MlpEstimator,
     put,
@@ -161,13 +162,9 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         return self._sets.contain(self.predict_proba(X), level, by_class=by_class)
 
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Table, Array]:
-        if isinstance(y, list | tuple):
-            _refuse_mixed(y)  # an array of these would hold texts alone
         table, y = checked_rows(
-            self, X, y, reset=reset, fitted=self._known(reset), multi_output=True
+            self, X, _label_array(y), reset=reset, fitted=self._known(reset), multi_output=True
         )
-        if not issparse(y) and y.dtype.kind == "O":
-            _refuse_mixed(y.ravel())
         check_classification_targets(y)
         if type_of_target(y) == "multilabel-indicator":
             return table, np.asarray(y.toarray() if issparse(y) else y)
@@ -232,13 +229,25 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         return tags
 
 
-def _refuse_mixed(labels: Iterable[object]) -> None:
-    """Raise DataError for labels of several types; they cannot be sorted."""
-    kinds = {type(label): label for label in labels}
-    texts = [label for kind, label in kinds.items() if issubclass(kind, str)]
-    others = [label for kind, label in kinds.items() if not issubclass(kind, str)]
-    if texts and others:
-        raise DataError(
-            f"y: labels must be all texts or all numbers (got {texts[0]!r} and {others[0]!r}); "
-            "write np.array(y).astype(str)"
-        )
+def _label_array(labels: Any) -> Any:
+    """Return labels as an array: numbers, or texts as objects (NumPy's own texts drop last NULs).
+
+    Several labels for each row, and arrays that NumPy types, are returned as they are.
+    Raises: DataError unless all are texts or all are numbers of at most 64 bits.
+    """
+    dtype = getattr(labels, "dtype", None)
+    if issparse(labels) or (isinstance(dtype, np.dtype) and dtype.kind != "O"):
+        return labels
+    values = labels if isinstance(labels, list | tuple) else python_values(labels)
+    kinds = {type(label): label for label in values or ()}
+    if not kinds or any(issubclass(kind, list | tuple | np.ndarray) for kind in kinds):
+        return labels
+    if all(issubclass(kind, str) for kind in kinds):
+        return np.asarray(values, object)
+    numbers = np.array(values)
+    if numbers.dtype.kind in "biuf":
+        return numbers
+    found = " and ".join(f"{label!r:.40}" for label in list(kinds.values())[:2])
+    raise DataError(
+        f"y: labels must be all texts or all numbers (got {found}); write np.array(y).astype(str)"
+    )

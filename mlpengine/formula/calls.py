@@ -48,7 +48,7 @@ class Plan(NamedTuple):
 
     @property
     def streams(self) -> int:
-        """The number of buffers that the steps read and write, each step counted by itself."""
+        """The number of buffers that the steps read and write, summed over the steps."""
         touched = (
             {s.out, *s.floats, *s.masks, *(self.places[a] for a in s.node.args if a in self.places)}
             for s in self.steps
@@ -84,7 +84,7 @@ class Plan(NamedTuple):
                 yield from copied(source, out[i])
 
     def _to_copy(self) -> list[int]:
-        """Return the outputs that are copied or filled at the end, none before it is read."""
+        """Return the outputs that are copied or filled at the end, each after its last read."""
         sources = {i: self.places.get(node) for i, node in enumerate(self.outputs)}
         sources = {i: place for i, place in sources.items() if place != (OUT, i)}
         copies: list[int] = []
@@ -105,15 +105,16 @@ def plan(
 ) -> Plan:
     """Return the plan of formulas.
 
-    Among several orders and places it has the fewest work buffers, with a first output that may
-    share the buffer of the first given node if possible; then its steps touch the fewest buffers.
+    Of several orders and placements, the plan with the fewest work buffers is returned.  Ties are
+    decided in this order: the first output may share the buffer of the first given node; the steps
+    touch the fewest buffers.
 
     Args:
         outputs: the formulas.
         given: their variables and shared values.
         alike: number of first given nodes that may be one array.
-        overwritten: old values of the first outputs, each read from the buffer of its output until
-            that is written; outputs are then computed last to first in any case.
+        overwritten: old values of the first outputs.  Each old value is in the buffer of its output
+        until the output is written; outputs are then computed from last to first.
     """
     return _plan(tuple(outputs), tuple(given), alike, tuple(overwritten))
 
@@ -149,7 +150,7 @@ def evaluate(formula: Expr, operands: Mapping[str, Array]) -> Array:
 
 
 def _order(roots: Sequence[Expr], known: Set[Expr]) -> list[Expr]:
-    """Return the nodes to compute; of a node's arguments, first the one that needs most buffers.
+    """Return the nodes in the order of computing: the argument that needs most buffers comes first.
 
     Source: Sethi and Ullman 1970, section 3.
     """
@@ -176,7 +177,7 @@ class _Planner:
         follows: bool,
     ) -> None:
         self.outputs, self.given, self.nodes = outputs, given, nodes
-        self.follows = follows  # a value goes to the buffer of the output that it leads to
+        self.follows = follows  # values that lead to an output use its buffer
         self.time = {n: i for i, n in enumerate(self.nodes)}
         self.last = {a: i for i, n in enumerate(self.nodes) for a in n.args}
         self.place: dict[Expr, Place] = {n: (GIVEN, i) for i, n in enumerate(given)}
@@ -249,19 +250,19 @@ class _Planner:
         return place
 
     def _destination(self, node: Expr | None) -> Place | None:
-        """Return the buffer of the output that a value leads to by the last reader of each."""
+        """Return the buffer of the output that a value reaches by following last readers."""
         while node is not None and node not in self.own:
             reader = self.last.get(node, len(self.nodes))
             node = self.nodes[reader] if reader < len(self.nodes) else None
         return None if node is None else self.own[node]
 
     def _is_writable(self, place: Place, time: int, node: Expr | None) -> bool:
-        """Return whether the function of `node`, or its work, may overwrite what a buffer holds."""
+        """Return whether the function of `node`, or its work, may overwrite a buffer."""
         holder = self.holder.get(place)
         return holder is None or self._is_over(holder, time, node)
 
     def _is_over(self, holder: Expr, time: int, node: Expr | None) -> bool:
-        """Return whether a value is last read before `time`, or at `time` by a step in place."""
+        """Return whether a value's last read is before `time`, or at `time` in place."""
         end = self.last.get(holder, -1)
         if end != time:
             return end < time

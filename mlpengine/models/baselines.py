@@ -53,6 +53,15 @@ class Guess(NamedTuple):
             return metrics.log_losses(truth, np.asarray(self.chances))
 
 
+def compared_metrics(task: Task) -> list[str]:
+    """Return the metrics of a task by which predictions are compared, the headline first."""
+    first, *others = (name for name in task.headline if name in METRICS)
+    if isinstance(task, Regression):
+        return [first, *others]
+    is_binary = isinstance(task, Classification) and _classes(task) == 2
+    return [first, "log_loss", *["roc_auc"] * is_binary, *others]
+
+
 def constant_prediction(task: Task, train: Split, rows: int) -> Guess:
     """Return the best prediction that does not depend on the features, for `rows` rows."""
     truth, weights = train.truth, train.weights

@@ -1,8 +1,7 @@
 """Which columns drive the predictions of a model: `Explanation`, as text, data and HTML."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlpengine.core.structure import finite
 from mlpengine.core.wording import metric_text, plural, printable, shown_name
@@ -21,8 +20,7 @@ CURVES = 6
 """The number of most important columns that get partial dependence."""
 
 
-@dataclass(frozen=True, repr=False)
-class Explanation:
+class Explanation(NamedTuple):
     """The importance of columns by permutation, and the partial dependence of the first.
 
     Attributes:
@@ -50,7 +48,9 @@ class Explanation:
             one._asdict() | {"predictions": one.predictions.T.tolist()} for one in self.dependence
         ]
         rows = [one._asdict() for one in self.importances]
-        plain: dict[str, Any] = finite({**vars(self), "importances": rows, "dependence": curves})
+        plain: dict[str, Any] = finite(
+            {**self._asdict(), "importances": rows, "dependence": curves}
+        )
         return plain
 
     def __repr__(self) -> str:
@@ -96,9 +96,8 @@ def explanation_markup(known: Mapping[str, Any]) -> "Markup":
     `known` may hold the first of several importances, and the number that were ``permuted``.
     """
     from mlpengine.drawing.charts import dependence_charts
-    from mlpengine.drawing.markup import joined, shortened, tag, with_error
+    from mlpengine.drawing.markup import joined, scrolling_table, shortened, tag, with_error
     from mlpengine.drawing.svg import grid, strip
-    from mlpengine.drawing.tables import scrolling_table
 
     ranked = known["importances"]
     permuted = known.get("permuted", len(ranked))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from pathlib import Path
 from threading import local
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from typing_extensions import TypedDict
@@ -16,12 +16,13 @@ from mlpengine.core.fields import Limits
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import plural
+from mlpengine.core.wording import plural, quoted
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.drift import NewRows
 from mlpengine.data.tables import Table, read_table
 from mlpengine.data.tables.frames import as_table
 from mlpengine.data.tables.rows import usable_rows
+from mlpengine.models.baselines import Guess, baseline_scores, compared_metrics
 from mlpengine.models.calibration import (
     RESIDUALS,
     SET_CHANCES,
@@ -43,6 +44,7 @@ from mlpengine.models.explain import (
 from mlpengine.models.explanation import CURVES, EXPLAINED_ROWS, Explanation
 from mlpengine.models.forward import Features, outputs_of
 from mlpengine.models.members import NetworkMean
+from mlpengine.models.metrics import higher_is_better
 from mlpengine.models.row_predictor import RowPredictor
 from mlpengine.models.task import (
     Classification,
@@ -59,6 +61,10 @@ from mlpengine.nn.safetensors_file import check_finite, read_tensors, write_tens
 from mlpengine.nn.saving import NETWORK_KEY
 from mlpengine.ops import REGISTRY, Loss
 from mlpengine.settings.structure import conform
+
+if TYPE_CHECKING:
+    from mlpengine.models.comparison import Comparison
+    from mlpengine.models.drift_check import DriftCheck
 
 MODEL_FILE = "model.safetensors"
 
@@ -231,7 +237,7 @@ class Model:
                 f"evaluate: metrics must be a list (got {metrics!r}); write metrics=[{metrics!r}]"
             )
         task = self.task_with(metrics)
-        part = self._split(self._usable("evaluate", data), on_demand=True)
+        part = self._split(*self._usable("evaluate", data), on_demand=True)
         return self.scorer(task).run(self.forward(part.x), part, full=True)
 
     def explain(self, data: Any, *, curves: int = CURVES) -> Explanation:
@@ -243,13 +249,14 @@ class Model:
 
         Raises: DataError as `evaluate`, and for fewer than two rows.
         """
-        table = self._usable("explain", data)
+        table, rows = self._usable("explain", data)
+        table = table if rows is None else table.rows(rows)
         if table.n_rows < 2:
             raise DataError(
                 f"explain: at least two rows are needed to permute values (got {table.n_rows})"
             )
-        rows = self._split(table, evenly_spaced(table.n_rows, EXPLAINED_ROWS))
-        return self.explanation("data", rows, self.forward, table, curves=curves)
+        part = self._split(table, evenly_spaced(table.n_rows, EXPLAINED_ROWS))
+        return self.explanation("data", part, self.forward, table, curves=curves)
 
     def explanation(
         self,
@@ -283,21 +290,75 @@ class Model:
         count, metric = len(set(columns)), self.task.headline[0]
         return Explanation(part, len(rows), metric, count, ranked, drawn, outputs)
 
-    def _usable(self, where: str, data: Any) -> Table:
-        """Return the rows of a table that have a target; messages begin with `where`."""
+    def check(self, data: Any) -> "DriftCheck":
+        """Return how far the columns of new rows differ from the training rows.
+
+        Targets are not needed.
+
+        Raises: DataError for a table without a column that is needed.
+        """
+        from mlpengine.models.drift_check import DriftCheck
+
+        return DriftCheck.of(self.preprocessor, self.table(data))
+
+    def compare(
+        self, other: "Model", data: Any, *, names: Sequence[str] = ("this model", "the other")
+    ) -> "Comparison":
+        """Return the metrics of two models on rows with their targets, and the better one.
+
+        The rows should not be rows that trained a model.  Rows are compared one by one: the
+        standard error is the error of the difference.
+
+        Raises: UsageError unless both predict the same target; DataError as `evaluate`.
+        """
+        from mlpengine.models.comparison import Comparison, Lead
+
+        if not isinstance(other, Model):
+            raise UsageError(f"compare: other must be a model (got {quoted(other)})")
+        if (self.target, self.classes) != (other.target, other.classes):
+            raise UsageError(
+                f"compare: both models must predict the same ({self._facts()['predicts']}, and "
+                f"{other._facts()['predicts']})"
+            )
+        table, rows = self._usable("compare", data)
+        part = self._split(table, rows)
+        rivals = {
+            name: model._guess(split)
+            for name, model, split in (
+                ("first", self, part),
+                ("other", other, other._split(other.table(data), rows)),
+            )
+        }
+        metrics = compared_metrics(self.task)
+        scores = baseline_scores(metrics, part.truth, rivals, part.weights)
+        both = {n: [(one[n]["value"], one[n]["error"]) for one in scores.values()] for n in metrics}
+        ahead = scores["other"]["ahead"]
+        wins = (ahead["value"] >= 0) == higher_is_better(metrics[0])
+        lead = Lead(metrics[0], "data", int(not wins), abs(ahead["value"]), ahead["error"])
+        return Comparison(names, len(part), both, lead)
+
+    def _guess(self, part: Split) -> Guess:
+        output = self.forward(part.x)
+        return Guess(self._task.predict(output), self._task.probabilities(output))
+
+    def _usable(self, where: str, data: Any) -> tuple[Table, Array | None]:
+        """Return a table, and the indices of its rows that have a target, None for all.
+
+        Messages begin with `where`.
+        """
         table = self.table(data)
         if not table.n_rows:
             raise DataError(f"{where}: rows are needed (got none)")
         usable = usable_rows(table, self.target, self.preprocessor.rows_in_use(table))
         for line in usable.remarks:
             _log.warning("warning: %s", line)
-        return table if usable.rows is None else table.rows(usable.rows)
+        return table, usable.rows
 
-    def _split(self, table: Table, rows: Array | None = None, *, on_demand: bool = False) -> Split:
+    def _split(self, table: Table, rows: Array | None, *, on_demand: bool = False) -> Split:
         """Return rows of a table as networks take them, and warn of what training did not see."""
         dtype = self.mlp.dtype
         part = make_split(table, rows, self.preprocessor, self.task, dtype, on_demand=on_demand)
-        self._warn_of(table)
+        self._warn_of(table if rows is None else table.rows(rows))
         return part
 
     def scorer(self, task: Task) -> Scorer:
@@ -464,7 +525,7 @@ class Model:
 
     def _repr_html_(self) -> str:
         from mlpengine.drawing.cell import cell_html
-        from mlpengine.drawing.tables import scrolling_table
+        from mlpengine.drawing.markup import scrolling_table
 
         facts = self._facts().items()
         return cell_html(scrolling_table(["", ""], facts, "Model", words=2, named=False))

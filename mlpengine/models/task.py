@@ -714,7 +714,7 @@ def _own(metric: metrics.OwnMetric) -> Metric:
     def score(scored: Scored) -> float:
         value: object = measure(scored)
         try:
-            if isinstance(value, Real):
+            if isinstance(value, Real) and not isinstance(value, np.timedelta64):
                 return float(value)
         except OverflowError:
             value = "a whole number beyond the range of floats"

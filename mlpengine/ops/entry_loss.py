@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
-from mlpengine.core.errors import DataError, IndexRangeError, ShapeError
+from mlpengine.core.errors import DataError, FormulaError, IndexRangeError, ShapeError
 from mlpengine.core.spec import Array, Calls, Slots, Spec, call
 from mlpengine.core.wording import plural
 from mlpengine.formula import Expr, constant, exp, gradients, variable
@@ -296,8 +296,14 @@ def _derived(kind: type[EntryLoss], options: tuple[object, ...], _spelled: str) 
     loss = kind(*options)
     names = ["y"] if loss.columns == 1 else [f"y{k}" for k in range(loss.columns)]
     outputs, target = tuple(variable(name) for name in names), variable("t")
-    entry, value_scale = without_factor(loss.formula(*outputs, target))
+    formula: object = loss.formula(*outputs, target)
+    if not isinstance(formula, Expr):
+        raise FormulaError(f"{loss.name}: formula must return a formula (got {formula!r:.60})")
+    entry, value_scale = without_factor(formula)
     slopes, scales = zip(*(without_factor(s) for s in loss.gradient(*outputs, target)), strict=True)
+    if all(slope.number == 0 for slope in slopes[:-1]):
+        listed = ", ".join(names)
+        raise FormulaError(f"{loss.name}: the loss must change with {listed} (got {formula!r:.60})")
     return LossFormulas(outputs, target, entry, value_scale, slopes, scales)
 
 

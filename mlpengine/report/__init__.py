@@ -18,7 +18,7 @@ from .collect import (
 from .page import run_page
 
 if TYPE_CHECKING:
-    from .comparison import Lead, lead_of
+    from .comparison import lead_of
     from .sweep import collect_sweep, sweep_page
 
 REPORT_FILE = "report.html"
@@ -28,7 +28,6 @@ __all__ = [
     "REPORT_FILE",
     "THOROUGH",
     "Collected",
-    "Lead",
     "ReportBudget",
     "RunData",
     "collect",
@@ -43,7 +42,7 @@ __all__ = [
 
 __getattr__, __dir__ = lazy_names(  # the page of a run needs neither
     __name__,
-    {"comparison": ("Lead", "lead_of"), "sweep": ("collect_sweep", "sweep_page")},
+    {"comparison": ("lead_of",), "sweep": ("collect_sweep", "sweep_page")},
 )
 
 

@@ -2,37 +2,14 @@
 
 from collections.abc import Sequence
 from math import hypot
-from typing import NamedTuple
 
 import numpy as np
 
 from mlpengine.config.baselines import ScoredRows
-from mlpengine.diagnostics.thresholds import PROBABLE
 from mlpengine.models import baselines
+from mlpengine.models.comparison import Lead, paired_lead
 
 from .collect import Collected
-
-
-class Lead(NamedTuple):
-    """The lead of a run over the other in a metric, with its standard error.
-
-    Attributes:
-        metric: name.
-        part: the rows that did not train the runs.
-        ahead: 0 or 1, the run ahead.
-        value, error: the lead and its standard error.
-    """
-
-    metric: str
-    part: str
-    ahead: int
-    value: float
-    error: float
-
-    @property
-    def is_clear(self) -> bool:
-        """Whether it is more than chance gives."""
-        return self.value > PROBABLE * self.error > 0
 
 
 def lead_of(collected: Sequence[Collected]) -> Lead | None:
@@ -53,12 +30,12 @@ def lead_of(collected: Sequence[Collected]) -> Lead | None:
     first, other = collected[ahead].scored, collected[1 - ahead].scored
     if first is None or other is None:
         return None
-    pair = paired_lead(first, other, metric)
+    pair = _paired(first, other, metric)
     value, error = pair or (values[ahead] - values[1 - ahead], hypot(*errors))
     return Lead(metric, part, ahead, float(f"{value:.6g}"), float(f"{error:.6g}"))
 
 
-def paired_lead(first: ScoredRows, other: ScoredRows, metric: str) -> tuple[float, float] | None:
+def _paired(first: ScoredRows, other: ScoredRows, metric: str) -> tuple[float, float] | None:
     """Return the lead of `first` over `other` in a metric, and its standard error.
 
     It is computed row by row; None unless both predict the same rows.
@@ -70,9 +47,6 @@ def paired_lead(first: ScoredRows, other: ScoredRows, metric: str) -> tuple[floa
     same = origins[0] is not None and origins[1] is not None and (origins[0] == origins[1]).all()
     if not same or not np.array_equal(first.rows.truth, other.rows.truth):
         return None
-    scored = {"first": first, "other": other}
-    pair = {who: baselines.Guess(one.predicted) for who, one in scored.items()}
-    table = baselines.baseline_scores([metric], first.rows.truth, pair, first.rows.weights)
-    share = np.sqrt(len(first.rows) / first.total)
-    ahead = table["other"]["ahead"]
-    return ahead["value"], ahead["error"] * share
+    guesses = [baselines.Guess(one.predicted) for one in (first, other)]
+    value, error = paired_lead(metric, first.rows.truth, first.rows.weights, *guesses)
+    return value, error * float(np.sqrt(len(first.rows) / first.total))

@@ -25,13 +25,14 @@ from mlpengine.drawing.markup import (
     joined,
     number,
     score_text,
+    scroll_box,
+    scrolling_table,
     shortened,
     tag,
     with_error,
 )
 from mlpengine.drawing.style import page_style
 from mlpengine.drawing.svg import grid, strip
-from mlpengine.drawing.tables import scroll_box, scrolling_table
 from mlpengine.models.explanation import explanation_markup
 from mlpengine.models.task import PART_PHRASES
 from mlpengine.training.measure import DIRECT, TEACHER

@@ -14,12 +14,12 @@ from mlpengine.drawing.markup import (
     joined,
     number,
     score_text,
+    scrolling_table,
     shortened,
     tag,
     with_error,
 )
 from mlpengine.drawing.svg import grid, strip
-from mlpengine.drawing.tables import scrolling_table
 from mlpengine.models.metrics import higher_is_better
 from mlpengine.models.task import PART_PHRASES
 

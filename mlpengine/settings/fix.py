@@ -6,7 +6,7 @@ from typing import Any
 
 from mlpengine.core.errors import UsageError
 from mlpengine.ops import Loss
-from mlpengine.optim import Optimizer, Schedule
+from mlpengine.optim import OPTIMIZERS, Optimizer, Schedule
 from mlpengine.settings.base import options_of
 from mlpengine.settings.features import FeatureSettings
 from mlpengine.settings.network import NetworkSettings
@@ -37,6 +37,19 @@ class Fix:
     of: type
     name: str
     value: Any
+
+    @classmethod
+    def read(cls, key: str, value: Any) -> "Fix":
+        """Return the value for the option with the `key` of a config.
+
+        Raises: UsageError for a key that no option has.
+        """
+        section, _, name = key.rpartition(".")
+        kinds = (kind for kind, text in SECTIONS.items() if not section or text == section)
+        for kind in (*kinds, *(OPTIMIZERS.values() if section == "optimizer" else ())):
+            if name in options_of(kind):
+                return cls(kind, name, value)
+        raise UsageError(f"{key}: there is no such option")
 
     def __post_init__(self) -> None:
         if self.name not in options_of(self.of):

@@ -83,6 +83,7 @@ class ForwardPlan:
     def _last_uses(self) -> dict[int, int]:
         uses: dict[int, int] = {}
         for time, record in enumerate(self.records):
+            # later records overwrite earlier entries, so the last read remains
             uses |= {x.index: time for x in record.operands if x is not None}
         for record in self.records:
             uses |= {y.index: FOREVER for y in record.outputs if self.survives(y)}

@@ -346,6 +346,9 @@ class Learner(Uncopyable):
 
         After training it holds the weights of the last step, so that training can continue.
         """
+        # the place in the epoch, its sums and the generator are part of the state, so that a run
+        # that stopped within an epoch continues with the same next batch and ends with the same
+        # bits
         return {
             **self.step.state_dict(),
             "weights": dict(self._last_weights().views),

@@ -43,17 +43,17 @@ RESULT_KINDS: dict[str, Any] = {
 """The types of values in a result."""
 
 
-def read_result(path: Path) -> dict[str, Any]:
-    """Return the result.json of a run.
+def read_result(path: Path, name: str = RESULT_FILE) -> dict[str, Any]:
+    """Return the result.json of a run, or its failure.json.
 
     Raises: UsageError if there is no run, RunError if it has no result that can be read.
     """
-    file = path / RESULT_FILE
+    file = path / name
     try:
         result = json.loads(file.read_text(encoding="utf-8"))
         conform(result, dict[str, Any], str(file))
-        for name in RESULT_KINDS.keys() & result:
-            conform(result[name], RESULT_KINDS[name], f"{file}: {name}")
+        for key in RESULT_KINDS.keys() & result:
+            conform(result[key], RESULT_KINDS[key], f"{file}: {key}")
     except CheckpointError as error:
         raise RunError(str(error)) from error
     except (OSError, ValueError, RecursionError) as error:

@@ -21,6 +21,9 @@ GIVEN_CONFIG = "config.yaml"
 """The config of a run as given."""
 
 RESULT_FILE, ENVIRONMENT_FILE = "result.json", "environment.json"
+
+FAILURE_FILE = "failure.json"
+"""The error and the verdicts of a run that failed."""
 LOCK_FILE = "run.lock"
 PACKAGES = ("numexpr", "numpy", "pyarrow", "safetensors", "threadpoolctl")
 """Packages with an influence on results: they compute, read tables or write weights."""

@@ -3,13 +3,17 @@
 import json
 import re
 import shutil
+from html import unescape
+from pathlib import Path
 
 import pytest
 from small import SMALL
 
-from mlpengine import Mlp
+from mlpengine import Mlp, fit
+from mlpengine.config import load_config
 from mlpengine.core.errors import DataError
 from mlpengine.training.diagnostics_files import read_diagnostics, read_epochs
+from mlpengine.training.run_directory import RESOLVED
 from mlpengine_cli.main import run
 
 
@@ -72,7 +76,7 @@ def test_a_run_that_failed_is_read(mlpengine, config):
 @pytest.mark.parametrize(
     ("args", "text"),
     [
-        (["run", "--set", "seed=1"], "--set changes a config"),
+        (["run", "--set", "seed=1"], "--set needs a config"),
         (["missing"], "missing: there is no such config or run"),
     ],
 )
@@ -122,3 +126,36 @@ def test_a_damaged_list_of_epochs_is_named(tmp_path, data):
     (tmp_path / "metrics.csv").write_bytes(data)
     with pytest.raises(DataError, match=r"metrics\.csv: "):
         read_epochs(tmp_path / "metrics.csv")
+
+
+RUNS = {
+    "short": "data: {source: penguins}\ntraining: {epochs: 3}\n",
+    "folds": "data: {source: digits}\nmodel: {dropout: 0.9}\n"
+    "training: {epochs: 2, folds: 2, batch_size: 128}\n",
+    "failed": "data: {source: digits}\noptimizer: {name: sgd, lr: 1e5}\ntraining: {epochs: 1}\n",
+    "cells": "data: {source: t.csv, target: y}\ntraining: {epochs: 3}\n",
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_every_command_tells_the_same_list(mlpengine, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{-999 if k % 9 == 0 else k % 7},{2 * k},{1e9 if k == 90 else k}" for k in range(200)]
+    Path("t.csv").write_text("\n".join(["x,z,y", *rows]))
+    Path("c.yaml").write_text(f"seed: 1\n{RUNS[name]}")
+    trained = mlpengine("train", "c.yaml", "--json", "-q", "-o", "run")
+    record = Path("run", "failure.json" if trained.code else "result.json")
+    told = json.loads(record.read_text())["verdicts"]
+    assert told
+    texts = [one["text"] for one in told]
+    fixed = mlpengine("train", "c.yaml", "--json", "-q", "--fix", "-o", "tried")
+    assert json.loads(fixed.out.splitlines()[0])["verdicts"] == told
+    assert json.loads(mlpengine("diagnose", "run", "--json").out)["verdicts"] == told
+    assert all(text in mlpengine("diagnose", "run").out for text in texts)
+    if not trained.code:
+        assert json.loads(trained.out)["verdicts"] == told
+        whole = load_config(Path("run", RESOLVED)).plain()
+        _, fitted = fit(whole["data"]["source"], **whole)
+        assert [str(one) for one in fitted.verdicts] == texts
+    page = unescape(Path("run", "report.html").read_text())
+    assert all(one["evidence"] in page for one in told)

@@ -143,7 +143,7 @@ def test_check_compares_a_new_table_with_training(at, trained):
 
 def test_check_refuses_what_cannot_be_compared(at, trained):
     refused = {
-        "--set changes a config": ("check", "runs/c", "alike.csv", "--set", "seed=1"),
+        "--set needs a config": ("check", "runs/c", "alike.csv", "--set", "seed=1"),
         "a run and a new table are needed": ("check", "c.yaml", "--drift", 0.1),
         "must be a share from 0 to 1": ("check", "runs/c", "alike.csv", "--drift", 2),
         "needs column 'age'": ("check", "runs/c", "few.csv"),
@@ -199,3 +199,11 @@ def test_a_requirement_of_an_unknown_metric_is_refused_with_those_that_exist(at)
     said = at("evaluate", "runs/c", "--require", "acuracy > 0.3")
     assert said.code == 2
     assert "error: --require: this task has loss, r2, mae, rmse" in said.err
+
+
+def test_python_checks_as_the_command_does(at, trained):
+    model, frame = mlpengine.load("runs/c"), pd.read_csv("strange.csv")
+    told = json.loads(at("check", "runs/c", "strange.csv", "--json").out)
+    assert model.check(frame).as_dict() | {"beyond": []} == told
+    assert str(model.check("strange.csv")) + "\n" == at("check", "runs/c", "strange.csv").out
+    assert "no more than chance" in model.check(frame)._repr_html_()

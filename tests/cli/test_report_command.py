@@ -15,9 +15,8 @@ from small import SMALL
 
 from mlpengine.core.errors import CheckpointError
 from mlpengine.core.redaction import without_directories
+from mlpengine.models.comparison import Lead
 from mlpengine.models.model import Model
-from mlpengine.report import Lead
-from mlpengine_cli.compare import better_run
 from mlpengine_cli.main import run
 
 WITH_PAGE = SMALL.replace("report: false", "report: true")
@@ -343,5 +342,5 @@ def test_a_difference_within_its_error_makes_no_run_better():
     """The commands `report` and `compare` ask the same question."""
     for value, error, better in ((0.000355, 0.006, None), (0.1, 0.0, None), (0.05, 0.006, "b")):
         lead = Lead("r2", "test", 1, value, error)
-        assert better_run(lead, ["a", "b"])["better"] == better
+        assert lead.as_dict(["a", "b"])["better"] == better
         assert lead.is_clear == (better is not None)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mlpengine.config import json_schema, load_config, parse_override
+from mlpengine.config import load_config, parse_override
 from mlpengine.core.errors import ConfigError, UsageError
 
 SOUND = "data: {source: digits}\n"
@@ -170,13 +170,6 @@ def test_a_data_file_is_looked_for_beside_the_config_first(tmp_path, monkeypatch
         (folder / "rows.csv").write_text("")
         assert file.find("rows.csv") == folder / "rows.csv"
     assert file.find("none.csv") is None
-
-
-def test_every_option_is_described_for_editors():
-    sections = [json_schema(), *json_schema()["$defs"].values()]
-    for section in sections:
-        for name, option in section["properties"].items():
-            assert option.get("description"), name
 
 
 def test_no_value_is_converted_silently(tmp_path):

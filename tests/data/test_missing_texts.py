@@ -1,6 +1,8 @@
 """Texts that may be missing values: classes and levels keep them, numbers and dates do not."""
 
 import io
+from datetime import date
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -10,6 +12,7 @@ import pytest
 from pyarrow import parquet
 
 import mlpengine
+from mlpengine import MlpClassifier
 from mlpengine.core.errors import DataError
 from mlpengine.data.features import Preprocessor, profile
 from mlpengine.data.tables import read_table
@@ -64,6 +67,20 @@ def test_labels_are_classes_in_any_form(way, tmp_path):
         assert [fitted.classes[code] for code in codes[:3]] == [label, "a", "b"]
 
 
+def test_labels_of_estimators_are_the_same_classes():
+    labels = [*LABELS, "a\0", "a"]
+    y, few = labels * 4, MlpClassifier(hidden=[4], epochs=1, folds=None)
+    x = np.arange(len(y), dtype=float)[:, None]
+    for given in (y, np.array(y, object), pd.Series(y), pl.Series(y), pa.array(y)):
+        assert few.fit(x, given).classes_.tolist() == sorted(labels)
+    numbers = np.array([1, 2.0, True] * (len(y) // 3), object)
+    assert few.fit(x[: len(numbers)], numbers).classes_.tolist() == [1, 2]
+    for odd in (date(2020, 1, 1), Decimal(1), 10**30, {1}, b"a", 1j, None, pd.NA):
+        for given in ([odd, "a"] * 2, np.array([odd, odd, 2, 3], object)):
+            with pytest.raises(DataError, match="y: labels must be all texts or all numbers"):
+                few.fit(x[:4], given)
+
+
 def test_a_class_is_evaluated_and_predicted_under_its_name(tmp_path):
     columns = {"x": X + np.tile([0, 4, 8], 20), "y": ["None", "a", "b"] * 20}
     path = tmp_path / "t.csv"
@@ -112,10 +129,23 @@ def test_a_gap_of_new_rows_is_the_gap_of_training():
 
 
 def test_labels_that_differ_in_type_alone_are_refused():
-    for labels in ([1, "a", "1"], ["1", 1], ["true", True]):
-        with pytest.raises(DataError, match=r"column 'y', row \d: equal texts must have one type"):
+    for labels in ([1, "a", "1"], ["1", 1], ["1.0", 1], ["-1", -1], ["true", True], [True, "True"]):
+        with pytest.raises(DataError, match=r"column 'y', row [23]: "):
             as_table({"y": labels}, labels=["y"])
     assert as_table({"y": [1, "a"]}, labels=["y"])["y"].levels == ("1", "a")
+
+
+def test_columns_that_numpy_has_no_type_for():
+    times, wide = pa.array([1, 3]).cast(pa.time64("ns")), pl.Series([1, 2]).cast(pl.Int128)
+    for odd in (pa.table({"t": times}), pl.DataFrame({"t": wide})):
+        with pytest.raises(DataError, match="column 't': must have a type that NumPy has"):
+            as_table(odd)
+    for odd in ({"t": ["\ud800", "b"]}, {"\udfff": [1, 2]}):
+        with pytest.raises(DataError, match="must be valid Unicode"):
+            as_table(odd)
+    spans = as_table({"t": np.array([1_500, "NaT"], "timedelta64[ms]")})["t"]
+    assert spans.kind == "number"
+    np.testing.assert_array_equal(spans.values, [1.5, np.nan])
 
 
 def test_nanoseconds_are_numbers():

@@ -109,9 +109,12 @@ def test_the_pinball_loss_measures_every_regression(loss, frame):
 
 
 def test_a_metric_of_ones_own_that_is_no_number_is_named(frame, own):
-    metrics.OWN_METRICS["largest_gap"] = metrics.OwnMetric(lambda *_: None, "numbers", False)
-    with pytest.raises(mlpengine.UsageError, match=r"metric .*number \(got None"):
-        mlpengine.fit(frame[["b", "price"]], "price", training={"metrics": ["largest_gap"]})
+    for odd in (None, np.ones(1), 10**400, np.timedelta64("NaT")):
+        metrics.OWN_METRICS["largest_gap"] = metrics.OwnMetric(
+            lambda *_, v=odd: v, "numbers", False
+        )
+        with pytest.raises(mlpengine.UsageError, match=r"metric .*number \(got "):
+            mlpengine.fit(frame[["b", "price"]], "price", training={"metrics": ["largest_gap"]})
 
 
 def test_wrong_names_of_metrics_are_refused(frame, own):
@@ -122,3 +125,20 @@ def test_wrong_names_of_metrics_are_refused(frame, own):
     for name in ("r2", "loss"):
         with pytest.raises(mlpengine.UsageError, match=name):
             mlpengine.metric()(type("", (), {"__name__": name, "__module__": "x"})())
+
+
+def test_two_models_are_compared_row_by_row(frame):
+    data = frame[["a", "b", "c", "kind"]]
+    models = [mlpengine.fit(data, target="kind", **FEW | {"seed": k})[0] for k in (1, 2)]
+    compared = models[0].compare(models[1], data, names=("one", "two"))
+    right = [(model.predict(data) == data["kind"]).to_numpy() for model in models]
+    apart = right[0] * 1.0 - right[1]
+    lead = compared.lead
+    assert [v for v, _ in compared.metrics["accuracy"]] == pytest.approx([r.mean() for r in right])
+    assert (lead.value, lead.ahead) == (pytest.approx(abs(apart.mean())), int(apart.mean() < 0))
+    assert lead.error == pytest.approx(apart.std(ddof=1) / np.sqrt(len(apart)), rel=0.4)
+    assert compared.as_dict()["ahead"] == ("one", "two")[lead.ahead]
+    assert compared._repr_html_().count("±") == 8
+    number, _ = mlpengine.fit(frame[["a", "b", "price"]], target="price", **FEW)
+    with pytest.raises(mlpengine.UsageError, match="must predict the same"):
+        models[0].compare(number, data)

@@ -29,6 +29,11 @@ def rms(values):
     return float(np.sqrt(np.mean(np.square(values))))
 
 
+@pytest.fixture(autouse=True)
+def few_steps(monkeypatch):
+    monkeypatch.setattr(smooth, "STEPS", 25)
+
+
 @pytest.mark.parametrize("projection", [np.arange(3), 2.0 * np.eye(3) + 0.1])
 def test_new_rows_have_small_errors(projection):
     networks = smooth_networks(part(), FOLDS, projection, 0, "f4")
@@ -80,7 +85,7 @@ def test_a_model_holds_them(tmp_path):
     training = {"folds": 2, "members": ["plain", "smooth", "linear"], "epochs": 2}
     model, _ = fit(TABLE | {"y": truth(X)}, "y", **OPTIONS, training=training)
     assert (model.mlp.sizes[1:], len(model.networks)) == ((30, 1), 2)  # the others have weight 0
-    assert rms(model.predict(TABLE) - truth(X)) < 0.05 * truth(X).std()
+    assert rms(model.predict(TABLE) - truth(X)) < 0.1 * truth(X).std()
     plain, _ = fit(TABLE | {"y": truth(X)}, "y", **OPTIONS, training=training | {"members": []})
     mixed = replace(plain, ensemble_weights=(0.25, 0.75), smooth=model.members)
     mixed.save(tmp_path / "m")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import mlpengine
+from mlpengine.core.errors import FormulaError
 from mlpengine.core.fields import Positive
 from mlpengine.data.features import NumberTarget
 from mlpengine.diagnostics.constant_loss import baseline_loss, lowest_loss
@@ -31,7 +32,7 @@ from mlpengine.ops import (
     SoftmaxCrossEntropy,
     Tweedie,
 )
-from mlpengine.ops.entry_loss import Prediction
+from mlpengine.ops.entry_loss import Prediction, _derived
 from mlpengine.ops.loss_formulas import turning_point
 
 
@@ -247,6 +248,15 @@ def test_a_loss_by_another_name_is_trained_and_measured_alike(own, ours, monkeyp
     assert result.metrics["test"]["loss"] == pytest.approx(expected.metrics["test"]["loss"])
     assert result.verdicts == expected.verdicts
     assert np.isfinite(model.predict(table)).all()
+
+
+@pytest.mark.parametrize("result", [None, 1.0, "y", lambda y, t: t * t, lambda y, t: y > t])
+def test_a_loss_that_no_output_changes_is_refused(result, monkeypatch):
+    given = result if callable(result) else lambda y, t: result
+    monkeypatch.setattr(Counts, "formula", lambda self, y, t: given(y, t))
+    _derived.cache_clear()
+    with pytest.raises(FormulaError, match="own_counts: "):
+        Counts().best_constant(np.zeros((2, 1)), 1)
 
 
 def test_evaluation_leaves_out_the_options_of_the_training():

@@ -24,7 +24,7 @@ from mlpengine.formula import constant, variable
 from mlpengine.ops import BatchMatMul
 
 ROWS_TOGETHER = 4
-"""Rows of the result that are computed together: each vector of b is read once for all of them."""
+"""Number of rows of the result that are computed together and share reads of b."""
 
 
 @dataclass(eq=False, repr=False)

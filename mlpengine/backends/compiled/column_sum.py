@@ -52,4 +52,4 @@ class ColumnSum(Kernel):
     def emit_scalar(self, writer: ScalarWriter) -> list[Statement]:
         if not writer.trains:
             raise UnsupportedError(self.text)
-        return []  # of one row it is the row
+        return []  # the sum of a single row is the row itself

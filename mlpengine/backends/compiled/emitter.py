@@ -14,24 +14,25 @@ from mlpengine.backends.compiled.statements import Phase
 from mlpengine.backends.values import MatrixValue
 
 STREAM_BYTES = 1 << 20
-"""Bytes of a batch's values above which rows are processed in chunks, each from the first op to the
-last, so that operands stay in the second-level cache."""
+"""Bytes of a batch's values above which rows are processed in chunks.
+
+Each chunk runs from the first op to the last, so that operands stay in the second-level cache."""
 
 CHUNK_BYTES = 160 << 10
 """Bytes of the values of one chunk."""
 
 SMALL_WEIGHTS = 128 << 10
-"""Bytes of weights and their gradients up to which chunks are used: every chunk reads them."""
+"""Maximum bytes of weights and gradients for using chunks, because every chunk reads them."""
 
 STEP_TERMS_PER_THREAD = 1 << 22
 """Multiplications of a step for each additional thread.
 
-With twice as many, a second thread makes a step one and a half times as fast; with a quarter it
-makes it slower (`benchmarks/peers.py --threads 1 2`)."""
+A step with twice as many multiplications is 1.5 times as fast on two threads; a step with a
+quarter as many is slower on two threads (`benchmarks/peers.py --threads 1 2`)."""
 
 
 def useful_threads(kernels: Sequence[Kernel], limit: int) -> int:
-    """Return the number of threads, up to `limit`, for these kernels; it follows from the shapes.
+    """Return the number of threads, up to `limit`, for these kernels; it depends on shapes alone.
 
     The result has the same bits for every number of threads.
     """
@@ -42,9 +43,9 @@ def useful_threads(kernels: Sequence[Kernel], limit: int) -> int:
 def emit(lowered: Lowered, layout: Layout, batch: int, threads: int) -> Writer:
     """Return the functions of every kernel, over `batch` rows and `threads` threads.
 
-    Threads divide the rows of the batch or, where the inputs of all layers have fewer numbers than
-    the weights, the columns of the products, so that each reads, packs and updates its own weights
-    only.
+    Threads divide the rows of the batch.  But if the inputs of all layers are smaller than the
+    weights, threads divide the columns of the products: then each thread reads, packs and updates
+    only its own weights.
     """
     kernels, values = lowered
     layout.place(values, {v for kernel in kernels for v in kernel.read_by_vectors(layout.lanes)})
@@ -77,7 +78,7 @@ def _chunk(lowered: Lowered, layout: Layout, batch: int) -> int:
     if batch * row_bytes <= STREAM_BYTES or not small:
         return max(batch, 1)
     rows = min(batch, CHUNK_BYTES // row_bytes)
-    return max(rows, min(batch, 8))  # a product of fewer rows reads weights too often
+    return max(rows, min(batch, 8))  # products of fewer rows would read weights too often
 
 
 def _copy(writer: Writer, value: MatrixValue, phase: Phase, *, incoming: bool) -> None:

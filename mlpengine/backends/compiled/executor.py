@@ -89,7 +89,7 @@ class Executor:
             ]
 
     def _place(self, call: CallStruct, arrays: Sequence[Array]) -> None:
-        """Let a call work on these arrays, in a workspace of its own."""
+        """Point a call to these arrays and to a separate workspace."""
         workspace = np.zeros(self.source.nbytes + 64, np.uint8)
         self.library.mlpengine_open()
         close = weakref.finalize(workspace, self.library.mlpengine_close)
@@ -121,9 +121,9 @@ class Executor:
         return other
 
     def clone(self, parameters: Array, other: Array) -> "Executor":
-        """Return the same program in memory of its own, with `other` in place of `parameters`.
+        """Return the same program in separate memory, with `other` in place of `parameters`.
 
-        They are the flat vectors of two networks with like programs, or of one network.
+        Both are flat vectors of networks with equal programs, or of one network.
         """
         start, arrays, copies = address_of(parameters), list[Array](), dict[int, Array]()
         for array in self.call.memory[2]:
@@ -131,7 +131,7 @@ class Executor:
             if 0 <= place < parameters.nbytes:
                 part = other.view(np.uint8)[place : place + array.nbytes]
                 arrays.append(part.view(array.dtype).reshape(array.shape))
-            else:  # arrays at one address stay one array
+            else:  # arrays with equal addresses must stay one array
                 arrays.append(copies.setdefault(address_of(array), array.copy()))
         clone = copy(self)
         clone._place(CallStruct.from_buffer_copy(self.call), arrays)

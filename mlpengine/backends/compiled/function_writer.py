@@ -18,7 +18,7 @@ class Writer:
         chunk: number of rows that are processed together.
         by_columns: whether threads divide the columns of wide products.
         functions: in the order of their calls within a phase.
-        claimable: the number of units in each list from which threads claim their work.
+        claimable: for each list from which threads claim work, its number of units.
         output: the value that the first loss reads, if there is a loss.
         losses: the number of losses so far.
         mean_rows: number of rows over which the loss is a mean.
@@ -36,7 +36,7 @@ class Writer:
     mean_rows: int | None = None
 
     def slices(self, count: int) -> list[int]:
-        """Return the different lengths of the shares of `count` things, of one thread or of all."""
+        """Return the different lengths of the parts of `count` things, for one or all threads."""
         bounds = [count * t // self.threads for t in range(self.threads + 1)]
         return sorted({count, *(b - a for a, b in pairwise(bounds))})
 

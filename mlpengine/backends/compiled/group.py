@@ -18,13 +18,13 @@ from mlpengine.core.buffers import address_of
 class StepGroup:
     """Consecutive instructions that can be one program.
 
-    Each instruction is lowered once, when it is added, and only its own kernels are checked.  To
-    lower the whole group again for each instruction would take quadratic time.
+    Each instruction is lowered once, when it is added, and only its own kernels are checked:
+    lowering the whole group again for each instruction would take quadratic time.
 
     Args:
         batch: the rows that the program is for.
         itemsize: bytes of its numbers.
-        kept: op, by its id, and address of what NumPy's rules read that this group writes.
+        kept: (id of the op, address) of arrays that this group writes and NumPy's rules read.
 
     Attributes:
         instructions: the instructions that were added.

@@ -51,13 +51,13 @@ class Kernel(ABC):
     A subclass has all rules of one kind of kernel; `KERNELS` in lower.py is the table of them.
 
     Attributes:
-        text: what it computes, for comments and messages.
+        text: a description, for comments and messages.
         reads: the values that it reads.
         writes: the values that it computes, stored or not.
         header: the header, without ``.h``, of functions that it calls beside the usual ones.
         whole_vectors: whether it writes whole vectors, beyond the end of a row.
         draws: whether its results are random, and differ from row to row.
-        any_phase: whether it may also process the rows of parameters, and of their gradients.
+        any_phase: whether it may also process the rows of parameters and of gradients.
         called_in: the phase of its functions, found by `lower`.
     """
 
@@ -73,7 +73,7 @@ class Kernel(ABC):
     @classmethod
     @abstractmethod
     def lower(cls, instruction: InstructionLike, values: Values) -> "Sequence[Kernel] | None":
-        """Return the kernels of an instruction, or None if others may take it.
+        """Return the kernels of an instruction, or None if it is for another kind of kernel.
 
         Raises: UnsupportedError if there is no compiled rule for these operands.
         """
@@ -95,7 +95,7 @@ class Kernel(ABC):
         raise UnsupportedError(self.text)
 
     def read_by_vectors(self, lanes: int) -> list[MatrixValue]:
-        """Return the values that it reads by whole vectors, for every length of the rows."""
+        """Return the values that it reads by whole vectors even if rows have any length."""
         return []
 
     def __repr__(self) -> str:

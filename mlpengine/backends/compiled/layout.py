@@ -17,7 +17,7 @@ from mlpengine.ops.philox import padded_columns
 
 
 class _Reservation(NamedTuple):
-    """Numbers of a C type in the workspace; in `phases` the headers' code uses them."""
+    """Numbers of a C type in the workspace; the code of the headers uses them in `phases`."""
 
     kind: str
     nbytes: int
@@ -59,7 +59,8 @@ class Layout:
                 if value.stored:
                     kind = "uint8_t" if value.mask else "real"
                     self.reserve(value.name, value.rows * self.stride(value), kind)
-                    if value.mask:  # in memory, so that networks of other rates share the program
+                    # a limit in memory: networks with other dropout rates share the program
+                    if value.mask:
                         self._limits[value.name] = f"limit_{value.name}"
                         self.limits.append(len(self.arrays))
                         self.add_array(self._limits[value.name], _limit(value.mask))
@@ -99,7 +100,8 @@ class Layout:
         """Place the workspace: reservations that are never in use together share memory.
 
         With `in_turn`, on one thread, the functions of the phases ``rows`` and ``reduce`` run one
-        after the other; if rows are `chunked`, the two phases alternate.
+        after the other.  If rows are `chunked`, the two phases alternate, so their memory cannot be
+        shared.
         """
         length = len(functions) + 1
         phase_of = {phase: i * length for i, phase in enumerate(PHASES)}

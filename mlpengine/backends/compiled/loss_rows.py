@@ -1,7 +1,7 @@
 """Losses, row by row.
 
-The value of a row is stored in ``row_loss``, in double, of a second loss in ``row_loss_1``; the
-program sums them in order.
+The value of each row is stored as double in ``row_loss``, for a second loss in ``row_loss_1``.  The
+program sums the values in order.
 """
 
 from abc import abstractmethod
@@ -126,7 +126,7 @@ class EntryLossRows(LossRows):
         by_rows = target.columns == 1
         f = loss.formulas
         value, t = f.entry, f.target
-        if isfinite(loss.target_range[0]):  # NumPy then reports the target that makes the loss NaN
+        if isfinite(loss.target_range[0]):  # the loss becomes NaN; NumPy reports the target
             value = where(loss.outside(t), nan, value)
         outputs, names = {"value": value}, {t: "t"}
 
@@ -159,7 +159,7 @@ class EntryLossRows(LossRows):
             body = [lanes_left, f"const vec share = {share};", *body]
             body.append("store_row_losses(row_loss + i, value, mean, share, n);")
             return [*shares, ForLoop("i", "first", "last", body, "LANES")]
-        # Shares of the mean: no sum of entries that are near the largest number overflows.
+        # Divide first, then sum: a sum of entries near the largest number would overflow.
         row = "row += (double)sum_lanes(entry * splat((real)1 / LANES)) * (mean * LANES);"
         loops = lane_loop(
             target.columns,
@@ -302,7 +302,7 @@ class CrossEntropyRows(LossRows):
             "picked = multiply_add(q, o - splat(top), picked);",
         ]
         slopes: list[Statement] = []
-        if slot is not None:  # the gradient's buffer holds the exponentials until it is written
+        if slot is not None:  # the buffer of the gradient holds exponentials first
             at = layout.at(slot, "i", "j")
             sums.append(store(at, "e", "n"))
             weighted = f" * splat({weight.name}[i])" if weight else ""

@@ -86,7 +86,7 @@ def lower_instruction(instruction: InstructionLike, values: Values) -> list[Kern
     Raises: UnsupportedError where it has no compiled rule.
     """
     kernels = list[Kernel]()
-    for kernel in _kernels(instruction, values):  # one by one: the next may read its results
+    for kernel in _kernels(instruction, values):  # one by one: the next kernel may read the results
         if values.batch is not None:
             _find_phase(kernel, values.batch)
         kernels.append(kernel)
@@ -115,13 +115,13 @@ def _kernels(instruction: InstructionLike, values: Values) -> Iterator[Kernel]:
 def _find_phase(kernel: Kernel, batch: Batch) -> None:
     """Set the phase of a kernel, and the origin of its results.
 
-    Raises: UnsupportedError if it can only go over the rows of a batch, and these are others, or
-        if it needs sums that are known when the rows are through.
+    Raises: UnsupportedError if the kernel needs the rows of the batch and has other rows, or if it
+    needs sums that are complete only after all rows.
     """
     kinds: set[Origin] = {value.kind for value in kernel.reads}
     made: Origin = "sums"
-    # It would need all rows again once their sums are complete; with chunks of rows, the values of
-    # the first ones are gone by then.
+    # It would need all rows again after their sums are complete; but with chunks of rows, the
+    # values of the first chunks are overwritten by then.
     if {"rows", "sums"} <= kinds:
         raise UnsupportedError(f"{kernel.text}, rows with sums over all of them")
     if "sums" in kinds:
@@ -154,8 +154,8 @@ class EarlierReads:
         """Add a kernel.
 
         Raises: UnsupportedError if it overwrites too early a value that a kernel before it reads.
-        Too early is in an earlier phase, or in the phase of the rows if these lie elsewhere: some
-        rows have passed through all kernels before others.
+        Too early means in an earlier phase, or in the phase of the rows if the rows are at other
+        places: there some rows run through all kernels before other rows.
         """
         order = PHASES.index(kernel.called_in)
         for written in (value for value in kernel.writes if value.final):
@@ -180,7 +180,7 @@ def _needed(kernels: Sequence[Kernel]) -> list[Kernel]:
 
 
 def _draws(kernels: list[Kernel]) -> Iterator[Draw]:
-    """Yield the draws; another program cannot read the mask of a dropout, only its bytes."""
+    """Yield the draws, because another program can read the bytes of a dropout but not its mask."""
     reads = [value for kernel in kernels for value in kernel.reads]
     has_loss = any(isinstance(kernel, LossRows) for kernel in kernels)
     for kernel in kernels:
@@ -193,7 +193,7 @@ def _draws(kernels: list[Kernel]) -> Iterator[Draw]:
 def need_backward(draw: Draw, reads: Sequence[MatrixValue], *, has_loss: bool) -> None:
     """Raise UnsupportedError for a dropout if the program does not contain its backward.
 
-    A program with a loss has all of them; in others, forward and backward read the mask.
+    A program with a loss contains all backwards; in other programs both directions need the mask.
     """
     if not has_loss and reads.count(draw.out) < len(("forward", "backward")):
         raise UnsupportedError("dropout without its backward")
@@ -209,8 +209,8 @@ def _any_length(kernels: list[Kernel], lanes: int) -> list[MatrixValue]:
 def fuse(kernels: list[Kernel]) -> list[Kernel]:
     """Move each map into the last pass of the product that computes the last of its operands.
 
-    A map is moved only if no kernel between the two computes another of its operands, or reads what
-    is in memory that the map writes.
+    A map is moved only if no kernel between the two computes one of its operands, or reads memory
+    that the map writes.
     """
     fused: list[Kernel] = []
     for kernel in kernels:

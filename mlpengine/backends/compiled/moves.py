@@ -42,7 +42,7 @@ class Entries(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class Move(Kernel):
-    """Parts of arrays, copied row by row of a batch or, if it has no rows of one, at once."""
+    """Parts of arrays, copied row by row of a batch or, without rows of a batch, at once."""
 
     out: MatrixValue
     parts: Sequence[Entries]
@@ -58,7 +58,7 @@ class Move(Kernel):
 
     @classmethod
     def lower(cls, instruction: InstructionLike, values: Values) -> Sequence[Kernel] | None:
-        """Return the moves of an instruction, if NumPy only copies and fills with zeros for it."""
+        """Return the moves of an instruction, if its NumPy rule only copies and clears."""
         op, calls = instruction.op, getattr(instruction, "calls", ())
         if not calls:
             return [] if op is not None and op.view else None

@@ -30,14 +30,15 @@ from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
 from mlpengine.ops import Linear, MatMul
 
 SMALL_PRODUCT = 4096
-"""Weights below which threads divide a product by rows in any case, as the loss before it is:
-reading few weights twice takes less than a barrier."""
+"""Number of weights below which threads always divide a product by rows, like the loss before it.
+
+Reading few weights twice takes less time than a barrier."""
 
 MIN_CLAIMABLE = 8
-"""Tiles or panels for each thread from which threads claim them one after another."""
+"""Minimum number of tiles or panels for each thread with which threads claim them dynamically."""
 
 MAX_THREADS_TO_PACK = 2
-"""Number of threads up to which each packs its own panels; more threads divide the work first."""
+"""Maximum number of threads that each pack all panels; more threads divide the packing."""
 
 
 class Product(MatrixProduct, Kernel):
@@ -96,13 +97,13 @@ class Product(MatrixProduct, Kernel):
         return kernels
 
     def _is_turned(self, lanes: int) -> bool:
-        """Return whether the transpose is computed instead, because it fills vectors of `lanes`."""
+        """Return whether to compute the transpose, because its rows fill vectors of `lanes`."""
         return self.sums_rows and self.columns <= lanes and self.rows >= 2 * lanes
 
     def read_by_vectors(self, lanes: int) -> list[MatrixValue]:
         vectors = [v for m in self.epilogue for v in m.reads] + present(self.bias)
-        # Rows are read by whole vectors where they lie along the columns of c, without a packed
-        # copy with padded rows.
+        # Here rows along the columns of c are read by whole vectors, without a packed copy that has
+        # padded rows.
         if self.sums_rows:
             vectors.append(self.a if self._is_turned(lanes) else self.b)
         return vectors
@@ -114,8 +115,8 @@ class Product(MatrixProduct, Kernel):
         panels = -(-product.columns // (2 * layout.lanes))
         small = product.columns * product.depth < SMALL_PRODUCT
         by_columns = writer.by_columns and not (reduce or small or panels < writer.threads)
-        # By columns, each thread packs and reads panels of its own; by rows, all threads read all
-        # panels, and packing them once takes a barrier.
+        # Divided by columns, each thread packs and reads only its own panels.  Divided by rows, all
+        # threads read all panels; to pack them once, the threads need a barrier.
         each_packs = writer.threads <= MAX_THREADS_TO_PACK or by_columns
         often = (writer.chunk < writer.batch and not reduce) or not each_packs
         times = writer.times(product.a.rows)
@@ -264,10 +265,10 @@ def _need_leaf(values: Values, *operands: MatrixValue | None) -> None:
 def _claims(
     product: MatrixProduct, tiling: Tiling, depth: int, panels: int, threads: int
 ) -> Literal["", "before", "within"]:
-    """Return how threads claim tiles or, if there are any, `panels`, where there are many of them.
+    """Return how threads claim tiles or, if there are any, `panels`, if there are enough of them.
 
-    The passes of a long sum add to what the same thread has computed, and rows are packed once for
-    all panels, so that products of several passes or packed rows are divided statically.
+    Products of several passes are divided statically, because a pass adds to the sums of the same
+    thread.  Products with packed rows are, too, because the rows are packed once for all panels.
     """
     few = MIN_CLAIMABLE * threads
     if panels:

@@ -1,4 +1,4 @@
-"""Functions that differ in nothing but names, as one function: layers of one shape compile once.
+"""One function for functions that differ only in names: layers of one shape compile once.
 
 The shared function is called with the table of its own buffers; each of the other functions calls
 it with a table of the other function's buffers.
@@ -17,7 +17,7 @@ _WORD = re.compile(r"\b(at_|limit_|scale_|)(\w+?)((?:_t\d+)?)\b")
 
 
 class Shared(NamedTuple):
-    """A function that stands for several like functions: the first of them.
+    """The first of several equal functions; it is called in place of the others.
 
     Attributes:
         function: the first one.
@@ -42,9 +42,9 @@ class Shared(NamedTuple):
 def find_shared(
     functions: Sequence[CFunction], layout: Layout, values: Container[str]
 ) -> dict[CFunction, Shared]:
-    """Return the functions that are like another one; `values` are names, as buffers have names.
+    """Return the functions that equal another function; `values` are further names to compare.
 
-    A function of a single statement is left as it is: it calls a function that is shared anyway.
+    A function of a single statement is not replaced: it calls a function that is shared anyway.
     """
     target = vector_c(layout.itemsize)
     alike: dict[tuple[object, ...], list[tuple[CFunction, list[str]]]] = {}

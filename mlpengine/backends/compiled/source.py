@@ -213,7 +213,7 @@ def _output_defines(
 def _ranges(kernels: Sequence[Kernel], grads: Array | None, threads: int) -> Iterator[str]:
     """Yield the parts of the parameter vector that update.h requires.
 
-    A thread updates the weights for which it computes the gradients.  It also reads these weights
+    Each thread updates the weights for which it computed the gradients.  It reads the same weights
     in the next step, so they stay in the cache of its core.
     """
     if grads is None:
@@ -260,8 +260,8 @@ def _header(name: str) -> str:
 def _phase(functions: Sequence[CFunction], phase: Phase, *, in_turn: bool) -> CFunction:
     """Return the function that calls all functions of a phase.
 
-    With `in_turn` the rows are summed in the phase ``rows``, each value as soon as it is computed:
-    it is then in the cache, and its memory is used again earlier.
+    With `in_turn` the sums over rows are part of the phase ``rows``: each value is added as soon as
+    it is computed.  It is then still in the cache, and its memory can be reused earlier.
     """
     parameters = {
         "prepare": "const struct part part",

@@ -15,10 +15,12 @@ from mlpengine.formula import Expr, in_steps, variable
 Phase = Literal["prepare", "rows", "reduce", "finish", "update"]
 
 PHASES: tuple[Phase, ...] = ("prepare", "rows", "reduce", "finish", "update")
-"""The phase in which a function is called: ``prepare`` once in each step, for values that follow
-from parameters alone, and to pack parameters; ``rows`` for some rows of the batch: forward, loss
-and backward; ``reduce`` to sum over these rows into the gradients of the parameters; ``finish``
-once in each step, for values that follow from these sums; ``update`` for the optimizer."""
+"""The phase in which a function is called, in this order:
+
+``prepare`` once in each step, to pack parameters and compute values that depend on parameters only;
+``rows`` for some rows of the batch: forward, loss and backward; ``reduce`` to sum these rows into
+the gradients of the parameters; ``finish`` once in each step, for values that depend on the sums;
+``update`` for the optimizer."""
 
 MEMORY_PARAMETERS = "void *const *table, char *workspace"
 """The parameters of C functions that declare their buffers themselves."""
@@ -62,14 +64,14 @@ class Scope(NamedTuple):
 
 
 class Switch(NamedTuple):
-    """A call for each value of a variable; any other value is a bug of the generator and traps."""
+    """A call for each value of a variable; other values are a bug of the generator and trap."""
 
     variable: str
     cases: Sequence[tuple[int, str]]
 
 
 class Let(NamedTuple):
-    """A number that does not change, or a bool; ``double`` where it is no number of the target."""
+    """A constant number, or a bool; `double` if it is not of the target's number type."""
 
     name: str
     value: Expr
@@ -237,8 +239,8 @@ class CFunction:
     def waits_for(self, other: "CFunction") -> bool:
         """Return whether all threads must have called `other` before any calls this one.
 
-        They divide both by the same rows of the batch, unless one of the two is divided by columns
-        or called once in a step.
+        They need not wait if both are divided by the same rows of the batch, and neither is divided
+        by columns or called once in a step.
         """
         if not (self.phase in ("prepare", "finish") or self.by_columns or other.by_columns):
             return False

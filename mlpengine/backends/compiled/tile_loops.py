@@ -2,9 +2,10 @@
 
 The sizes of tiles and panels are chosen in `tiling`.
 
-A tile is up to `Tiling.height` rows by two vectors of c, held in registers for `depth_block`
-terms.  All tiles read panels (two vectors wide, with the rows of b one after another), so that b is
-read sequentially for every leading dimension; a group of panels stays in the second-level cache.
+A tile is up to `Tiling.height` rows by two vectors of c.  Registers hold its sums for `depth_block`
+terms.  A panel is a packed copy of b, two vectors wide, with one row of b after another.  So all
+tiles read b sequentially, whatever the distance of its rows in memory is; a group of panels stays
+in the second-level cache.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,14 +36,14 @@ TILE_PARAMETERS = (
 )
 
 LONG_EPILOGUE = 20
-"""Operations on a vector above which an epilogue is a function, not a part of every tile.
+"""Number of operations on a vector above which an epilogue is a function, not a part of each tile.
 
-A tile repeats it for up to 28 vectors, once for each height.  Without the limit the program of the
-preset realmlp for 442 rows of 10 features compiles in 8.6 s of processor time, with it in 2.1 s,
-and a step of it takes as long (Xeon with AVX-512, GCC 12, float32, November 2026)."""
+A tile contains the epilogue up to 28 times, and there is a tile for each height.  For example, the
+program of the preset realmlp for 442 rows of 10 features compiles in 2.1 s of processor time in
+place of 8.6 s, and a step takes as long (Xeon with AVX-512, GCC 12, float32, November 2026)."""
 
 OPERATIONS_OF_FUNCTION = 16
-"""Operations for which an elementary function such as exp counts."""
+"""Number of operations that an elementary function such as exp counts as."""
 
 
 def heights(rows: int, tallest: int) -> set[int]:
@@ -55,8 +56,9 @@ def tile_tops(rows: int, tallest: int) -> list[int]:
     tops = [0]
     while tops[-1] < rows:
         left = rows - tops[-1]
-        # One row less until whole tiles are left: two heights cover almost any number of rows, and
-        # each height is an instance of the tile to compile.
+        # Tiles get one row less until the rest divides evenly.  So two heights cover almost any
+        # number
+        # of rows; fewer heights mean fewer instances of the tile to compile.
         tops.append(tops[-1] + (tallest if left % tallest == 0 else min(left, tallest - 1)))
     return tops
 
@@ -101,7 +103,7 @@ def tile_function(product: MatrixProduct, tiling: Tiling, name: str, layout: Lay
     if finish is None:
         body.append(Each(_epilogue(product, layout, "sum[r][v]")))
     else:
-        keeps = Each(["kept[r][v] = sum[r][v];"])  # of `sum`, an index would move it to memory
+        keeps = Each(["kept[r][v] = sum[r][v];"])  # an index of `sum` would move it to memory
         call = f"{finish.name}(table, workspace, kept, rows, wide, part, i, j);"
         body += ["vec kept[TILE_ROWS][WIDE];", keeps, call]
     return CFunction(
@@ -156,12 +158,12 @@ def product_statements(
 ) -> Sequence[Statement]:
     """Return the loops over the tiles of rows `first` to `last` of c, or of panels `by_columns`.
 
-    If they are `claimed`, the threads claim the tiles of the first group of panels from the list of
-    the number ``list``, and the tiles of further groups from the lists after it.
+    If tiles are `claimed`, the threads claim the tiles of the first group of panels from the list
+    number ``list``, and the tiles of further groups from the following lists.
 
-    `slices` are the numbers of rows with which the program calls them; `times` of them belong to
-    each row of the batch.  Panels are packed and read by groups; the tiles of some rows follow each
-    other along c, so that rows of `a` stay in the first-level cache and c is written sequentially.
+    `slices` are the numbers of rows of one call; `times` rows belong to each row of the batch.
+    Panels are packed and read by groups.  Tiles of the same rows follow each other along c, so that
+    rows of `a` stay in the first-level cache and c is written sequentially.
     """
     used = set().union(*(heights(n, tiling.height) for n in slices))
     across = product.sums_rows
@@ -191,7 +193,8 @@ def product_statements(
     elif tiling.ahead:
         columns_at = f"{name}_panels + j * {product.depth}"
     else:
-        # Each thread packs the group of panels that it is about to read, into memory of its own.
+        # Each thread packs a group of panels right before reading it, into its own memory: no
+        # thread waits for another, and the panels are in the cache.
         own = f" + part.index * {group_size(product, tiling, layout)}"
         columns_at = f"{name}_panels{own} + (j - {start}) * {block}"
         body += loops(lambda wide, _: pack_panel(product, tiling, layout, wide, columns_at))
@@ -234,7 +237,8 @@ def product_statements(
         bound = f"const int64_t right = MIN(left + {width}, to);"
         body = [ForLoop("left", "from", "to", [bound, *body], width)]
     begin, end = ("begin", "end") if across else (0, product.depth)
-    # The terms are the outermost loop: a slice of b is packed once and read by all tiles of rows.
+    # The loop over terms is the outermost loop, so a slice of b is packed once for all tiles of
+    # rows.
     passes = ForLoop(
         "k0", begin, end, [f"const int64_t k1 = MIN(k0 + {block}, {end});", *body], step=block
     )

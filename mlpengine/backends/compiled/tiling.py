@@ -8,38 +8,43 @@ from mlpengine.backends.compiled.matrix import MatrixProduct
 from mlpengine.backends.compiled.target import CompileTarget
 
 LONGEST_DEPTH = 400
-"""Maximum number of terms of one pass: a tile's rows stay in the first-level cache while panels of
-25 or 50 kB are read from the second level at the same speed."""
+"""Maximum number of terms of one pass.
+
+The rows of a tile then stay in the first-level cache, and panels of 25 or 50 kB are read from the
+second-level cache at the same speed."""
 
 GROUP_BYTES = 256 * 1024
-"""Bytes of the panels that tiles of some rows read one after another: half of a second-level
-cache."""
+"""Bytes of a group of panels, read by all tiles of some rows: half of a second-level cache."""
 
 PACK_BYTES = 256 * 1024
-"""Bytes above which a matrix that is read by columns is packed first: each row is on another page,
-and the first-level translation buffer has 64 entries."""
+"""Bytes above which a matrix that is read by columns is packed first.
+
+Each of its rows is on another page, and the first-level translation buffer has 64 entries."""
 
 SMALLEST_PANEL = 8 * 1024
-"""Bytes from which a panel is read right after it is written: the first rows of a smaller panel are
-still in the store buffer, where a wider load has to wait for several stores."""
+"""Minimum bytes of a panel that may be read right after it is written.
+
+The first rows of a smaller panel are still in the store buffer, and a wide load has to wait for
+several stores."""
 
 MIN_READS = 4
-"""Minimum number of tiles that read a panel for which packing the panel may pay: with packing, a
-product of 512 to 256 columns took a third more time at 2, a seventh more at 4 (EPYC of Zen 5,
-November 2026)."""
+"""Minimum number of tiles that read a panel, for packing to pay.
+
+With packing, a product of 512 to 256 columns took a third more time with 2 tiles, and a seventh
+more with 4 (EPYC of Zen 5, November 2026)."""
 
 PAGE_BYTES = 4096
 
 DOT_ROWS = 2
-"""Rows of a tile of dot products: more of them would not fit into the registers."""
+"""Rows of a tile of dot products; more rows would not fit into the registers."""
 
 SUM_COST = 4
-"""Operations to sum the lanes of one of several vectors, and to read its part of b."""
+"""Number of operations to sum the lanes of a vector and to read its part of b."""
 
 MANY_ROWS = 64
 FEW_TERMS = 16384
-"""Rows, and multiplications for each of them, from which the tiles of a product are as high as the
-registers allow.
+"""Minimum rows, and multiplications in each row, of products with tiles as high as the registers
+allow.
 
 With higher tiles the products of 784-256-128-10 with a batch of 128 take a tenth less time, and so
 do the products of wider layers (Xeon with AVX-512, one thread, interleaved, November 2026).  With a
@@ -55,9 +60,10 @@ Packing = Literal["none", "panels", "transposed"]
 class Tiling(NamedTuple):
     """How one product is computed, in tiles of `height` rows or less.
 
-    With `ahead`, all panels are packed first and shared by all threads and rows; otherwise a group
-    of panels is packed where it is used and stays in the caches.  With `dots`, vectors have lanes
-    for some terms, not for some columns, and the sums of their lanes are the entries of c.
+    With `ahead`, all panels are packed first, and all threads and rows share them.  Otherwise each
+    group of panels is packed right before its use and stays in the caches.  With `dots`, the lanes
+    of a vector are several terms of one entry, not several columns; the sum of the lanes is an
+    entry of c.
     """
 
     height: int
@@ -76,21 +82,21 @@ def choose_tiling(
 
     `share` is the number of rows that each thread computes.
 
-    It follows from the shapes and the target alone, so that it is the same in every run.
+    The tiling depends only on the shapes and the target, so it is the same in every run.
     """
     if _has_few_columns(product, layout):
         return Tiling(DOT_ROWS, "none", False, False, depth, 1, dots=True)
     size = layout.itemsize
-    # Passes of equal length: a short last one would load and store the sums of a tile for few
-    # terms.
+    # All passes have equal length: a short last pass would load and store the sums of each tile for
+    # few terms.
     passes = max(1, -(-depth * size // (LONGEST_DEPTH * 4)))
     block = -(-depth // passes)
     across = product.sums_rows
     height = tile_rows(layout.target, share, depth * product.columns)
-    # The rows of c are products with the rows of w in "forward": lanes would gather from as many
-    # rows, so that w is transposed while it is packed.  The other forms read b along its rows; they
-    # pack it if that pays, or if vectors would end beyond a row of the caller's array: its rows
-    # have no padding.
+    # In "forward" the columns of c belong to the rows of w.  The lanes of a vector would have to
+    # gather from several rows, so w is transposed while it is packed.  The other forms read b along
+    # its rows.  They pack b if that pays, or if a vector would end beyond a row of the caller's
+    # array, because its rows have no padding.
     packing: Packing = "none"
     if product.form == "forward":
         packing = "transposed"
@@ -100,8 +106,8 @@ def choose_tiling(
     ):
         packing = "panels"
     row_bytes = layout.stride(product.a) * size
-    # The same column of rows that are whole pages apart maps to one set of the first-level cache,
-    # where the rows of a tile would push each other out.
+    # If rows are a multiple of a page apart, the same column of all rows maps to one set of the
+    # first-level cache, and the rows of a tile would evict each other.
     pack_rows = row_bytes % PAGE_BYTES == 0 and share >= 64
     if across:
         pack_rows = (
@@ -119,9 +125,10 @@ def tile_rows(target: CompileTarget, rows: int, terms: int) -> int:
 
     Each row takes `terms` multiplications.
 
-    The tile leaves registers for a row of b and an entry of a.  16 sums hide the latency of any
-    multiplier, and low tiles fit more shapes; with vectors of 64 bytes, higher ones read panels
-    less often than the second-level cache can deliver them, and one may do for all rows.
+    The tile leaves registers for a row of b and an entry of a.  Tiles of 8 rows have 16 sums; these
+    hide the latency of any multiplier, and low tiles fit more shapes.  With vectors of 64 bytes the
+    second-level cache is the limit: higher tiles read panels less often, and one tile may be enough
+    for all rows.
     """
     limit = highest_tile(target)
     if target.vector_bytes < 64 or (rows > limit and (rows < MANY_ROWS or terms < FEW_TERMS)):

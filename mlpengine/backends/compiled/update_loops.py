@@ -71,9 +71,9 @@ def _update(update: Update) -> Sequence[Statement]:
 def _loop(
     update: Update, statements: Sequence[Statement], ranges: Sequence[ParameterRange]
 ) -> Scope:
-    """Return the loops over the entries of runs of one learning rate.
+    """Return the loops over the entries of each range with one learning rate.
 
-    They go from the last entry to the first.  The weights of the first layer are then in the cache
+    They run from the last entry to the first.  So the weights of the first layer are in the cache
     when the next step begins and packs them.
     """
     ranges = [*reversed(ranges)]
@@ -94,7 +94,7 @@ def _loop(
     shares = ", ".join(repr(float(run.weight_decay)) for run in ranges)
     head: list[Statement] = [f"static const int64_t bounds[{len(ranges)}][2] = {{{bounds}}};"]
     keep: list[Statement] = []
-    if decays:  # 1 where nothing decays: no bit changes
+    if decays:  # the factor is 1 for weights without decay: it changes no bit
         head.append(f"static const double shares[{len(ranges)}] = {{{shares}}};")
         keep.append("const vec keep = splat((real)(1.0 - lr * (decay * shares[r])));")
     span = "const int64_t begin = MAX(bounds[r][0], first), end = MIN(bounds[r][1], last);"

@@ -28,14 +28,14 @@ from mlpengine.ops import EntryLoss
 from mlpengine.ops.cross_entropy import SoftmaxCrossEntropy
 
 LONG_SUM = 64
-"""Length from which the terms of a sum are added in four parts; shorter sums have less code."""
+"""Minimum length of sums that are added in four parts; shorter sums have less code."""
 
 
 def dot(functions: Functions, length: int = 0) -> str:
     """Return the inner product of two vectors, of about `length` entries.
 
-    Where it is long, it is the sum of four sums of pairs that do not wait for each other: additions
-    have the order of the text, without vectors too.
+    A long product is the sum of four independent sums, so that a processor can overlap the
+    additions: compilers must keep the order of floating-point additions in the text.
     """
     parameters: dict[str, ParameterKind] = {"a": "reads", "b": "reads", "n": "count"}
     a, b, total = element("a", "i"), element("b", "i"), variable("sum")

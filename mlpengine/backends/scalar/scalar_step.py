@@ -52,7 +52,7 @@ def write_step(
 
 
 def _apart(kernels: Iterable[Kernel]) -> Iterator[Kernel]:
-    """Yield the kernels; of the maps after dx = dy w only the gradient of an op stays in it."""
+    """Yield the kernels; of the maps fused into dx = dy w, the gradient of one op stays fused."""
     for kernel in kernels:
         yield kernel
         if isinstance(kernel, Product) and kernel.form == "input_gradient":
@@ -69,7 +69,7 @@ def _apart(kernels: Iterable[Kernel]) -> Iterator[Kernel]:
 def _find_lifetimes(
     kernels: Sequence[Kernel], writer: ScalarWriter, given: set[int], ends: set[int]
 ) -> None:
-    """Find when values are needed; values that share memory with an end have places, too."""
+    """Find the lifetimes of values; values that share memory with an output get places, too."""
     storages = writer.storages
     for time, kernel in enumerate(kernels):
         for value in () if kernel.sums_rows else kernel.writes:

@@ -25,7 +25,7 @@ class UpdateCode:
     """The C of an optimizer; `name` is the type of its state.
 
     The numbers of a step (bias corrections, the scheduled rate) are computed in ``real``, not in
-    double as in Python; `accurate` rewrites them so that they lose nothing.
+    double as in Python; `accurate` rewrites their formulas so that they stay accurate.
     """
 
     update: Update

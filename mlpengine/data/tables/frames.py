@@ -68,6 +68,7 @@ def as_table(
         return _matrix(data, names, source)
     if not columns:
         raise DataError(f"{source}: columns are needed (got none)")
+    _require_unicode(columns, f"{source}: names of columns")
     return Table(
         {name: _column(values, name, source, options) for name, values in columns.items()}, source
     )
@@ -151,7 +152,7 @@ def _column(values: Any, name: str, source: str, options: CsvOptions) -> Column:
             if type(value) in nested and getattr(value, "shape", True) != ():
                 raise _not_a_value(value, where, row)
     values = with_missing(values)
-    array = np.asarray(values)
+    array = _as_array(values, where)
     if array.ndim == 0:
         text = "as many values as in other columns are needed"
         raise DataError(f"{where}: {text} (one, {values!r:.40})")
@@ -164,12 +165,20 @@ def _column(values: Any, name: str, source: str, options: CsvOptions) -> Column:
             kind = "O" if ((array >= FIRST_INEXACT) | (array <= -FIRST_INEXACT)).any() else kind
     if kind in "biufM":
         return column_of(array, where)
+    if kind == "m":
+        return Column(array / np.timedelta64(1, "s"))
     as_text = name in options.text or _is_categorical(values)
-    ways = (getattr(values, way, None) for way in ("tolist", "to_list", "to_pylist"))
-    objects = next((way() for way in ways if way is not None), None) or array.tolist()
     if isinstance(values, list | tuple):
         objects = list(values)  # NumPy would turn numbers beside text into text
+    else:
+        objects = python_values(values) or array.tolist()
     return _of_objects(objects, name, where, as_text, options)
+
+
+def python_values(column: Any) -> list[Any] | None:
+    """Return the values of an array or a column of pandas, polars or pyarrow; None for others."""
+    ways = (getattr(column, way, None) for way in ("tolist", "to_list", "to_pylist"))
+    return next((way() for way in ways if way is not None), None)
 
 
 def _of_objects(
@@ -196,19 +205,42 @@ def _of_objects(
     if all(isinstance(value, timedelta) for value in known):
         return Column(_spread([value.total_seconds() for value in known], missing))
     texts = [_text(value, where, row) for row, value in enumerate(values)]
+    column = text_column(texts, name, where, options, as_text)
+    _require_unicode(column.levels, where)
     if name in options.labels:
-        _refuse_equal_labels(values, texts, where)
-    return text_column(texts, name, where, options, as_text)
+        _refuse_equal_labels(values, column, where)
+    return column
 
 
-def _refuse_equal_labels(values: list[Any], texts: list[str], where: str) -> None:
-    """Raise DataError for labels that differ in type alone, such as 1 and "1"."""
-    kinds: dict[str, type] = {}
-    for row, (value, text) in enumerate(zip(values, texts, strict=True)):
-        kind, before = type(value), kinds.setdefault(text, type(value))
-        if text and kind is not before and str in (kind, before):
+def _as_array(values: Any, where: str) -> Array:
+    """Return a column as an array; lists with texts as objects (a fixed width copies the longest).
+
+    Raises: DataError if NumPy has no type for it.
+    """
+    is_list = isinstance(values, list | tuple)
+    has_texts = is_list and any(issubclass(kind, str) for kind in set(map(type, values)))
+    try:
+        return np.asarray(values, object if has_texts else None)
+    except Exception as error:  # libraries of data frames raise classes of their own
+        raise DataError(f"{where}: must have a type that NumPy has ({error}); cast it") from None
+
+
+def _require_unicode(texts: Iterable[str], where: str) -> None:
+    """Raise DataError for half of a surrogate pair; no file can hold it."""
+    for text in texts:
+        if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
+            raise DataError(f"{where}: texts must be valid Unicode ({text!a:.60})")
+
+
+def _refuse_equal_labels(values: list[Any], column: Column, where: str) -> None:
+    """Raise DataError for labels that differ in type alone, such as 1 and "1" or "1.0"."""
+    kinds: dict[float, type] = {}
+    for row in np.flatnonzero(~column.missing).tolist():
+        value = values[row]
+        kind, before = type(value), kinds.setdefault(float(column.values[row]), type(value))
+        if kind is not before and str in (kind, before):
             raise DataError(
-                f"{where}, row {row + 1}: equal texts must have one type ({value!r:.60} is "
+                f"{where}, row {row + 1}: equal values must have one type ({value!r:.60} is "
                 f"{kind.__name__} here and {before.__name__} before); convert the column to text"
             )
 

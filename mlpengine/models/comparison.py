@@ -1,0 +1,121 @@
+"""How far one of two predictions of the same rows is ahead of the other."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from mlpengine.core.spec import Array
+from mlpengine.core.structure import finite
+from mlpengine.core.wording import metric_text, plural, shown_name
+from mlpengine.diagnostics.thresholds import PROBABLE
+from mlpengine.models.baselines import Guess, baseline_scores
+
+NO_LEAD = dict.fromkeys(("by", "ahead", "difference", "error", "better"))
+"""`Lead.as_dict` of two runs that cannot be compared."""
+
+
+class Lead(NamedTuple):
+    """The lead of a run or model over the other in a metric, with its standard error.
+
+    Attributes:
+        metric: name.
+        part: the rows: ``data``, or the part of a run.
+        ahead: 0 or 1, the one ahead.
+        value, error: the lead and its standard error.
+    """
+
+    metric: str
+    part: str
+    ahead: int
+    value: float
+    error: float
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether it is more than chance gives."""
+        return self.value > PROBABLE * self.error > 0
+
+    def as_dict(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return metric, the one ahead, by how much, and the better one if that is clear."""
+        ahead = names[self.ahead] if self.value else None
+        part = "" if self.part == "data" else f"{self.part.replace('_', '-')} "
+        return {
+            "by": f"{part}{self.metric}",
+            "ahead": ahead,
+            "difference": self.value,
+            "error": self.error,
+            "better": ahead if self.is_clear else None,
+        }
+
+
+def lead_text(data: Mapping[str, Any]) -> str:
+    """Return `Lead.as_dict` in words."""
+    if data["by"] is None:
+        reason = "the scores are of different kinds or rows, or the data cannot be read"
+        return f"no run is better: {reason}"
+    if data["ahead"] is None:
+        return f"equal in {data['by']}"
+    by = f"by {data['difference']:.2g} +- {data['error']:.2g} in {data['by']}"
+    if data["better"] is None:
+        return f"no clear difference: {data['ahead']} is ahead {by}"
+    return f"better: {data['better']}, {by}"
+
+
+def paired_lead(
+    metric: str, truth: Array, weights: Array | None, first: Guess, other: Guess
+) -> tuple[float, float]:
+    """Return the lead of `first` over `other` in a metric of the same rows, and its error."""
+    guesses = {"first": first, "other": other}
+    ahead = baseline_scores([metric], truth, guesses, weights)["other"]["ahead"]
+    return ahead["value"], ahead["error"]
+
+
+class Comparison(NamedTuple):
+    """The metrics of two models on the same rows, and the better one.
+
+    Attributes:
+        names: of the models.
+        rows: number of rows.
+        metrics: by name, value and standard error of each model.
+        lead: the lead of the better model in the first metric, row by row.
+    """
+
+    names: Sequence[str]
+    rows: int
+    metrics: Mapping[str, Sequence[tuple[float, float]]]
+    lead: Lead
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as data for JSON, with the keys of `mlpengine compare --json`."""
+        plain: dict[str, Any] = finite(
+            {
+                "models": list(self.names),
+                "rows": self.rows,
+                "metrics": {n: [value for value, _ in pair] for n, pair in self.metrics.items()},
+                "standard_errors": {n: [e for _, e in pair] for n, pair in self.metrics.items()},
+                **self.lead.as_dict(self.names),
+            }
+        )
+        return plain
+
+    def __repr__(self) -> str:
+        return f"Comparison({lead_text(self.lead.as_dict(self.names))})"
+
+    def __str__(self) -> str:
+        width = max(20, *(len(name) + 2 for name in self.names))
+        lines = [f"{plural(self.rows, 'row'):<16}{''.join(f'{n:>{width}}' for n in self.names)}"]
+        for name, pair in self.metrics.items():
+            cells = (f"{f'{metric_text(v)} +- {e:.2g}':>{width}}" for v, e in pair)
+            lines.append(f"{name:<16}{''.join(cells)}")
+        return "\n".join([*lines, lead_text(self.lead.as_dict(self.names))])
+
+    def _repr_html_(self) -> str:
+        from mlpengine.drawing.cell import cell_html
+        from mlpengine.drawing.markup import scrolling_table, tag, with_error
+
+        rows = [
+            [shown_name(name), *(with_error(*one) for one in pair)]
+            for name, pair in self.metrics.items()
+        ]
+        title = f"Scores on {plural(self.rows, 'row')}, with standard errors"
+        table = scrolling_table(["", *self.names], rows, title)
+        return cell_html(table, tag("p", lead_text(self.lead.as_dict(self.names))))
