@@ -37,7 +37,7 @@ MOST_TRIED = 5
 CLOSE = 0.01
 """Maximum difference of scores at which the likelier of two repairs is preferred."""
 
-NO_JUDGE = ("shifted", "too_good")
+NO_JUDGE = ("constant", "shifted", "too_good")
 """Verdicts on validation rows that cannot judge a repair."""
 
 

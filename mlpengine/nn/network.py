@@ -175,10 +175,7 @@ class Network(Recordable):
         kind, other = self.dtype if dtype is None else np.dtype(dtype), copy(self)
         params = Flat({n: Spec(s.shape, kind) for n, s in self.params.specs.items()})
         params.flat[...], params.frozen = self.params.flat, self.params.frozen
-        inputs = {n: kind if k == self.dtype else k for n, k in self.in_dtypes.items()}
-        vars(other).update(  # a tape without a generator records no dropout
-            params=params, rng=None, in_dtypes=inputs
-        )
+        vars(other).update(params=params, rng=None)  # a tape without it records no dropout
         return other
 
     @cached_property
