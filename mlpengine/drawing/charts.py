@@ -305,7 +305,7 @@ def _by_layer(
         return None
     shapes: list[Shape] = [] if guide is None else [HorizontalLine(guide, "usual")]
     shapes += [
-        Line(steps, values, color, f"layer {layer}")
+        Line(steps, values, color, layer)
         for color, (layer, values) in enumerate(positive.items(), start=1)
     ]
     return _by_step(title, steps, axis(every, [guide or np.nan], log=True), shapes, note)
@@ -314,7 +314,7 @@ def _by_layer(
 def _units(known: Data) -> Chart | None:
     steps = array_of(known["layer_steps"])
     curves = [
-        (f"layer {layer}, {title}", array_of(values))
+        (f"{layer}, {title}", array_of(values))
         for key, title in (("dead_share", "dead"), ("saturated_share", "saturated"))
         for layer, values in known["by_layer"][key].items()
     ]

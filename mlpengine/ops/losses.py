@@ -28,7 +28,7 @@ from mlpengine.formula import (
 from mlpengine.ops.entry_loss import EntryLoss, Prediction
 
 SMALLEST_MEAN = 1e-6
-"""Smallest mean or variance with a logarithm of its own in the best constant."""
+"""Lower bound of a mean or variance before its logarithm is taken in the best constant."""
 
 MAX_LEVELS = 99
 """Largest number of quantiles that one network predicts."""
@@ -116,7 +116,7 @@ class LogCosh(EntryLoss, name="log_cosh"):
 class Quantile(EntryLoss, name="quantile"):
     """Predicts quantiles of the target: max(level * d, (level - 1) * d) with d = target - output.
 
-    The mean over all entries of the target of the sum over the levels.
+    The loss is the sum over the levels, averaged over all entries of the target.
     Shapes: output (batch, targets * levels), the levels of a target next to each other; with one
     level (batch, ...), target as output.
     Backward: d_output = dy * (1 - level) / entries where the output is larger than the target,
@@ -152,7 +152,7 @@ class Quantile(EntryLoss, name="quantile"):
 
     @property
     def predictions(self) -> Sequence[Prediction]:
-        """A quantile for each level, named by it; one level alone has the target's name."""
+        """A quantile for each level, named by the level; a single level has the target's name."""
         suffixes = [f"_{level:g}" for level in self.levels] if self.columns > 1 else [""]
         quantiles = zip(suffixes, self.formulas.outputs, self.levels, strict=True)
         return [Prediction(suffix, y, level=level) for suffix, y, level in quantiles]
@@ -171,7 +171,7 @@ class Quantile(EntryLoss, name="quantile"):
 
 
 def _quantile(target: Array, weights: Array | None, level: float) -> Array:
-    """Return a quantile of each column, the middle of all where there are several."""
+    """Return a quantile of each column; if several values qualify, their midpoint."""
     values = target.astype(np.float64)
     weights = np.ones(len(values)) if weights is None else weights
     order = np.argsort(values, axis=0)
@@ -337,7 +337,7 @@ class Poisson(MeanLoss, name="poisson"):
 
 
 class Gamma(MeanLoss, name="gamma"):
-    """Predicts the mean of positive numbers, errors relative to it.
+    """Predicts the mean of positive numbers, with relative errors.
 
     The negative log-likelihood of a gamma distribution, output + target * exp(-output), where
     output is the log of the mean; the mean is over all entries, and terms that no output changes
@@ -372,7 +372,7 @@ class Tweedie(MeanLoss, name="tweedie"):
     power: Annotated[
         float,
         Limits(above=1, below=2),
-        "Exponent of the mean in the variance: near 1 as of counts, near 2 as of amounts.",
+        "Exponent of the mean in the variance: near 1 for counts, near 2 for amounts.",
     ] = 1.5
 
     def formula(self, y: Expr, t: Expr) -> Expr:
@@ -399,7 +399,7 @@ class NegativeBinomial(MeanLoss, name="negative_binomial"):
     Source: Hilbe 2011, "Negative binomial regression", section 8.2 (NB2).
     """
 
-    dispersion: Annotated[Positive, "Variance beyond the mean, over the squared mean."] = 1.0
+    dispersion: Annotated[Positive, "(variance - mean) / mean squared."] = 1.0
 
     def formula(self, y: Expr, t: Expr) -> Expr:
         return (t + 1 / self.dispersion) * softplus(y + log(self.dispersion)) - t * y
@@ -478,7 +478,8 @@ class FormulaLoss(EntryLoss, name="formula"):
 class MeanOutput(EntryLoss, name="mean_output"):
     """The mean of the output itself, for what a network computes as its loss, such as a penalty.
 
-    It is one of several losses of a `TrainingStep`, and has no target: the operand is not read.
+    It can be one of several losses of a `TrainingStep`.  It has no target: this operand is not
+    read.
     Backward: d_output = dy / entries.
     """
 

@@ -50,7 +50,7 @@ class LevenbergMarquardt(FullBatch, name="levenberg_marquardt"):
         self,
         model: HasParams,
         *,
-        damping: Annotated[Positive, "First damping, as a share of the curvature."] = 1e-3,
+        damping: Annotated[Positive, "Initial damping, as a share of the curvature."] = 1e-3,
         schedule: NoSchedule = None,
         decay_schedule: NoSchedule = None,
     ) -> None:

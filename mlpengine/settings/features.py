@@ -83,8 +83,8 @@ class FeatureSettings:
     transform_target: TargetTransform = Field(
         default="none",
         description="log: learn the logarithm of a positive target; predictions are in its units "
-        "and in the range of the training targets; auto: log where a small model predicts a skewed "
-        "target better by it; none: learn the target itself.",
+        "and in the range of the training targets; auto: log of a skewed target if a small model "
+        "predicts better; none: learn the target itself.",
     )
     bound_predictions: Flag = Field(
         default=False,
