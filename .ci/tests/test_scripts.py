@@ -12,7 +12,7 @@ import pytest
 from mlpengine.core.fields import Limits
 from mlpengine.settings import TrainingSettings
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def load(path):
