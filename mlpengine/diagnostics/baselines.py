@@ -13,16 +13,19 @@ import numpy as np
 from mlpengine.core.spec import Array
 from mlpengine.data.features.statistics import standardized
 from mlpengine.diagnostics.thresholds import (
+    CHANCE_LINK,
     CODE_VALUES,
     COPY_DISTANCE,
     MAX_FEATURES,
     MIN_BASELINE_ROWS,
     NEIGHBORS,
+    ON_SCALE,
     RANDOM_UNITS,
     RIDGE,
     RIDGE_PENALTIES,
     SECONDS_PER_PAIR,
     SECONDS_PER_VALUE,
+    SMALLEST_SPREAD,
     SURE,
     SURE_ROWS,
     SURE_SHARE,
@@ -49,8 +52,10 @@ class Baselines(NamedTuple):
         shifts: by feature, the greatest distance of the distribution functions of the parts.
         shift_limit: the distance that chance does not reach.
         target_shift: the same distance for the target.
-        class_gain: the share of rows that the model of random units predicts right as classes but
-            not as numbers, for a target of few evenly spaced values; 1 for two values.
+        class_gain: for a target of few evenly spaced values, the share of rows that the model of
+            random units predicts right as classes, minus the share that the neighbors on the scale
+            of its numbers predict; 1 for two values.
+        linked: the strongest correlation of a feature and the target, in units of chance's limit.
         ranges: of the feature with the greatest shift, the ends of the middle nine tenths of the
             training rows, then of the other rows.
     """
@@ -69,6 +74,7 @@ class Baselines(NamedTuple):
     shift_limit: float = inf
     target_shift: float = nan
     class_gain: float = nan
+    linked: float = nan
     ranges: tuple[float, ...] = (nan,) * 4
 
 
@@ -175,8 +181,17 @@ def baselines(
         none.shift_limit,
         none.target_shift,
         class_gain(features, truth) if truth.ndim == 2 and truth.shape[1] == 1 else nan,
+        strongest_link(features, wide),
         none.ranges,
     )
+
+
+def strongest_link(features: Array, wide: Array) -> float:
+    """Return `Baselines.linked` of features (rows, in_dim) and centered targets (rows, outputs)."""
+    spread = np.outer(features.std(axis=0), wide.std(axis=0))
+    products = np.abs(features.T @ wide) / sqrt(len(features))
+    z = np.where(spread > SMALLEST_SPREAD, products / spread, 0.0)
+    return float(z.max()) / sqrt(2 * log(2 * z.size / CHANCE_LINK))
 
 
 def class_gain(features: Array, target: Array) -> float:
@@ -190,11 +205,12 @@ def class_gain(features: Array, target: Array) -> float:
     if len(values) == 2:
         return 1.0
     classes = np.eye(len(values))[codes]
-    shares, mean = classes.mean(axis=0), target.mean()
+    shares = classes.mean(axis=0)
     guess = (random_unit_predictions(features, classes - shares) + shares).argmax(axis=1)
-    number = random_unit_predictions(features, target - mean) + mean
-    nearest = np.abs(number - values).argmin(axis=1)
-    return float(np.mean(guess == codes) - np.mean(nearest == codes))
+    order = random_unit_predictions(features, target - target.mean())[:, 0].argsort()
+    sums = np.cumsum(np.pad(classes[order], ((ON_SCALE + 1, ON_SCALE), (0, 0))), axis=0)
+    near = sums[2 * ON_SCALE + 1 :] - sums[: -2 * ON_SCALE - 1] - classes[order]
+    return float(np.mean(guess == codes) - np.mean(near.argmax(axis=1) == codes[order]))
 
 
 def near_copies(x: Array, other: Array) -> float:

@@ -155,7 +155,7 @@ def labels(diagnostics: Diagnostics) -> Verdict | None:
     share = float(losses.min()) / constant
     learned = len(losses) >= limits.MIN_EPOCHS and training_share(diagnostics) < limits.LEARNED
     hopeless = known.related < limits.RELATED or (isnan(known.related) and learned)
-    if not (limits.LEARNED < share < limits.OVERFITTED and hopeless):
+    if known.linked > 1 or not (limits.LEARNED < share < limits.OVERFITTED and hopeless):
         return None
     headline, advice = "Targets do not fit their rows", "Check that labels belong to their rows."
     evidence = (
@@ -176,7 +176,7 @@ def class_codes(diagnostics: Diagnostics) -> Verdict | None:
     headline = "Target is a class, not a number"
     evidence = (
         "The target has few values, and a simple model finds the right one for "
-        f"{percent(known.class_gain)} more of the rows if it takes them for classes."
+        f"{percent(known.class_gain)} more of the rows if they have no order."
     )
     advice = "Set data.task to classification."
     fix = [Fix(FeatureSettings, "task", "classification")]
