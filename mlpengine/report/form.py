@@ -23,7 +23,7 @@ FORM_POLICY = (
     "default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{style}'; "
     "img-src data:; base-uri 'none'; form-action 'none'"
 )
-"""The page loads and sends nothing, and runs its own script alone."""
+"""The page loads nothing and sends nothing, and runs only its own script."""
 
 DAY = 86_400
 
