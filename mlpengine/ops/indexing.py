@@ -243,8 +243,8 @@ def _widened(index: Array, workspace: Array) -> tuple[Array, tuple[Call, ...]]:
 def _counted(index: Array, workspace: Array, length: int) -> tuple[Array, tuple[Call, ...]]:
     """Return the index counted from the front, and the calls that write it.
 
-    Read as an unsigned number, a negative index is huge, so the result is the smaller of index and
-    index + length; this takes a fraction of the time of `numpy.remainder`.
+    As an unsigned number, a negative index is huge.  So the result is the minimum of index and
+    index + length, both unsigned; this is much faster than `numpy.remainder`.
     """
     wide, calls = _widened(index, workspace)
     counted: Array = workspace[1, ...]
