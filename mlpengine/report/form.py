@@ -51,8 +51,8 @@ def form_page(model: Model) -> str:
         tag(
             "main",
             tag("div", id="prediction", role="status", aria_live="polite"),
-            tag("details", tag("summary", "Why this prediction"), tag("div"), id="reasons"),
             tag("form", *fields, autocomplete="off", aria_label="Columns"),
+            tag("details", tag("summary", "Why this prediction"), tag("div"), id="reasons"),
         ),
         tag("footer", "The page computes the prediction itself: nothing that is typed leaves it."),
         tag("script", script, type="module"),
