@@ -233,6 +233,7 @@ def loss_and_task(file: ConfigFile, preprocessor: Preprocessor) -> tuple[Loss, T
     suited = losses_of(kind)
     with file.errors_at("loss"):
         loss = file.config.loss or LOSSES[suited[0]]()
+        loss = loss.of_classes(len(preprocessor.classes))
     name = loss.name
     if kind != "regression" and file.config.data.transform_target == "log":
         raise file.wrong(("data", "transform_target"), f"log is for regression (got {kind})")

@@ -105,7 +105,7 @@ def by_epoch(
 
 
 def prediction_charts(predictions: Data) -> list[Chart]:
-    """Return predictions against the truth, and how far probabilities and intervals hold."""
+    """Return charts of predictions against true values, and of calibration."""
     charts = [chart for one in predictions.get("targets", ()) for chart in _target(one)]
     if known := predictions.get("curves"):
         charts += _threshold_charts(known)
@@ -223,7 +223,7 @@ def shades(counts: Array) -> Array:
 
 
 def dependence_charts(curves: Iterable[Data], outputs: Sequence[object]) -> list[Chart]:
-    """Return how the mean prediction depends on each column (partial dependence)."""
+    """Return a chart of the partial dependence on each column."""
     return [chart for curve in curves for chart in _dependence(curve, outputs)]
 
 

@@ -118,6 +118,10 @@ class Loss(GradOp):
         names: list[str] = [f.name for f in fields(self)] if is_dataclass(self) else []
         return {n: getattr(self, n) for n in names if n not in self.training_options}
 
+    def of_classes(self, count: int) -> "Loss":
+        """Return the loss for a target of so many classes."""
+        return self
+
     def plain(self) -> Self:
         """Return the loss for evaluation, without its `training_options`."""
         return type(self)(**self.measured_options)

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import log
 from typing import Annotated, Any
 
 import numpy as np
 
 from mlpengine.core.errors import UsageError
-from mlpengine.core.fields import ConfigKey, Limits, NonNegative, Positive, Share
+from mlpengine.core.fields import ConfigKey, Count, Given, Limits, NonNegative, Positive, Share
 from mlpengine.core.spec import Array
 from mlpengine.formula import (
     Expr,
@@ -23,6 +23,7 @@ from mlpengine.formula import (
     softplus,
     softplus_tail,
     tanh,
+    where,
 )
 from mlpengine.ops.entry_loss import EntryLoss, Prediction
 
@@ -249,6 +250,56 @@ class BinaryFocal(EntryLoss, name="binary_focal"):
         if self.alpha is None:
             return loss
         return loss * (t * (2 * self.alpha - 1) + (1 - self.alpha))
+
+
+@dataclass(frozen=True)
+class Ordinal(EntryLoss, name="ordinal"):
+    """Cross-entropy of ordered classes: of each threshold between two classes.
+
+    The sum over thresholds k of -log(probability of the true side), where class t is at most k or
+    above it.  The probability of a side is the sum of its classes' probabilities, a softmax of the
+    outputs, so that cumulative logits are ordered.  Far mistakes cost more than near ones.
+    Shapes: output (batch, classes), target (batch, 1), class numbers from 0 as floats.
+
+    Source: McCullagh 1980, "Regression models for ordinal data", for cumulative logits; Frank and
+    Hall 2001, "A simple approach to ordinal classification", for one binary problem a threshold.
+    """
+
+    tasks = ("classification",)
+
+    classes: Annotated[Count, Given, "Number of classes."] = 2
+
+    @property
+    def columns(self) -> int:
+        """Columns of the output: the classes."""
+        return self.classes
+
+    def of_classes(self, count: int) -> "Ordinal":
+        return Ordinal(count)
+
+    def formula(self, *ys_and_t: Any) -> Any:
+        *ys, t = ys_and_t
+        below = [*accumulate(ys[:-1], _logaddexp)]
+        above = [*accumulate(ys[:0:-1], _logaddexp)][::-1]
+        every = _logaddexp(below[-1], ys[-1])
+        terms = [
+            every - where(t < k + 0.5, low, high)
+            for k, (low, high) in enumerate(zip(below, above, strict=True))
+        ]
+        return sum(terms[1:], terms[0])
+
+    def best_constant(self, target: Array, outputs: int, weights: Array | None = None) -> Array:
+        """Return the logarithms of the classes' shares."""
+        return _log(np.bincount(target[:, 0].astype(np.int64), weights, self.classes) / len(target))
+
+    def best_outputs(self, target: Array, outputs: int) -> Array:
+        """Return outputs with all probability in the class of each row."""
+        return 50.0 * np.equal(target, np.arange(self.classes))
+
+
+def _logaddexp(a: Expr, b: Expr) -> Expr:
+    """Return log(exp(a) + exp(b))."""
+    return maximum(a, b) + softplus_tail(a - b)
 
 
 def _log_probabilities(y: Expr) -> tuple[Expr, Expr]:

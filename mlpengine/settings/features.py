@@ -37,6 +37,9 @@ class FeatureSettings:
     task: Literal["auto", TaskName] = Field(
         default="auto", description="Task; auto: inferred from the target."
     )
+    classes: Texts = Field(
+        default=(), description="All labels of the target in their order; sorted by default."
+    )
     drop: Texts = Field(default=(), description="Columns to leave out.")
     categorical: Texts = Field(
         default=(), description="Columns of numbers that are names, not quantities."
