@@ -168,7 +168,7 @@ def words(repair: Mapping[str, Any]) -> str:
 def best_repair(
     begin: Start, tried: Sequence[Mapping[str, Any]], shown: Shown
 ) -> Mapping[str, Any]:
-    """Return the repair of the best short run; of close ones, the likeliest."""
+    """Return the first repair whose short run scores within `CLOSE` of the best."""
     if len(tried) == 1:
         return tried[0]
     scores = [short_run(begin, one) for one in tried]

@@ -1,4 +1,4 @@
-"""The samples of a run as curves, thinned to what a screen shows."""
+"""The samples of a run as curves, thinned to the points that a screen can show."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -68,7 +68,7 @@ def training_charts(epochs: Data) -> list[Chart]:
 
 
 def curves_of(columns: Mapping[str, Array]) -> dict[str, dict[str, Array]]:
-    """Return the columns of a `History` by epoch, thinned to what a screen shows."""
+    """Return the columns of a `History` by epoch, thinned to the points that a screen can show."""
     epochs, curves = columns["epoch"], {}
     for name, values in columns.items():
         if name != "epoch":
@@ -199,7 +199,7 @@ def _percent(share: float) -> str:
 def _shares(
     title: str, low: float, name: str, wanted: Array, share: Array, rows: Array, **words: str
 ) -> Chart:
-    """Return shares of rows, with two standard errors, against those that are wanted."""
+    """Return the measured shares of rows, with two standard errors, against the wanted shares."""
     unit, curve = axis([low, 1.0], margin=0), Line(wanted, share, 1, name, dots=True)
     return Chart(title, unit, unit, [Diagonal(), _errors(wanted, share, rows), curve], **words)
 

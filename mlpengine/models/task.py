@@ -204,7 +204,7 @@ class Task(ABC):
         return None
 
     def predicted_numbers(self, output: Array) -> Array:
-        """Return `probabilities`; of regression everything that the loss predicts, by column."""
+        """Return `probabilities`; for regression, all columns that the loss predicts."""
         return np.asarray(self.probabilities(output))
 
     def combine(self, outputs: Array, shares: Array | None = None) -> Array:

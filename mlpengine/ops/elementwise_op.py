@@ -64,7 +64,7 @@ class Formulas:
 
 
 class Elementwise(GradOp):
-    """Base of the ops on floating operands of one dtype whose value is a function entry by entry.
+    """Base of the ops that apply a function entry by entry to floating operands of one dtype.
 
     The parameters of `formula` are the operands; two or more broadcast.  Hyper-parameters are the
     fields of a ``@dataclass(frozen=True)``.

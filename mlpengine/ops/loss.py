@@ -107,19 +107,19 @@ class Loss(GradOp):
 
     @abstractmethod
     def target_spec(self, output: Spec, target: Spec | None = None) -> Spec:
-        """Return the spec of the target buffer for the caller's target (None: the usual kind).
+        """Return the spec of the target buffer for the spec of the caller's target, if known.
 
         Raises: ShapeError or DtypeError if `target` does not fit.
         """
 
     @property
     def measured_options(self) -> dict[str, Any]:
-        """The options that are part of what is measured, by name."""
+        """The options that change the loss of an evaluation, by name."""
         names: list[str] = [f.name for f in fields(self)] if is_dataclass(self) else []
         return {n: getattr(self, n) for n in names if n not in self.training_options}
 
     def of_classes(self, count: int) -> "Loss":
-        """Return the loss for a target of so many classes."""
+        """Return the loss for a target of `count` classes."""
         return self
 
     def plain(self) -> Self:
