@@ -276,9 +276,9 @@ class Model:
     ) -> Explanation:
         """Return `explain` for rows as networks take them, and a table for partial dependence.
 
-        `forward` predicts features of the rows, see `importances`.  Of more columns than `most`
-        only those are permuted to which the outputs are most sensitive.  Curves have `points`
-        points, each the mean over `averaged` rows of the table.
+        `forward` predicts features of the rows, see `importances`.  If there are more columns
+        than `most`, only the `most` columns are permuted to which the outputs are most sensitive.
+        Curves have `points` points, each the mean over `averaged` rows of the table.
         """
         columns = feature_columns(self.preprocessor)
         permuted = sensitive_columns(self.mean, rows.x, columns, most)
