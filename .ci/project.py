@@ -107,7 +107,7 @@ def links(root: Path = ROOT) -> list[str]:
                 continue
             if not target.exists() or (heading and heading not in anchors(target)):
                 dead.append(f"{page.relative_to(root)}: {link} leads nowhere")
-    scripts = [*pages, *(root / ".ci").glob("[a-z]*")]
+    scripts = [*pages, *filter(Path.is_file, (root / ".ci").glob("[a-z]*"))]
     named = re.compile(r"\b(?:configs|benchmarks|tests)/[\w./]+\.(?:yaml|py|csv)\b")
     for page in scripts:
         names = sorted({*named.findall(page.read_text(encoding="utf-8"))})

@@ -6,8 +6,9 @@ runs) writes a table, calls ``mlpengine init``, edits the config, and calls ``ml
 ``mlpengine train --fix``.  A healthy run must get no warning.  The first verdict of a broken run
 must be one of the names that a good engineer would give, which were written down first.
 
-Kinds of broken runs and tables of healthy runs belong to one of two halves, by a hash of their
-names.  Thresholds (mlpengine/diagnostics/thresholds.py) are chosen on one; the other is kept back.
+Tables belong to one of two halves, by a hash of their names, with all their runs, broken and
+healthy.  Rules and thresholds (mlpengine/diagnostics/thresholds.py) are chosen on one half; the
+other is kept back.  Kinds of `UNSEEN` are in the half kept back alone.
 
 Rows that no run ever sees judge a fix.  The score is R2 of numbers, and of classes the mean recall
 on a scale from 0 (a constant) to 1.  A run is harmed if its score is below the score of the sound
@@ -43,13 +44,13 @@ ROWS, HIDDEN = 800, 1000
 
 HEALTHY = """
 acs_income ames_housing arrest_released attrition avocado_price:time=date beps_vote bikeshare
-ca_schools_math chicago_taxi_tip chile_vote churn computer_prices concrete contraception_use
-contraceptive_method credit_approval credit_status cylinder_bands deliveries
-exam_score:group=school ev_charging:group=user_id fifa_value german_credit guatemala_immunization
-hsb_math isl_wage kershaw_pitches king_county_housing:time=date libras marketing_income
-optdigits_full orange_juice pendigits phoneme pima psid_wage:group=id rain_innsbruck
-resume_callback road_speed sa_heart sacramento_housing satellite slid_wages smoker telco_churn
-vietnam_pharmacy yogurt_choice yrbss_weight
+ca_schools_math check_times chicago_taxi_tip chile_vote churn computer_prices concrete
+contraception_use contraceptive_method credit_approval credit_status cylinder_bands deliveries
+ev_charging:group=user_id exam_score:group=school fifa_value fishing_mode german_credit
+guatemala_immunization house_votes hsb_math ipf_deadlift:group=name isl_wage kershaw_pitches
+king_county_housing:time=date libras marketing_income optdigits_full orange_juice pendigits phoneme
+pima psid_wage:group=id rain_innsbruck resume_callback road_speed sa_heart sacramento_housing
+satellite slid_wages smoker telco_churn vietnam_pharmacy yogurt_choice yrbss_weight
 """
 """Tables of healthy runs, with options of ``init``: with folds as ``init`` proposes, and single."""
 
@@ -83,82 +84,93 @@ TEMPLATES = {
 }
 
 BROKEN = """
-rate_high | lr_high nonfinite+optimizer.lr | concrete pendigits/folds | | lr: 3.0
-rate_high_sgd | lr_high nonfinite+optimizer.lr | letters satellite | SGD | lr: 2.0
-rate_30_times | lr_high spikes+optimizer.lr | pendigits satellite/folds | | lr: 0.1
-rate_low | lr_low unfinished+optimizer.lr | bikeshare satellite/folds | | lr: 3.0e-6
-rate_low_sgd | lr_low unfinished+optimizer.lr | concrete phoneme | SGD | lr: 2.0e-6
-few_epochs | unfinished few_epochs few_steps | concrete pendigits/folds | | epochs: 2
-no_scaling | input_scale | king_county_housing computer_prices/folds | RAW | scaling: none
-target_unscaled | target_scale | sacramento_housing computer_prices/folds | RAW
-                | data.standardize_target: false
-absurd_target | outlier target_outlier | sacramento_housing concrete/folds | RAW
-              | change: absurd_target 1e6
-absurd_cell | outlier input_scale sentinel | concrete computer_prices/folds | RAW
-            | change: absurd_cell 1e9
-codes_as_numbers | codes class_codes | pendigits contraceptive_method/folds |
-                 | data.task: regression
-sentinel | sentinel input_scale outlier | concrete deliveries/folds | RAW
-         | change: sentinel -99999
-leak_dates | leak too_good | pima road_speed/folds | | change: dates
-leak_copy | leak too_good | telco_churn isl_wage/folds | | change: target_copy
-leak_filled | leak too_good | credit_status german_credit/folds | | change: filled_later
-leak_number | leak too_good | contraceptive_method sacramento_housing/folds |
-            | change: sorted_number
-near_copies | copies near_copies duplicates too_good | sa_heart isl_wage/folds |
-            | change: near_copies
-labels_shuffled | labels nothing_learned | pendigits concrete/folds | | change: shuffled 1
-labels_half | noisy_labels labels | satellite phoneme/folds | | change: shuffled 0.5
-validation_unit | shifted | concrete pendigits | | change: other_unit 2.54
-validation_later | shifted | concrete computer_prices | | change: cut_by_feature
-validation_one_class | shifted classes one_class | phoneme credit_approval |
-                     | change: cut_by_class
-sensor_stuck | shifted constant constant_column | concrete computer_prices | | change: stuck
-decay | decay_high | concrete pendigits/folds | | decay: 10.0
-decay_sgd | decay_high lr_high | phoneme computer_prices/folds | SGD | decay: 1.0
-momentum | momentum_high | satellite concrete/folds | SGD | optimizer.momentum: 0.999
-initial_zeros | no_gradient | pendigits bikeshare/folds | | initializer: zeros
-dead_first | dead no_gradient | pendigits concrete/folds | hidden: [64, 64]
-           | units: ["maximum(x - 20, 0)", relu]
-dead_all | dead no_gradient | satellite bikeshare/folds | hidden: [64]
-         | units: ["maximum(x - 8, 0)"]
-saturated | saturated input_scale start | computer_prices letters/folds | RAW, units: tanh
-          | scaling: none
-saturated_start | saturated start | optdigits_full satellite/folds | units: tanh, hidden: [128, 128]
+rate_high | lr_high nonfinite+optimizer.lr | any | | lr: 3.0
+rate_high_sgd | lr_high nonfinite+optimizer.lr | any | SGD | lr: 2.0
+rate_30_times | lr_high spikes+optimizer.lr | any | | lr: 0.1
+rate_low | lr_low unfinished+optimizer.lr | any | | lr: 3.0e-6
+rate_low_sgd | lr_low unfinished+optimizer.lr | any | SGD | lr: 2.0e-6
+few_epochs | unfinished few_epochs few_steps | any | | epochs: 2
+no_scaling | input_scale | number | RAW | scaling: none
+target_unscaled | target_scale | number | RAW | data.standardize_target: false
+absurd_target | outlier target_outlier | number | RAW | change: absurd_target 1e6
+absurd_cell | outlier input_scale sentinel | number | RAW | change: absurd_cell 1e9
+codes_as_numbers | codes class_codes | many | | change: codes, data.task: regression
+sentinel | sentinel input_scale outlier | number | RAW | change: sentinel -99999
+leak_dates | leak too_good | any | | change: dates
+leak_copy | leak too_good | any | | change: target_copy
+leak_filled | leak too_good | two | | change: filled_later
+leak_number | leak too_good | any | | change: sorted_number
+near_copies | copies near_copies duplicates too_good | any | | change: near_copies
+labels_shuffled | labels nothing_learned | any | | change: shuffled 1
+labels_half | noisy_labels labels | clear | | change: shuffled 0.5
+validation_unit | shifted | any single | | change: other_unit 2.54
+validation_later | shifted | any single | | change: cut_by_feature
+validation_one_class | shifted classes one_class | class single | | change: cut_by_class
+sensor_stuck | shifted constant constant_column | any single | | change: stuck
+decay | decay_high | any | | decay: 10.0
+decay_sgd | decay_high lr_high | any | SGD | decay: 1.0
+momentum | momentum_high | any | SGD | optimizer.momentum: 0.999
+initial_zeros | no_gradient | any | | initializer: zeros
+dead_first | dead no_gradient | any | hidden: [64, 64] | units: ["maximum(x - 20, 0)", relu]
+dead_all | dead no_gradient | any | hidden: [64] | units: ["maximum(x - 8, 0)"]
+saturated | saturated input_scale start | number | RAW, units: tanh | scaling: none
+saturated_start | saturated start | any | units: tanh, hidden: [128, 128]
                 | initializer: unit_normal
-deep_sigmoid | vanishing | pendigits concrete/folds |
-             | hidden: [32, 32, 32, 32, 32, 32, 32, 32], units: sigmoid
-tiny | underfitting narrow | letters pendigits/folds | | hidden: [1]
-huge_batch | few_steps noise_scale unfinished | concrete letters/folds | epochs: 20 | batch: 4096
-wrong_loss | wrong_loss loss biased | concrete bikeshare/folds |
-           | loss: {name: quantile, levels: [0.98]}
-clip_low | clip_low | satellite concrete/folds | SGD | training.clip_norm: 1.0e-4
-dropout | dropout_high | concrete satellite/folds | hidden: [32, 32] | dropout: 0.9
-decays_at_once | schedule lr_low unfinished+schedule | concrete letters/folds |
-               | schedule: {name: exponential, factor: 0.1}
-steps_down | schedule lr_low unfinished+schedule | bikeshare letters/folds |
-           | schedule: {name: step, every_epochs: 1, factor: 0.2}
-overfit | overfitting | sa_heart pima
+deep_sigmoid | vanishing | any | | hidden: [32, 32, 32, 32, 32, 32, 32, 32], units: sigmoid
+tiny | underfitting narrow | many | | hidden: [1]
+huge_batch | few_steps noise_scale unfinished | any | epochs: 20 | batch: 4096
+wrong_loss | wrong_loss loss biased | number | | loss: {name: quantile, levels: [0.98]}
+clip_low | clip_low | any | SGD | training.clip_norm: 1.0e-4
+dropout | dropout_high | any | hidden: [32, 32] | dropout: 0.9
+decays_at_once | schedule lr_low unfinished+schedule | any
+               | | schedule: {name: exponential, factor: 0.1}
+steps_down | schedule lr_low unfinished+schedule | any
+           | | schedule: {name: step, every_epochs: 1, factor: 0.2}
+overfit | overfitting | any single
         | change: few 60, stopping: null, hidden: [256, 256], epochs: 10
         | epochs: 300, decay: 0.0
-mixed_units | outlier target_scale target_unit mixed_units | concrete sacramento_housing/folds | RAW
+mixed_units | outlier target_scale target_unit mixed_units | number | RAW
             | change: mixed_units 1000
-text_numbers | text text_numbers numbers_as_text | concrete computer_prices/folds |
-             | change: text_numbers
-eps_large | eps_large lr_low | concrete pendigits/folds | ADAM | optimizer.eps: 10.0
-frozen | frozen no_gradient underfitting | letters pendigits/folds | hidden: [16, 16]
-       | training.freeze: [0, 1]
-batch_of_one | lr_high spikes small_batch | concrete phoneme | lr: 0.02 | batch: 1
+text_numbers | text text_numbers numbers_as_text | number | | change: text_numbers
+eps_large | eps_large lr_low | any | ADAM | optimizer.eps: 10.0
+frozen | frozen no_gradient underfitting | any | hidden: [16, 16] | training.freeze: [0, 1]
+batch_of_one | lr_high spikes small_batch | any | lr: 0.02 | batch: 1
 """
 """The kind, its right names, tables, sound settings, and what breaks the run.
 
-``+key`` after a name: it counts only with a fix of that setting.  ``/folds`` after a table: a run
-with the folds of ``init``, else a single network.  `CHANGES` has what ``change`` does to rows.
+``+key`` after a name: it counts only with a fix of that setting.  Tables are of `CLASSES` or
+`NUMBERS`, or both (any); a hash chooses one for a single network and one for folds.  `CHANGES` has
+what ``change`` does to rows.
 """
 
-NUMBERS = {"bikeshare", "computer_prices", "concrete", "deliveries", "isl_wage",
-           "king_county_housing", "road_speed", "sacramento_housing"}  # fmt: skip
-"""Tables of broken runs with a number to predict; a formula replaces them without the folder."""
+UNSEEN = """
+one_epoch | unfinished few_epochs few_steps | any | | epochs: 1
+rate_high_tanh | lr_high nonfinite+optimizer.lr | any | units: tanh | lr: 1.0
+rate_high_lion | lr_high nonfinite+optimizer.lr | any
+               | optimizer: {name: lion, lr: 0.0003} | lr: 0.5
+rate_low_rmsprop | lr_low unfinished+optimizer.lr | any
+                 | optimizer: {name: rmsprop, lr: 0.001} | lr: 1.0e-7
+momentum_adam | momentum_high | any | ADAM | optimizer.betas: [0.999, 0.9995]
+warm_up | schedule lr_low unfinished+schedule | any
+        | | schedule: {name: constant, warmup_epochs: 3000}
+deep_sigmoid_sgd | vanishing | any | SGD | hidden: [24, 24, 24, 24, 24, 24], units: sigmoid
+rows_moved | labels nothing_learned | any | | change: moved
+leak_binned | leak too_good | number | | change: binned 20
+sentinel_9999 | sentinel input_scale outlier | number | RAW | change: sentinel 9999999
+validation_repeats | copies near_copies duplicates too_good | any single | | change: repeats
+validation_target | shifted target_shifted target_unit target_scale | number single
+                  | | change: other_target 1000
+"""
+"""Kinds that are in the half kept back alone; no rule was made with them in view."""
+
+NUMBERS = """ames_housing avocado_price bikeshare check_times computer_prices concrete deliveries
+fifa_value ipf_deadlift isl_wage king_county_housing road_speed sacramento_housing"""
+TWO = "churn credit_approval credit_status orange_juice phoneme pima smoker telco_churn"
+MANY = "letters libras optdigits_full pendigits satellite shuttle yogurt_choice"
+CLEAR = "letters optdigits_full pendigits satellite shuttle phoneme"
+POOLS = {"number": NUMBERS, "clear": CLEAR, "class": f"{TWO} {MANY}", "two": TWO, "many": MANY,
+         "any": f"{NUMBERS} {TWO} {MANY}"}  # fmt: skip
+"""Tables of broken runs; a formula replaces those of numbers and of classes without the folder."""
 
 SMOKE = ("initial_zeros, pendigits", "healthy, concrete folds")
 
@@ -169,7 +181,7 @@ Rows = tuple[pd.DataFrame, str, bool]
 
 def by_formula(name: str) -> Rows:
     """Return nine overlapping classes of 12 features, or a curved function of 8."""
-    if is_class := name not in NUMBERS:
+    if is_class := name not in NUMBERS.split():
         x, y = datasets.make_classification(2400, 12, n_informative=8, n_redundant=2, n_classes=9,
                                             class_sep=1.6, random_state=3)  # fmt: skip
         x, y = 100 * x, np.array([f"letter {'ABCDEFGHI'[k]}" for k in y])
@@ -194,13 +206,14 @@ def table_of(folder: str, name: str) -> Rows:
 
 
 def number_of(name: str) -> int:
-    """Return a number that a hash gives a name."""
-    return int(hashlib.md5(name.encode(), usedforsecurity=False).hexdigest(), 16)
+    """Return a number that a hash gives a name; another salt gives other halves."""
+    text = f"2026-11-28 {name}"
+    return int(hashlib.md5(text.encode(), usedforsecurity=False).hexdigest(), 16)
 
 
-def half_of(name: str) -> str:
-    """Return the half of a kind or of a table of healthy runs."""
-    return "kept" if number_of(name) % 2 else "choosing"
+def half_of(table: str) -> str:
+    """Return the half of a table; all its runs belong to it."""
+    return "kept" if number_of(table) % 2 else "choosing"
 
 
 @dataclass
@@ -314,9 +327,9 @@ def shuffled(parts: Parts, share: float) -> None:
     parts.rows[parts.target] = values
 
 
-def cut(parts: Parts, order: np.ndarray) -> None:
-    """Make the last quarter of the ordered rows the validation file."""
-    rows, size = parts.rows.iloc[order], len(order) // 4
+def cut(parts: Parts, order: np.ndarray, size: int = 0) -> None:
+    """Make the last `size` of the ordered rows, or a quarter, the validation file."""
+    rows, size = parts.rows.iloc[order], size or len(order) // 4
     parts.rows, parts.validation = rows.iloc[:-size].copy(), rows.iloc[-size:].copy()
 
 
@@ -335,8 +348,16 @@ def cut_by_feature(parts: Parts, _: float) -> None:
 
 
 def cut_by_class(parts: Parts, _: float) -> None:
-    """The file was sorted by class, and its end validates."""
-    cut(parts, np.argsort(parts.codes(parts.rows), kind="stable"))
+    """Half of the rows of the most common class validate."""
+    codes = parts.codes(parts.rows).astype(int)
+    counts = np.bincount(codes)
+    cut(parts, np.argsort(counts[codes], kind="stable"), int(counts.max()) // 2)
+
+
+def codes(parts: Parts, _: float) -> None:
+    """The classes are written as numbers."""
+    for frame, numbers in zip(parts.both, map(parts.codes, parts.both), strict=True):
+        frame[parts.target] = numbers.astype(int).astype(str)
 
 
 def stuck(parts: Parts, _: float) -> None:
@@ -344,6 +365,33 @@ def stuck(parts: Parts, _: float) -> None:
     name = parts.numbers()[0]
     cut(parts, parts.rng.permutation(len(parts.rows)))
     parts.rows[name] = parts.rows[name].iloc[0]
+
+
+def moved(parts: Parts, _: float) -> None:
+    """The target stands a row too low, as after a join."""
+    parts.rows[parts.target] = np.roll(parts.rows[parts.target], 1)
+
+
+def binned(parts: Parts, bins: float) -> None:
+    """A grade that was given afterwards, by the target."""
+    grade = pd.qcut(parts.codes(parts.rows), int(bins), labels=False, duplicates="drop")
+    later = parts.rng.permutation(grade)
+    names = [np.array([f"grade {one}" for one in of]) for of in (grade, later)]
+    parts.add("grade", names[0], np.resize(names[1], len(parts.hidden)))
+
+
+def repeats(parts: Parts, _: float) -> None:
+    """Most validation rows are training rows, too."""
+    cut(parts, parts.rng.permutation(len(parts.rows)))
+    count = int(0.8 * len(parts.validation))
+    parts.validation.iloc[:count] = parts.rows.iloc[:count].to_numpy()
+
+
+def other_target(parts: Parts, factor: float) -> None:
+    """The validation file has the target in another unit."""
+    cut(parts, parts.rng.permutation(len(parts.rows)))
+    values = factor * parts.validation[parts.target].astype(float)
+    parts.validation[parts.target] = [f"{value:.8g}" for value in values]
 
 
 def few(parts: Parts, count: float) -> None:
@@ -372,7 +420,7 @@ CHANGES: dict[str, Callable[[Parts, float], None]] = {
     for one in (
         absurd_target, absurd_cell, sentinel, dates, target_copy, filled_later,
         sorted_number, near_copies, shuffled, other_unit, cut_by_feature, cut_by_class, stuck, few,
-        mixed_units, text_numbers,
+        codes, mixed_units, text_numbers, moved, binned, repeats, other_target,
     )
 }  # fmt: skip
 
@@ -400,12 +448,17 @@ class SetUp:
 
 def setups() -> Iterator[tuple[str, SetUp]]:
     """Return all runs, each with its half."""
-    for line in re.sub(r"\n +", " ", BROKEN.strip()).splitlines():
-        kind, right, tables, sound, broken = (cell.strip() for cell in line.split(" |"))
-        for table in tables.split():
-            name, _, folds = table.partition("/")
-            one = SetUp(kind, tuple(right.split()), name, bool(folds), sound, broken)
-            yield half_of(kind), one
+    for lines in (BROKEN, UNSEEN):
+        for line in re.sub(r"\n +", " ", lines.strip()).splitlines():
+            kind, right, pool, sound, broken = (cell.strip() for cell in line.split(" |"))
+            name, _, single = pool.partition(" ")
+            for half in ("kept",) if lines == UNSEEN else ("choosing", "kept"):
+                tables = sorted(
+                    (table for table in POOLS[name].split() if half_of(table) == half),
+                    key=lambda table: number_of(f"{kind} {table}"),
+                )
+                for table, folds in zip(tables, (False, not single), strict=False):
+                    yield half, SetUp(kind, tuple(right.split()), table, folds, sound, broken)
     for table in HEALTHY.split():
         name, _, option = table.partition(":")
         options = tuple(f"--{option}".split("=")) if option else ()

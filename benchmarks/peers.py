@@ -1,7 +1,7 @@
 """The training step against PyTorch, JAX and scikit-learn, each in its best form.
 
 Run ``python benchmarks/peers.py`` (``--smoke`` for seconds, ``--threads 1 2``, ``--only tiny``,
-``--busy`` beside two busy loops, ``--json FILE``).  Each number of threads has a process of its
+``--busy`` beside two busy loops).  Each number of threads has a process of its
 own, held to as many cores.  All contestants of a workload run in turn, window by window, so that a
 change of the machine's speed hits them alike.  Units: microseconds a step; medians and minima over
 the windows, and at the end the medians as a table in Markdown.  ``products`` is what the matrix
@@ -9,14 +9,12 @@ products of a step take alone, in the fastest library found.
 """
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 from against import add_option, compare
@@ -181,48 +179,35 @@ def settle(run: Callable[[], object]) -> None:
         run()
 
 
-def report(work: Workload, times: dict[str, list[float]]) -> dict[str, object]:
-    """Print a workload's table; return it."""
+def report(work: Workload, times: dict[str, list[float]]) -> list[str]:
+    """Print a workload's table; return its medians as a line of the table in Markdown."""
     print(work.title)
     base = times["compiled, per call"]
-    rows = {}
+    medians = {name: statistics.median(values) for name, values in times.items()}
     for name, values in times.items():
         ratio = statistics.median(a / b for a, b in zip(values, base, strict=True))
-        rows[name] = {"median": statistics.median(values), "minimum": min(values), "ratio": ratio}
         print(
-            f"  {name:<20} median {rows[name]['median']:12.2f}   minimum {min(values):12.2f}   "
+            f"  {name:<20} median {medians[name]:12.2f}   minimum {min(values):12.2f}   "
             f"ratio to compiled {ratio:7.2f}",
             flush=True,
         )
-    return {"workload": work.title, "microseconds": rows}
+    floor = min(value for name, value in medians.items() if name.startswith("products"))
+    return [work.label, *(figure(medians.get(name)) for name in COLUMNS.values()), figure(floor)]
 
 
-def run_here(threads: int, args: argparse.Namespace) -> list[dict[str, object]]:
+def run_here(threads: int, args: argparse.Namespace) -> None:
     names = args.only or (SMOKE if args.smoke else [w.name for w in WORKLOADS])
     seconds, windows = (0.05, 3) if args.smoke else (args.seconds, 100 if threads == 1 else 50)
-    tables = []
+    lines = []
     title = f"{plural(threads, 'thread')}{f', beside {BUSY} busy loops' if args.busy else ''}"
     print(f"\n{title}")
     with threadpool_limits(threads), busy_loops(BUSY if args.busy else 0):
         for work in (w for w in WORKLOADS if w.name in names):
             runs = contestants(work, threads, smoke=args.smoke or args.fast)
-            if not tables:
+            if not lines:
                 describe()
-            tables.append({"threads": threads, **report(work, measure(runs, seconds, windows))})
-    print(f"\n{markdown(title, tables)}\n", flush=True)
-    return tables
-
-
-def markdown(title: str, tables: list[dict[str, object]]) -> str:
-    """Return the medians of all workloads as the README shows them."""
-    by_name = {w.title: w for w in WORKLOADS}
-    rows = []
-    for entry in tables:
-        medians = {name: row["median"] for name, row in entry["microseconds"].items()}
-        floor = min(value for name, value in medians.items() if name.startswith("products"))
-        cells = [medians.get(name) for name in COLUMNS.values()]
-        rows.append([by_name[entry["workload"]].label, *map(figure, cells), figure(floor)])
-    return table([title, *COLUMNS, "products alone"], rows)
+            lines.append(report(work, measure(runs, seconds, windows)))
+    print(f"\n{table([title, *COLUMNS, 'products alone'], lines)}\n", flush=True)
 
 
 def hold_to(threads: int) -> None:
@@ -244,7 +229,6 @@ def main() -> None:
         help="for each contestant, in 100 windows (50 with several threads)",
     )
     parser.add_argument("--busy", action="store_true", help=f"beside {BUSY} busy loops")
-    parser.add_argument("--json", type=Path, help="write the tables to this file")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     add_option(parser)
     args = parser.parse_args()
@@ -254,23 +238,14 @@ def main() -> None:
         return
     if args.here or args.smoke:
         hold_to(args.threads[0])
-        tables = run_here(args.threads[0], args)
-        if args.json:
-            args.json.write_text(json.dumps(tables, indent=1), encoding="utf-8")
+        run_here(args.threads[0], args)
         return
-    tables = []
     for threads in args.threads:
-        part = Path(f"peers-{os.getpid()}-{threads}.json")
         more = ["--only", *args.only] if args.only else []
         more += ["--fast"] if args.fast else []
         more += ["--busy"] if args.busy else []
-        command = [sys.executable, __file__, "--here", "--threads", str(threads), "--json", part]
-        seconds = ["--seconds", str(args.seconds)]
-        subprocess.run([*map(str, command), *seconds, *more], check=True)
-        tables += json.loads(part.read_text(encoding="utf-8"))
-        part.unlink()
-    if args.json:
-        args.json.write_text(json.dumps(tables, indent=1), encoding="utf-8")
+        command = [sys.executable, __file__, "--here", "--threads", str(threads)]
+        subprocess.run([*command, "--seconds", str(args.seconds), *more], check=True)
 
 
 if __name__ == "__main__":

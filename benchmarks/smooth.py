@@ -11,6 +11,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from machine import describe, restart_clean, table
@@ -133,6 +134,46 @@ def torch_lbfgs(smoke: bool) -> Callable[..., Predict] | None:
     return fit
 
 
+def jax_lm(smoke: bool) -> dict[str, Callable[..., Predict]]:
+    """Return Levenberg-Marquardt of jaxopt and optimistix by name, without those not installed.
+
+    A solver compiles for each number of rows at the first seed.
+    """
+    try:
+        import jax
+        import jaxopt
+        import optimistix
+    except ImportError:
+        return {}
+    jax.config.update("jax_enable_x64", True)
+    steps = 5 if smoke else 300
+
+    def outputs(flat: Array, x: Array) -> Array:
+        w, b, v, c = jax.numpy.split(flat, np.cumsum([UNITS * x.shape[1], UNITS, UNITS]))
+        return jax.numpy.tanh(x @ w.reshape(UNITS, -1).T + b) @ v + c
+
+    def error(flat: Array, data: tuple[Array, Array]) -> Array:
+        return outputs(flat, data[0]) - data[1]
+
+    first = jaxopt.LevenbergMarquardt(
+        error, maxiter=steps, tol=1e-15, solver="cholesky", materialize_jac=True
+    )
+    second = optimistix.LevenbergMarquardt(rtol=1e-12, atol=1e-12)
+
+    def by_optimistix(flat: Array, data: tuple[Array, Array]) -> Array:
+        limits = {"max_steps": steps, "throw": False}
+        return optimistix.least_squares(error, second, flat, data, **limits).value
+
+    def fit(solve: Callable[..., Array], x: Array, y: Array, seed: int) -> Predict:
+        mlp = Mlp([x.shape[1], UNITS, 1], activation="tanh", seed=seed, dtype="float64")
+        flat = np.concatenate([mlp.params.views[name].ravel() for name in mlp.params.views])
+        found = jax.block_until_ready(solve(flat, (x, y)))
+        return lambda new: np.asarray(outputs(found, new))
+
+    both = {"jaxopt": lambda *given: first.run(*given).params, "optimistix": by_optimistix}
+    return {f"{name} lm": partial(fit, jax.jit(solve)) for name, solve in both.items()}
+
+
 def default_fit(x: Array, y: Array, seed: int) -> Predict:
     """Train what `fit` chooses by itself."""
     columns = [f"x{k}" for k in range(x.shape[1])]
@@ -154,6 +195,7 @@ def main() -> None:
     contestants |= {"SciPy lm": scipy(args.smoke), "scikit-learn lbfgs": scikit(args.smoke)}
     if other := torch_lbfgs(args.smoke):
         contestants["PyTorch LBFGS"] = other
+    contestants |= jax_lm(args.smoke)
     if not args.smoke:
         contestants["fit, defaults"] = default_fit
     describe()
@@ -171,9 +213,9 @@ def main() -> None:
                     y = (y - mean) / deviation + noise * rng.standard_normal(count)
                     scaled, new = ((values - 0.5) * np.sqrt(12) for values in (x, new))
                     for who, fit in contestants.items():
-                        start = time.perf_counter()
+                        start = time.process_time()
                         predict = fit(scaled, y, seed)
-                        seconds[who].append(time.perf_counter() - start)
+                        seconds[who].append(time.process_time() - start)
                         off = predict(new) - (wanted - mean) / deviation
                         errors[who].append(float(np.sqrt(np.mean(off**2))))
                 title = f"{name}, {count} rows, {noise:.0%} noise"

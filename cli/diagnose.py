@@ -209,7 +209,7 @@ def _measured(
             " restore the config, or train again"
         )
     diagnostics.batch_size = trainer.batch_size
-    diagnostics.in_time = trainer.in_time
+    diagnostics.planned_split = trainer.planned_split
     diagnostics.stops_early = trainer.settings.training.early_stopping is not None
     with np.errstate(all="ignore"):  # its weights may be any
         measure_rows(diagnostics, task, part, networks)

@@ -4,10 +4,14 @@ import json
 from pathlib import Path
 
 import click
+import numpy as np
 
 from mlpengine.config import load_config
 from mlpengine.config.build import load_data
+from mlpengine.core.errors import UsageError
+from mlpengine.core.structure import finite
 from mlpengine.models.explanation import CURVES, EXPLAINED_ROWS
+from mlpengine.models.shapley import RowExplanation
 from mlpengine.training.loading import load
 from mlpengine.training.measure import explained_rows
 from mlpengine.training.run_directory import resolved_config
@@ -21,14 +25,22 @@ Examples:
   mlpengine explain runs/penguins
   mlpengine explain runs/diamonds --json
   mlpengine explain model.safetensors new.csv
+  mlpengine explain runs/penguins new.csv --row 17
 """
 
 
 @click.command("explain", epilog=EPILOG)
 @MODEL_ARGUMENT
 @click.argument("file", type=str, required=False)
+@click.option(
+    "--row",
+    "number",
+    type=int,
+    metavar="LINE",
+    help="Explain the prediction of the row in this line of the file.",
+)
 @AS_JSON
-def command(run: Path, file: str | None, as_json: bool) -> None:
+def command(run: Path, file: str | None, number: int | None, as_json: bool) -> None:
     """Show which columns matter for the model of RUN, a run directory or model file.
 
     FILE is a table with the target column (- is stdin), by default the rows of the run.
@@ -37,7 +49,16 @@ def command(run: Path, file: str | None, as_json: bool) -> None:
     values are permuted.  It is measured on rows that did not train the model: out-of-fold, test or
     validation rows.  --json adds partial dependence: the mean prediction if all rows have the same
     value in the column.  `mlpengine report` draws it.
+
+    --row explains the prediction of one row, by its number in the first column of
+    `mlpengine predict`.  The contribution of a column is its Shapley value: the mean change of the
+    prediction when the column changes from its value in another row of the table.  FILE then needs
+    no target.
     """
+    if number is not None:
+        reasons = _row(run, file, number)
+        say(json.dumps(finite(reasons.as_dict())) if as_json else str(reasons))
+        return
     model, curves = load(run), CURVES if as_json else 0
     if file is None:
         config = resolved_config(run, f"; say which rows to use: mlpengine explain {run} FILE")
@@ -47,3 +68,23 @@ def command(run: Path, file: str | None, as_json: bool) -> None:
     else:
         shown = model.explain(file_table(model, file), curves=curves)
     say(json.dumps(shown.as_dict(), allow_nan=False) if as_json else str(shown))
+
+
+def _row(run: Path, file: str | None, number: int) -> RowExplanation:
+    """Explain the row of a line; the other rows are the background, or the training rows."""
+    model = load(run)
+    if file is None:
+        config = resolved_config(run, f"; say which rows to use: mlpengine explain {run} FILE")
+        own = load_data(load_config(config), model.preprocessor)
+        table, learned = own.tables.parts["train"]
+        background = table.rows(learned)
+    else:
+        table = background = file_table(model, file)
+    numbers = table.row_numbers()
+    places = np.flatnonzero(numbers == number)
+    if not len(places):
+        ends = f"{numbers[0]} to {numbers[-1]}" if len(numbers) else "none"
+        raise UsageError(
+            f"--row: must be a {table.numbering} of {table.source} ({ends}; got {number})"
+        )
+    return model.explain_row(table.rows(places[:1]), background)

@@ -34,6 +34,7 @@ COMMANDS = {
     "report": "Show a run on one HTML page.",
     "diagnose": "Check a config before a long run, or explain how a run went.",
     "compare": "Show the differences between two runs.",
+    "ls": "List runs, with their scores and verdicts.",
     "schema": "Print the JSON Schema of configs.",
     "export": "Write a trained model as ONNX, C, JavaScript or other formats.",
 }

@@ -9,7 +9,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import sha256
 from statistics import fmean
-from typing import Any, NotRequired
+from typing import TYPE_CHECKING, Any, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -50,6 +50,9 @@ from mlpengine.training.run_directory import (
 from mlpengine.training.trainer import Fitted, Trainer
 
 from .streams import say
+
+if TYPE_CHECKING:
+    from mlpengine.training.mlflow import MlflowLog
 
 WARM_START_MODEL = "warm_start.safetensors"
 """The model that training started from, if it did not start from random weights."""
@@ -168,11 +171,11 @@ class Session:
         self.environment = environment(trainer.threads, trainer.step.backend)
         self.diagnostics = trainer.diagnostics(directory.path / DIAGNOSTICS_FILE)
         self.logs = EpochLogs(directory)
-        self.checkpointers = self._checkpointer()
+        self.checkpointers, self.mlflow = self._checkpointer(), self._mlflow_log()
         self.loop = trainer.loop(
             [
                 *([self.diagnostics] if self.diagnostics else []),
-                *(self.logs, *callbacks, *self._tensorboard(), *self.checkpointers),
+                *(self.logs, *callbacks, *self._tensorboard(), *self.mlflow, *self.checkpointers),
             ]
         )
         if checkpoint:
@@ -189,7 +192,13 @@ class Session:
         )  # of a database with a password
         digest = {CONFIG_DIGEST: sha256(self._config).hexdigest()}
         command = [redacted(word) for word in sys.argv]
-        record = {"started": _now(), "data_sha256": digests(file), "command": command}
+        source = str(redacted(file.config.data.source))
+        record = {
+            "started": _now(),
+            "data": source,
+            "data_sha256": digests(file),
+            "command": command,
+        }
         self.directory.write_json(ENVIRONMENT_FILE, {**self.environment, **digest, **record})
         self.directory.write(RESOLVED, self._config)
 
@@ -270,6 +279,8 @@ class Session:
             "verdicts": [verdict.as_dict() for verdict in self.verdicts()],
         }
         directory.write_json(RESULT_FILE, outcome)
+        for log in self.mlflow:
+            log.add_result(outcome, [directory.path / MODEL_FILE])
         return outcome
 
     def _compare(self, fitted: Fitted) -> None:
@@ -307,6 +318,14 @@ class Session:
         from mlpengine.training.tensorboard import TensorBoard
 
         return [TensorBoard(self.directory.path / "tensorboard")]
+
+    def _mlflow_log(self) -> "list[MlflowLog]":
+        file = self.data.file
+        if not file.config.report.mlflow:
+            return []
+        from mlpengine.training.mlflow import MlflowLog
+
+        return [MlflowLog(self.directory.path.name, parameters=file.flat)]
 
     def _checkpointer(self) -> list[Checkpointer]:
         settings = self.data.file.config.training.checkpoint

@@ -60,6 +60,13 @@ Examples:
     metavar="SECONDS",
     help="Train for at most this time, and at least one epoch; then measure the best epoch.",
 )
+@click.option(
+    "--log",
+    "logs",
+    type=click.Choice(["mlflow", "tensorboard"]),
+    multiple=True,
+    help="Log the run there, too; short for --set report.mlflow=true.",
+)
 @click.option("--mpi", is_flag=True, help="Train on the ranks of a launcher other than mpiexec.")
 @click.option(
     "--fix",
@@ -76,6 +83,7 @@ def command(
     settings: tuple[str, ...],
     epochs: int | None,
     time_limit: float | None,
+    logs: tuple[str, ...],
     mpi: bool,
     fix: bool,
     quiet: bool,
@@ -96,7 +104,7 @@ def command(
     quiet = quiet or not root
 
     def start() -> Start:
-        if resume is not None and any([config, out, warm_start, settings]):
+        if resume is not None and any([config, out, warm_start, settings, logs]):
             raise UsageError(
                 "--resume: a run keeps its settings; leave CONFIG out, and give --epochs or none"
             )
@@ -109,6 +117,7 @@ def command(
         overrides = [parse_override(text) for text in settings]
         if epochs is not None:
             overrides.append(Override("--epochs", ("training", "epochs"), str(epochs)))
+        overrides += [Override("--log", ("report", name), "true") for name in logs]
         model = None if warm_start is None else load(warm_start)
         own = [] if config or resume else [OWN_TARGETS]
         return Start(config or resume or _config_of(warm_start), [*own, *overrides], out, model)

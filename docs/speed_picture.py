@@ -1,11 +1,10 @@
 """Draws docs/pictures/speed.svg from what benchmarks/peers.py measured.
 
-``python benchmarks/peers.py --threads 1 --only tiny small medium large --json peers.json``, then
-``python docs/speed_picture.py peers.json``.  A dot is the median microseconds of a training step,
+``python benchmarks/peers.py --threads 1 --only tiny small medium large > peers.txt``, then
+``python docs/speed_picture.py peers.txt``.  A dot is the median microseconds of a training step,
 on a logarithmic axis; a row is a network.
 """
 
-import json
 import sys
 from html import escape
 from math import log10
@@ -13,30 +12,29 @@ from pathlib import Path
 
 PICTURE = Path(__file__).parent / "pictures" / "speed.svg"
 SHOWN = {
-    "compiled, looped": ("mlpengine", "#0072B2"),
-    "JAX, looped": ("JAX (scan)", "#E69F00"),
-    "torch eager": ("PyTorch", "#D55E00"),
+    "compiled, in a loop": ("mlpengine", "#0072B2"),
+    "JAX, in a loop": ("JAX (scan)", "#E69F00"),
+    "PyTorch eager": ("PyTorch", "#D55E00"),
     "torch.compile": ("torch.compile", "#CC79A7"),
     "scikit-learn": ("scikit-learn", "#009E73"),
 }
-"""Contestants of the benchmark: their names in the picture, and colors (Okabe and Ito 2008)."""
+"""Columns of the benchmark's table: their names in the picture, and colors (Okabe and Ito 2008)."""
 
 WIDTH, LEFT, RIGHT, TOP, ROW = 760, 190, 34, 44, 34
 
 
-def label(title: str) -> str:
-    """Return sizes and rows of a workload, of ``tiny: 4-32-32-1, batch 32, tanh, adam``."""
-    return ", ".join(title.partition(": ")[2].split(", ")[:2])
-
-
-def picture(tables: list[dict[str, object]]) -> str:
-    """Return the SVG."""
-    rows = [
-        (label(str(entry["workload"])), {name: figures[name]["median"] for name in SHOWN})
-        for entry in tables
-        for figures in [entry["microseconds"]]
-        if isinstance(figures, dict)
+def measured(text: str) -> list[tuple[str, dict[str, float]]]:
+    """Return sizes and rows of each workload, and its medians, from the table that was printed."""
+    lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    head, _, *rows = lines
+    return [
+        (row[0], {name: float(row[head.index(name)].replace(",", "")) for name in SHOWN})
+        for row in rows
     ]
+
+
+def picture(rows: list[tuple[str, dict[str, float]]]) -> str:
+    """Return the SVG."""
     values = [value for _, medians in rows for value in medians.values()]
     low, high = int(log10(min(values))), int(log10(max(values))) + 1
 
@@ -78,4 +76,4 @@ def picture(tables: list[dict[str, object]]) -> str:
 
 
 if __name__ == "__main__":
-    PICTURE.write_text(picture(json.loads(Path(sys.argv[1]).read_text("utf-8"))), encoding="utf-8")
+    PICTURE.write_text(picture(measured(Path(sys.argv[1]).read_text("utf-8"))), encoding="utf-8")

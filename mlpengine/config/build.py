@@ -73,7 +73,7 @@ class LoadedData:
 
     @property
     def blocks(self) -> Array | None:
-        """The fold of each training row where the rows of a fold depend on each other."""
+        """The fold of each training row if `data.split` has a group or time column; else None."""
         split = self.file.config.data.split
         return self.folds if split.group or split.time else None
 
@@ -184,7 +184,8 @@ def trainer_of(
             train,
             parts.get("validation"),
             folds=data.folds,
-            in_time=config.data.split.time is not None,
+            in_time=(split := config.data.split).time is not None,
+            planned_split=bool(split.time or split.group),
             numbers=data.tables.preprocessor.numbers,
             ranks=ranks,
             warm_start=(warm_start.members or [warm_start.mlp]) if warm_start else (),
@@ -216,7 +217,7 @@ def _errors_of_settings(file: ConfigFile) -> Iterator[None]:
 
 
 def _warn_of_new_rows(tables: Tables) -> None:
-    """Log the properties of new rows that the training of the earlier run did not see."""
+    """Log a warning for each property of the training rows that is new since the earlier run."""
     new = NewRows(tables.preprocessor)
     table, rows = tables.parts["train"]
     for line in new.add(table.rows(rows)).lines():
@@ -232,6 +233,7 @@ def loss_and_task(file: ConfigFile, preprocessor: Preprocessor) -> tuple[Loss, T
     suited = losses_of(kind)
     with file.errors_at("loss"):
         loss = file.config.loss or LOSSES[suited[0]]()
+        loss = loss.of_classes(len(preprocessor.classes))
     name = loss.name
     if kind != "regression" and file.config.data.transform_target == "log":
         raise file.wrong(("data", "transform_target"), f"log is for regression (got {kind})")

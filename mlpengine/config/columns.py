@@ -9,12 +9,26 @@ from mlpengine.config.load import ConfigFile
 from mlpengine.config.tables import Tables
 from mlpengine.core.wording import plural
 from mlpengine.data.features.checks import CORRECT
+from mlpengine.data.features.column_kinds import comma_text, marked_number
 from mlpengine.data.features.leaks import find_leaks
 from mlpengine.data.features.outliers import find_gap, find_outliers
-from mlpengine.data.features.thresholds import OUTLIER_DISTANCE, SAMPLE_ROWS
+from mlpengine.data.features.thresholds import (
+    OTHER_VALUES,
+    OUTLIER_DISTANCE,
+    SAMPLE_ROWS,
+    TWO_UNITS,
+)
 from mlpengine.data.tables.dialect import TextOptions
 from mlpengine.diagnostics.leak_verdict import dropped_leak, leak_verdict
-from mlpengine.diagnostics.verdict import NOTE, Verdict, Verdicts, brief, without
+from mlpengine.diagnostics.verdict import (
+    NOTE,
+    Verdict,
+    Verdicts,
+    brief,
+    percent,
+    two_digits,
+    without,
+)
 from mlpengine.settings import FeatureSettings, Fix
 
 
@@ -31,7 +45,7 @@ def joint_list(file: ConfigFile, of_data: Iterable[Verdict], of_run: Iterable[Ve
 
 
 def cell_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
-    """Return a verdict for each number column with an outlier or a code for missing values."""
+    """Return a verdict for each column with odd cells: far off, gap codes, texts, other units."""
     if file.config.data.stream:
         return []  # reading a column of such a table reads the whole file
     table, rows = tables.parts["train"]
@@ -57,8 +71,9 @@ def cell_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
             advice = f"If that is a missing value, set data.na_values to ['{gap.text}']."
             texts = (gap.text,) if is_date else (gap.text, f"{gap.text}.0")
             fix = [Fix(TextOptions, "na_values", (*known, *texts))]
+            others = [[Fix(FeatureSettings, "missing", "indicator")]]
             verdicts.append(Verdict("sentinel", None, headline, evidence, gap.times, 1.0, advice,
-                                    fix))  # fmt: skip
+                                    fix, others=others))  # fmt: skip
     for cell in outliers:
         evidence = f"{name}{cell.text.removeprefix(table.source)}."
         advice = f"{CORRECT.capitalize()}, or leave its row out (data.where)."
@@ -68,7 +83,70 @@ def cell_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
             fix, no_fix = [], "the cell must be checked"  # a filter leaves out missing values
         verdicts.append(Verdict("outlier", None, "One cell is far off", evidence, cell.times,
                                 OUTLIER_DISTANCE, advice, fix, no_fix))  # fmt: skip
+    return [*verdicts, *_of_texts(file, tables), *_of_validation(tables), *_of_target(tables)]
+
+
+def _of_texts(file: ConfigFile, tables: Tables) -> list[Verdict]:
+    """Return a verdict for each column of texts that are numbers with a unit or other marks."""
+    table, rows = tables.parts["train"]
+    verdicts = []
+    for name in tables.preprocessor.kinds:
+        if name in table and table[name].kind == "text":
+            column = table[name].take(rows)
+            if (marked := marked_number(column)) or comma_text(column):
+                example = f", such as {brief(marked[0])!r}" if marked else ""
+                evidence = f"Column {brief(name)!r} has numbers written as texts{example}."
+                advice, no_fix = "Write them as numbers.", "the file must be changed"
+                verdicts.append(Verdict("text_numbers", None, "Numbers are read as categories",
+                                        evidence, 1.0, 0.0, advice, no_fix=no_fix))  # fmt: skip
     return verdicts
+
+
+def _of_validation(tables: Tables) -> list[Verdict]:
+    """Return a verdict for each column with one value in training and others in validation."""
+    table, rows = tables.parts["train"]
+    other, others = tables.parts.get("validation", (table, rows))
+    if other is table:
+        return []
+    verdicts = []
+    for name in table.names:
+        if name not in other or table[name].kind != "number" != other[name].kind:
+            continue
+        values, checked = table[name].values[rows], other[name].values[others]
+        differ = float(np.mean(checked != values[0]))
+        if (values == values[0]).all() and differ > OTHER_VALUES:
+            evidence = (
+                f"Column {brief(name)!r} is {values[0]:g} in every training row and another number "
+                f"in {percent(differ)} of the validation rows."
+            )
+            advice = "Check where the training rows come from."
+            verdicts.append(Verdict("constant", None, "A column varies in validation alone",
+                                    evidence, differ, OTHER_VALUES, advice,
+                                    no_fix="the rows must be checked"))  # fmt: skip
+    return verdicts
+
+
+def _of_target(tables: Tables) -> list[Verdict]:
+    """Return a verdict on a target of numbers in two units."""
+    task, target = tables.preprocessor.task, tables.preprocessor.target
+    if task != "regression" or target is None or len(target.columns) != 1:
+        return []
+    table, rows = tables.parts["train"]
+    sizes = np.abs(table[target.columns[0]].values[rows].astype(np.float64))
+    sizes = np.sort(sizes[sizes > 0])
+    if not len(sizes):
+        return []
+    middle, high = sizes[len(sizes) // 2], sizes[int(0.95 * len(sizes))]
+    if not high > TWO_UNITS * middle:
+        return []
+    evidence = (
+        f"One value in 20 of {brief(target.columns[0])!r} is {two_digits(high)} or more, and half "
+        f"are below {two_digits(middle)}."
+    )
+    advice = "Check the unit of the large values, or predict the logarithm."
+    fix = [Fix(FeatureSettings, "transform_target", "log")]
+    return [Verdict("target_unit", None, "Target seems to have two units", evidence, high / middle,
+                    TWO_UNITS, advice, fix)]  # fmt: skip
 
 
 def column_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:

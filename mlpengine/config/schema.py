@@ -105,6 +105,11 @@ class ReportSection:
     tensorboard: Flag = Field(
         default=False, description="tensorboard/: event files, by the extra tensorboard."
     )
+    mlflow: Flag = Field(
+        default=False,
+        description="Settings, metrics and model in the MLflow of MLFLOW_TRACKING_URI, by the "
+        "extra mlflow.",
+    )
 
 
 TOP_SECTIONS = ("loss", "optimizer", "schedule")

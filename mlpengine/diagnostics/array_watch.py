@@ -36,7 +36,7 @@ WORDS = {
 
 
 class Watch:
-    """Tells in words why a training loop does not learn; printing it prints the verdicts.
+    """Finds out why a training loop does not learn; printing the object prints the verdicts.
 
     After each update call `record` for each layer, in forward order, then `step`.  Only some steps
     are measured; `due` tells which.

@@ -13,15 +13,19 @@ import numpy as np
 from mlpengine.core.spec import Array
 from mlpengine.data.features.statistics import standardized
 from mlpengine.diagnostics.thresholds import (
+    CHANCE_LINK,
+    CODE_VALUES,
     COPY_DISTANCE,
     MAX_FEATURES,
     MIN_BASELINE_ROWS,
     NEIGHBORS,
+    ON_SCALE,
     RANDOM_UNITS,
     RIDGE,
     RIDGE_PENALTIES,
     SECONDS_PER_PAIR,
     SECONDS_PER_VALUE,
+    SMALLEST_SPREAD,
     SURE,
     SURE_ROWS,
     SURE_SHARE,
@@ -40,13 +44,21 @@ class Baselines(NamedTuple):
         deviation: standard error of the difference of the two errors.
         signal: share of the squares that the better simple model explains; 0 or below if none.
         related: standard errors by which the squares of this model are below a constant's.
-        contradicted: the share of another class among the rows that the best simple model is surest
-            of: about the share of wrong labels, because classes overlap elsewhere.
+        contradicted: the share of another class among the rows with the most confident predictions
+        of the best simple model; about the share of wrong labels, because overlapping classes are
+        elsewhere.
         contradicted_error: its standard error; NaN where no row differs from all others.
         doubtful: the share of another class among all rows.
         contradicting_rows: the sure rows of another class, numbers in the training part.
         shifts: by feature, the greatest distance of the distribution functions of the parts.
-        shift_limit: the distance that chance does not reach.
+        shift_limit: the distance that chance hardly ever exceeds.
+        target_shift: the same distance for the target.
+        class_gain: for a target of few evenly spaced values, the share of rows that the model of
+            random units predicts right as classes, minus the share that the neighbors on the scale
+            of its numbers predict; 1 for two values.
+        linked: the strongest correlation of a feature and the target, in units of chance's limit.
+        ranges: of the feature with the greatest shift, the ends of the middle nine tenths of the
+            training rows, then of the other rows.
     """
 
     error: float = nan
@@ -61,6 +73,10 @@ class Baselines(NamedTuple):
     contradicting_rows: tuple[int, ...] = ()
     shifts: tuple[float, ...] = ()
     shift_limit: float = inf
+    target_shift: float = nan
+    class_gain: float = nan
+    linked: float = nan
+    ranges: tuple[float, ...] = (nan,) * 4
 
 
 class BaselineScore(NamedTuple):
@@ -93,30 +109,41 @@ def rows_within(seconds: float, values: int) -> int:
 
 @np.errstate(all="ignore")  # of a diverged run
 def baselines(
-    x: Array, truth: Array, predicted: Array, rows: Array, validation_x: Array | None
+    x: Array,
+    truth: Array,
+    predicted: Array,
+    rows: Array,
+    validation_x: Array | None,
+    validation_truth: Array | None = None,
 ) -> Baselines:
     """Return the baselines of a sample of the training rows, and of a sample of others.
 
     Shapes: x (rows, in_dim), truth and predicted (rows,) class numbers or (rows, outputs), rows
-    (rows,) numbers in the training part, validation_x (other rows, in_dim).
+    (rows,) numbers in the training part, validation_x (other rows, in_dim), validation_truth as
+    truth.
     """
-    shifts: tuple[float, ...] = ()
-    limit = inf
+    none = Baselines()
+    if validation_truth is not None:
+        pair = (np.sort(one.reshape(len(one), -1)[:, 0]) for one in (truth, validation_truth))
+        none = none._replace(target_shift=largest_shift(*pair))
     if validation_x is not None and len(validation_x) > 1:
         shifts, limit = shifts_between(x, validation_x)
+        most = int(np.argmax(shifts))
+        ranges = *middle_range(x[:, most]), *middle_range(validation_x[:, most])
+        none = none._replace(shifts=shifts, shift_limit=limit, ranges=ranges)
     known = np.isfinite(x).all(axis=1)
     if predicted.dtype.kind == "f":
         known &= np.isfinite(predicted.reshape(len(x), -1)).all(axis=1)
     x, truth, predicted, rows = x[known], truth[known], predicted[known], rows[known]
     if len(x) < MIN_BASELINE_ROWS or x.shape[1] > MAX_FEATURES or np.ptp(truth, axis=0).max() == 0:
-        return Baselines(shifts=shifts, shift_limit=limit)
+        return none
     features, wide = standardized(x), truth.astype(np.float64)
     if truth.ndim == 2:  # errors are in units of a constant prediction's, so that no scale matters
         scale = np.abs(wide).max()
         wide, predicted = wide / scale, predicted / scale
     own = _own_errors(predicted, truth if truth.ndim == 1 else wide)
     if not (np.isfinite(features).all() and np.isfinite(own).all()):
-        return Baselines(shifts=shifts, shift_limit=limit)
+        return none
     if truth.ndim == 1:
         kinds, truth = np.unique(truth, return_inverse=True)  # thousands may have no row here
         wide = np.eye(len(kinds))[truth]
@@ -151,16 +178,48 @@ def baselines(
         uncertain,
         doubtful,
         tuple(contradicting.tolist()),
-        shifts,
-        limit,
+        none.shifts,
+        none.shift_limit,
+        none.target_shift,
+        class_gain(features, truth) if truth.ndim == 2 and truth.shape[1] == 1 else nan,
+        strongest_link(features, wide),
+        none.ranges,
     )
+
+
+def strongest_link(features: Array, wide: Array) -> float:
+    """Return `Baselines.linked` of features (rows, in_dim) and centered targets (rows, outputs)."""
+    spread = np.outer(features.std(axis=0), wide.std(axis=0))
+    products = np.abs(features.T @ wide) / sqrt(len(features))
+    z = np.where(spread > SMALLEST_SPREAD, products / spread, 0.0)
+    return float(z.max()) / sqrt(2 * log(2 * z.size / CHANCE_LINK))
+
+
+def class_gain(features: Array, target: Array) -> float:
+    """Return `Baselines.class_gain` for a target (rows, 1)."""
+    values, codes = np.unique(target, return_inverse=True)
+    codes, steps = codes.ravel(), np.diff(values)
+    if len(values) > CODE_VALUES or not np.allclose(
+        steps, np.rint(steps / steps.min()) * steps.min()
+    ):
+        return nan
+    if len(values) == 2:
+        return 1.0
+    classes = np.eye(len(values))[codes]
+    shares = classes.mean(axis=0)
+    guess = (random_unit_predictions(features, classes - shares) + shares).argmax(axis=1)
+    order = random_unit_predictions(features, target - target.mean())[:, 0].argsort()
+    sums = np.cumsum(np.pad(classes[order], ((ON_SCALE + 1, ON_SCALE), (0, 0))), axis=0)
+    near = sums[2 * ON_SCALE + 1 :] - sums[: -2 * ON_SCALE - 1] - classes[order]
+    return float(np.mean(guess == codes) - np.mean(near.argmax(axis=1) == codes[order]))
 
 
 def near_copies(x: Array, other: Array) -> float:
     """Return the share of the rows of `other` that nearly repeat a row of `x`.
 
-    Their distance from the nearest row is below `COPY_DISTANCE` of the distance from the tenth.
-    Rows that equal another are not counted: rows of few distinct values repeat by chance.
+    A row is nearly a copy if its distance from the nearest row is below `COPY_DISTANCE` times its
+    distance from the tenth nearest row.  Exactly equal rows are not counted, because rows of few
+    distinct values repeat by chance.
 
     Shapes: (rows, features), (other rows, features); both are finite.
     """
@@ -206,10 +265,15 @@ def linear_predictions(features: Array, wide: Array) -> Array:
     Its residual is the residual of the fit to all rows over 1 - h, where h is the row's leverage.
     """
     rows, size = features.shape
-    squares = features.T @ features + RIDGE * rows * np.eye(size)
-    factors = np.linalg.solve(squares, features.T)
-    leverage = np.minimum(np.vecdot(features, factors.T) + 1 / rows, 0.999)
-    fitted = features @ (factors @ wide)
+    if size > rows:  # the same numbers from a smaller matrix
+        products = features @ features.T
+        hat = np.linalg.solve(products + RIDGE * rows * np.eye(rows), products)
+        leverage, fitted = np.diagonal(hat), hat @ wide
+    else:
+        squares = features.T @ features + RIDGE * rows * np.eye(size)
+        factors = np.linalg.solve(squares, features.T)
+        leverage, fitted = np.vecdot(features, factors.T), features @ (factors @ wide)
+    leverage = np.minimum(leverage + 1 / rows, 0.999)
     predictions: Array = wide - (wide - fitted) / (1 - leverage)[:, None]
     return predictions
 
@@ -275,6 +339,12 @@ def largest_shift(one: Array, other: Array) -> float:
     points = np.concatenate([one, other])
     below, above = (np.searchsorted(part, points, "right") / len(part) for part in (one, other))
     return float(np.abs(below - above).max())
+
+
+def middle_range(values: Array) -> tuple[float, float]:
+    """Return two values (rows,) between which nine rows in ten are."""
+    ordered, tail = np.sort(values), len(values) // 20
+    return float(ordered[tail]), float(ordered[-1 - tail])
 
 
 def shifts_between(x: Array, other: Array) -> tuple[tuple[float, ...], float]:

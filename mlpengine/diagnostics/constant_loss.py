@@ -66,7 +66,7 @@ def extreme_target(y: Array) -> ExtremeValue:
 
 def _extreme(magnitudes: Array, size: float, column: int) -> ExtremeValue:
     row = int(np.argmax(magnitudes))
-    usual = max(size, float(np.partition(magnitudes, -FIFTH)[-FIFTH]))
+    usual = max(float(size), float(np.partition(magnitudes, -FIFTH)[-FIFTH]))
     return ExtremeValue(row, column, float(magnitudes[row]) / usual) if usual > 0 else NO_EXTREME
 
 

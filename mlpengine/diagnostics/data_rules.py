@@ -1,6 +1,6 @@
 """The rules about rows: errors of simple models on them, and differences between the parts."""
 
-from math import isnan
+from math import isnan, nan
 
 import numpy as np
 
@@ -9,6 +9,7 @@ from mlpengine.diagnostics import thresholds as limits
 from mlpengine.diagnostics.derived import training_share, validation_losses
 from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.run_rules import (
+    LOGITS,
     faster_fix,
     lags,
     narrowest,
@@ -16,47 +17,58 @@ from mlpengine.diagnostics.run_rules import (
     weighs_classes,
 )
 from mlpengine.diagnostics.verdict import NOTE, Verdict, brief, percent, two_digits
-from mlpengine.settings import Fix, NetworkSettings
+from mlpengine.ops import MeanSquaredError
+from mlpengine.settings import FeatureSettings, Fix, NetworkSettings, TrainingSettings
 
 
 def shifted(diagnostics: Diagnostics) -> Verdict | None:
-    """Features of the validation rows are distributed differently from training."""
+    """Features or targets of the validation rows are distributed differently from training."""
     known = diagnostics.baselines
     limit = max(limits.SHIFT, known.shift_limit)
-    if not known.shifts or not max(known.shifts) > limit:
+    distance = max(known.shifts, default=nan)
+    if not (distance > limit or known.target_shift > limit):
         return None
-    number, count = int(np.argmax(known.shifts)), sum(shift > limit for shift in known.shifts)
-    name, distance = brief(diagnostics.feature_names[number]), max(known.shifts)
     headline, no_fix = "Validation rows differ from training", "the split must be checked"
-    evidence = (
-        f"The distributions of {count:,} of {len(known.shifts):,} features differ, most of "
-        f"{name!r} (distance {two_digits(distance)}; chance gives up to {two_digits(limit)})."
-    )
+    if distance > limit:
+        number, count = int(np.argmax(known.shifts)), sum(shift > limit for shift in known.shifts)
+        low, high, other_low, other_high = map(two_digits, known.ranges)
+        evidence = (
+            f"They differ in {count:,} of {len(known.shifts):,} features, most in "
+            f"{brief(diagnostics.feature_names[number])!r}: nine in ten training rows have {low} "
+            f"to {high} there, validation rows {other_low} to {other_high} (scaled; distance "
+            f"{two_digits(distance)}, by chance up to {two_digits(limit)})."
+        )
+    else:
+        distance = known.target_shift
+        evidence = (
+            f"Their targets are distributed otherwise (distance {two_digits(distance)}, by chance "
+            f"up to {two_digits(limit)})."
+        )
     advice = "Check the split: are these rows of another time, group or unit?"
-    severity = NOTE if diagnostics.in_time else "warning"  # later rows differ as new rows will
-    return Verdict(
-        "shifted", None, headline, evidence, distance, limit, advice,
-        no_fix=no_fix, severity=severity,
-    )  # fmt: skip
+    severity = NOTE if diagnostics.planned_split else "warning"  # they differ as new rows will
+    return Verdict("shifted", None, headline, evidence, distance, limit, advice, no_fix=no_fix,
+                   severity=severity)  # fmt: skip
 
 
 def too_good(diagnostics: Diagnostics) -> Verdict | None:
     """Validation rows nearly repeat training rows, or are predicted without an error."""
+    (error, rows), best = diagnostics.validation_error, diagnostics.baselines.best
     share, limit = diagnostics.copies, limits.COPIES
-    if share > limit:
+    if share > limit and error < limits.OF_COPIES * best:
         headline = "Validation rows repeat training rows"
         evidence = (
-            f"{percent(share)} of them nearly equal a training row, so the score is too good."
+            f"{percent(share)} of the validation rows nearly equal a training row, so their score "
+            "is too good."
         )
         advice = "Keep copies together: set data.split.group to a column that names them."
         no_fix = "the split must be checked"
         return Verdict("too_good", None, headline, evidence, share, limit, advice, no_fix=no_fix)
-    (error, rows), limit = diagnostics.validation_error, limits.TOO_GOOD
+    limit = limits.TOO_GOOD
     if not (error < limit and rows >= limits.HARD_ROWS):
         return None
     headline = "The score is too good"
     evidence = (
-        f"Validation rows are predicted with {percent(error)} of the errors of a constant "
+        f"On validation rows the network makes {percent(error)} of the errors of a constant "
         "prediction."
     )
     advice = "Check that no column tells the target, and that no row is in both parts."
@@ -74,9 +86,9 @@ def underfitting(diagnostics: Diagnostics) -> Verdict | None:
     behind = known.error - known.best
     headline, limit = "The network underfits", limits.BEHIND
     evidence = (
-        f"On its own training rows the network makes {percent(known.error)} of the errors of a "
-        f"constant prediction; the best simple model ({known.best_name}) makes "
-        f"{percent(known.best)} on new rows."
+        f"On its own training rows the network makes {percent(known.error)} of the errors of "
+        f"guessing a constant; a simple model ({known.best_name}) makes {percent(known.best)} on "
+        "rows that are new to it."
     )
     faster = faster_fix(diagnostics) if narrowest(diagnostics) > limits.SMALL_LAYER else None
     if faster:
@@ -100,8 +112,8 @@ def behind_linear(diagnostics: Diagnostics) -> Verdict | None:
         return None
     headline = "A linear model beats the network"
     evidence = (
-        f"Its {shown_name(known.metric)} on {known.rows} is {known.value:.3g}, behind a linear "
-        f"prediction by {two_digits(behind)} +- {two_digits(known.error)}."
+        f"On {known.rows} the network has {shown_name(known.metric)} {known.value:.3g}, a linear "
+        f"model {known.linear:.3g} (standard error of the difference {two_digits(known.error)})."
     )
     advice, no_fix = "Compare the log loss, too.", "the mean of the networks has a linear model"
     if known.fix:
@@ -125,8 +137,8 @@ def noisy_labels(diagnostics: Diagnostics) -> Verdict | None:
     headline, no_fix = "Some labels seem wrong", "the rows must be checked"
     share, limit = known.contradicted, limits.CONTRADICTED
     evidence = (
-        f"{percent(share)} of the rows that the best simple model ({known.best_name}) is surest "
-        f"about have another class; up to {percent(limit)} is usual."
+        f"A simple model ({known.best_name}) contradicts {percent(share)} of the labels where it "
+        f"is surest; up to {percent(limit)} is usual."
     )
     advice = f"Check these rows, such as {some}."
     return Verdict("noisy_labels", None, headline, evidence, share, limit, advice, no_fix=no_fix)
@@ -137,13 +149,13 @@ def labels(diagnostics: Diagnostics) -> Verdict | None:
     known, losses = diagnostics.baselines, validation_losses(diagnostics)
     constant = diagnostics.validation_baseline
     counts = diagnostics.class_counts
-    rare = counts.size and counts.max() > limits.COMMON_CLASS * counts.sum()
-    if not losses.size or not constant > 0 or rare:
-        return None  # a rare class is hard to predict, even if its labels are right
+    rare = bool(counts.size) and counts.max() > limits.COMMON_CLASS * counts.sum()
+    if not losses.size or not constant > 0:
+        return None
     share = float(losses.min()) / constant
     learned = len(losses) >= limits.MIN_EPOCHS and training_share(diagnostics) < limits.LEARNED
     hopeless = known.related < limits.RELATED or (isnan(known.related) and learned)
-    if not (limits.LEARNED < share < limits.OVERFITTED and hopeless):
+    if known.linked > 1 or not (limits.LEARNED < share < limits.OVERFITTED and hopeless):
         return None
     headline, advice = "Targets do not fit their rows", "Check that labels belong to their rows."
     evidence = (
@@ -151,4 +163,39 @@ def labels(diagnostics: Diagnostics) -> Verdict | None:
         "and simple models do no better."
     )
     no_fix, limit = "the data must be checked", limits.LEARNED
-    return Verdict("labels", None, headline, evidence, share, limit, advice, no_fix=no_fix)
+    severity = NOTE if rare else "warning"  # a rare class is hard to predict with right labels
+    return Verdict("labels", None, headline, evidence, share, limit, advice, no_fix=no_fix,
+                   severity=severity)  # fmt: skip
+
+
+def class_codes(diagnostics: Diagnostics) -> Verdict | None:
+    """The numbers to predict are codes of classes."""
+    known, limit = diagnostics.baselines, limits.CODES
+    if not known.class_gain > limit:
+        return None
+    headline = "Target is a class, not a number"
+    evidence = (
+        "The target has few values, and a simple model finds the right one for "
+        f"{percent(known.class_gain)} more of the rows if they have no order."
+    )
+    advice = "Set data.task to classification."
+    fix = [Fix(FeatureSettings, "task", "classification")]
+    return Verdict("class_codes", None, headline, evidence, known.class_gain, limit, advice, fix)
+
+
+def wrong_loss(diagnostics: Diagnostics) -> Verdict | None:
+    """The loss is low where predictions are worse than a simple model's."""
+    known, loss = diagnostics.baselines, diagnostics.loss
+    share, limit = training_share(diagnostics), limits.LOSS_MISLEADS
+    if loss is None or loss.name in (MeanSquaredError.name, *LOGITS) or not lags(diagnostics):
+        return None
+    if not known.error > limit * share:
+        return None
+    headline = "The loss does not measure the error"
+    evidence = (
+        f"The {loss.name} loss is {percent(share)} of the loss of a constant prediction, but the "
+        f"squared errors are {percent(known.error)} of the squared errors of one."
+    )
+    advice = "Set loss to mse, unless you want to predict something other than means."
+    fix = [Fix(TrainingSettings, "loss", "mse")]
+    return Verdict("wrong_loss", None, headline, evidence, known.error / share, limit, advice, fix)

@@ -1,6 +1,6 @@
 """Facts about a network and its layers: names, units, activations, weights, paths."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -37,7 +37,8 @@ class NetworkFacts(NamedTuple):
 
     `layers` are in forward order, `dropout` its rates.  `features` and `outputs` are the numbers of
     a row.  `params` are the current parameters by name, and `dtype` is the dtype of activations.
-    `kind` is the name of the network in configs, "" for a network of one's own.
+    `kind` is the name of the network in configs, "" for a network of one's own.  `frozen` are the
+    names of parameters that are not trained.
     """
 
     layers: tuple[LayerFacts, ...]
@@ -47,6 +48,7 @@ class NetworkFacts(NamedTuple):
     params: Mapping[str, Array]
     dtype: np.dtype[Any] = np.dtype("float32")
     kind: str = ""
+    frozen: Collection[str] = ()
 
     @classmethod
     def of(cls, network: Network) -> "NetworkFacts":
@@ -71,8 +73,9 @@ class NetworkFacts(NamedTuple):
         inputs = recording.tape.inputs
         features = sum(prod(node.spec.shape[1:]) for node in inputs)
         kind = next((name for name, one in NETWORKS.items() if isinstance(network, one)), "")
-        views = network.params.views
-        return cls(tuple(layers), rates, features, network.outputs, views, network.dtype, kind)
+        params = network.params
+        return cls(tuple(layers), rates, features, network.outputs, params.views, network.dtype,
+                   kind, params.frozen)  # fmt: skip
 
 
 def maker(records: Sequence[Record], value: Value) -> Record | None:

@@ -99,12 +99,13 @@ class Diagnostics(Uncopyable):
             that are predicted as this class, NaN if there are too few; set by the caller at the end
             of a run.
         class_names: the names of the classes, set with them; empty if they have only numbers.
-        dead_at_end: layers without a unit that any row of a sample fires after training; set by the
-            caller.
+        dead_at_end: by rectifier layer, the share of units that no row of a sample fires after
+            training; set by the caller.
         copies: share of validation rows that nearly repeat a training row; set by the caller.
         validation_error: error on validation rows in units of a constant prediction's, and the
             number of rows that the constant predicts wrongly; set by the caller.
-        in_time: whether validation rows are later than training rows on purpose; set by the caller.
+        planned_split: whether validation rows are later or of other groups on purpose; set by the
+            caller.
         stops_early: whether early stopping keeps the weights of the best epoch; set by the caller.
 
     Raises: UsageError for `every` below 1, or buffers that do not keep their activations.
@@ -160,8 +161,8 @@ class Diagnostics(Uncopyable):
             for number, layer in enumerate(self.layers)
             if rectifies(layer.activation)
         }
-        self.unknown_rows, self.stops_early, self.in_time = "", False, False
-        self.dead_at_end: Sequence[int] = ()
+        self.unknown_rows, self.stops_early, self.planned_split = "", False, False
+        self.dead_at_end: Mapping[int, float] = {}
         self.copies, self.validation_error = nan, (nan, 0)
         self.epochs: list[tuple[float, float]] = []
         self.noted: deque[Spike] = deque(maxlen=20)
@@ -337,7 +338,10 @@ class Diagnostics(Uncopyable):
         from mlpengine.diagnostics.curves import gradients_of
         from mlpengine.drawing.charts import gradient_charts
 
-        return gradient_charts(gradients_of(self.series, self.batch_size)) if self.sampled else []
+        if not self.sampled:
+            return []
+        names = () if self.facts.kind else [layer.name for layer in self.facts.layers]
+        return gradient_charts(gradients_of(self.series, self.batch_size, names))
 
     def _note_spike(self, probes: BoundProbes, step: int, norm: float, rows: Array | None) -> None:
         """Record a spike and the row with the largest gradient."""

@@ -5,7 +5,7 @@ Their limits stand in `thresholds`.
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from math import isnan, nan
+from math import isnan, nan, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +33,7 @@ from mlpengine.diagnostics.derived import (
 from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.samples import median
 from mlpengine.diagnostics.verdict import NOTE, Verdict, Verdicts, brief, percent, two_digits
+from mlpengine.ops import MeanSquaredError
 from mlpengine.optim import FullBatch
 from mlpengine.settings import FeatureSettings, Fix, NetworkSettings, TrainingSettings
 from mlpengine.settings.network import OWN_OPTIONS
@@ -41,13 +42,14 @@ from mlpengine.settings.run import VERDICTS
 STANDARDIZE = [Fix(FeatureSettings, "standardize", "standard")]
 ANOTHER_INITIALIZER = Fix(NetworkSettings, "initializer", None)
 UNSATURATED = [Fix(NetworkSettings, "activation", "relu"), ANOTHER_INITIALIZER]
-NO_SCALE = "a config does not scale the initial weights"
+NO_SCALE = "the initial weights have a usual size"
 
 
 class VerdictRule(NamedTuple):
-    """A function that returns a verdict or None, and the names of verdicts that explain it."""
+    """A function that returns a verdict or None, its names, and the verdicts that explain it."""
 
     check: Callable[[Diagnostics], Verdict | None]
+    names: tuple[str, ...]
     causes: frozenset[str]
 
 
@@ -73,7 +75,7 @@ def add_rule(
     place = check.__module__, check.__qualname__
     names = names or (check.__name__,)
     RULES[:] = [r for r in RULES if (r.check.__module__, r.check.__qualname__) != place]
-    RULES.append(VerdictRule(check, frozenset(causes)))
+    RULES.append(VerdictRule(check, names, frozenset(causes)))
     VERDICTS.update(dict.fromkeys(names))
 
 
@@ -82,7 +84,7 @@ def verdicts(diagnostics: Diagnostics) -> Verdicts:
     """Return the verdicts on a run, causes first, without those that another verdict explains."""
     reported: dict[str, Verdict] = {}
     unasked = OF_RATES if isinstance(diagnostics.optimizer, FullBatch) else ()
-    for check, causes in RULES:
+    for check, _, causes in RULES:
         if causes.isdisjoint(reported):
             verdict = check(diagnostics)
             if verdict is not None and verdict.name not in unasked:
@@ -126,8 +128,8 @@ def input_scale(diagnostics: Diagnostics) -> Verdict | None:
     large = int(np.count_nonzero(diagnostics.feature_sizes > limits.LARGE_FEATURE))
     evidence = (
         f"One value in ten of {brief(diagnostics.feature_names[number])!r} is beyond "
-        f"{two_digits(largest)}, where 1 to 3 is usual; {plural(large, 'feature')} of "
-        f"{len(diagnostics.feature_sizes):,} exceed {two_digits(limits.LARGE_FEATURE)}."
+        f"{two_digits(largest)}, where 1 to 3 is usual; {large:,} of "
+        f"{plural(len(diagnostics.feature_sizes), 'feature')} have such values."
     )
     limit = limits.LARGE_FEATURE
     return Verdict("input_scale", None, headline, evidence, largest, limit, advice, fix)
@@ -136,10 +138,14 @@ def input_scale(diagnostics: Diagnostics) -> Verdict | None:
 def target_scale(diagnostics: Diagnostics) -> Verdict | None:
     """The targets of a regression are far from unit size."""
     size, limit = diagnostics.target_rms, limits.LARGE_TARGET
-    if not size > limit:
+    usual = isinstance(diagnostics.loss, MeanSquaredError) and diagnostics.baseline > 0
+    times = size / sqrt(diagnostics.baseline) if usual else nan
+    if not (size > limit or times > limits.OFF_CENTER):
         return None
     headline = "Target is not standardized"
     evidence = f"Its root mean square is {two_digits(size)}; about 1 is usual."
+    if not size > limit:
+        evidence = f"Its root mean square is {two_digits(times)} times its deviation."
     advice = "Standardize it: set data.standardize_target to true."
     fix = [Fix(FeatureSettings, "standardize_target", True)]
     return Verdict("target_scale", None, headline, evidence, size, limit, advice, fix)
@@ -152,10 +158,27 @@ def no_gradient(diagnostics: Diagnostics) -> Verdict | None:
         weights = [views[name] for name in layer.weights] if layer.weighs_all else []
         if weights and not any(weight.any() for weight in weights):
             headline = "All weights are zero"
-            evidence = "All of its weights are 0, so no gradient passes the layer."
-            advice, fix = "Choose another initializer (model.initializer).", [ANOTHER_INITIALIZER]
+            evidence = "No gradient passes weights of 0, so the layers before do not learn."
+            advice, fix = "Set model.initializer to null, the default.", [ANOTHER_INITIALIZER]
             return Verdict("no_gradient", number, headline, evidence, 0.0, 0.0, advice, fix)
     return None
+
+
+def frozen(diagnostics: Diagnostics) -> Verdict | None:
+    """Layers that are not trained."""
+    fixed = diagnostics.facts.frozen
+    layers = [
+        layer for layer in diagnostics.layers if layer.weights and {*layer.weights} <= {*fixed}
+    ]
+    if not layers:
+        return None
+    suffers = run.lags(diagnostics) or training_share(diagnostics) > limits.WELL_LEARNED
+    headline, count = "Layers are frozen", len(layers)
+    evidence = f"{plural(count, 'layer')} of {len(diagnostics.layers)} kept the first weights."
+    advice = "Unless they came from a trained model, empty training.freeze."
+    fix = [Fix(TrainingSettings, "freeze", ())]
+    return Verdict("frozen", None, headline, evidence, count, 0.0, advice, fix,
+                   severity="warning" if suffers else NOTE)  # fmt: skip
 
 
 def start(diagnostics: Diagnostics) -> Verdict | None:
@@ -171,7 +194,9 @@ def start(diagnostics: Diagnostics) -> Verdict | None:
         f"prediction ({two_digits(usual)}); 1 to 3 times is usual."
     )
     size = input_size(diagnostics)
-    advice, fix, no_fix = "Make the initial weights smaller.", [], NO_SCALE
+    advice, fix, no_fix = "Make the initial weights smaller.", [ANOTHER_INITIALIZER], ""
+    if not odd_weights(diagnostics):
+        fix, no_fix = [], NO_SCALE
     if size > limits.UNUSUAL_INPUT:
         advice = f"Standardize the features: their root mean square is {two_digits(size)}."
         fix, no_fix = STANDARDIZE, ""
@@ -187,7 +212,8 @@ def nonfinite(diagnostics: Diagnostics) -> Verdict | None:
     headline = "Numbers are not finite"
     evidence = f"{plural(skipped, 'step')} had infinite or NaN gradients and changed no weight."
     if diagnostics.failure:
-        evidence = f"The run stopped: {diagnostics.failure}."
+        found = diagnostics.failure.replace("loss and gradients must be", "a number was not")
+        evidence = f"The run stopped in {found}."
     lr = usual_lr(diagnostics)
     rate = "" if isnan(lr) else f" (now {two_digits(lr)})"
     advice = (
@@ -241,8 +267,8 @@ def clip_low(diagnostics: Diagnostics) -> Verdict | None:
         return None  # steps of Adam and RMSprop do not depend on the scale of the gradient
     headline, norm = "Gradients are clipped too much", rounded(median(norms))
     evidence = (
-        f"{percent(share)} of the steps were clipped, usually to {two_digits(coefficient)} times "
-        "the gradient."
+        f"The gradient was clipped in {percent(share)} of the steps, usually to "
+        f"{two_digits(coefficient)} times its norm."
     )
     advice = f"Set training.clip_norm to {norm:g}, the usual norm."
     fix = [Fix(TrainingSettings, "clip_norm", norm)]
@@ -271,8 +297,9 @@ def lr_low(diagnostics: Diagnostics) -> Verdict | None:
 def dead(diagnostics: Diagnostics) -> Verdict | None:
     """Dead (dying) units: rectifiers that never fire, while there is something left to learn."""
     shares = np.array([dead_share(diagnostics, n) for n in range(diagnostics.columns.layers)])
-    for layer in diagnostics.dead_at_end:
-        shares[layer] = 1.0
+    for layer, at_end in diagnostics.dead_at_end.items():
+        if at_end == 1 or not training_share(diagnostics) < limits.WELL_LEARNED:
+            shares[layer] = np.fmax(shares[layer], at_end)
     (number, share), limit = worst(shares), limits.DEAD
     if not share > limit:
         return None
@@ -283,15 +310,16 @@ def dead(diagnostics: Diagnostics) -> Verdict | None:
         f"{percent(share)} of the units were 0 for each of hundreds of rows; up to "
         f"{percent(limit)} is usual."
     )
+    leaky = [Fix(NetworkSettings, "activation", "leaky_relu")]
     if not largest > 10 * limits.GUIDE_RATIO:
-        advice, no_fix = "Check the initial weights and biases.", "a config does not set biases"
-        return Verdict("dead", number, headline, evidence, share, limit, advice, no_fix=no_fix)
+        advice = "Use leaky_relu (model.activation), or check the initial weights and biases."
+        return Verdict("dead", number, headline, evidence, share, limit, advice, leaky)
     advice = (
         "Lower optimizer.lr or use leaky_relu (model.activation): a step changed the weights by "
         f"{two_digits(largest)} times their norm."
     )
-    fix = [Fix(NetworkSettings, "activation", "leaky_relu"), *lr_fix(diagnostics, 0.3)]
-    others = [fix[:1], fix[1:], *rates(diagnostics, 0.03)]
+    fix = [*leaky, *lr_fix(diagnostics, 0.3)]
+    others = [leaky, fix[1:], *rates(diagnostics, 0.03)]
     return Verdict("dead", number, headline, evidence, share, limit, advice, fix, others=others)
 
 
@@ -321,9 +349,12 @@ def saturated(diagnostics: Diagnostics) -> Verdict | None:
         f"{percent(share)} of the activations are at the ends of their range, where gradients "
         f"vanish; up to {percent(limit)} is usual."
     )
-    advice = "Make the initial weights or the features smaller, lower the rate, or use relu."
-    fix, no_fix = unsaturated(diagnostics)
-    return Verdict("saturated", number, headline, evidence, share, limit, advice, fix, no_fix)
+    advice = "Make initial weights or features smaller, lower the learning rate, or use relu."
+    fix = unsaturated(diagnostics)
+    others = [UNSATURATED, *rates(diagnostics, 0.1)]
+    return Verdict(
+        "saturated", number, headline, evidence, share, limit, advice, fix, others=others
+    )
 
 
 def depth(diagnostics: Diagnostics) -> Verdict | None:
@@ -337,14 +368,12 @@ def depth(diagnostics: Diagnostics) -> Verdict | None:
     times = two_digits(10.0 ** abs(slope))
     if slope < 0:
         headline = "Gradients vanish"
-        evidence = f"Its gradient is {times} times smaller than the gradient of the last layer."
-        advice, (fix, no_fix) = (
-            "Use relu, fewer layers or another initializer.",
-            unsaturated(diagnostics),
-        )
-        return Verdict("vanishing", first, headline, evidence, slope, -limit, advice, fix, no_fix)
+        evidence = f"The gradient of the first layer is {times} times smaller than of the last."
+        advice, fix = "Use relu, fewer layers or another initializer.", unsaturated(diagnostics)
+        return Verdict("vanishing", first, headline, evidence, slope, -limit, advice, fix,
+                       others=[UNSATURATED])  # fmt: skip
     headline = "Gradients explode"
-    evidence = f"Its gradient is {times} times larger than the gradient of the last layer."
+    evidence = f"The gradient of the first layer is {times} times larger than of the last."
     advice = "Make the initial weights smaller, or set training.clip_norm to 1."
     fix = [Fix(TrainingSettings, "clip_norm", 1.0)]
     return Verdict("exploding", first, headline, evidence, slope, limit, advice, fix)
@@ -361,18 +390,23 @@ def signal(diagnostics: Diagnostics) -> Verdict | None:
         return None
     headline = "Activations vanish"
     evidence = (
-        f"Its first activations vary {two_digits(share)} times as much as the activations of "
+        f"In the first step its outputs vary {two_digits(share)} times as much as the outputs of "
         f"{brief(diagnostics.layers[0].name)}; 0.1 to 1 is usual."
     )
-    advice, (fix, no_fix) = "Use another initializer or fewer layers.", unsaturated(diagnostics)
-    return Verdict("vanishing", last, headline, evidence, share, limit, advice, fix, no_fix)
+    advice, fix = "Use another initializer or fewer layers.", unsaturated(diagnostics)
+    return Verdict("vanishing", last, headline, evidence, share, limit, advice, fix,
+                   others=[UNSATURATED])  # fmt: skip
 
 
-def unsaturated(diagnostics: Diagnostics) -> tuple[list[Fix], str]:
-    """Return the settings for units that saturate or vanish, or none with the reason."""
+def unsaturated(diagnostics: Diagnostics) -> list[Fix]:
+    """Return the settings for units that saturate or vanish."""
+    return [ANOTHER_INITIALIZER] if odd_weights(diagnostics) else UNSATURATED
+
+
+def odd_weights(diagnostics: Diagnostics) -> bool:
+    """Return whether initial weights are smaller or larger than the usual initializers' weights."""
     scale = diagnostics.weight_scale
-    by_hand = not (isnan(scale) or limits.LOWEST_SCALE <= scale <= limits.HIGHEST_SCALE)
-    return ([], NO_SCALE) if by_hand else (UNSATURATED, "")
+    return not (isnan(scale) or limits.LOWEST_SCALE <= scale <= limits.HIGHEST_SCALE)
 
 
 def outlier(diagnostics: Diagnostics) -> Verdict | None:
@@ -443,72 +477,76 @@ def unknown(fix: object) -> str:
     return "" if fix else "the learning rate is unknown"
 
 
-SCALES = frozenset({"input_scale", "target_scale"})
-WRONG_STEPS = frozenset(
-    {"lr_high", "lr_low", "momentum_high", "eps_large", "clip_low", "decay_high"}
-)
-BROKEN = frozenset(
-    {"start", "no_gradient", "dropout_high", "output_clamped", "nonfinite", "labels"}
-)
-STOPPED = frozenset({"vanishing", "saturated", "dead"})
-SHORT_RUNS = frozenset({"few_steps", "unfinished"})
+SCALES = {"input_scale", "target_scale", "class_codes"}
+WRONG_STEPS = {
+    "lr_high", "lr_low", "momentum_high", "eps_large", "clip_low", "decay_high", "schedule",
+    "small_batch",
+}  # fmt: skip
+BROKEN = {
+    "start", "no_gradient", "dropout_high", "output_clamped", "nonfinite", "labels", "frozen",
+    "wrong_loss",
+}  # fmt: skip
+STOPPED = {"vanishing", "saturated", "dead"}
+SHORT_RUNS = {"few_steps", "unfinished"}
 """Verdicts on the length of a run."""
+UNLEARNED = SCALES | WRONG_STEPS | BROKEN
+"""Causes of everything that follows from a network that learned little."""
 
-add_rule(run.output_clamped)
-add_rule(input_scale)
-add_rule(target_scale, causes={"output_clamped"})
-add_rule(run.momentum_high, causes=SCALES | {"output_clamped"})
-add_rule(start, causes=SCALES)
-add_rule(lr_high, causes={"momentum_high", "start"})
-add_rule(run.dropout_high, causes=SCALES | WRONG_STEPS)
-add_rule(run.decay_high, causes=SCALES | WRONG_STEPS)
-add_rule(no_gradient, causes=WRONG_STEPS)
-add_rule(clip_low)
-add_rule(run.eps_large, causes={"clip_low", "no_gradient", "vanishing"})
-add_rule(lr_low, causes={"clip_low", "no_gradient", "eps_large"})
-add_rule(dead, causes={"no_gradient", "input_scale", "lr_high", "momentum_high", "decay_high"})
-add_rule(saturated, causes={"input_scale"})
-add_rule(
-    depth,
-    *("vanishing", "exploding"),
-    causes={"no_gradient", "input_scale", "lr_high", "decay_high"},
-)
-add_rule(signal, "vanishing", causes={"no_gradient", "vanishing"})
-add_rule(outlier, causes={"input_scale"})
-add_rule(nonfinite)
-add_rule(data.shifted)
-add_rule(data.too_good, causes={"shifted"})
-add_rule(data.labels, causes=SCALES | WRONG_STEPS | BROKEN | STOPPED | {"shifted"})
-add_rule(data.noisy_labels, causes={"labels"})
-add_rule(
-    unsteady,
-    "spikes",
-    causes={"outlier", "lr_high", "vanishing", "momentum_high", "labels", "noisy_labels"},
-)
-add_rule(
-    run.overfitting,
-    causes=SCALES | WRONG_STEPS | {"labels", "nonfinite", "shifted", "noisy_labels", "unfinished"},
-)
-add_rule(run.imbalance, causes=SCALES | WRONG_STEPS | BROKEN)
-add_rule(run.few_steps, causes=SCALES | WRONG_STEPS | BROKEN)
-add_rule(run.unfinished, causes=SCALES | WRONG_STEPS | BROKEN | STOPPED | {"few_steps"})
-add_rule(
-    data.underfitting,
-    causes=SCALES | WRONG_STEPS | BROKEN | SHORT_RUNS | STOPPED | {"shifted", "noisy_labels"},
-)
-add_rule(
-    data.behind_linear,
-    causes=SCALES
-    | WRONG_STEPS
-    | BROKEN
-    | SHORT_RUNS
-    | STOPPED
-    | {"shifted", "underfitting", "outlier"},
-)
-add_rule(run.noise_scale, causes=SCALES | WRONG_STEPS | BROKEN)
+for rule, causes, *names in (
+    (run.output_clamped, ()),
+    (data.class_codes, ()),
+    (input_scale, ()),
+    (target_scale, {"output_clamped", "class_codes"}),
+    (run.momentum_high, SCALES | {"output_clamped"}),
+    (run.schedule, ()),
+    (frozen, ()),
+    (data.wrong_loss, SCALES | {"frozen", "schedule"}),
+    (start, SCALES | {"wrong_loss"}),
+    (lr_high, {"momentum_high", "start"}),
+    (run.small_batch, SCALES),
+    (run.dropout_high, SCALES | {"momentum_high", "lr_high"}),
+    (run.decay_high, SCALES | {"momentum_high", "lr_high", "small_batch"}),
+    (no_gradient, {"momentum_high", "lr_high", "decay_high"}),
+    (clip_low, ()),
+    (run.eps_large, {"clip_low", "no_gradient"}),
+    (lr_low, {"clip_low", "no_gradient", "eps_large", "schedule"}),
+    (dead, {"no_gradient", "input_scale", "lr_high", "momentum_high", "decay_high"}),
+    (saturated, {"input_scale"}),
+    (
+        depth,
+        {"no_gradient", "input_scale", "lr_high", "decay_high", "class_codes"},
+        *("vanishing", "exploding"),
+    ),
+    (signal, {"no_gradient", "class_codes", "vanishing"}, "vanishing"),
+    (outlier, {"input_scale"}),
+    (nonfinite, ()),
+    (data.shifted, ()),
+    (data.too_good, {"shifted"}),
+    (data.labels, (UNLEARNED | STOPPED | {"shifted"}) - {"labels"}),
+    (data.noisy_labels, {"labels"}),
+    (
+        unsteady,
+        {"outlier", "lr_high", "vanishing", "momentum_high", "labels", "noisy_labels"},
+        "spikes",
+    ),
+    (run.few_steps, UNLEARNED),
+    (run.unfinished, UNLEARNED | STOPPED | {"few_steps"}),
+    (
+        run.overfitting,
+        SCALES | WRONG_STEPS | {"labels", "nonfinite", "shifted", "noisy_labels", "unfinished"},
+    ),
+    (run.imbalance, UNLEARNED),
+    (data.underfitting, UNLEARNED | STOPPED | SHORT_RUNS | {"shifted", "noisy_labels"}),
+    (
+        data.behind_linear,
+        UNLEARNED | STOPPED | SHORT_RUNS | {"shifted", "underfitting", "outlier"},
+    ),
+    (run.noise_scale, UNLEARNED),
+):
+    add_rule(rule, *names, causes=causes)
 
 LAST_RESORT = run.nothing_learned
 """Applies only where no other rule does."""
 
-VERDICTS.update(dict.fromkeys(("leak", "sentinel", LAST_RESORT.__name__)))
-"""`leak` and `sentinel` are about columns."""
+OF_COLUMNS = ("leak", "sentinel", "text_numbers", "constant", "target_unit")
+VERDICTS.update(dict.fromkeys((*OF_COLUMNS, LAST_RESORT.__name__)))

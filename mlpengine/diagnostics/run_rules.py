@@ -23,7 +23,7 @@ from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.samples import median
 from mlpengine.diagnostics.units import range_of
 from mlpengine.diagnostics.verdict import NOTE, Verdict, brief, percent, two_digits
-from mlpengine.optim import Adam, Optimizer, Sgd
+from mlpengine.optim import Adam, Optimizer, PlateauSchedule, Sgd
 from mlpengine.settings import (
     EarlyStopping,
     FeatureSettings,
@@ -85,6 +85,41 @@ def momentum_high(diagnostics: Diagnostics) -> Verdict | None:
     return Verdict("momentum_high", None, headline, evidence, momentum, limit, advice, [fix])
 
 
+def schedule(diagnostics: Diagnostics) -> Verdict | None:
+    """The schedule lowers the learning rate to nothing long before the end."""
+    rates, steps, total = (
+        diagnostics.series.of("lr"), diagnostics.series.steps, total_steps(diagnostics)
+    )  # fmt: skip
+    of = getattr(diagnostics.optimizer, "schedule", None)
+    if isinstance(of, PlateauSchedule) or not np.isfinite(rates).all() or not rates.any():
+        return None  # a plateau lowers the rate of a finished run
+    peak = int(rates.argmax())
+    faded = steps[peak:][rates[peak:] < limits.FADED * rates[peak]]
+    if not faded.size or not faded[0] < limits.FADED_SHARE * total:
+        return None
+    headline, number, limit = "Learning rate falls too soon", int(faded[0]), limits.FADED_SHARE
+    evidence = (
+        f"In step {number:,} of {total:,} it was already below {percent(limits.FADED)} of its "
+        f"peak {rates[peak]:g}."
+    )
+    advice = "Let it fall over the whole run: set schedule to cosine."
+    fix, share = [Fix(TrainingSettings, "schedule", "cosine")], number / total
+    return Verdict("schedule", None, headline, evidence, share, limit, advice, fix)
+
+
+def small_batch(diagnostics: Diagnostics) -> Verdict | None:
+    """Each step sees so few rows that its gradient is mostly noise."""
+    batch, usual = diagnostics.batch_size, limits.SMALL_BATCH
+    if not 0 < batch < usual or diagnostics.steps_per_epoch * batch < limits.MIN_BATCH:
+        return None
+    fails = training_share(diagnostics) > limits.FITTED or lags(diagnostics)
+    headline, fix = "Batches are too small", [Fix(TrainingSettings, "batch_size", 16)]
+    evidence = f"Each step sees {plural(batch, 'row')}, so that its gradient is mostly noise."
+    advice = "Set training.batch_size to 16."
+    return Verdict("small_batch", None, headline, evidence, batch, usual, advice, fix,
+                   severity="warning" if fails else NOTE)  # fmt: skip
+
+
 def dropout_high(diagnostics: Diagnostics) -> Verdict | None:
     """Dropout is so high that the training loss stays at the loss of a constant prediction."""
     dropout = max(diagnostics.dropout, default=0.0)
@@ -124,8 +159,8 @@ def decay_high(diagnostics: Diagnostics) -> Verdict | None:
         return None
     headline, lower = "Weight decay is too high", rounded(0.1 * decay / exponent)
     evidence = (
-        f"Weight decay {decay:g} alone shrinks a weight to {percent(exp(-exponent))} of its size "
-        f"in {total_steps(diagnostics):,} steps."
+        f"Weight decay {decay:g} erases the weights: alone it shrinks them to "
+        f"{percent(exp(-exponent))} of their size in {total_steps(diagnostics):,} steps."
     )
     advice = f"Set optimizer.weight_decay to {lower:g}."
     fix = [Fix(Optimizer, "weight_decay", lower)]
@@ -218,8 +253,8 @@ def imbalance(diagnostics: Diagnostics) -> Verdict | None:
     name = brief(names[number]) if number < len(names) else f"class {number}"
     recall, headline = float(recalls[number]), "A rare class is missed"
     evidence = (
-        f"{name!r}, {counts[number]:,} of {int(counts.sum()):,} training rows, is predicted for "
-        f"{percent(recall)} of its rows."
+        f"Only {percent(recall)} of the rows of {name!r} are predicted as such ({counts[number]:,} "
+        f"of {int(counts.sum()):,} training rows have this class)."
     )
     advice = "Weigh the classes: set data.class_weights to balanced."
     fix = [Fix(FeatureSettings, "class_weights", "balanced")]
@@ -269,9 +304,10 @@ def unfinished(diagnostics: Diagnostics) -> Verdict | None:
     if not (falls or (last > limits.STILL_FALLING and lagging)):
         return None
     headline, limit, more = "Training ended too early", limits.FALL, max(30, 3 * epochs)
+    span = "it fell" if epochs < limits.MIN_EPOCHS else "in the last quarter it fell"
     evidence = (
-        f"The loss still fell at the end of {plural(epochs, 'epoch')}, by {percent(last)} of the "
-        "loss of a constant prediction."
+        f"The loss was still falling after {plural(epochs, 'epoch')}: {span} by {percent(last)} of "
+        "the loss of a constant prediction."
     )
     fix = faster or [Fix(TrainingSettings, "epochs", more)]
     advice = raised(faster) if faster else f"Set training.epochs to {more}."
@@ -294,10 +330,11 @@ def noise_scale(diagnostics: Diagnostics) -> Verdict | None:
     rows = 2 ** round(np.log2(max(8.0, sqrt(batch * max(scale, 1.0)))))
     headline = "Batches are larger than useful"
     evidence = (
-        f"Batches of {batch:,} rows are {two_digits(times)} times the gradient noise scale "
-        f"({two_digits(scale)} rows): {rows:,} rows give nearly as good a step."
+        f"Batches of {batch:,} rows are wasteful, {two_digits(times)} times the gradient noise "
+        f"scale: {rows:,} rows give nearly as good a step, and {two_digits(batch / rows)} times as "
+        "many steps."
     )
-    advice = f"Set training.batch_size to {rows}, for more steps in each epoch."
+    advice = f"Set training.batch_size to {rows}."
     fix = [Fix(TrainingSettings, "batch_size", rows)]
     return Verdict("noise_scale", None, headline, evidence, times, limit, advice, fix)
 
@@ -342,8 +379,8 @@ def nothing_learned(diagnostics: Diagnostics) -> Verdict | None:
     train, limit = diagnostics.epochs[-1][0], limits.LEARNED
     headline = "Nothing was learned"
     evidence = (
-        f"After {plural(len(diagnostics.epochs), 'epoch')} the training loss is "
-        f"{two_digits(train)}; a constant prediction has {two_digits(diagnostics.baseline)}."
+        f"After {plural(len(diagnostics.epochs), 'epoch')} the training loss is still "
+        f"{two_digits(train)}, and a constant prediction has {two_digits(diagnostics.baseline)}."
     )
     advice = "Check that the target depends on the features, and try other learning rates."
     share, no_fix = train / diagnostics.baseline, "the cause is unknown"
@@ -354,7 +391,7 @@ def nothing_learned(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def total_fall(diagnostics: Diagnostics) -> float:
-    """Return how much the training loss fell from the first step to the last epoch.
+    """Return how much the training loss of the last epoch is below a constant prediction's.
 
     It is in units of a constant prediction's loss, and 0 if the validation loss rose at the end.
     """
@@ -362,8 +399,7 @@ def total_fall(diagnostics: Diagnostics) -> float:
     rose = len(losses) > 1 and losses[-1] > losses[:-1].min()
     if rose or not diagnostics.epochs or not diagnostics.baseline > 0:
         return 0.0
-    first = min(diagnostics.first_loss, diagnostics.baseline)
-    return (first - diagnostics.epochs[-1][0]) / diagnostics.baseline
+    return 1 - diagnostics.epochs[-1][0] / diagnostics.baseline
 
 
 def fall(diagnostics: Diagnostics) -> tuple[float, float]:

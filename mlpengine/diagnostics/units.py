@@ -9,7 +9,7 @@ import numpy as np
 from mlpengine.core.spec import Array
 from mlpengine.diagnostics.thresholds import LARGEST, MIN_WINDOW_ROWS, SATURATION_POINT
 from mlpengine.formula import evaluate, variable
-from mlpengine.ops import Activation, GradOp
+from mlpengine.ops import Activation, FormulaActivation, GradOp
 
 
 def range_of(op: GradOp | None) -> tuple[float, float]:
@@ -19,7 +19,10 @@ def range_of(op: GradOp | None) -> tuple[float, float]:
 
 def rectifies(op: GradOp | None) -> bool:
     """Return whether an activation is 0 for every negative input, so that a unit can die."""
-    return range_of(op)[0] == 0 and not _value(op, np.array([-1e-3])).any()
+    if not isinstance(op, Activation | FormulaActivation):
+        return False
+    value = _value(op, np.array([-1e3, -1.0, -1e-3, 1e3]))  # a formula of one's own has no range
+    return not value[:3].any() and bool(value[3])
 
 
 def saturation(op: GradOp | None) -> float:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 NOTE = "note"
 """The severity of a fact that costs no score."""
 
-CORRECTIONS = frozenset({"data.drop", "data.na_values", "data.where"})
-"""Settings that correct the data: the scores before and after them are not of the same rows and
-columns, so that they do not tell whether a correction is right."""
+CORRECTIONS = frozenset({"data.drop", "data.na_values", "data.task", "data.where"})
+"""Settings that correct the data: the scores before and after them belong to other rows, columns or
+tasks, so that they do not tell whether a correction is right."""
 
 
 @dataclass(frozen=True)
@@ -125,10 +125,10 @@ def combined_fix(verdicts: Iterable[Verdict]) -> dict[str, tuple[Any, Verdict]]:
         for key, value in by_key(verdict.fix if verdict.severity != NOTE else ()).items():
             if key in CORRECTIONS and key in settings:
                 earlier, first = settings[key]
-                if key == "data.where":
-                    value = f"{earlier} and {value}"
-                else:
+                if isinstance(value, list):
                     value = list(dict.fromkeys([*earlier, *value]))
+                elif key == "data.where":
+                    value = f"{earlier} and {value}"
                 settings[key] = value, first
             else:
                 settings.setdefault(key, (value, verdict))
@@ -154,9 +154,9 @@ def settings_text(settings: Mapping[str, Any]) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share as text, such as 41 %; from 99 % on with one decimal, such as 99.7 %."""
+    """Return a share as text, such as 41 %; from 99 to 100 % with one decimal, such as 99.7 %."""
     value = 100 * share
-    return f"{value:.0f} %" if value < 99 or share == 1 else f"{value:.1f} %"
+    return f"{value:.1f} %" if 99 <= value < 100 else f"{value:.0f} %"
 
 
 def two_digits(value: float) -> str:

@@ -260,6 +260,27 @@ def rmsle(target: Array, predicted: Array, weight: Array | None = None) -> float
     return rmse(np.log1p(target), np.log1p(predicted), weight)
 
 
+def class_mae(target: Array, predicted: Array, weight: Array | None = None) -> float:
+    """Return the mean distance of predicted and true class in the order of the classes."""
+    return _mean(np.abs(target - predicted).astype(np.float64), weight)
+
+
+def quadratic_kappa(target: Array, predicted: Array, weight: Array | None = None) -> float:
+    """Return Cohen's kappa of ordered classes with squared distances; nan for one class alone.
+
+    1 is perfect, and 0 the agreement of predictions drawn at random from the predicted shares.
+
+    Source: Cohen 1968, "Weighted kappa".
+    """
+    rows = np.ones(len(target)) if weight is None else np.asarray(weight, np.float64)
+    shift = np.average(target, weights=rows) - np.average(predicted, weights=rows)
+    spread = np.average((target - np.average(target, weights=rows)) ** 2, weights=rows)
+    spread += np.average((predicted - np.average(predicted, weights=rows)) ** 2, weights=rows)
+    apart = np.average((target - predicted) ** 2, weights=rows)
+    by_chance = spread + shift**2
+    return float(1 - apart / by_chance) if by_chance > 0 else float("nan")
+
+
 def r2(target: Array, predicted: Array, weight: Array | None = None) -> float:
     """Return 1 - residual / total sum of squares, the plain mean over outputs.
 

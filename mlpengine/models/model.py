@@ -46,6 +46,7 @@ from mlpengine.models.forward import Features, outputs_of
 from mlpengine.models.members import NetworkMean
 from mlpengine.models.metrics import higher_is_better
 from mlpengine.models.row_predictor import RowPredictor
+from mlpengine.models.shapley import MOST_PAIRS, RowExplanation, drawn_rows, shapley_values
 from mlpengine.models.task import (
     Classification,
     Regression,
@@ -70,6 +71,9 @@ MODEL_FILE = "model.safetensors"
 
 SMOOTH_PREFIX = "smooth."
 """Prefix of the names of the parameters of smooth networks in a file."""
+
+SHOWN_OUTPUTS = 3
+"""Number of outputs that the text of an explanation of a row shows."""
 
 SHOWN_COLUMNS = 12
 """Number of columns that the text of a model lists."""
@@ -272,9 +276,9 @@ class Model:
     ) -> Explanation:
         """Return `explain` for rows as networks take them, and a table for partial dependence.
 
-        `forward` predicts features of the rows, see `importances`.  Of more columns than `most`
-        only those are permuted to which the outputs are most sensitive.  Curves have `points`
-        points, each the mean over `averaged` rows of the table.
+        `forward` predicts features of the rows, see `importances`.  If there are more columns
+        than `most`, only the `most` columns are permuted to which the outputs are most sensitive.
+        Curves have `points` points, each the mean over `averaged` rows of the table.
         """
         columns = feature_columns(self.preprocessor)
         permuted = sensitive_columns(self.mean, rows.x, columns, most)
@@ -289,6 +293,55 @@ class Model:
         outputs = [str(label) for label in self.classes or self.target]
         count, metric = len(set(columns)), self.task.headline[0]
         return Explanation(part, len(rows), metric, count, ranked, drawn, outputs)
+
+    def explain_row(self, row: Any, background: Any = None) -> RowExplanation:
+        """Return the contribution of each column to the prediction of one row.
+
+        Contributions are Shapley values: mean changes of the prediction from rows of `background`
+        to `row`.  `background` is a table, such as the training rows.  Without it, rows are drawn
+        from the model's own description of its training rows, each column on its own.
+
+        Raises: DataError as `predict`, and unless there is one row and a background row.
+        """
+        table = self.table(row)
+        if table.n_rows != 1:
+            raise DataError(f"explain_row: one row is needed (got {table.n_rows:,})")
+        self._warn_of(table)
+        if background is None:
+            background = drawn_rows(self.preprocessor, MOST_PAIRS)
+        rows = self.table(background)
+        if not rows.n_rows:
+            raise DataError("explain_row: background must have rows (got none)")
+        rows = rows.rows(evenly_spaced(rows.n_rows, MOST_PAIRS))
+        columns, task = feature_columns(self.preprocessor), self._task
+
+        def predict(x: Array) -> Array:
+            return task.predicted_numbers(self.forward(x))
+
+        with np.errstate(over="ignore", invalid="ignore"):
+            x = self.features(table)
+            parts = shapley_values(predict, x[0], self.features(rows), columns)
+            (prediction,) = predict(x)
+        names = [*dict.fromkeys(columns)]
+        cells = self.preprocessor.with_computed(table)
+        outputs = [str(label) for label in self.classes]
+        shown: Sequence[int] = range(min(len(prediction), SHOWN_OUTPUTS))
+        if isinstance(task, Regression):
+            outputs = task.column_names
+        elif isinstance(task, Classification):
+            positive = (self.threshold or Threshold()).positive
+            shown = [positive if len(outputs) == 2 else int(prediction.argmax())]
+        contributions, errors, base = parts
+        return RowExplanation(
+            names,
+            [cells[name].text(0) for name in names],
+            outputs,
+            prediction,
+            base,
+            contributions,
+            errors,
+            shown,
+        )
 
     def check(self, data: Any) -> "DriftCheck":
         """Return how far the columns of new rows differ from the training rows.

@@ -19,10 +19,10 @@ UNITS, FEWEST_UNITS = 30, 2
 PARAMETERS = 250
 """Maximum number of parameters: the time of a step grows with the cube of this number."""
 
-STEPS = 200
+STEPS = 300
 """The most steps of a smooth network."""
 
-SLOW_STEPS, SLOW = 10, 0.1
+SLOW_STEPS, SLOW = 10, 0.05
 """Training ends if the loss falls by less than the share `SLOW` over this number of steps."""
 
 

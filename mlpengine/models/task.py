@@ -204,7 +204,7 @@ class Task(ABC):
         return None
 
     def predicted_numbers(self, output: Array) -> Array:
-        """Return `probabilities`; of regression everything that the loss predicts, by column."""
+        """Return `probabilities`; for regression, all columns that the loss predicts."""
         return np.asarray(self.probabilities(output))
 
     def combine(self, outputs: Array, shares: Array | None = None) -> Array:
@@ -291,8 +291,10 @@ class Classification(Task):
     The class is the likeliest one or, of two classes, the one that `threshold` gives.
     """
 
-    headline = ("accuracy", "macro_f1")
+    headline: tuple[str, ...] = ("accuracy", "macro_f1")
     kinds = ("labels", "probabilities")
+    predicts_median: ClassVar[bool] = False
+    """Whether the median of the probabilities is predicted, not the most likely class."""
 
     def __init__(
         self, outputs: int, labels: Sequence[object] = (), threshold: Threshold | None = None
@@ -352,6 +354,28 @@ class BinaryClassification(Classification):
     def probabilities(self, output: Array) -> Array:
         second = _logistic(output[:, 0])
         return np.stack([1.0 - second, second], axis=1)
+
+
+class OrderedClasses(Classification):
+    """One class of several in an order; the median of the probabilities is predicted."""
+
+    headline = ("accuracy", "quadratic_kappa", "class_mae")
+    predicts_median = True
+
+    def learning_target(self, target: Array, dtype: np.dtype[np.generic]) -> Array:
+        return np.ascontiguousarray(target[:, None], dtype)
+
+    def predict(self, output: Array) -> Array:
+        if self.threshold is not None:
+            return super().predict(output)
+        below = np.cumsum(self.probabilities(output), axis=1)[:, :-1]
+        classes: Array = (below < 0.5).sum(axis=1)
+        return classes
+
+    def _own_metrics(self) -> dict[str, Metric]:
+        names = ("quadratic_kappa", "class_mae")
+        own = {name: _on_predictions(getattr(metrics, name)) for name in names}
+        return super()._own_metrics() | own
 
 
 class MultiLabel(Task):
@@ -595,6 +619,8 @@ def task_for(target: Target | None, loss: Loss, threshold: Threshold | None = No
         assert isinstance(loss, EntryLoss)
         return Regression(target, loss)
     if isinstance(target, ClassTarget):
+        if isinstance(loss, EntryLoss) and loss.columns > 1:
+            return OrderedClasses(target.n_outputs, target.classes)
         if isinstance(loss, EntryLoss):
             return BinaryClassification(1, target.classes, threshold)
         return Classification(target.n_outputs, target.classes, threshold)

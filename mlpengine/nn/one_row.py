@@ -92,7 +92,7 @@ class _Together:
         return self._buffers[key]
 
     def _read(self, x: Any) -> Array | None:
-        """Return the values of all networks, a view of their parameters, or what they share."""
+        """Return `x` of all networks: a buffer, a view of parameters or a shared value."""
         if x is None:
             return None
         if (_place(x), x.shape) in self._buffers:

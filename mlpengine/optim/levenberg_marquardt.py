@@ -15,7 +15,10 @@ MAX_PARAMETERS = 5_000
 """Maximum number of trained parameters; its three square matrices take 600 MB."""
 
 LARGEST_DAMPING = 1e12
-"""Maximum ratio of damping to the largest curvature; a step gives up beyond it."""
+"""Maximum damping; a step gives up beyond it."""
+
+LEAST_CURVATURE = 0.01
+"""Minimum ratio of a parameter's scale D to the largest curvature."""
 
 FREE_STEPS = 5
 """Number of first steps without a weight decay; a decay could shrink new weights to 0."""
@@ -25,17 +28,18 @@ FIRST_GROWTH = 2.0
 
 
 class LevenbergMarquardt(FullBatch, name="levenberg_marquardt"):
-    """Levenberg-Marquardt: (H + damping I) d = -gradient, with H the Gauss-Newton matrix.
+    """Levenberg-Marquardt: (H + damping D) d = -gradient, with H the Gauss-Newton matrix.
 
+    D is diagonal: the curvature of each parameter, at least a hundredth of the largest one.
     A step that lowers the loss is accepted.  Then the damping is lowered, at most to a third; it is
     lowered more if the loss falls as the quadratic model predicts.  Otherwise the damping grows,
     and the step is tried again.
 
     It needs the loss ``mse``, all rows in each batch, and at most 5,000 trained parameters: memory
-    and time of a step grow with the square and the cube of their number.  A network in float64
-    reaches the last digits.
+    and time of a step grow with the square and the cube of their number.  For results that are
+    precise to the last digits, use a network in float64.
 
-    Source: Levenberg 1944; Marquardt 1963; damping of Nielsen 1999 (IMM-REP-1999-05, eq. 2.21).
+    Source: Levenberg 1944; Marquardt 1963 (D); damping of Nielsen 1999 (IMM-REP-1999-05, eq. 2.21).
     """
 
     __slots__ = ("_work", "damping")
@@ -46,7 +50,7 @@ class LevenbergMarquardt(FullBatch, name="levenberg_marquardt"):
         self,
         model: HasParams,
         *,
-        damping: Annotated[Positive, "First damping, times the largest curvature."] = 1e-3,
+        damping: Annotated[Positive, "Initial damping, as a share of the curvature."] = 1e-3,
         schedule: NoSchedule = None,
         decay_schedule: NoSchedule = None,
     ) -> None:
@@ -76,11 +80,11 @@ class LevenbergMarquardt(FullBatch, name="levenberg_marquardt"):
         squares = float(work.weights @ work.weights)
         np.multiply(work.weights, 2 * decay, work.change)
         work.gradient += work.change
-        largest = float(work.curvature.diagonal().max()) + 2 * decay
-        state["damping"] = state["damping"] or self.damping * largest
+        state["damping"] = state["damping"] or self.damping
+        work.scale(2 * decay)
         before = loss + decay * squares
-        while state["damping"] <= LARGEST_DAMPING * largest:
-            fall = work.solve(2 * decay + state["damping"], state["damping"])
+        while state["damping"] <= LARGEST_DAMPING:
+            fall = work.solve(2 * decay, state["damping"])
             np.add(work.weights, work.change, work.moved)
             self._put(work.moved)
             after = problem.loss() + decay * float(work.moved @ work.moved)
@@ -92,7 +96,7 @@ class LevenbergMarquardt(FullBatch, name="levenberg_marquardt"):
             state["damping"] *= state["growth"]
             state["growth"] *= 2
         self._put(work.weights)
-        state["damping"], state["growth"] = LARGEST_DAMPING * largest, FIRST_GROWTH
+        state["damping"], state["growth"] = LARGEST_DAMPING, FIRST_GROWTH
         return loss, norm
 
     def _decay(self, loss: float, count: int, work: "_Work") -> float:
@@ -106,8 +110,8 @@ class BayesianRegularization(LevenbergMarquardt, name="bayesian"):
     It minimizes loss + decay * sum of squared weights.  The decay is the most likely one if weights
     and errors are normal: decay = loss / squares * effective / (count - effective), where
     `effective` is the number of parameters that the data determine, the sum of h / (h + 2 decay)
-    over the eigenvalues h of the Gauss-Newton matrix.  The first steps are without a decay.  It
-    needs no validation rows.
+    over the eigenvalues h of the Gauss-Newton matrix.  The first steps have no decay.  It needs no
+    validation rows.
 
     Source: MacKay 1992, Neural Computation 4(3), eq. 4.7; Foresee and Hagan 1997.
     """
@@ -139,17 +143,30 @@ class _Work:
     def __init__(self, count: int) -> None:
         self.curvature, self.damped = np.zeros((2, count, count))
         self.gradient, self.weights, self.change, self.moved = np.zeros((4, count))
+        self.scales, self._shift = np.zeros((2, count))
 
-    def solve(self, shift: float, damping: float) -> float:
-        """Write the solution of (curvature + shift I) change = -gradient.
+    def scale(self, decay: float) -> None:
+        """Write the diagonal that the damping multiplies."""
+        np.add(self.curvature.diagonal(), decay, self.scales)
+        np.maximum(self.scales, LEAST_CURVATURE * self.scales.max(), out=self.scales)
+
+    def solve(self, decay: float, damping: float) -> float:
+        """Write the solution of (curvature + decay I + damping D) change = -gradient.
 
         Returns by how much the quadratic model falls along this change.
         """
+        np.multiply(self.scales, damping, self._shift)
+        self._shift += decay
         np.copyto(self.damped, self.curvature)
-        self.damped.flat[:: len(self.damped) + 1] += shift
+        self.damped.flat[:: len(self.damped) + 1] += self._shift
         try:
             self.change[...] = np.linalg.solve(self.damped, -self.gradient)
-        except np.linalg.LinAlgError:  # along the gradient, as with a very large damping
-            np.multiply(self.gradient, -1 / shift, self.change)
+        except np.linalg.LinAlgError:  # singular: step along the gradient
+            np.divide(self.gradient, self._shift, self.change)
+            np.negative(self.change, self.change)
+        # the model falls by damping change' D change - gradient' change, halved
+        np.multiply(self.scales, self.change, self._shift)
+        self._shift *= damping
+        self._shift -= self.gradient
         step: Array = self.change
-        return float(step @ (damping * step - self.gradient)) / 2
+        return float(step @ self._shift) / 2

@@ -6,12 +6,16 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from mlpengine.core.wording import script_json
 from mlpengine.data.features.summary import ColumnState
 from mlpengine.data.tables.table import number_text
 from mlpengine.drawing.markup import Content, Markup, joined, number, shortened, tag
 from mlpengine.drawing.style import page_style
 from mlpengine.export import description, to_js
 from mlpengine.models.model import Model
+from mlpengine.models.shapley import drawn_rows
 
 from .page import html_page
 
@@ -19,9 +23,13 @@ FORM_POLICY = (
     "default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{style}'; "
     "img-src data:; base-uri 'none'; form-action 'none'"
 )
-"""The page loads and sends nothing, and runs its own script alone."""
+"""The page loads nothing and sends nothing, and runs only its own script."""
 
 DAY = 86_400
+
+BACKGROUND_EVALUATIONS, BACKGROUND_ROWS = 1_500, (8, 100)
+"""Predictions for the reasons of one prediction, by the number of columns; the fewest and the most
+rows with which a row is compared."""
 
 
 def form_page(model: Model) -> str:
@@ -31,7 +39,8 @@ def form_page(model: Model) -> str:
     """
     columns, summary = description(model)["columns"], model.preprocessor.summary["columns"]
     title = f"Prediction of {' and '.join(shortened(name) for name in model.target)}"
-    script = Markup(f"\n{to_js(model)[0].decode()}\n{_asset('form.js')}")
+    usual = f"const background = {script_json(_background(model))};"
+    script = Markup(f"\n{to_js(model)[0].decode()}\n{usual}\n{_asset('form.js')}")
     styles = Markup(page_style() + _asset("form.css"))
     fields = [_field(i, one, summary.get(one["name"])) for i, one in enumerate(columns)]
     return html_page(
@@ -43,10 +52,21 @@ def form_page(model: Model) -> str:
             "main",
             tag("div", id="prediction", role="status", aria_live="polite"),
             tag("form", *fields, autocomplete="off", aria_label="Columns"),
+            tag("details", tag("summary", "Why this prediction"), tag("div"), id="reasons"),
         ),
         tag("footer", "The page computes the prediction itself: nothing that is typed leaves it."),
         tag("script", script, type="module"),
     )
+
+
+def _background(model: Model) -> list[list[Any]]:
+    """Return rows of cells with which the page compares a row; none without a description."""
+    columns = model.columns
+    if not columns or columns[-1] not in model.preprocessor.summary["columns"]:
+        return []
+    most = int(np.clip(BACKGROUND_EVALUATIONS // len(columns), *BACKGROUND_ROWS))
+    cells = drawn_rows(model.preprocessor, most)
+    return [list(row) for row in zip(*(cells[name] for name in columns), strict=True)]
 
 
 def _field(place: int, column: Mapping[str, Any], known: ColumnState | None) -> Markup:

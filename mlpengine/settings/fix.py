@@ -58,6 +58,8 @@ class Fix:
     @property
     def key(self) -> str:
         """The key of the option in a config, such as ``training.clip_norm``."""
+        if self.name in SECTIONS.values():  # a loss, an optimizer or a schedule as a whole
+            return self.name
         section = next(text for kind, text in SECTIONS.items() if issubclass(self.of, kind))
         return f"{section}.{self.name}"
 

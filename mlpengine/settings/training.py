@@ -85,12 +85,12 @@ class ThresholdChoice:
     )
     costs: dict[Literal["false_negative", "false_positive"], NonNegative] | None = Field(
         default=None,
-        description="Costs of a row of the positive class that is not predicted, and of a row that "
-        "is wrongly predicted as it, 1 by default; their mean over the rows is to be lowest.",
+        description="Costs of a false negative and a false positive, by default 1; the threshold "
+        "has the lowest mean cost.",
     )
     positive: Flag | int | float | str | None = Field(
         default=None,
-        description="The class that is predicted above the threshold; by default the latter one.",
+        description="The class that is predicted above the threshold; by default the second one.",
     )
 
     @model_validator(mode="after")
@@ -129,7 +129,7 @@ class TrainingOptions:
     )
     threshold: ThresholdChoice | None = Field(
         default=None,
-        description="How the probability is chosen above which one of two classes is predicted: on "
+        description="How to choose the probability above which the positive class is predicted, on "
         "out-of-fold rows or, without folds, on validation rows. By default it is 0.5.",
     )
     epochs: Count = Field(default=100, description="Passes over the training rows, at most.")
@@ -168,7 +168,7 @@ class TrainingOptions:
     )
     threads: Literal["auto"] | Count = Field(
         default="auto",
-        description="Threads of BLAS or compiled steps; auto: 1 for BLAS, else all cores that pay.",
+        description="Threads of BLAS or compiled steps; auto: 1 for BLAS, else all useful cores.",
     )
     backend: BackendName = Field(
         default="auto",

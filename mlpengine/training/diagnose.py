@@ -110,7 +110,7 @@ class LoopDiagnostics(Callback):
         path: path of diagnostics.csv; None writes nothing.
         every: steps between samples, as for `Diagnostics`.
         silence: names of verdicts to leave out.
-        in_time: whether the validation rows are later than the training rows.
+        planned_split: whether the validation rows are later, or of other groups.
 
     Attributes:
         core: the diagnostics; made when the loop starts.
@@ -127,9 +127,9 @@ class LoopDiagnostics(Callback):
         *,
         every: int | None = None,
         silence: Collection[str] = (),
-        in_time: bool = False,
+        planned_split: bool = False,
     ) -> None:
-        self._path, self._every, self._in_time = path, every, in_time
+        self._path, self._every, self._planned = path, every, planned_split
         self._silence = DiagnosticsSettings(silence=tuple(silence)).silence
         self._state: Mapping[str, Any] | None = None
         self._log: SampleLog | None = None
@@ -143,7 +143,8 @@ class LoopDiagnostics(Callback):
             every=self._every,
             **diagnostic_inputs(one.step, one.train, one.validation),
         )
-        self.core.stops_early, self.core.in_time = one.early_stopping is not None, self._in_time
+        self.core.stops_early = one.early_stopping is not None
+        self.core.planned_split = self._planned
         with restoring() if self._state is not None else nullcontext():
             if self._state is not None:
                 self.core.load_state_dict(self._state)
@@ -375,30 +376,31 @@ def measure_baselines(
     if predicted.shape != truth.shape:
         return  # quantiles, or means and variances
     measure_units(diagnostics, x)
-    other = None
+    other = other_truth = None
     if (part := first.validation) is not None:
         some = slice(None, None, -(-len(part) // limit))
         own = as_rows(part.x[some])
         other, guess = _joined(own), task.predict(first.predict(own))
-        diagnostics.validation_error = error_beside_constant(guess, part.truth[some])
+        other_truth = part.truth[some]
+        diagnostics.validation_error = error_beside_constant(guess, other_truth)
         many = first.used[:: -(-len(first.used) * values // COPY_VALUES)]
         pair = _joined(as_rows(train.x[many])), other[:: -(-len(other) // COPY_ROWS)]
         if all(np.isfinite(one).all() for one in pair):
             diagnostics.copies = near_copies(*pair)
-    diagnostics.baselines = baselines(_joined(x), truth, predicted, rows, other)
+    diagnostics.baselines = baselines(_joined(x), truth, predicted, rows, other, other_truth)
 
 
 def measure_units(diagnostics: Diagnostics, x: Any) -> None:
-    """Set the rectifier layers in which no unit fires on any of the rows `x`."""
+    """Set for each rectifier layer the share of units that none of the rows `x` fires."""
     mlp = diagnostics.mlp.without_dropout()
     scratch = mlp.scratch(len(x))
     mlp.forward(x, scratch)
     layers = zip(diagnostics.layers, scratch.activations, strict=True)
-    diagnostics.dead_at_end = [
-        number
+    diagnostics.dead_at_end = {
+        number: 1 - float(output.any(axis=0).mean())
         for number, (layer, output) in enumerate(layers)
-        if rectifies(layer.activation) and not output.any()
-    ]
+        if rectifies(layer.activation)
+    }
 
 
 def _joined(x: Any) -> Array:

@@ -180,8 +180,9 @@ class Trainer:
         train, validation: the rows; validation is None without a validation part, and with folds.
         folds: the fold of each training row; `settings.training.folds` is the number of folds.
         in_time: whether folds follow each other in time.
-        numbers: the features that are numbers, and those that are components of their bins;
-            ensemble member types read different ones.
+        planned_split: whether parts are of other times or groups on purpose.
+        numbers: the features that are numbers, and the features that are components of their bins.
+            Some ensemble member types read the numbers and others the bins.
         ranks: processes that share the batches of one network, or several networks.
         warm_start: networks that give the initial weights.
         members, ensemble_weights: members and weights of an earlier training to continue.
@@ -209,6 +210,7 @@ class Trainer:
         *,
         folds: Array | None = None,
         in_time: bool = False,
+        planned_split: bool = False,
         numbers: Numbers | None = None,
         ranks: Ranks | None = None,
         warm_start: Sequence[TabularNetwork] = (),
@@ -225,6 +227,7 @@ class Trainer:
                 raise UsageError("threshold: needs folds or validation rows; set training.folds")
         self.settings, self.task, self.loss = settings, task, training.loss
         self.train, self.validation, self.folds = train, validation, folds
+        self.planned_split = planned_split
         self.in_time, self.numbers, self.ranks = in_time, numbers, ranks
         self.calibration_set = calibration_set
         self._last: Loop | None = None
@@ -417,7 +420,9 @@ class Trainer:
         if settings is None:
             return None
         every = None if settings.every == "auto" else settings.every
-        return LoopDiagnostics(path, every=every, silence=settings.silence, in_time=self.in_time)
+        return LoopDiagnostics(
+            path, every=every, silence=settings.silence, planned_split=self.planned_split
+        )
 
     # results: the mean over member types, calibration, residuals, prediction sets
 

@@ -11,9 +11,6 @@ from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.statements import (
     CFunction,
 )
-from mlpengine.backends.compiled.target import TARGET_LEVELS, CompileTarget
-from mlpengine.backends.compiled.tile_loops import heights
-from mlpengine.backends.compiled.tiling import tile_rows
 
 
 def planned(functions, sizes, **options):
@@ -78,17 +75,6 @@ def test_gradients_of_hidden_layers_are_not_copied():
     assert "void export_d_" not in source_of_step("mish", learned=True)
 
 
-def test_one_thread_sums_rows_as_soon_as_they_are_computed():
-    source = source_of_step("mish", learned=True)
-    rows, reduce = (
-        re.search(rf"^static void {name}\(.*?^}}$", source, re.M | re.S)[0]
-        for name in ("rows", "reduce")
-    )
-    assert "kernel_" not in reduce
-    called = [int(number) for number in re.findall(r"kernel_(\d+)\(", rows)]
-    assert called == sorted(called)
-
-
 @pytest.mark.parametrize(
     ("in_turn", "chunked", "buffers"), [(True, False, 2), (False, False, 5), (False, True, 5)]
 )
@@ -134,18 +120,3 @@ def test_threads_wait_for_what_others_wrote_or_still_read():
     rows = made("a", "b", by_columns=False)
     assert made("b", "c", by_columns=True).waits_for(rows)
     assert not made("b", "c", by_columns=False).waits_for(rows)  # each its own rows
-
-
-@pytest.mark.parametrize(
-    ("batch", "weights", "expected"),
-    [
-        (32, [(256, 64), (128, 256)], {8}),  # the digits
-        (128, [(256, 784), (128, 256)], {14, 13, 12}),  # mnist, where high tiles take less time
-    ],
-)
-def test_weight_gradients_of_a_small_network_share_one_height_of_tiles(batch, weights, expected):
-    """Each height is an instance to compile, which takes a small network longer than it saves."""
-    target = CompileTarget(("cc",), "", "", "avx512", "", *TARGET_LEVELS["x86_64"]["avx512"][:2])
-    tallest = [tile_rows(target, rows, batch * columns) for rows, columns in weights]
-    used = [heights(rows, height) for (rows, _), height in zip(weights, tallest, strict=True)]
-    assert set().union(*used) == expected

@@ -3,9 +3,6 @@
 import numpy as np
 import pytest
 
-from mlpengine.core.errors import DataError
-from mlpengine.data.features import Preprocessor
-from mlpengine.data.tables.frames import as_table
 from mlpengine.formula import evaluate, parse
 
 ROWS = "\n".join(f"{i % 9},{i * i % 7},{i % 5}" for i in range(60))
@@ -31,11 +28,3 @@ def test_no_column_with_another_role_is_proposed(mlpengine, tmp_path):
         config.write_text(f"data: {{source: t.csv, {data}}}\n")
         said = mlpengine("check", "c.yaml").err
         assert f"has no column 'pricess' - did you mean {near!r}?" in said
-    fitted = Preprocessor("wage").fit(
-        as_table({"age": [1.0, 2, 3], "ages": [1.0, 2, 4], "wage": [1.0, 2, 5]})
-    )
-    with pytest.raises(DataError) as error:
-        fitted.transform(as_table({"age": [1.0], "wage": [2.0]}))
-    assert "needs column 'ages'; it has" in str(error.value)
-    with pytest.raises(DataError, match=r"'ages' \(did you mean 'agess'\?\)"):
-        fitted.transform(as_table({"age": [1.0], "agess": [2.0]}))

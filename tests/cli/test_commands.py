@@ -4,8 +4,10 @@ import csv
 import io
 import json
 import os
+import shutil
 import sys
 from datetime import datetime
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -255,6 +257,29 @@ def test_labels_are_quoted_as_the_csv_module_quotes_them():
     for column in (labels, joined):
         columns = {"text": column, "n": np.arange(len(labels))}
         assert csv_text(columns, header=False) == target.getvalue()
+
+
+def test_ls(at, trained, tmp_path):
+    runs = tmp_path / "runs"
+    for name in ("first", "broken", "begun"):
+        shutil.copytree(trained / "run", runs / name)
+    for path, text in {"broken/environment.json": "{", "begun/environment.json": "{}"}.items():
+        (runs / path).write_text(text)
+    (runs / "begun" / "result.json").unlink()
+    listed = {Path(one["run"]).name: one for one in json.loads(at("ls", runs, "--json").out)}
+    assert [*listed] == ["begun", "broken", "first"]  # those without a date are first
+    first, result = listed["first"], json.loads((trained / "run" / "result.json").read_text())
+    assert (first["part"], first["metric"], first["data"]) == ("test", "accuracy", "flowers.csv")
+    assert first["value"] == result["test"]["accuracy"] == listed["broken"]["value"]
+    assert first["verdicts"] == [
+        one["name"] for one in result["verdicts"] if one["severity"] != "note"
+    ]
+    assert (listed["begun"]["ending"], listed["begun"]["value"]) == (None, None)
+    lines = at("ls", runs).out.splitlines()
+    assert f"accuracy {first['value']:.4f} (test)" in lines[-1]
+    assert "has not ended" in lines[1]
+    for wrong in (tmp_path / "nothing", trained / "run"):
+        assert at("ls", wrong).code == 2
 
 
 def test_compare(at):

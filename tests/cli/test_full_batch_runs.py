@@ -45,15 +45,6 @@ def test_the_device_needs_another_optimizer(mlpengine, folder):
     assert (folder / "c.c").exists()
 
 
-def test_a_resumed_run_has_the_same_bits(mlpengine, folder):
-    (folder / "c.yaml").write_text(CONFIG.replace("OPTIMIZER", "bayesian"))
-    mlpengine("train", "c.yaml", "-q", "--out", "whole")
-    mlpengine("train", "c.yaml", "-q", "--out", "parts", "--epochs", "10")
-    mlpengine("train", "--resume", "parts", "-q", "--epochs", "30")
-    whole, parts = (load(folder / name) for name in ("whole", "parts"))
-    assert np.array_equal(whole.mlp.params.flat, parts.mlp.params.flat)
-
-
 SMOOTH = """
 data: {source: rows.csv, target: y, split: {test: 0}, encoding: piecewise, bins: 4}
 model: {hidden: [4]}

@@ -256,12 +256,6 @@ def test_a_wrong_request_is_told_why(case):
     assert detail in answer["detail"]
 
 
-def test_the_form_that_is_told_is_answered():
-    _, answer, _ = ask("classes", {"inputs": [[1.0, 2.0]]})
-    example = json.loads(answer["detail"].partition("for example ")[2])
-    assert ask("classes", example)[0] == 200
-
-
 def test_a_date_must_have_the_format_of_training():
     row = rows_of("dates")[0]
     status, answer, _ = ask("dates", [row, {**row, "when": "next week"}])

@@ -9,11 +9,13 @@ from mlpengine.diagnostics import Diagnostics
 from mlpengine.diagnostics.baselines import (
     alone,
     baselines,
+    class_gain,
     contradictions,
     linear_predictions,
     nearest_rows,
     random_unit_predictions,
     shifts_between,
+    strongest_link,
 )
 from mlpengine.diagnostics.thresholds import NEIGHBORS, RIDGE
 from mlpengine.models.task import Classification, Split
@@ -182,3 +184,21 @@ def test_losses_of_several_networks_are_means():
     running, watcher = loop(folds=(np.arange(len(X)) >= 10).astype(int))
     both = [[row.train_loss for row in one.history.rows] for one in running.members]
     assert [train for train, _ in watcher.core.epochs] == np.mean(both, axis=0).tolist()
+
+
+def test_codes_have_no_order_and_counts_have_one():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((500, 2))
+    turn = np.arctan2(*x.T)
+    codes = np.array([3.0, 0, 4, 1, 2])[np.digitize(turn, np.linspace(-2, 2, 4))]
+    assert class_gain(x, codes[:, None]) > 0.2
+    assert class_gain(x, np.rint(2 * x[:, :1])) < 0.05
+    assert class_gain(x, (codes[:, None] > 2).astype(float)) == 1
+    assert np.isnan(class_gain(x, x[:, :1]))
+
+
+def test_links_beyond_chance_are_correlations():
+    x = np.random.default_rng(1).standard_normal((400, 20))
+    y = x[:, :1] + 4 * np.random.default_rng(2).standard_normal((400, 1))
+    z = max(abs(np.corrcoef(column, y[:, 0])[0, 1]) for column in x.T) * 20
+    assert strongest_link(x - x.mean(0), y - y.mean()) == pytest.approx(z / 4.07, rel=1e-2)

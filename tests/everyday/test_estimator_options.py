@@ -148,7 +148,9 @@ def test_a_fit_that_goes_on_needs_targets_of_the_same_form(kind, first):
     (other,) = TARGETS.keys() - {first}
     model = kind(warm_start=True, **FEW).fit(X, TARGETS[first] * 1)
     for learn in (model.fit, model.partial_fit):
-        with pytest.raises(mlpengine.UsageError, match=r"columns of the first fit|one label"):
+        with pytest.raises(
+            mlpengine.UsageError, match=r"columns of the first fit|one label|stay 1-D"
+        ):
             learn(X, TARGETS[other] * 1)
 
 

@@ -19,6 +19,7 @@ def test_scale_and_zero_point_follow_the_formula(axis, dtype):
     q = quantize(x, axis=axis)
     assert q.values.dtype == q.zero_point.dtype == np.int8
     assert q.scale.dtype == dtype
+    assert q.nbytes == 20 + q.scale.size * (q.scale.itemsize + 1)
     channels = [...] if axis is None else [np.s_[i : i + 1] for i in range(x.shape[axis])]
     for channel in channels:
         place = channel if axis in (None, 0) else (slice(None), channel)

@@ -98,6 +98,11 @@ def find_leak(name: str, column: Column, goal: Goal) -> Leak | None:
         return None
     if is_recoding_of_target(codes, goal, ordered=column.kind != "text"):
         return Leak(name, 1.0, "it is the target in another coding, value for value", True)
+    filled = goal.codes[codes >= 0]
+    if goal.task == "classification" and (filled == filled[0]).all():
+        share = len(filled) / goal.counts[filled[0]]
+        if share > 0.5 and len(filled) < len(codes):
+            return Leak(name, share, "it is filled in for one class alone")
     has_groups = column.kind == "text" or 2 * EACH_SIDE * len(distinct) <= len(codes)
     if goal.task == "classification":
         share = share_of_classes(codes, goal, has_groups=has_groups)

@@ -48,7 +48,7 @@ class Target(ABC):
 
 
 class ClassTarget(Target):
-    """One column of classes; class number i stands for `classes[i]`, in sorted order."""
+    """One column of classes; class number i stands for `classes[i]`, sorted unless listed."""
 
     task = "classification"
 
@@ -57,10 +57,10 @@ class ClassTarget(Target):
         self.classes = list(classes)
 
     @classmethod
-    def fit(cls, table: Table, column: str) -> "ClassTarget":
-        """Collect the classes of a column.
+    def fit(cls, table: Table, column: str, order: Sequence[str] = ()) -> "ClassTarget":
+        """Collect the classes of a column, in the `order` of their texts if it is given.
 
-        Raises: DataError if a value is missing or there is only one class.
+        Raises: DataError if a value is missing, there is only one class, or one is not in `order`.
         """
         _complete(table, column)
         values = table[column]
@@ -72,6 +72,15 @@ class ClassTarget(Target):
                 f"{table.where(column)}: at least two classes are needed (all "
                 f"{plural(table.n_rows, 'training row')} have {classes[0]!r})"
             )
+        if order:
+            places = {text: k for k, text in enumerate(order)}
+            unlisted = [label for label in classes if _text(label) not in places]
+            if unlisted:
+                raise DataError(
+                    f"{table.where(column)}: data.classes must list every class (without "
+                    f"{unlisted[0]!r})"
+                )
+            classes.sort(key=lambda label: places[_text(label)])
         return cls(column, classes)
 
     @property
@@ -317,6 +326,7 @@ def fit_target(
     bounded: bool = False,
     log: bool = False,
     exposure: str | None = None,
+    classes: Sequence[str] = (),
 ) -> Target:
     """Fit the target of a task, inferred from the columns (`task_of`) if it is None.
 
@@ -335,7 +345,7 @@ def fit_target(
                 f"{table.source}: classification has one target column ({', '.join(columns)}); "
                 "for several yes/no columns use task multilabel"
             )
-        return ClassTarget.fit(table, columns[0])
+        return ClassTarget.fit(table, columns[0], classes)
     if chosen == "regression":
         return NumberTarget.fit(
             table, columns, standardize, bounded=bounded, log=log, exposure=exposure

@@ -58,6 +58,11 @@ LISTED_CLASSES = tuned(20, "classes", "with a line each")
 LISTED_COLUMNS = tuned(20, "columns", "with a line each")
 SHOWN_LEVELS = tuned(5, "levels", "of a column in its line")
 OUTLIER_DISTANCE = tuned(1e6, "ranges of nine values in ten", "from the median; log-normal: 2e4")
+OTHER_VALUES = tuned(0.5, "share of validation rows", "unlike the one value of training")
+TWO_UNITS = tuned(
+    50.0, "medians", "of the target, beyond which a value in 20 lies; healthy: 9",
+    "benchmarks/diagnoses.py",
+)  # fmt: skip
 LONE_DISTANCE = tuned(100.0, "ranges of nine values in ten", "likewise, of a value far beyond all")
 LONE_TIMES = tuned(1000.0, "times", "as far from the median as the next value")
 MIN_SAMPLE_VALUES = tuned(10_000, "values", "evenly spaced, that give this range")

@@ -85,6 +85,7 @@ def test_columns_that_hardly_vary_have_no_components(scaling):
     fitted = fit(FEW | {"x": np.arange(300.0)}, standardize=scaling, bins=3)
     names = ["x[0..99.7]", "x[99.7..199]", "x[199..299]"]
     assert fitted.feature_names == [*FEW, "x", *names]
+    assert [len(edges) for edges in fitted.numbers.bins.edges] == [*[0] * len(FEW), 4]
     assert fitted.n_features == 9
 
 

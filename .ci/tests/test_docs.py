@@ -10,7 +10,7 @@ import pytest
 
 from mlpengine.config import json_schema
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
 

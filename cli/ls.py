@@ -1,0 +1,101 @@
+"""`mlpengine ls`: the runs of a directory, side by side."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mlpengine.core.errors import CheckpointError, RunError, UsageError
+from mlpengine.core.files import is_run, missing
+from mlpengine.core.wording import metric_text, printable
+from mlpengine.diagnostics.verdict import NOTE
+from mlpengine.models.task import OUT_OF_FOLD
+from mlpengine.settings.structure import conform
+from mlpengine.training.result import read_result
+from mlpengine.training.run_directory import ENVIRONMENT_FILE
+
+from .options import AS_JSON
+from .outcome import part_title
+from .streams import say
+
+JUDGING_PARTS = ("test", OUT_OF_FOLD, "validation", "train")
+"""The parts of a run; the score of the first that it has is shown."""
+
+COLUMNS = ("run", "started", "score", "data", "verdicts")
+
+EPILOG = """\b
+Examples:
+  mlpengine ls
+  mlpengine ls experiments --json
+"""
+
+
+@click.command("ls", epilog=EPILOG)
+@click.argument("directory", type=click.Path(path_type=Path), default=Path("runs"))
+@AS_JSON
+def command(directory: Path, as_json: bool) -> None:
+    """List the runs in DIRECTORY (by default runs), the newest last.
+
+    Shows when a run started, its score on test rows (else on out-of-fold, validation or training
+    rows), its data and the names of its verdicts.
+    """
+    if not directory.is_dir():
+        raise missing(directory, "directory")
+    runs = [described(path) for path in sorted(directory.iterdir()) if is_run(path)]
+    if not runs:
+        text = "holds no runs; `mlpengine train CONFIG.yaml` makes runs/CONFIG"
+        raise UsageError(f"{directory}: {text}")
+    runs.sort(key=lambda run: run["started"] or "")
+    if as_json:
+        say(json.dumps(runs))
+        return
+    rows = [COLUMNS, *map(cells, runs)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        say("  ".join(map(str.ljust, row, widths)).rstrip())
+
+
+def described(path: Path) -> dict[str, Any]:
+    """Return the facts of a run as data; `ending` is None for a run that has not ended."""
+    try:
+        environment = json.loads((path / ENVIRONMENT_FILE).read_text(encoding="utf-8"))
+        conform(environment, dict[str, Any], str(path / ENVIRONMENT_FILE))
+    except (CheckpointError, OSError, ValueError, RecursionError):
+        environment = {}  # damaged, or not written so far
+    try:
+        result = read_result(path)
+    except (RunError, UsageError):
+        result = {}
+    part = next((name for name in JUDGING_PARTS if result.get(name)), None)
+    scores = result.get(part, {}) if part else {}
+    metric = next((name for name in scores if name != "loss"), "loss" if scores else None)
+    error = result.get("spread", {}).get(part, {}).get("deviation", {}).get(metric)
+    told = result.get("verdicts", [])
+    warnings = [one["name"] for one in told if one.get("severity") != NOTE]
+    return {
+        "run": str(path),
+        "started": environment.get("started"),
+        "ending": result.get("ending"),
+        "epochs": result.get("epochs"),
+        "seconds": result.get("seconds"),
+        "part": part,
+        "metric": metric,
+        "value": scores.get(metric),
+        "error": error,
+        "data": environment.get("data"),
+        "verdicts": list(dict.fromkeys(warnings)),
+    }
+
+
+def cells(run: dict[str, Any]) -> tuple[str, ...]:
+    """Return the texts of one line, in the order of `COLUMNS`."""
+    score = "-"
+    if run["metric"]:
+        error = f" +- {run['error']:.2g}" if run["error"] else ""
+        name = run["metric"].replace("_", " ")
+        score = f"{name} {metric_text(run['value'])}{error} ({part_title(run['part'])})"
+    verdicts = ", ".join(run["verdicts"]) or "nothing unusual"
+    started = str(run["started"] or "-").replace("T", " ")[:16]
+    ended = verdicts if run["ending"] else "has not ended, or failed"
+    return tuple(map(printable, (run["run"], started, score, str(run["data"] or "-"), ended)))

@@ -1,0 +1,159 @@
+"""Reasons for one prediction: contributions of columns by sampled Shapley values."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mlpengine.core.errors import UsageError
+from mlpengine.core.rows import evenly_spaced
+from mlpengine.core.spec import Array
+from mlpengine.core.wording import metric_text, printable
+from mlpengine.data.features import Preprocessor
+from mlpengine.data.features.summary import drawn_cells
+from mlpengine.models.forward import BLOCK_ROWS
+
+EVALUATIONS = 4_096
+"""Rows that are predicted for one explanation, if that gives `LEAST_PAIRS` or more."""
+
+LEAST_PAIRS, MOST_PAIRS = 32, 1_000
+"""Pairs of orders of the columns, each with a background row of its own."""
+
+
+def shapley_values(
+    predict: Callable[[Array], Array],
+    row: Array,
+    background: Array,
+    columns: Sequence[str],
+    *,
+    seed: int = 0,
+) -> tuple[Array, Array, Array]:
+    """Return contributions of columns to a prediction, their standard errors, and the base.
+
+    A column contributes the mean change of the prediction when it changes from its value in a
+    background row to its value in `row`, over random orders in which the columns change.  Each
+    background row gets an order and the reverse order (antithetic).  `base` is the mean prediction
+    of these background rows; base and contributions add up to the prediction.  `columns` holds the
+    column of each feature.  `predict` returns predictions (rows, outputs) for features.
+
+    Shapes: row (features,), background (rows, features); contributions and errors
+    (columns, outputs), base (outputs,).
+
+    Sources: Castro, Gomez and Tejada 2009, "Polynomial calculation of the Shapley value based on
+    sampling"; Mitchell et al. 2022, arXiv 2104.12199, section 3.1, for antithetic orders.
+    """
+    names = {name: k for k, name in enumerate(dict.fromkeys(columns))}
+    place, count = np.array([names[name] for name in columns], np.int64), len(names)
+    pairs = min(max(EVALUATIONS // (2 * count), LEAST_PAIRS), MOST_PAIRS)
+    rng = np.random.Generator(np.random.PCG64(seed))
+    chosen = np.resize(rng.permutation(evenly_spaced(len(background), pairs)), pairs)
+    order = np.argsort(rng.random((pairs, count)), axis=1)
+    both = np.stack([order, order[:, ::-1]], axis=1)
+    turn = np.argsort(both, axis=2)  # of each column
+    steps = np.arange(1, count)
+    (end,) = predict(row[None])
+    starts = predict(background[chosen])
+    values = np.empty((pairs, 2, count + 1, len(end)))
+    values[:, :, 0], values[:, :, -1] = starts[:, None], end
+    at_once = max(1, BLOCK_ROWS // max(1, 2 * (count - 1)))
+    for first in range(0, pairs if count > 1 else 0, at_once):
+        some = slice(first, first + at_once)
+        changed = turn[some, :, None, :] < steps[:, None]  # (pairs, 2, steps, columns)
+        x = np.where(changed[..., place], row, background[chosen[some], None, None, :])
+        predicted = predict(x.reshape(-1, len(row)))
+        values[some, :, 1:-1] = predicted.reshape(*x.shape[:3], -1)
+    rises = np.take_along_axis(np.diff(values, axis=2), turn[..., None], axis=2).mean(axis=1)
+    errors = rises.std(axis=0, ddof=1) / np.sqrt(pairs)
+    return rises.mean(axis=0), errors, starts.mean(axis=0)
+
+
+def drawn_rows(preprocessor: Preprocessor, count: int) -> dict[str, list[Any]]:
+    """Return random cells by column, by the description of the training rows.
+
+    Columns are independent.  Raises: UsageError for a column without a description.
+    """
+    known, rng = preprocessor.summary["columns"], np.random.Generator(np.random.PCG64(0))
+    levels = {category.column: category.levels for category in preprocessor.categories}
+    drawn = {}
+    for name in preprocessor.columns:
+        if name not in known:
+            raise UsageError(
+                f"explain_row: column {name!r} has no description; write background=table"
+            )
+        kind = preprocessor.kinds.get(name, "number")
+        drawn[name] = drawn_cells(known[name], levels.get(name, ()), kind, count, rng)
+    return drawn
+
+
+@dataclass(frozen=True, repr=False)
+class RowExplanation:
+    """The contributions of columns to the prediction of one row.
+
+    Attributes:
+        columns, values: the names of the columns, and their values in the row as text.
+        outputs: names of the predictions: classes or labels with their probabilities, or numbers.
+        prediction, base: predictions (outputs,) of the row, and their mean over background rows.
+        contributions, errors: (columns, outputs) with standard errors; contributions add up to
+            `prediction` minus `base`.
+        shown: numbers of the outputs that `str` and HTML show.
+    """
+
+    columns: Sequence[str]
+    values: Sequence[str]
+    outputs: Sequence[str]
+    prediction: Array
+    base: Array
+    contributions: Array
+    errors: Array
+    shown: Sequence[int]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as data for JSON."""
+        return {
+            name: value.tolist() if isinstance(value, np.ndarray) else list(value)
+            for name, value in vars(self).items()
+        }
+
+    def __repr__(self) -> str:
+        first = [f"{name} {metric_text(self.contributions[k, self.shown[0]])}"
+                 for k, name in self._ranked[:3]]  # fmt: skip
+        return f"RowExplanation({', '.join(map(printable, first))})"
+
+    @property
+    def _ranked(self) -> list[tuple[int, str]]:
+        """The places and names of the columns, the largest contribution first."""
+        sizes = np.abs(self.contributions[:, list(self.shown)]).max(axis=1)
+        return [(k, self.columns[k]) for k in np.argsort(-sizes, kind="stable").tolist()]
+
+    def _lines(self) -> tuple[list[str], list[list[str]]]:
+        """Return the titles and the rows of a table; the last row is the prediction."""
+        shown = list(self.shown)
+        lines = [["mean of background", "", *map(metric_text, self.base[shown])]]
+        lines += [
+            [printable(name), printable(self.values[k]), *(
+                f"{metric_text(c)} +- {metric_text(e)}"
+                for c, e in zip(self.contributions[k, shown], self.errors[k, shown], strict=True)
+            )]
+            for k, name in self._ranked
+        ]  # fmt: skip
+        lines.append(["prediction", "", *map(metric_text, self.prediction[shown])])
+        return ["column", "value", *(printable(str(self.outputs[k])) for k in shown)], lines
+
+    def __str__(self) -> str:
+        titles, lines = self._lines()
+        widths = [max(map(len, cells)) for cells in zip(titles, *lines, strict=True)]
+        return "\n".join(
+            "  ".join(
+                cell.rjust(width) if k > 1 else cell.ljust(width)
+                for k, (cell, width) in enumerate(zip(cells, widths, strict=True))
+            ).rstrip()
+            for cells in (titles, *lines)
+        )
+
+    def _repr_html_(self) -> str:
+        from mlpengine.drawing.cell import cell_html
+        from mlpengine.drawing.markup import scrolling_table
+
+        titles, lines = self._lines()
+        return cell_html(scrolling_table(titles, lines, "Contributions of the columns", words=2))
