@@ -70,12 +70,12 @@ def test_a_sweep_repeats_itself_and_its_best_config_trains(sampler, count, sweep
 def test_a_config_of_init_is_swept_by_its_score_out_of_fold(mlpengine):
     assert mlpengine("init", "diabetes", "-o", "d.yaml").code == 0
     assert "folds: 8" in Path("d.yaml").read_text()
-    space = f"sweep={{metric: mape, trials: 3, sampler: random, space: {SPACE}}}"
+    space = f"sweep={{trials: 3, sampler: random, space: {SPACE}}}"
     few = ("training.epochs=2", "training.folds=2", "report=false", space)
     done = mlpengine("sweep", "d.yaml", "-o", "s", "-q", "--json", settings=few)
     drawn = values(done)
     results = [json.loads(Path(f"s/trials/{k:04d}/result.json").read_text()) for k in range(3)]
-    assert [value for _, value, _ in drawn] == [one["out_of_fold"]["mape"] for one in results]
+    assert [value for _, value, _ in drawn] == [one["out_of_fold"]["loss"] for one in results]
     best = json.loads(done.out)["best"]
     assert mlpengine("train", best["config"], "-o", "best", "-q").code == 0
     assert Path("best/model.safetensors").read_bytes() == Path(best["model"]).read_bytes()
@@ -84,7 +84,7 @@ def test_a_config_of_init_is_swept_by_its_score_out_of_fold(mlpengine):
 @pytest.mark.parametrize("pruner", ["median", "hyperband"])
 def test_bad_trials_end_early(pruner, sweep, mlpengine):
     rates = "{optimizer.lr: {choice: [0.01, 0.02, 0.03, 0.04, 0.05, 1e-7, 2e-7]}}"
-    sweep(rates, pruner=pruner, sampler="grid", trials=9)
+    sweep(rates, pruner=pruner, sampler="grid", trials=9, metric="log_loss")
     given = ("--set", "training.epochs=9")
     drawn = values(mlpengine("sweep", "s.yaml", "-q", "--json", *given))
     states = {one["optimizer.lr"]: state for state, _, one in drawn}

@@ -83,7 +83,7 @@ def test_progress_is_one_line_per_epoch_on_stderr(mlpengine, config):
     for title in ("epoch", "val loss", "accuracy", "macro f1", "grad norm", "lr", "rows/s", "left"):
         assert title in header
     assert max(map(len, lines[-4:])) <= 80
-    assert [line.split()[0] for line in lines[-4:]] == ["1/3", "2/3", "3/3", "measuring"]
+    assert [line.split()[0] for line in lines[-4:]] == ["1/3", "2/3", "3/3", "evaluating"]
     assert "test" in found.out
     assert "model.safetensors" in found.out
 
