@@ -162,6 +162,7 @@ def trainer_of(
     """
     file, parts, transfer = data.file, data.parts, data.transfer
     config, train, calibration_set = file.config, parts["train"], None
+    task = data.task
     if config.model.initializer == "unit_variance" and config.data.stream:
         raise file.wrong(
             ("model", "initializer"),
@@ -176,11 +177,13 @@ def trainer_of(
         table, rows = data.tables.parts["train"]
         with file.errors_at("data", "transfer_set"):
             fitted = data.tables.preprocessor
-            train, calibration_set = transfer.rows(table.rows(rows), fitted, data.task, train)
+            train, calibration_set = transfer.rows(table.rows(rows), fitted, task, train)
+        if isinstance(task, Classification):
+            task = task.with_threshold(transfer.threshold)
     with _errors_of_settings(file):
         return Trainer(
             replace(config.settings, training=replace(config.settings.training, loss=data.loss)),
-            data.task,
+            task,
             train,
             parts.get("validation"),
             folds=data.folds,
