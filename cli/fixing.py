@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mlpengine.config import Override, load_config
+from mlpengine.config import ConfigFile, Override, load_config
 from mlpengine.config.fixed_config import as_overrides, corrections, proposed_settings, repairs
 from mlpengine.core.errors import ConfigError, DataError, NumericalError, UsageError
 from mlpengine.core.wording import metric_text
@@ -79,7 +79,7 @@ def run_and_fix(begin: Start, session: Session, state: Stopping, shown: Shown) -
         before = Judged.of(outcome)
     except NumericalError as error:
         failure = error
-    corrected, tried, reason = to_try(session.verdicts())
+    corrected, tried, reason = to_try(session.verdicts(), session.data.file)
     if failure and shown.as_json:
         told = [verdict.as_dict() for verdict in session.verdicts()]
         say(json.dumps({"run_dir": str(first), "error": str(failure), "verdicts": told}))
@@ -99,7 +99,8 @@ def run_and_fix(begin: Start, session: Session, state: Stopping, shown: Shown) -
     if state.code:
         return
     best = max(repaired, key=lambda one: one.score.value)
-    better = best.path if corrected or best.score.value > before.value else first
+    trusted = corrected and isfinite(best.score.value)
+    better = best.path if trusted or best.score.value > before.value else first
     text = f"fix      {shortest(better)} is kept: {best.score}, before {before}"
     if better is first:
         text = f"fix      nothing helped; {shortest(first)} is kept"
@@ -115,9 +116,12 @@ def run_and_fix(begin: Start, session: Session, state: Stopping, shown: Shown) -
         say(json.dumps(known) if shown.as_json else "\n".join(["", *lines]))
 
 
-def to_try(said: Sequence[Verdict]) -> tuple[dict[str, Any], list[dict[str, Any]], str]:
+def to_try(
+    said: Sequence[Verdict], file: ConfigFile
+) -> tuple[dict[str, Any], list[dict[str, Any]], str]:
     """Return corrections of the data, the repairs to try, and the reason if there is none."""
-    corrected, settings, reason = corrections(said), repairs(said), "no verdict asks for a setting"
+    corrected, settings = corrections(said, file), repairs(said)
+    reason = "no verdict asks for a setting"
     unfit = [one.name for one in said if one.name in NO_JUDGE and one.severity != NOTE]
     if unfit and settings:
         settings, reason = [], f"the validation rows cannot judge a repair ({unfit[0]})"
@@ -145,7 +149,12 @@ def trained(
     )
     score = Judged()
     with ExitStack() as opened:
-        session = start.session(*start.load(), epoch_lines(shown.quiet), opened)
+        try:
+            loaded = start.load()
+        except (ConfigError, DataError, UsageError) as error:  # the rest of the config is against
+            say(f"fix      {error}", err=True)
+            return Repaired(first, score, asks_more=True)
+        session = start.session(*loaded, epoch_lines(shown.quiet), opened)
         with suppress(NumericalError):
             score = Judged.of(run_session(session, state, None, shown))
         return Repaired(session.directory.path, score, bool(repairs(session.verdicts())))
@@ -159,7 +168,7 @@ def words(repair: Mapping[str, Any]) -> str:
 def best_repair(
     begin: Start, tried: Sequence[Mapping[str, Any]], shown: Shown
 ) -> Mapping[str, Any]:
-    """Return the repair of the best short run; of close ones, the likeliest."""
+    """Return the first repair whose short run scores within `CLOSE` of the best."""
     if len(tried) == 1:
         return tried[0]
     scores = [short_run(begin, one) for one in tried]

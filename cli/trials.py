@@ -105,7 +105,7 @@ class Worker:
             say(f"trial {claim.trial.number}: {text} ({values})", err=True)
 
     def _load(self, file: ConfigFile) -> LoadedData:
-        """Return the data of a trial; trials that read them alike read them once."""
+        """Return the data of a trial; trials with equal data settings read the table once."""
         config = file.config
         if self._read is not None:
             before, tables = self._read[0].config, self._read[1]

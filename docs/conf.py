@@ -8,6 +8,7 @@ from sphinx.application import Sphinx
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import demo_page
 import reference_pages
 
 import mlpengine
@@ -81,8 +82,15 @@ def complete(_app: Sphinx, page: str, source: list[str]) -> None:
     source[0] = TITLED.sub(r"```{code-block} \1\n:caption: \2\n", source[0])
 
 
+def add_demo_page(app: Sphinx, error: Exception | None) -> None:
+    """Write the page that predicts beside the built pages."""
+    if error is None and app.builder.format == "html":
+        demo_page.write(Path(app.outdir) / demo_page.PAGE)
+
+
 def setup(app: Sphinx) -> None:
     """Complete pages when they are read, those that follow from the code in every build."""
+    app.connect("build-finished", add_demo_page)
     app.connect("source-read", complete)
     app.connect("env-get-outdated", lambda *_: list(reference_pages.PAGES))
     app.connect("autodoc-process-docstring", to_rst, priority=400)

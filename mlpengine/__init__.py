@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from mlpengine.settings import EarlyStopping
     from mlpengine.step import TrainingStep
     from mlpengine.tape import Program, Tape
-    from mlpengine.training import Callback, Loop, load
+    from mlpengine.training import Callback, Loop, OnlineClassifier, OnlineRegressor, load
 
 __version__ = "0.2.0"
 
@@ -97,6 +97,8 @@ __all__ = [
     "MlpRegressor",
     "Model",
     "NumericalError",
+    "OnlineClassifier",
+    "OnlineRegressor",
     "Population",
     "Program",
     "RunError",
@@ -126,7 +128,7 @@ __getattr__, __dir__ = lazy_names(  # 0.01 s: names are imported at first use
         "settings": ("EarlyStopping",),
         "step": ("TrainingStep",),
         "tape": ("Program", "Tape"),
-        "training": ("Callback", "Loop", "load"),
+        "training": ("Callback", "Loop", "OnlineClassifier", "OnlineRegressor", "load"),
     },
     (
         *("backends", "data", "diagnostics", "models", "nn", "ops", "optim", "step", "tape"),

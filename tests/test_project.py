@@ -2,51 +2,15 @@
 
 import doctest
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
 
 import mlpengine
 
 ROOT = Path(__file__).parents[1]
-
-
-def workflow(name):
-    text = (ROOT / ".github" / "workflows" / name).read_text(encoding="utf-8")
-    return YAML(typ="safe", pure=True).load(text)
-
-
-RELEASED = {
-    "mlpengine/__init__.py": '__version__ = "1.2.0"\n',
-    "CHANGELOG.md": "## 1.2.0 (2026-12-01)\n",
-    "setup.py": 'REPOSITORY = "https://hub.example/us/it"\n',
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("setup.py", RELEASED["setup.py"]),
-        ("setup.py", 'REPOSITORY = "https://repository.invalid/mlpengine"\n'),
-        ("mlpengine/__init__.py", '__version__ = "1.2.0.dev1"\n'),
-        ("CHANGELOG.md", "## 1.2.0 (unreleased)\n"),
-        ("CHANGELOG.md", "## 1.200 (2026-12-01)\n"),
-    ],
-)
-def test_a_release_is_refused_unless_tag_version_date_and_address_agree(name, text, tmp_path):
-    steps = workflow("release.yml")["jobs"]["build"]["steps"]
-    (check,) = [step["run"] for step in steps if step.get("if") == "github.ref_type == 'tag'"]
-    (tmp_path / "mlpengine").mkdir()
-    for path, released in RELEASED.items():
-        (tmp_path / path).write_text(text if path == name else released, encoding="utf-8")
-    run = {"GITHUB_SERVER_URL": "https://hub.example", "GITHUB_REPOSITORY": "us/it"}
-    run |= {"GITHUB_REF_NAME": "v1.2.0", "PATH": os.environ["PATH"]}
-    done = subprocess.run(["bash", "-e", "-c", check], cwd=tmp_path, env=run, capture_output=True)
-    assert (done.returncode == 0) is (text == RELEASED[name])
 
 
 @pytest.fixture
@@ -95,7 +59,7 @@ made_of = "mlpengine.settings.families"
 sections = [one.__name__ for one in BaseModel.__subclasses__() if one.__module__ == made_of]
 print(json.dumps([code, unused, started, sorted(sections), methods, ours]))
 """
-GENERATED_METHODS = 700
+GENERATED_METHODS = 720
 """The most methods that dataclasses of a run may generate: each takes 0.1 ms of the start."""
 MODULES = 310
 """The most modules of ours that a run may load: each takes 0.3 ms of the start."""

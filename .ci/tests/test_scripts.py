@@ -1,6 +1,8 @@
-"""The scripts of `.ci` that check prose and project files fail on bad samples."""
+"""The scripts of `.ci` and of the workflows fail on bad samples."""
 
 import importlib.util
+import os
+import subprocess
 import tarfile
 import zipfile
 from dataclasses import dataclass
@@ -8,6 +10,7 @@ from pathlib import Path
 from typing import Annotated
 
 import pytest
+from ruamel.yaml import YAML
 
 from mlpengine.core.fields import Limits
 from mlpengine.settings import TrainingSettings
@@ -173,3 +176,37 @@ def test_archives_that_differ_from_the_repository_are_named(tmp_path):
         "p-1.whl: lacks mlpengine/b.css",
         "p-1.whl: docs/a.md leads nowhere outside the repository",
     ]
+
+
+def workflow(name):
+    text = (ROOT / ".github" / "workflows" / name).read_text(encoding="utf-8")
+    return YAML(typ="safe", pure=True).load(text)
+
+
+RELEASED = {
+    "mlpengine/__init__.py": '__version__ = "1.2.0"\n',
+    "CHANGELOG.md": "## 1.2.0 (2026-12-01)\n",
+    "setup.py": 'REPOSITORY = "https://hub.example/us/it"\n',
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("setup.py", RELEASED["setup.py"]),
+        ("setup.py", 'REPOSITORY = "https://repository.invalid/mlpengine"\n'),
+        ("mlpengine/__init__.py", '__version__ = "1.2.0.dev1"\n'),
+        ("CHANGELOG.md", "## 1.2.0 (unreleased)\n"),
+        ("CHANGELOG.md", "## 1.200 (2026-12-01)\n"),
+    ],
+)
+def test_a_release_is_refused_unless_tag_version_date_and_address_agree(name, text, tmp_path):
+    steps = workflow("release.yml")["jobs"]["build"]["steps"]
+    (check,) = [step["run"] for step in steps if step.get("if") == "github.ref_type == 'tag'"]
+    (tmp_path / "mlpengine").mkdir()
+    for path, released in RELEASED.items():
+        (tmp_path / path).write_text(text if path == name else released, encoding="utf-8")
+    run = {"GITHUB_SERVER_URL": "https://hub.example", "GITHUB_REPOSITORY": "us/it"}
+    run |= {"GITHUB_REF_NAME": "v1.2.0", "PATH": os.environ["PATH"]}
+    done = subprocess.run(["bash", "-e", "-c", check], cwd=tmp_path, env=run, capture_output=True)
+    assert (done.returncode == 0) is (text == RELEASED[name])

@@ -73,7 +73,7 @@ class LoadedData:
 
     @property
     def blocks(self) -> Array | None:
-        """The fold of each training row where the rows of a fold depend on each other."""
+        """The fold of each training row if `data.split` has a group or time column; else None."""
         split = self.file.config.data.split
         return self.folds if split.group or split.time else None
 
@@ -162,6 +162,7 @@ def trainer_of(
     """
     file, parts, transfer = data.file, data.parts, data.transfer
     config, train, calibration_set = file.config, parts["train"], None
+    task = data.task
     if config.model.initializer == "unit_variance" and config.data.stream:
         raise file.wrong(
             ("model", "initializer"),
@@ -176,11 +177,13 @@ def trainer_of(
         table, rows = data.tables.parts["train"]
         with file.errors_at("data", "transfer_set"):
             fitted = data.tables.preprocessor
-            train, calibration_set = transfer.rows(table.rows(rows), fitted, data.task, train)
+            train, calibration_set = transfer.rows(table.rows(rows), fitted, task, train)
+        if isinstance(task, Classification):
+            task = task.with_threshold(transfer.threshold)
     with _errors_of_settings(file):
         return Trainer(
             replace(config.settings, training=replace(config.settings.training, loss=data.loss)),
-            data.task,
+            task,
             train,
             parts.get("validation"),
             folds=data.folds,
@@ -217,7 +220,7 @@ def _errors_of_settings(file: ConfigFile) -> Iterator[None]:
 
 
 def _warn_of_new_rows(tables: Tables) -> None:
-    """Log the properties of new rows that the training of the earlier run did not see."""
+    """Log a warning for each property of the training rows that is new since the earlier run."""
     new = NewRows(tables.preprocessor)
     table, rows = tables.parts["train"]
     for line in new.add(table.rows(rows)).lines():
@@ -233,6 +236,7 @@ def loss_and_task(file: ConfigFile, preprocessor: Preprocessor) -> tuple[Loss, T
     suited = losses_of(kind)
     with file.errors_at("loss"):
         loss = file.config.loss or LOSSES[suited[0]]()
+        loss = loss.of_classes(len(preprocessor.classes))
     name = loss.name
     if kind != "regression" and file.config.data.transform_target == "log":
         raise file.wrong(("data", "transform_target"), f"log is for regression (got {kind})")

@@ -72,8 +72,9 @@ def cell_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
             advice = f"If that is a missing value, set data.na_values to ['{gap.text}']."
             texts = (gap.text,) if is_date else (gap.text, f"{gap.text}.0")
             fix = [Fix(TextOptions, "na_values", (*known, *texts))]
+            others = [[Fix(FeatureSettings, "missing", "indicator")]]
             verdicts.append(Verdict("sentinel", None, headline, evidence, gap.times, 1.0, advice,
-                                    fix))  # fmt: skip
+                                    fix, others=others))  # fmt: skip
     for cell in outliers:
         evidence = f"{name}{cell.text.removeprefix(table.source)}."
         advice = f"{CORRECT.capitalize()}, or leave its row out (data.where)."

@@ -103,6 +103,8 @@ class Teacher:
             seed=data.file.config.seed,
             errors=self._errors(),
         )
+        if isinstance(self.predict, Model):
+            transfer = replace(transfer, threshold=self.predict.threshold)
         part = next((name for name in ("test", "validation") if name in data.parts), None)
         if part is None:
             return transfer

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mlpengine.config.build import LoadedData
-from mlpengine.config.load import Override, load_config
+from mlpengine.config.load import ConfigFile, Override, load_config
 from mlpengine.config.schema import reader
 from mlpengine.config.sections import plain, written
 from mlpengine.config.writer import with_short_lists, yaml_text
@@ -14,6 +14,7 @@ from mlpengine.diagnostics import Verdict, combined_fix
 from mlpengine.diagnostics.verdict import CORRECTIONS, NOTE
 from mlpengine.settings.fix import by_key
 from mlpengine.settings.recipes import recipe
+from mlpengine.settings.training import SMOOTH
 
 
 def fix_overrides(verdicts: Sequence[Verdict]) -> list[Override]:
@@ -29,9 +30,17 @@ def as_overrides(settings: Mapping[str, Any]) -> list[Override]:
     ]
 
 
-def corrections(verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    """Return the corrections of the data that verdicts ask for, by dotted key."""
-    return {k: value for k, (value, _) in combined_fix(verdicts).items() if k in CORRECTIONS}
+def corrections(verdicts: Sequence[Verdict], file: ConfigFile) -> dict[str, Any]:
+    """Return the corrections of the data that verdicts ask for, by dotted key.
+
+    Smooth members, because they predict numbers, are left out of a config that gets classes.
+    """
+    settings = {k: value for k, (value, _) in combined_fix(verdicts).items() if k in CORRECTIONS}
+    members = file.config.training.members
+    if settings.get("data.task") == "classification" and SMOOTH in members:
+        others = [one for one in members if one != SMOOTH]
+        settings["training.members"] = others if len(others) > 1 else []
+    return settings
 
 
 def repairs(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
@@ -85,7 +94,7 @@ def fixed_config(
     Raises: ConfigError for settings that the config does not take.
     """
     file = load_config(path, overrides)
-    fixes = fix_overrides(verdicts)
+    fixes = [*fix_overrides(verdicts), *as_overrides(corrections(verdicts, file))]
     changed = {fix.path for fix in fixes}
     before, after = file.plain(), load_config(path, [*overrides, *fixes]).plain()
     default = plain(reader().validate_python({"data": {"source": ""}}))

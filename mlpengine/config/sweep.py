@@ -91,7 +91,7 @@ class SweepSection:
         "training.early_stopping.monitor takes.",
     )
     sampler: Literal["tpe", "random", "grid"] = Field(
-        default="tpe", description="How values are chosen: by earlier trials, by chance, or all."
+        default="tpe", description="How values are chosen: from earlier trials, at random, or all."
     )
     pruner: Literal["none", "median", "hyperband"] = Field(
         default="none", description="Which trials end early, by the metric after each epoch."

@@ -65,5 +65,5 @@ def _end_of_block(problem: str) -> str:
     if token in ("'?'", "'<block mapping start>'"):
         return "this line must be indented as other keys of its section are"
     if token in ("']'", "'}'", "','"):
-        return f"{token.strip(_QUOTE)} stands where nothing is open"
+        return f"{token.strip(_QUOTE)} is outside of any brackets"
     return "after a closing quote no text may follow; ' within '...' is written twice"

@@ -44,13 +44,14 @@ class Baselines(NamedTuple):
         deviation: standard error of the difference of the two errors.
         signal: share of the squares that the better simple model explains; 0 or below if none.
         related: standard errors by which the squares of this model are below a constant's.
-        contradicted: the share of another class among the rows that the best simple model is surest
-            of: about the share of wrong labels, because classes overlap elsewhere.
+        contradicted: the share of another class among the rows with the most confident predictions
+        of the best simple model; about the share of wrong labels, because overlapping classes are
+        elsewhere.
         contradicted_error: its standard error; NaN where no row differs from all others.
         doubtful: the share of another class among all rows.
         contradicting_rows: the sure rows of another class, numbers in the training part.
         shifts: by feature, the greatest distance of the distribution functions of the parts.
-        shift_limit: the distance that chance does not reach.
+        shift_limit: the distance that chance hardly ever exceeds.
         target_shift: the same distance for the target.
         class_gain: for a target of few evenly spaced values, the share of rows that the model of
             random units predicts right as classes, minus the share that the neighbors on the scale
@@ -216,8 +217,9 @@ def class_gain(features: Array, target: Array) -> float:
 def near_copies(x: Array, other: Array) -> float:
     """Return the share of the rows of `other` that nearly repeat a row of `x`.
 
-    Their distance from the nearest row is below `COPY_DISTANCE` of the distance from the tenth.
-    Rows that equal another are not counted: rows of few distinct values repeat by chance.
+    A row is nearly a copy if its distance from the nearest row is below `COPY_DISTANCE` times its
+    distance from the tenth nearest row.  Exactly equal rows are not counted, because rows of few
+    distinct values repeat by chance.
 
     Shapes: (rows, features), (other rows, features); both are finite.
     """

@@ -1,5 +1,6 @@
-"""The samples of a run as curves, thinned to what a screen shows."""
+"""The samples of a run as curves, thinned to the points that a screen can show."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,18 @@ NET = ("loss", "gradient_norm", "clipped_norm", "noise_scale", "lr")
 LAYERS = ("update_ratio", "gradient_rms", "dead_share", "saturated_share")
 
 
-def gradients_of(series: Series, batch_size: int | None) -> dict[str, Any]:
-    """Return the samples of gradients, updates and units, thinned."""
+def gradients_of(
+    series: Series, batch_size: int | None, names: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return the samples of gradients, updates and units, thinned.
+
+    `names` are the names of all layers; by default, they have numbers.
+    """
     kept = thinned(np.nan_to_num(series.of("gradient_norm")), 240)
     few = evenly_spaced(len(series), SHOWN_SAMPLES)
     layers = series.columns.layers
     shown = evenly_spaced(layers, SHOWN_LAYERS)
+    named = {n: names[n] if names else f"layer {n}" for n in shown.tolist()}
     clipped, norms = series.of("clipped_norm"), series.of("gradient_norm")
     is_clipped = clipped < norms * (1 - 1e-6)
     return {
@@ -30,7 +37,10 @@ def gradients_of(series: Series, batch_size: int | None) -> dict[str, Any]:
         "spikes": np.nan_to_num(series.of("spikes")).max(),
         "layer_steps": series.steps[few],
         "layers": layers,
-        "by_layer": {name: {str(n): series.of(name, n)[few] for n in shown} for name in LAYERS},
+        "by_layer": {
+            quantity: {name: series.of(quantity, n)[few] for n, name in named.items()}
+            for quantity in LAYERS
+        },
         "batch_size": batch_size,
         "guide": GUIDE_RATIO,
         "too_many": DEAD,

@@ -111,7 +111,8 @@ def suggest_rate(rates: list[float], losses: list[float]) -> LrRange:
         text = f"the loss still falls at the largest rate tried, {two_digits(HIGHEST_RATE)}"
         return LrRange(*curve, nan, nan, text)
     halfway = int(np.argmax(np.array(losses) <= start - fall / 2))
-    suggestion = max(rates[lowest] / SAFETY_FACTOR, rates[halfway])  # never in the flat part
+    # Below the halfway rate the loss hardly falls, so no lower rate is suggested.
+    suggestion = max(rates[lowest] / SAFETY_FACTOR, rates[halfway])
     reason = (
         f"the loss has fallen halfway at about {two_digits(rates[halfway])} and is lowest at "
         f"{two_digits(rates[lowest])}"

@@ -338,7 +338,10 @@ class Diagnostics(Uncopyable):
         from mlpengine.diagnostics.curves import gradients_of
         from mlpengine.drawing.charts import gradient_charts
 
-        return gradient_charts(gradients_of(self.series, self.batch_size)) if self.sampled else []
+        if not self.sampled:
+            return []
+        names = () if self.facts.kind else [layer.name for layer in self.facts.layers]
+        return gradient_charts(gradients_of(self.series, self.batch_size, names))
 
     def _note_spike(self, probes: BoundProbes, step: int, norm: float, rows: Array | None) -> None:
         """Record a spike and the row with the largest gradient."""

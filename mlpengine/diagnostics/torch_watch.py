@@ -41,7 +41,7 @@ class TorchWatch(Watch):
     """Watches a loop of PyTorch by hooks, which are removed between the measured steps.
 
     Call `step` with the loss after each step of the optimizer.  `settings`, losses, activations and
-    inputs are found out.  Mistakes in the loop itself have verdicts of their own.
+    inputs are detected.  Mistakes in the loop itself have separate verdicts.
 
     Args:
         model: the network, a `torch.nn.Module`.

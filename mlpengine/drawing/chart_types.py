@@ -32,7 +32,7 @@ DASHES = ((), (5.0, 2.0), (1.0, 1.2), (5.0, 2.0, 1.0, 2.0))
 """
 
 NO_RANGE = 1e-300
-"""A range that is not wider counts as a single value: a fifth of the smallest number is 0."""
+"""A range of at most this width counts as a single value: a fifth of the smallest number is 0."""
 
 NAME_LENGTH = 14
 """Characters of a name beside an axis."""
@@ -47,7 +47,7 @@ class Axis(NamedTuple):
     ticks: tuple[tuple[float, str], ...]
 
     def share(self, values: Array | Sequence[float] | float) -> Array:
-        """Return where values lie between the ends, 0 to 1, beyond which they are cut off."""
+        """Return the positions of values between the ends, 0 to 1; values beyond are cut off."""
         numbers = np.asarray(values, np.float64)
         low, high = self.low, self.high
         if self.log:

@@ -68,7 +68,7 @@ def training_charts(epochs: Data) -> list[Chart]:
 
 
 def curves_of(columns: Mapping[str, Array]) -> dict[str, dict[str, Array]]:
-    """Return the columns of a `History` by epoch, thinned to what a screen shows."""
+    """Return the columns of a `History` by epoch, thinned to the points that a screen can show."""
     epochs, curves = columns["epoch"], {}
     for name, values in columns.items():
         if name != "epoch":
@@ -105,7 +105,7 @@ def by_epoch(
 
 
 def prediction_charts(predictions: Data) -> list[Chart]:
-    """Return predictions against the truth, and how far probabilities and intervals hold."""
+    """Return charts of predictions against true values, and of calibration."""
     charts = [chart for one in predictions.get("targets", ()) for chart in _target(one)]
     if known := predictions.get("curves"):
         charts += _threshold_charts(known)
@@ -199,7 +199,7 @@ def _percent(share: float) -> str:
 def _shares(
     title: str, low: float, name: str, wanted: Array, share: Array, rows: Array, **words: str
 ) -> Chart:
-    """Return shares of rows, with two standard errors, against those that are wanted."""
+    """Return the measured shares of rows, with two standard errors, against the wanted shares."""
     unit, curve = axis([low, 1.0], margin=0), Line(wanted, share, 1, name, dots=True)
     return Chart(title, unit, unit, [Diagonal(), _errors(wanted, share, rows), curve], **words)
 
@@ -223,7 +223,7 @@ def shades(counts: Array) -> Array:
 
 
 def dependence_charts(curves: Iterable[Data], outputs: Sequence[object]) -> list[Chart]:
-    """Return how the mean prediction depends on each column (partial dependence)."""
+    """Return a chart of the partial dependence on each column."""
     return [chart for curve in curves for chart in _dependence(curve, outputs)]
 
 
@@ -305,7 +305,7 @@ def _by_layer(
         return None
     shapes: list[Shape] = [] if guide is None else [HorizontalLine(guide, "usual")]
     shapes += [
-        Line(steps, values, color, f"layer {layer}")
+        Line(steps, values, color, layer)
         for color, (layer, values) in enumerate(positive.items(), start=1)
     ]
     return _by_step(title, steps, axis(every, [guide or np.nan], log=True), shapes, note)
@@ -314,7 +314,7 @@ def _by_layer(
 def _units(known: Data) -> Chart | None:
     steps = array_of(known["layer_steps"])
     curves = [
-        (f"layer {layer}, {title}", array_of(values))
+        (f"{layer}, {title}", array_of(values))
         for key, title in (("dead_share", "dead"), ("saturated_share", "saturated"))
         for layer, values in known["by_layer"][key].items()
     ]

@@ -41,7 +41,8 @@ def page_style() -> Markup:
 def cell_style() -> Markup:
     """Return the style of the elements within an element of class `CELL_CLASS`, and no other.
 
-    It follows the color scheme of the browser, or the theme of JupyterLab.
+    It follows the color scheme of the browser, or the theme of JupyterLab.  The class stands twice
+    in the selector, to come before the rules that notebooks have for tables.
     """
     light, dark = _LIGHT + _colors(LIGHT), _DARK + _colors(DARK)
     return Markup(
@@ -49,7 +50,7 @@ def cell_style() -> Markup:
         f"@media (prefers-color-scheme: dark) {{ .{CELL_CLASS} {{ {dark} }} }}\n"
         f"[data-jp-theme-light=true] .{CELL_CLASS} {{ {light} }}\n"
         f"[data-jp-theme-light=false] .{CELL_CLASS} {{ {dark} }}\n"
-        f".{CELL_CLASS} {{\n{_text('cell.css')}{_shared()}}}\n"
+        f".{CELL_CLASS}.{CELL_CLASS} {{\n{_text('cell.css')}{_shared()}}}\n"
     )
 
 

@@ -69,6 +69,7 @@ OWN = {
     "data.test_source": "score takes the rows",
     "data.target": "fit takes the targets",
     "data.task": "the class of the estimator decides it",
+    "data.classes": "fit takes the targets",
     "data.weight": "fit takes sample_weight",
     "data.exposure": "divide the targets, and write fit(sample_weight=)",
     "data.class_weights": "write class_weight=",

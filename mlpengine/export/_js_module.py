@@ -12,7 +12,7 @@ from mlpengine.export._exported import Exported
 from mlpengine.export._model_c import model_code
 from mlpengine.export.network_c import NetworkCode, network_code
 from mlpengine.models.model import Model
-from mlpengine.models.task import MultiLabel, Regression
+from mlpengine.models.task import Classification, MultiLabel, Regression
 from mlpengine.nn import Network
 
 MODULE_LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
@@ -115,6 +115,8 @@ def description(model: Model) -> dict[str, Any]:
         "task": "labels" if isinstance(task, MultiLabel) else "classes",
         "levels": [],
     }
+    if isinstance(task, Classification) and task.predicts_median:
+        known["median"] = True
     if model.threshold is not None:
         known["threshold"] = {"value": model.threshold.value, "positive": model.threshold.positive}
     if model.sets is not None:

@@ -36,6 +36,14 @@ def write_outputs(graph: Graph, model: Model, x: str) -> None:
         else:
             chances = graph.node("Softmax", x, axis=1)
             codes = graph.node("ArgMax", x, axis=1, keepdims=0)
+            if task.predicts_median:
+                ends = [np.array([n], np.int64) for n in (0, len(labels) - 1, 1)]
+                below = graph.node("CumSum", chances, graph.constant(np.array(1)))
+                below = graph.node("Slice", below, *map(graph.constant, ends))
+                half = graph.constant(np.array(0.5, np.float32))
+                passed = graph.cast(graph.node("Less", below, half), "int64")
+                axis = graph.constant(np.array([1]))
+                codes = graph.node("ReduceSum", passed, axis, keepdims=0)
         if threshold := task.threshold:
             place = graph.constant(np.array([threshold.positive]))
             chance = graph.node("Gather", chances, place, axis=1)

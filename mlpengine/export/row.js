@@ -67,9 +67,12 @@ const answers = {
   }),
   classes: (out, named, place) => {
     const { value, positive } = model.threshold ?? {};
-    const best = model.threshold
-      ? Math.abs(positive - (out[positive] <= value))
-      : out.reduce((first, chance, i) => (chance > out[first] ? i : first), 0);
+    let best = out.reduce((first, chance, i) => (chance > out[first] ? i : first), 0);
+    if (model.threshold) best = Math.abs(positive - (out[positive] <= value));
+    else if (model.median) {
+      best = 0;
+      for (let below = out[0]; below < 0.5 && best < out.length - 1; below += out[best]) best += 1;
+    }
     const answer = { label: names[best], probabilities: named };
     if (place < 0) return answer;
     return { ...answer, set: names.filter((_, i) => out[i] >= model.lowest[place]) };

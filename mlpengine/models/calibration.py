@@ -250,7 +250,7 @@ class ClassSets(NamedTuple):
 
     @classmethod
     def taken_from(cls, arrays: dict[str, Array], classes: int) -> "ClassSets | None":
-        """Take the sets of a model of so many classes out of the arrays of a file, if any.
+        """Take the sets of a model with `classes` classes out of the arrays of a file, if any.
 
         Raises: CheckpointError unless they are sorted probabilities, with the number of a class.
         """

@@ -9,6 +9,7 @@ targets and predictions (rows,) or (rows, outputs).
 """
 
 from collections.abc import Callable, Iterable
+from inspect import signature
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -55,7 +56,7 @@ def metric(
     ... def within_a_tenth(target, predicted, weight=None):
     ...     return float(np.average(abs(predicted - target) < 0.1 * abs(target), weights=weight))
 
-    Raises: UsageError for a name that another metric has.
+    Raises: UsageError for a name that another metric has, and for a function of other arguments.
     """
     if of not in get_args(PredictionKind):
         raise UsageError(
@@ -68,6 +69,13 @@ def metric(
         same = known and known.function.__module__ == function.__module__
         if not same and (known or name in HIGHER_IS_BETTER or name in globals() or name == "loss"):
             raise UsageError(f"metric: another one has this name ({name!r})")
+        try:
+            signature(function).bind(None, None, None)
+        except TypeError:
+            takes = f"{name}{signature(function)}"
+            raise UsageError(
+                f"metric {name}: must take targets, predictions and weights (got {takes})"
+            ) from None
         OWN_METRICS[name] = OwnMetric(function, of, higher_is_better)
         return function
 
@@ -250,6 +258,27 @@ def rmsle(target: Array, predicted: Array, weight: Array | None = None) -> float
     if min(target.min(initial=0), predicted.min(initial=0)) <= -1:
         return float("nan")
     return rmse(np.log1p(target), np.log1p(predicted), weight)
+
+
+def class_mae(target: Array, predicted: Array, weight: Array | None = None) -> float:
+    """Return the mean distance of predicted and true class in the order of the classes."""
+    return _mean(np.abs(target - predicted).astype(np.float64), weight)
+
+
+def quadratic_kappa(target: Array, predicted: Array, weight: Array | None = None) -> float:
+    """Return Cohen's kappa of ordered classes with squared distances; nan for one class alone.
+
+    1 is perfect, and 0 the agreement of predictions drawn at random from the predicted shares.
+
+    Source: Cohen 1968, "Weighted kappa".
+    """
+    rows = np.ones(len(target)) if weight is None else np.asarray(weight, np.float64)
+    shift = np.average(target, weights=rows) - np.average(predicted, weights=rows)
+    spread = np.average((target - np.average(target, weights=rows)) ** 2, weights=rows)
+    spread += np.average((predicted - np.average(predicted, weights=rows)) ** 2, weights=rows)
+    apart = np.average((target - predicted) ** 2, weights=rows)
+    by_chance = spread + shift**2
+    return float(1 - apart / by_chance) if by_chance > 0 else float("nan")
 
 
 def r2(target: Array, predicted: Array, weight: Array | None = None) -> float:

@@ -56,6 +56,7 @@ from mlpengine.models.task import (
     make_split,
     task_for,
 )
+from mlpengine.models.threshold import restored_threshold
 from mlpengine.nn import NETWORKS, TabularNetwork
 from mlpengine.nn.population import Population
 from mlpengine.nn.safetensors_file import check_finite, read_tensors, write_tensors
@@ -276,9 +277,9 @@ class Model:
     ) -> Explanation:
         """Return `explain` for rows as networks take them, and a table for partial dependence.
 
-        `forward` predicts features of the rows, see `importances`.  Of more columns than `most`
-        only those are permuted to which the outputs are most sensitive.  Curves have `points`
-        points, each the mean over `averaged` rows of the table.
+        `forward` predicts features of the rows, see `importances`.  If there are more columns
+        than `most`, only the `most` columns are permuted to which the outputs are most sensitive.
+        Curves have `points` points, each the mean over `averaged` rows of the table.
         """
         columns = feature_columns(self.preprocessor)
         permuted = sensitive_columns(self.mean, rows.x, columns, most)
@@ -659,12 +660,9 @@ class Model:
                 conform(description["record"], TrainingRecord, "record")
                 model = replace(model, record=description["record"])
             if "threshold" in description:
-                conform(description["threshold"], Threshold, "threshold")
                 if len(preprocessor.classes) != 2:
                     raise CheckpointError("threshold: needs two classes")
-                known = {"costs": None, **description["threshold"]}
-                known["costs"] = known["costs"] and tuple(known["costs"])
-                model = replace(model, threshold=Threshold(**known))
+                model = replace(model, threshold=restored_threshold(description["threshold"]))
             _ = model.plain_loss  # refuses values that the loss does not take
             fits = (preprocessor.n_features, model.task.outputs) == (mlp.in_dim, mlp.outputs)
         except MlpEngineError as error:

@@ -74,9 +74,10 @@ class Split:
     `x` may be `PreparedRows`: features in a file, gathered as from an array; `windows` then shuffle
     the rows in an order that is fast to read.
     Several inputs or targets are arrays by name.
-    Shapes: x (rows, in_dim) and y, as the loss takes it, both of the network's dtype unless y is
-    class numbers; truth (rows,) class numbers, or (rows, outputs) in the target's own units;
-    weights (rows,) or None.  `places` is None unless the rows come from a table.
+    Shapes: x (rows, in_dim); y in the shape that the loss takes; truth (rows,) class numbers, or
+    (rows, outputs) in the target's own units; weights (rows,) or None.
+    Dtype: x and y have the network's dtype; class numbers in y are integers.
+    `places` is None unless the rows come from a table.
     """
 
     x: Any
@@ -204,7 +205,7 @@ class Task(ABC):
         return None
 
     def predicted_numbers(self, output: Array) -> Array:
-        """Return `probabilities`; of regression everything that the loss predicts, by column."""
+        """Return `probabilities`; for regression, all columns that the loss predicts."""
         return np.asarray(self.probabilities(output))
 
     def combine(self, outputs: Array, shares: Array | None = None) -> Array:
@@ -291,8 +292,10 @@ class Classification(Task):
     The class is the likeliest one or, of two classes, the one that `threshold` gives.
     """
 
-    headline = ("accuracy", "macro_f1")
+    headline: tuple[str, ...] = ("accuracy", "macro_f1")
     kinds = ("labels", "probabilities")
+    predicts_median: ClassVar[bool] = False
+    """Whether the median of the probabilities is predicted, not the most likely class."""
 
     def __init__(
         self, outputs: int, labels: Sequence[object] = (), threshold: Threshold | None = None
@@ -352,6 +355,28 @@ class BinaryClassification(Classification):
     def probabilities(self, output: Array) -> Array:
         second = _logistic(output[:, 0])
         return np.stack([1.0 - second, second], axis=1)
+
+
+class OrderedClasses(Classification):
+    """One class of several in an order; the median of the probabilities is predicted."""
+
+    headline = ("accuracy", "quadratic_kappa", "class_mae")
+    predicts_median = True
+
+    def learning_target(self, target: Array, dtype: np.dtype[np.generic]) -> Array:
+        return np.ascontiguousarray(target[:, None], dtype)
+
+    def predict(self, output: Array) -> Array:
+        if self.threshold is not None:
+            return super().predict(output)
+        below = np.cumsum(self.probabilities(output), axis=1)[:, :-1]
+        classes: Array = (below < 0.5).sum(axis=1)
+        return classes
+
+    def _own_metrics(self) -> dict[str, Metric]:
+        names = ("quadratic_kappa", "class_mae")
+        own = {name: _on_predictions(getattr(metrics, name)) for name in names}
+        return super()._own_metrics() | own
 
 
 class MultiLabel(Task):
@@ -440,7 +465,10 @@ class Regression(Task):
         return list(np.sort(own, axis=0)) if self.orders else own
 
     def _numbered(self, name: str) -> Metric | None:
-        """Return the pinball loss of a level: of its quantile, or else of `predict`."""
+        """Return the pinball loss of a level: of the quantile of this level, if it is predicted.
+
+        Otherwise it is the pinball loss of the values of `predict`.
+        """
         level = _level(name)
         if level is None:
             return None
@@ -473,7 +501,7 @@ class Regression(Task):
             known["deviance"] = self._deviance
             known["deviance_explained"] = self._deviance_explained
         if [one.location for one in self.loss.predictions] == [True, False]:
-            known["nll"] = self._nll  # of a mean and a deviation
+            known["nll"] = self._nll  # the loss predicts a mean and a deviation
         levels = [one.level for one in self.loss.predictions if one.level is not None]
         if len(levels) == len(self.loss.predictions):
             known["pinball"] = lambda s: self._pinball(s, levels)
@@ -483,7 +511,7 @@ class Regression(Task):
         return known
 
     def _deviance(self, scored: Scored, predicted: Array | None = None) -> float:
-        """Return the mean deviance of the predicted means, or of others (rows, targets)."""
+        """Return the mean deviance of `predicted` (rows, targets); default: the predicted means."""
         predicted = scored.predicted if predicted is None else predicted
         with np.errstate(all="ignore"):
             rows = self.loss.deviance(scored.truth, predicted).mean(axis=1)
@@ -595,6 +623,8 @@ def task_for(target: Target | None, loss: Loss, threshold: Threshold | None = No
         assert isinstance(loss, EntryLoss)
         return Regression(target, loss)
     if isinstance(target, ClassTarget):
+        if isinstance(loss, EntryLoss) and loss.columns > 1:
+            return OrderedClasses(target.n_outputs, target.classes)
         if isinstance(loss, EntryLoss):
             return BinaryClassification(1, target.classes, threshold)
         return Classification(target.n_outputs, target.classes, threshold)
@@ -707,12 +737,18 @@ def _of_class(function: Callable[..., Array], k: int) -> Metric:
     return score
 
 
-def _own(metric: metrics.OwnMetric) -> Metric:
-    on = _on_probabilities if metric.of == "probabilities" else _on_predictions
-    measure = on(metric.function)
+def _read_only(array: Array) -> Array:
+    """Return a view that cannot be written: other metrics read the same targets."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
+
+def _own(metric: metrics.OwnMetric) -> Metric:
     def score(scored: Scored) -> float:
-        value: object = measure(scored)
+        predicted = scored.probabilities if metric.of == "probabilities" else scored.predicted
+        weights = None if scored.weights is None else _read_only(scored.weights)
+        value: object = metric.function(_read_only(scored.truth), _read_only(predicted), weights)
         try:
             if isinstance(value, Real) and not isinstance(value, np.timedelta64):
                 return float(value)

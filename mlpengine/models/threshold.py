@@ -1,6 +1,6 @@
 """The choice of the probability above which a model predicts one of two classes."""
 
-from typing import Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -9,6 +9,7 @@ from mlpengine.core.spec import Array
 from mlpengine.core.wording import suggestion
 from mlpengine.models.metrics import higher_is_better
 from mlpengine.models.task import Classification, Split, Task, Threshold
+from mlpengine.settings.structure import conform
 from mlpengine.settings.training import ThresholdChoice
 
 CANDIDATES = 99
@@ -20,6 +21,13 @@ BANDWIDTH = 0.2
 Of 0 (no mean), 0.05, 0.15, 0.3, 0.5 and 0.8, the middle ones gave the lowest cost and the best F1
 on eight tables of 300 to 6,700 rows: the best threshold of few rows is a matter of chance.
 """
+
+
+def restored_threshold(state: object) -> Threshold:
+    """Return the threshold that `Threshold._asdict` described.  Raises: CheckpointError."""
+    conform(state, Threshold, "threshold")
+    known = {"costs": None, **cast("dict[str, Any]", state)}
+    return Threshold(**{**known, "costs": known["costs"] and tuple(known["costs"])})
 
 
 def check_threshold(choice: ThresholdChoice, task: Task) -> Threshold:

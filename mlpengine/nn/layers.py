@@ -35,6 +35,9 @@ class ActivationNames(Sequence[str]):
     def __len__(self) -> int:
         return len(self[:])
 
+    def __contains__(self, name: object) -> bool:
+        return name in self[:]
+
 
 ACTIVATIONS = ActivationNames()
 

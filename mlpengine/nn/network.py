@@ -25,7 +25,7 @@ PREDICT_ROWS = 256
 
 
 class Network(Recordable):
-    """Named parameters in one flat vector, and how outputs are computed from them.
+    """Named parameters in one flat vector, and the computation of outputs from them.
 
     `Mlp` is the ready-made network.  To define another one, write a subclass that gives its
     parameters to this constructor and overrides `record`; `TrainingStep` and `Loop` then train it:
@@ -52,8 +52,8 @@ class Network(Recordable):
     ``copy.copy`` shares the parameters; a deep or pickled copy has its own.
 
     Args:
-        inputs: shape of a row of the input, or its number of features; of several inputs, by
-            name.  ``("int64", shape)`` is an input of integers, for embeddings and gathers.
+        inputs: shape of a row of the input, or its number of features; for several inputs, shapes
+        by name.  ``("int64", shape)`` is an input of integers, for embeddings and gathers.
         parameters: shapes by name, or arrays with the initial values.  Of the parameters given by
             shape, matrices are drawn by the `initializer`, as weights (out_dim, in_dim), and
             vectors are zeros.
@@ -66,7 +66,7 @@ class Network(Recordable):
         dtype: float32 or float64, of everything but inputs of integers.
 
     Attributes:
-        in_shape: shape of a row of the input; of several inputs, by name.
+        in_shape: shape of a row of the input; for several inputs, shapes by name.
         params: all parameters.
         rng: the generator that dropout draws from; `TrainingStep` sets its step.
 
@@ -167,7 +167,7 @@ class Network(Recordable):
         return rows
 
     def without_dropout(self, dtype: DTypeLike | None = None) -> Self:
-        """Return a copy with parameters of its own that leaves dropout out in training, too.
+        """Return a copy with its own parameters and without dropout, also in training.
 
         Random samples become their means, and batch norm uses its running averages.  `dtype` is the
         dtype of the copy's parameters, by default the dtype of this network.
@@ -175,7 +175,7 @@ class Network(Recordable):
         kind, other = self.dtype if dtype is None else np.dtype(dtype), copy(self)
         params = Flat({n: Spec(s.shape, kind) for n, s in self.params.specs.items()})
         params.flat[...], params.frozen = self.params.flat, self.params.frozen
-        vars(other).update(params=params, rng=None)  # a tape without it records no dropout
+        vars(other).update(params=params, rng=None)  # a tape without a generator records no dropout
         return other
 
     @cached_property

@@ -27,7 +27,7 @@ class Population(Sequence[N]):
 
     Args:
         count: number of members.
-        seeds: of the members, each for the initial weights and for dropout; by default 0, 1, 2, ...
+        seeds: one for each member, for initial weights and dropout; by default 0, 1, 2, ...
 
     Raises: UsageError for no members, another number of seeds, a seed that is not a whole number
     from 0, or a class that takes no seed.
@@ -83,7 +83,7 @@ class Population(Sequence[N]):
     def mean(self, x: ArrayLike) -> Array:
         """Return the mean (rows, out_dim) of the members' outputs for `x` (rows, in_dim).
 
-        Outputs are logits where the loss takes logits.  Raises: ShapeError or DtypeError.
+        If the loss takes logits, it is a mean of logits.  Raises: ShapeError or DtypeError.
         """
         return np.asarray(self.predict(x).mean(axis=0))
 

@@ -61,7 +61,7 @@ class Recording(NamedTuple):
 
     @property
     def predicts(self) -> bool:
-        """Whether it has one input and one output, and predictions change nothing but dropout."""
+        """Whether it has one input and one output, and only dropout differs in predictions."""
         plain = "" in self.inputs and "" in self.outputs
         return plain and not any(isinstance(r.op, Normal | BatchNorm) for r in self.tape.records)
 
@@ -80,8 +80,9 @@ class Recording(NamedTuple):
     def traced(self) -> list[Value]:
         """The values for which a backward keeps the gradients.
 
-        They are the pre-activations of the layers and, unless a layer names its own, the values
-        that ops compute from rows and parameters.  The gradients of single rows are made from them.
+        They are the pre-activations of the layers.  If a layer does not name its pre-activation,
+        they are the values that ops compute from rows and parameters.  Gradients of single rows are
+        computed from them.
         """
         ends: list[Value] = [layer.pre_activation for layer in self.layers]
         if any(layer.pre_activation is not layer.output for layer in self.layers):
@@ -163,11 +164,11 @@ class Recordable(Saved):
     def record(self, tape: Tape, *inputs: Any, **_: Any) -> Any:
         """Record the network on `tape` and return its output (rows, outputs), or several by name.
 
-        ``tape.parameter(name)`` is a parameter, ``tape.dropout(h, rate)`` dropout, and
-        ``tape.layer(name, h)`` gives the nodes up to h a name for messages.  The `inputs` (rows,
-        ...) are in the order of `in_shape`, `x` alone if it is one shape.  It is called once for
-        each number of rows, so each row must depend on its own input alone, except through
-        ``tape.batch_norm``.
+        ``tape.parameter(name)`` returns a parameter, ``tape.dropout(h, rate)`` applies dropout, and
+        ``tape.layer(name, h)`` names the nodes up to h for messages.  The `inputs` (rows, ...) are
+        in the order of `in_shape`; with one input there is only `x`.  The method is called once for
+        each number of rows, so the output of a row must depend only on the input of this row,
+        except through ``tape.batch_norm``.
         """
         raise UsageError(f"{self._where}: record must be overridden, to return an output")
 
@@ -294,7 +295,7 @@ class Recordable(Saved):
         return {"weights": weights, "biases": biases, **self._groups}
 
     def freeze(self, names: Iterable[str]) -> None:
-        """Keep parameters of these names as they are, and train all others.
+        """Freeze the parameters of these names, and train all others.
 
         ``"block"`` names all parameters with a name that begins with ``"block."``; an empty list
         unfreezes all.  No backend computes the gradients of frozen parameters; they are zero.  No
@@ -424,7 +425,7 @@ def _input_spec(given: InputLike, where: str, dtype: np.dtype[Any]) -> Spec:
 
 
 def _shape(shape: ShapeLike | Array, where: str) -> tuple[int, ...]:
-    """Return the shape of an array, or `shape` as a tuple; a number is the shape of a vector."""
+    """Return the shape of an array, or `shape` as a tuple; a number n is the shape (n,)."""
     given = shape.shape if isinstance(shape, np.ndarray) else shape
     sizes = tuple(given) if isinstance(given, Sequence) else (given,)
     if not all(isinstance(n, int | np.integer) and n >= 1 for n in sizes):

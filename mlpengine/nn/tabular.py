@@ -158,7 +158,7 @@ class TabularNetwork(Network):
         return self.like(**{self.linear_option.name: True}, **changes)
 
     def freeze(self, layers: Iterable[Any]) -> None:
-        """Keep the parameters of these layers as they are, and train all others.
+        """Freeze the parameters of these layers, and train all others.
 
         Layers count from 0, or from -1 backwards; the input layer belongs to layer 0; an empty list
         unfreezes all.  No backend computes the gradients of frozen layers; they are zero.  No

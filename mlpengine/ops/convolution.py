@@ -1,9 +1,9 @@
 """Convolution and pooling over images, (batch, channels, height, width).
 
 A convolution copies the patches under all windows from a strided view and multiplies them by the
-kernel, with one `numpy.dot` for each group. Backward copies them again: keeping them from forward
-to backward would take the kernel's size times the memory of the image, while the copy takes a
-fifth of the product's time at 64 channels.
+kernel, with one `numpy.dot` for each group. Backward copies the patches again: to keep them would
+take the memory of the image times the size of the kernel, and the copy takes only a fifth of the
+product's time at 64 channels.
 """
 
 from dataclasses import dataclass

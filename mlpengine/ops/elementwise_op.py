@@ -64,7 +64,7 @@ class Formulas:
 
 
 class Elementwise(GradOp):
-    """Base of the ops on floating operands of one dtype whose value is a function entry by entry.
+    """Base of the ops that apply a function entry by entry to floating operands of one dtype.
 
     The parameters of `formula` are the operands; two or more broadcast.  Hyper-parameters are the
     fields of a ``@dataclass(frozen=True)``.
@@ -158,15 +158,14 @@ class Tuned(NamedTuple):
 
 
 TUNED: dict[tuple[object, ...], Tuned] = {}
-"""Forward rules by the op's name and options; each is tested against the formula, and the figure by
-which it wins stands beside it."""
+"""Forward rules by the op's name and options; tests compare them with the formula."""
 
 
 def option_values(op: GradOp) -> tuple[object, ...]:
     """Return the values of an op's hyper-parameters, in the order of its fields.
 
-    Raises: UsageError for other attributes, as formulas are derived from the fields alone, once for
-    equal ones, and for a value that may change.
+    Raises: UsageError for other attributes, because formulas are derived from the fields only and
+    are cached, and for a value that is mutable.
     """
     names: list[str] = [f.name for f in fields(op)] if is_dataclass(op) else []
     for name in vars(op).keys() - {*names, "_bindings"}:

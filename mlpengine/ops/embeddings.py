@@ -1,4 +1,4 @@
-"""Embeddings of numbers: each feature as several cosines of itself, or as functions of them."""
+"""Embeddings of numbers: each feature as several cosines, or as linear functions of cosines."""
 
 from dataclasses import dataclass
 from math import pi

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
+from inspect import signature
 from math import isfinite, isinf
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -63,17 +64,18 @@ class EntryLoss(Loss):
 
     @property
     def log_link(self) -> bool:
-        """Whether an output is the logarithm of what it predicts: where the formula is lowest.
+        """Whether an output is the logarithm of the prediction, by the minimum of the formula.
 
-        Targets are never shifted then.  They are divided by their mean if the loss has a `scaling`.
+        If so, targets are never shifted; they are divided by their mean if the loss has a
+        `scaling`.
         """
         return self.formulas.log_link
 
     @property
     def scaling(self) -> float | None:
-        """The power of c by which losses change with targets times c and outputs plus log(c).
+        """The exponent p if slopes grow by c**p with targets times c and outputs plus log(c).
 
-        The best weights are the same then.  None if they are not.
+        Then the best weights do not depend on the scale of the targets.  None if there is no p.
         """
         return self.formulas.scaling
 
@@ -81,8 +83,8 @@ class EntryLoss(Loss):
     def predictions(self) -> Sequence[Prediction]:
         """The predictions of the output columns of a target.
 
-        By default it is each output that moves with the target; if none does, it is the first
-        output, or its exponential with a log link.
+        By default these are all outputs that shift with the target.  If there are none, it is the
+        first output or, with a log link, its exponential.
         """
         f = self.formulas
         if len(f.locations) < 2:
@@ -92,7 +94,7 @@ class EntryLoss(Loss):
 
     @property
     def takes_logs(self) -> bool:
-        """Whether targets may be logarithms: all that is predicted is then theirs."""
+        """Whether targets may be logarithms; then all predictions are logarithms, too."""
         return not self.log_link and all(one.location for one in self.predictions)
 
     @property
@@ -155,8 +157,8 @@ class EntryLoss(Loss):
     def best_outputs(self, target: Array, outputs: int) -> Array:
         """Return the output (rows, outputs) with the lowest loss of each row.
 
-        Outputs that do not move with the target where others do, such as a deviation, stay as in
-        the best constant: a likelihood has no lowest value.
+        If some outputs shift with the target, the other outputs, such as a deviation, keep the
+        values of the best constant: otherwise a likelihood would have no lowest value.
         """
         wide, f = target.astype(np.float64), self.formulas
         constant = self.best_constant(target, outputs)
@@ -276,7 +278,7 @@ class EntryLoss(Loss):
             yield call(np.multiply, rows[1], np.array(1.0) if dy is None else dy, d_weight)
 
     def _check_range(self, target: Array) -> None:
-        """Raise IndexRangeError unless every target is valid, or one is NaN: then the loss is NaN.
+        """Raise IndexRangeError for an invalid target, unless one is NaN: then the loss is NaN.
 
         For a small batch `argmin` and `argmax` cost less than comparisons, and they allocate
         nothing.
@@ -296,12 +298,19 @@ def _derived(kind: type[EntryLoss], options: tuple[object, ...], _spelled: str) 
     loss = kind(*options)
     names = ["y"] if loss.columns == 1 else [f"y{k}" for k in range(loss.columns)]
     outputs, target = tuple(variable(name) for name in names), variable("t")
+    taken = signature(loss.formula)
+    try:
+        taken.bind(*outputs, target)
+    except TypeError:
+        outputs = ()
+    if not outputs:
+        raise FormulaError(f"{loss.name}: formula must take outputs and the target (got {taken})")
     formula: object = loss.formula(*outputs, target)
     if not isinstance(formula, Expr):
         raise FormulaError(f"{loss.name}: formula must return a formula (got {formula!r:.60})")
     entry, value_scale = without_factor(formula)
     slopes, scales = zip(*(without_factor(s) for s in loss.gradient(*outputs, target)), strict=True)
-    if all(slope.number == 0 for slope in slopes[:-1]):
+    if value_scale == 0 or all(slope.number == 0 for slope in slopes[:-1]):
         listed = ", ".join(names)
         raise FormulaError(f"{loss.name}: the loss must change with {listed} (got {formula!r:.60})")
     return LossFormulas(outputs, target, entry, value_scale, slopes, scales)

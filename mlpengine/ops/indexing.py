@@ -23,8 +23,8 @@ from mlpengine.ops.op import GradOp
 class Gather(GradOp, name="gather"):
     """Entries along an axis by an index array of the same rank, as `numpy.take_along_axis`.
 
-    Shapes: x and index of equal rank whose other axes broadcast; y as the broadcast, with the
-    index's length along `axis`.
+    Shapes: x and index have equal rank, and their other axes broadcast.  y has the broadcast shape,
+    with the index's length along `axis`.
     Backward: dx = dy added at the indexed positions; repeated indices accumulate.
     Raises: ShapeError for other shapes; IndexRangeError on replay for an index out of range.
     """
@@ -52,7 +52,7 @@ class Gather(GradOp, name="gather"):
         self, x: Array, index: Array, *, out: Array, workspace: Array, places: Array
     ) -> Calls:
         axis = self.axis % x.ndim
-        strides = [1 if n > 1 else 0 for n in x.shape]  # in entries; 0 where x is broadcast
+        strides = [1 if n > 1 else 0 for n in x.shape]  # 0: x broadcasts along this axis
         strides = [s * prod(x.shape[i + 1 :]) for i, s in enumerate(strides)]
         rows, calls = _counted(index, workspace, x.shape[axis])
         yield from _in_range(index, x.shape[axis], f"gather: index along axis {axis}")
@@ -243,8 +243,8 @@ def _widened(index: Array, workspace: Array) -> tuple[Array, tuple[Call, ...]]:
 def _counted(index: Array, workspace: Array, length: int) -> tuple[Array, tuple[Call, ...]]:
     """Return the index counted from the front, and the calls that write it.
 
-    Read as an unsigned number, a negative index is huge, so the result is the smaller of index and
-    index + length; this takes a fraction of the time of `numpy.remainder`.
+    As an unsigned number, a negative index is huge.  So the result is the minimum of index and
+    index + length, both unsigned; this is much faster than `numpy.remainder`.
     """
     wide, calls = _widened(index, workspace)
     counted: Array = workspace[1, ...]

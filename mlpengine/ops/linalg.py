@@ -48,7 +48,7 @@ class Linear(GradOp, name="linear"):
         y = _rows(out)
         yield call(np.dot, _rows(x), w.T, y)
         yield from self._scaled(y)
-        if b is not None:  # of one column as a number: faster
+        if b is not None:  # a scalar bias is faster for a single column
             yield call(np.add, y, b.reshape(()) if b.size == 1 else b, y)
 
     def backward(self, dy: Array, x: Array, w: Array, *, out: Slots) -> Calls:
@@ -190,7 +190,7 @@ def _is_single(shape: tuple[int, ...]) -> bool:
 
 
 def _wide(x: Spec, lead: tuple[int, ...], b: Spec) -> Spec:
-    """Return the buffer of the gradient of `x` before it is summed; empty if no sum is needed."""
+    """Return the buffer for the gradient of `x` before its sum over axes; empty without a sum."""
     needed = x.shape[:-2] != lead and not _is_single(b.shape)
     return Spec((*lead, *x.shape[-2:]) if needed else (0,), x.dtype)
 

@@ -47,8 +47,8 @@ class BoundLoss(Uncopyable):
 
     `sample_weight` is the buffer of the weights, or None for an unweighted loss; `backward` is
     empty if the loss was bound without `d_output`.  The value is a sum over rows divided by
-    `mean_rows`.  Of a `LossSum`, `parts` are the losses by output, each times its weight, and
-    `sums` the calls that add their values, the last of `forward`; `target` then is by name.
+    `mean_rows`.  For a `LossSum`, `target` is by name, `parts` are the losses by output, each times
+    its weight, and `sums` are the last calls of `forward`: they add the values of the parts.
     """
 
     output: Array
@@ -90,11 +90,11 @@ class Loss(GradOp):
     """The tasks that may have the loss in a config or an estimator."""
 
     takes_target: ClassVar[bool] = True
-    """Whether it compares the output with targets; one that does not is of one of several outputs.
+    """Whether it has targets; a loss without targets must be one of several losses.
     """
 
     training_options: ClassVar[tuple[str, ...]] = ()
-    """Options that weigh the training alone, such as class weights; evaluation leaves them out."""
+    """Options that affect only the training, such as class weights; evaluation ignores them."""
 
     def __init_subclass__(cls, *, name: str | None = None, **kwargs: object) -> None:
         """Register the loss, if a task may have it."""
@@ -107,16 +107,20 @@ class Loss(GradOp):
 
     @abstractmethod
     def target_spec(self, output: Spec, target: Spec | None = None) -> Spec:
-        """Return the spec of the target buffer for the caller's target (None: the usual kind).
+        """Return the spec of the target buffer for the spec of the caller's target, if known.
 
         Raises: ShapeError or DtypeError if `target` does not fit.
         """
 
     @property
     def measured_options(self) -> dict[str, Any]:
-        """The options that are part of what is measured, by name."""
+        """The options that change the loss of an evaluation, by name."""
         names: list[str] = [f.name for f in fields(self)] if is_dataclass(self) else []
         return {n: getattr(self, n) for n in names if n not in self.training_options}
+
+    def of_classes(self, count: int) -> "Loss":
+        """Return the loss for a target of `count` classes."""
+        return self
 
     def plain(self) -> Self:
         """Return the loss for evaluation, without its `training_options`."""
@@ -125,7 +129,7 @@ class Loss(GradOp):
     def best_constant(self, target: Array, outputs: int, weights: Array | None = None) -> Array:
         """Return the output (outputs,), the same for all rows, with the lowest mean loss.
 
-        NaN stands for a loss that does not say.
+        NaN if the loss does not define it.
         Shapes: target (rows, ...) as the loss takes it, weights (rows,) or None.
         """
         return np.full(outputs, np.nan)
@@ -135,7 +139,7 @@ class Loss(GradOp):
         return np.full((len(target), outputs), np.nan)
 
     def check_target(self, target: Array) -> None:
-        """Check what no replay of the loss finds, of targets that fit it.
+        """Check targets for errors that a replay of the loss does not detect.
 
         Raises: IndexRangeError.
         """
@@ -169,7 +173,7 @@ class Loss(GradOp):
                 del bindings[next(iter(bindings))]
             bound = self.bind(output, d_output, weighted=weighted, target=Spec.of(target))
             self.check_target(target)
-            bindings[key] = bound  # which keeps the arrays, so that their ids are not reused
+            bindings[key] = bound  # keeps the arrays alive: their ids are not reused
         write_into(bound.target, target, f"{self.name}: target")
         if bound.sample_weight is not None:
             weights = np.asarray(sample_weight)
@@ -192,11 +196,11 @@ class Loss(GradOp):
     ) -> BoundLoss:
         """Bind the loss to `output` and to `d_output`, the buffer of its gradient or None.
 
-        `target` is the spec of the targets, for losses that accept several kinds.  `mean_rows` is
-        the number of rows of the mean, if `output` holds only a part of them: the values and
-        gradients of all parts add up to the mean's.  `memory` is the loss of a larger batch: the
-        first rows of its targets and weights are used; `weight` is the buffer of the weights, if
-        another loss has them, too.
+        `target` is the spec of the targets, for losses that accept several kinds of targets.
+        `mean_rows` is the number of rows of the mean if `output` holds only a part of these rows;
+        the values and gradients of all parts add up to the mean.  `memory` is the loss of a larger
+        batch: the first rows of its targets and weights are used.  `weight` is the buffer of the
+        weights if another loss shares them.
         """
         x = Spec.of(output)
         if d_output is not None and Spec.of(d_output) != x:
@@ -266,7 +270,7 @@ def total(x: Array, scale: float, wide: Array, out: Array) -> Calls:
 
 
 FEW_COLUMNS = 32
-"""Entries of a row up to which a product with ones is faster than a reduction."""
+"""Maximum length of a row for which a product with ones is faster than a reduction."""
 
 
 def row_totals(x: Array, wide: Array, out: Array) -> Calls:

@@ -12,19 +12,19 @@ from mlpengine.core.spec import Array
 from mlpengine.formula import Expr, Plan, evaluate, order, plan
 
 DOUBLINGS = 40
-"""Doublings of the range, from -1 to 1, in which the lowest value of a loss is searched."""
+"""Maximum doublings of the range -1 to 1 in the search for the lowest value of a loss."""
 
 HALVINGS = 64
-"""Halvings of that range, to the last digits of float64 of numbers of order 1."""
+"""Halvings of the range, enough for the precision of float64 near 1."""
 
 NEAR = 1e-2
-"""Length of a range in which a slope is smooth enough to trust a secant that moves no more."""
+"""Length of a range in which a slope is smooth enough to accept a secant step that hardly moves."""
 
 COLUMN_PASSES = 50
 """Maximum number of times that each of several output columns is set to its best value."""
 
 ZERO_SLOPE = 1e-9
-"""Size up to which a slope counts as zero, among numbers of order 1."""
+"""Maximum size of a slope that counts as zero, for numbers of order 1."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,8 +47,9 @@ class LossFormulas:
     def saved(self) -> tuple[Expr, ...]:
         """The values that forward keeps for backward, one for each output column.
 
-        It is the slope, or its one argument if forward computes that value anyway: the last
-        function of the slope then costs forward no pass.
+        It is the slope.  But if the slope is a function of one value that forward computes anyway,
+        it is
+        this value: forward then needs no pass for the last function.
         """
         forward = set(order([self.entry]))
         saved = []
@@ -87,10 +88,9 @@ class LossFormulas:
 
     @cached_property
     def log_link(self) -> bool:
-        """Whether the first output is best where it is the logarithm of the target.
+        """Whether the loss is lowest if the first output is the logarithm of the target.
 
-        An output that is best where it is the target itself, as in a flat part of the loss, has no
-        such link.
+        It is False if the loss is also lowest with the target itself, as in a flat part of a loss.
         """
         y = np.linspace(-1.5, 1.5, 8)
         outputs = [y, *(np.full_like(y, 0.3) for _ in self.outputs[1:])]
@@ -102,9 +102,9 @@ class LossFormulas:
 
     @cached_property
     def scaling(self) -> float | None:
-        """The power of 2 by which slopes grow with targets times 2 and outputs plus log(2).
+        """The exponent p if slopes grow by 2**p with targets times 2 and outputs plus log(2).
 
-        None if they do not grow alike everywhere.
+        None if there is no p.
         """
         y, t = np.linspace(-1.5, 1.5, 8), np.linspace(0.2, 0.9, 8)
         others = [np.full_like(y, 0.3) for _ in self.outputs[1:]]
@@ -115,10 +115,10 @@ class LossFormulas:
 
     @cached_property
     def locations(self) -> tuple[int, ...]:
-        """The output columns that move with the target, as means and quantiles do.
+        """The output columns that shift with the target, such as means and quantiles.
 
-        Shifting them and the target by the same number leaves the loss as it is, so the slopes by
-        them and by the target add up to 0 everywhere.  Empty if no columns do so.
+        Adding one number to these columns and to the target does not change the loss, so their
+        slopes and the slope of the target add up to 0 everywhere.  Empty if there are none.
         """
         rng, count = np.random.default_rng(0), len(self.outputs)
         points = rng.normal(size=(count, 8 * count + 8))
@@ -141,7 +141,8 @@ class LossFormulas:
     ) -> list[Array]:
         """Return the outputs with the columns `moved` at the lowest loss that descent reaches.
 
-        One column after the other is set where its slope turns from negative to positive.
+        One column after the other is set to the point where its slope changes from negative to
+        positive.
 
         Shapes: target (rows, targets), outputs a column for each of the loss; ``total(slopes)``
         adds the slopes (rows, targets) of what one number of a column stands for.
@@ -165,8 +166,8 @@ class LossFormulas:
 def turning_point(slope: Callable[[Array], Array], shape: tuple[int, ...]) -> Array:
     """Return for each entry where its slope turns from negative to positive.
 
-    It is 0 where the slope turns nowhere between -2**40 and 2**40, so that there is no lowest
-    value.  Secants are used in turn with halvings of the range.
+    It is 0 if the slope does not change its sign between -2**40 and 2**40: then there is no lowest
+    value.  Secant steps alternate with halvings of the range.
     """
     with np.errstate(all="ignore"):
         low, high = np.full(shape, -1.0), np.full(shape, 1.0)

@@ -20,7 +20,8 @@ class LossSum:
         losses: by output.
         weights: factors of the losses; 1 where there is none.
 
-    Raises: UsageError for what is no loss, or a weight that is 0, infinite or of no loss.
+    Raises: UsageError for a value that is not a loss, or a weight that is 0, infinite or without a
+    loss.
     """
 
     name = "sum"

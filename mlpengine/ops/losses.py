@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import log
 from typing import Annotated, Any
 
 import numpy as np
 
 from mlpengine.core.errors import UsageError
-from mlpengine.core.fields import ConfigKey, Limits, NonNegative, Positive, Share
+from mlpengine.core.fields import ConfigKey, Count, Given, Limits, NonNegative, Positive, Share
 from mlpengine.core.spec import Array
 from mlpengine.formula import (
     Expr,
@@ -23,11 +23,12 @@ from mlpengine.formula import (
     softplus,
     softplus_tail,
     tanh,
+    where,
 )
 from mlpengine.ops.entry_loss import EntryLoss, Prediction
 
 SMALLEST_MEAN = 1e-6
-"""Smallest mean or variance with a logarithm of its own in the best constant."""
+"""Lower bound of a mean or variance before its logarithm is taken in the best constant."""
 
 MAX_LEVELS = 99
 """Largest number of quantiles that one network predicts."""
@@ -115,7 +116,7 @@ class LogCosh(EntryLoss, name="log_cosh"):
 class Quantile(EntryLoss, name="quantile"):
     """Predicts quantiles of the target: max(level * d, (level - 1) * d) with d = target - output.
 
-    The mean over all entries of the target of the sum over the levels.
+    The loss is the sum over the levels, averaged over all entries of the target.
     Shapes: output (batch, targets * levels), the levels of a target next to each other; with one
     level (batch, ...), target as output.
     Backward: d_output = dy * (1 - level) / entries where the output is larger than the target,
@@ -151,7 +152,7 @@ class Quantile(EntryLoss, name="quantile"):
 
     @property
     def predictions(self) -> Sequence[Prediction]:
-        """A quantile for each level, named by it; one level alone has the target's name."""
+        """A quantile for each level, named by the level; a single level has the target's name."""
         suffixes = [f"_{level:g}" for level in self.levels] if self.columns > 1 else [""]
         quantiles = zip(suffixes, self.formulas.outputs, self.levels, strict=True)
         return [Prediction(suffix, y, level=level) for suffix, y, level in quantiles]
@@ -170,7 +171,7 @@ class Quantile(EntryLoss, name="quantile"):
 
 
 def _quantile(target: Array, weights: Array | None, level: float) -> Array:
-    """Return a quantile of each column, the middle of all where there are several."""
+    """Return a quantile of each column; if several values qualify, their midpoint."""
     values = target.astype(np.float64)
     weights = np.ones(len(values)) if weights is None else weights
     order = np.argsort(values, axis=0)
@@ -251,6 +252,56 @@ class BinaryFocal(EntryLoss, name="binary_focal"):
         return loss * (t * (2 * self.alpha - 1) + (1 - self.alpha))
 
 
+@dataclass(frozen=True)
+class Ordinal(EntryLoss, name="ordinal"):
+    """Cross-entropy of ordered classes: of each threshold between two classes.
+
+    The sum over thresholds k of -log(probability of the true side), where class t is at most k or
+    above it.  The probability of a side is the sum of its classes' probabilities, a softmax of the
+    outputs, so that cumulative logits are ordered.  Far mistakes cost more than near ones.
+    Shapes: output (batch, classes), target (batch, 1), class numbers from 0 as floats.
+
+    Source: McCullagh 1980, "Regression models for ordinal data", for cumulative logits; Frank and
+    Hall 2001, "A simple approach to ordinal classification", for one binary problem a threshold.
+    """
+
+    tasks = ("classification",)
+
+    classes: Annotated[Count, Given, "Number of classes."] = 2
+
+    @property
+    def columns(self) -> int:
+        """Columns of the output: the classes."""
+        return self.classes
+
+    def of_classes(self, count: int) -> "Ordinal":
+        return Ordinal(count)
+
+    def formula(self, *ys_and_t: Any) -> Any:
+        *ys, t = ys_and_t
+        below = [*accumulate(ys[:-1], _logaddexp)]
+        above = [*accumulate(ys[:0:-1], _logaddexp)][::-1]
+        every = _logaddexp(below[-1], ys[-1])
+        terms = [
+            every - where(t < k + 0.5, low, high)
+            for k, (low, high) in enumerate(zip(below, above, strict=True))
+        ]
+        return sum(terms[1:], terms[0])
+
+    def best_constant(self, target: Array, outputs: int, weights: Array | None = None) -> Array:
+        """Return the logarithms of the classes' shares."""
+        return _log(np.bincount(target[:, 0].astype(np.int64), weights, self.classes) / len(target))
+
+    def best_outputs(self, target: Array, outputs: int) -> Array:
+        """Return outputs with all probability in the class of each row."""
+        return 50.0 * np.equal(target, np.arange(self.classes))
+
+
+def _logaddexp(a: Expr, b: Expr) -> Expr:
+    """Return log(exp(a) + exp(b))."""
+    return maximum(a, b) + softplus_tail(a - b)
+
+
 def _log_probabilities(y: Expr) -> tuple[Expr, Expr]:
     """Return log(p) and -log(1 - p) of the logit y."""
     return minimum(y, 0) - softplus_tail(y), maximum(y, 0) + softplus_tail(y)
@@ -286,7 +337,7 @@ class Poisson(MeanLoss, name="poisson"):
 
 
 class Gamma(MeanLoss, name="gamma"):
-    """Predicts the mean of positive numbers, errors relative to it.
+    """Predicts the mean of positive numbers, with relative errors.
 
     The negative log-likelihood of a gamma distribution, output + target * exp(-output), where
     output is the log of the mean; the mean is over all entries, and terms that no output changes
@@ -321,7 +372,7 @@ class Tweedie(MeanLoss, name="tweedie"):
     power: Annotated[
         float,
         Limits(above=1, below=2),
-        "Exponent of the mean in the variance: near 1 as of counts, near 2 as of amounts.",
+        "Exponent of the mean in the variance: near 1 for counts, near 2 for amounts.",
     ] = 1.5
 
     def formula(self, y: Expr, t: Expr) -> Expr:
@@ -348,7 +399,7 @@ class NegativeBinomial(MeanLoss, name="negative_binomial"):
     Source: Hilbe 2011, "Negative binomial regression", section 8.2 (NB2).
     """
 
-    dispersion: Annotated[Positive, "Variance beyond the mean, over the squared mean."] = 1.0
+    dispersion: Annotated[Positive, "(variance - mean) / mean squared."] = 1.0
 
     def formula(self, y: Expr, t: Expr) -> Expr:
         return (t + 1 / self.dispersion) * softplus(y + log(self.dispersion)) - t * y
@@ -427,7 +478,8 @@ class FormulaLoss(EntryLoss, name="formula"):
 class MeanOutput(EntryLoss, name="mean_output"):
     """The mean of the output itself, for what a network computes as its loss, such as a penalty.
 
-    It is one of several losses of a `TrainingStep`, and has no target: the operand is not read.
+    It can be one of several losses of a `TrainingStep`.  It has no target: this operand is not
+    read.
     Backward: d_output = dy / entries.
     """
 

@@ -1,7 +1,8 @@
 """Normalizations: over the features of a row, or over the rows of a feature.
 
-Both treat x as an array (rows, features, inner), the cube. Sums are products with ones:
-`numpy.add.reduce` takes 3.9 times as long over rows of 512 and almost 10 times over rows of 8.
+Both treat x as an array (rows, features, inner), called the cube. Sums are computed as products
+with ones: `numpy.add.reduce` takes 3.9 times as long for rows of 512, almost 10 times for rows of
+8.
 """
 
 from collections.abc import Callable
@@ -56,7 +57,7 @@ class _Normalization(GradOp):
         raise NotImplementedError
 
     def _means(self, sums: Array) -> Means:
-        """Return how to average a cube into a column, with workspace for sums (rows, features)."""
+        """Return how to average a cube into a column; sums (rows, features) are workspace."""
         raise NotImplementedError
 
     def forward(

@@ -3,8 +3,8 @@
 An op is one class with three rules, in this order: the shape, the value and the gradients.  Its
 NumPy code is the definition; a backend may replace a rule with a faster one that computes the same.
 
-A rule does not compute.  It receives the buffers once, when a program is bound, and yields the
-calls that compute; the program replays those calls at every step::
+A rule does not compute.  It receives the buffers once, when a program is bound, and yields calls;
+the program replays these calls at every step::
 
     class Linear(GradOp, name="linear"):
         def infer(self, x, w, b):
@@ -21,7 +21,7 @@ calls that compute; the program replays those calls at every step::
                 yield call(np.dot, dy, w, dx)
             ...
 
-Views (``w.T``), constants and decisions are therefore made once, while binding.
+So views (``w.T``) and constants are made, and decisions are taken, once, while binding.
 """
 
 import inspect
@@ -91,8 +91,9 @@ class GradOp:
     operand is not read afterwards."""
 
     view: ClassVar[bool] = False
-    """The value has the operand's bytes and another shape (reshape): the program gives both one
-    buffer.  The rules yield nothing if the two share memory, and copy otherwise."""
+    """The value has the bytes of the operand and another shape (reshape).
+
+    The program gives both one buffer.  The rules copy only if the two do not share memory."""
 
     stops_gradient: ClassVar[bool] = False
     """No gradient flows to the operands: they have none unless other ops read them."""

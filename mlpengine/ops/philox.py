@@ -1,4 +1,4 @@
-"""Random bytes that are a function of their place: the counter-based generator Philox4x32-10."""
+"""Random bytes as a function of their position: the counter-based generator Philox4x32-10."""
 
 from collections.abc import Sequence
 from math import prod
@@ -23,7 +23,7 @@ GROUP = 8
 """Blocks with alternating bytes: the first eight bytes of each, then the last eight of each."""
 
 BLOCKS_AT_ONCE = 8192
-"""Blocks that are computed in one pass, of several steps where one has fewer.
+"""Number of blocks in one pass; if a step has fewer, a pass computes several steps.
 
 A pass has 50 calls on 64 bytes a block; these stay in the second-level cache."""
 
@@ -36,10 +36,10 @@ class Philox:
 
     Attributes:
         seed, step: whole numbers of 64 bits.
-        row: the row of the batch at which the matrices that are drawn begin.
-        rows: maximum number of rows of a batch, where it is cut into several matrices; else 0.
-        scheduled: whether ops that are recorded from now on apply the share that `scale_rates` sets
-            of their rates.
+        row: the row of the batch at which the drawn matrices begin.
+        rows: maximum number of rows of a batch that is cut into several matrices; else 0.
+        scheduled: whether ops that are recorded from now on multiply their rates by the share of
+        `scale_rates`.
         state: seed, step and row, as (3,) of uint64, read by compiled code.
 
     Source: Salmon et al. 2011, Parallel random numbers: as easy as 1, 2, 3, section 3.3.
@@ -103,7 +103,7 @@ class Philox:
     def draw(self, stream: int, out: Array, lines: int = 1) -> Calls:
         """Yield the calls that write the bytes of `stream` into `out` (..., columns) of uint8.
 
-        Each row of the batch has so many `lines`, rows of the matrix that is drawn.
+        Each row of the batch has `lines` rows in the drawn matrix.
         """
         columns = out.shape[-1] if out.ndim else 1
         rows = out.size // max(columns, 1)
@@ -130,7 +130,7 @@ def scaled_limit(rate: float, share: float) -> int:
 
 
 def lines_per_row(shape: Sequence[int]) -> int:
-    """Return how many rows, along the last axis, each row of a batch has in an array."""
+    """Return the number of lines (vectors along the last axis) of each row of a batch."""
     return prod(shape[1:-1])
 
 

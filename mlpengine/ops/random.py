@@ -21,7 +21,7 @@ class Dropout(GradOp, name="dropout"):
     each entry has one random byte.  The mask is a function of the seed and the step of `rng`, of
     `layer` and of the entry's place, on every backend.  In a forward pass, layer 0 is the first to
     draw and takes the generator on to its next step.  Evaluation records no dropout at all.
-    Where `rng` is scheduled, p is a share of `rate`, rounded alike; it may become 0.
+    If `rng` is scheduled, p is a share of `rate`, also rounded; it may become 0.
 
     Shapes: x (..., columns), y (..., columns).
     Backward: dx = dy * mask, the mask of the last forward.
@@ -85,8 +85,8 @@ class Dropout(GradOp, name="dropout"):
 class Normal(GradOp, name="normal"):
     """A sample of a normal distribution, y = mean + deviation * z, z being standard normal.
 
-    z is a function of the seed and the step of `rng`, of `layer` and of the entry's place in its
-    row, by the transform of Box and Muller of numbers of 32 bits, so that abs(z) < 6.7.  `rng` and
+    z is a function of the seed and the step of `rng`, of `layer` and of the position in the row.
+    It is computed by the Box-Muller transform of 32-bit numbers, so abs(z) < 6.7.  `rng` and
     `layer` are as in `Dropout`.
 
     Shapes: mean, deviation and y (..., columns).

@@ -203,8 +203,8 @@ class Min(Extreme, name="min"):
 class LogSumExp(Reduction, name="logsumexp"):
     """Logarithm of a sum, y = m + log(sum(exp(x - m))) over `axis`, m = max(x).
 
-    Infinite m are bounded to finite numbers, so that y is -inf where every x is, and inf where one
-    x is.
+    An infinite m is bounded to a finite number, so that y is -inf if every x is -inf, and inf if
+    any x is inf.
 
     Shapes: x (...), y: x without the axes, or with 1 in their place.
     Backward: dx = dy * exp(x - m) / sum(exp(x - m)), the softmax.
@@ -238,7 +238,7 @@ class LogSumExp(Reduction, name="logsumexp"):
 def summed(x: Array, out: Array) -> Calls:
     """Yield the sum of `x` over the axes that have length 1 in `out`.
 
-    A long sum to one number is pairwise, for accuracy in float32; the others are products with
+    A long sum to one number is pairwise, for accuracy in float32; other sums are products with
     ones.
     """
     if out.size == 1 and x.size > CONSTANT_LENGTH:

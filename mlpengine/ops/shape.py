@@ -82,7 +82,7 @@ class Detach(_Moved, name="detach"):
     """The same value, through which no gradient flows.
 
     Shapes: x (...), y (...).
-    Backward: dx = 0; what computes x alone has no backward.
+    Backward: dx = 0; ops that contribute only to x have no backward.
     """
 
     stops_gradient = True
@@ -229,7 +229,11 @@ def _parts(x: Array, axis: int, sizes: Any) -> Iterator[Array]:
 
 
 def _sizes_of(slots: Slots, axis: int, total: int) -> list[int]:
-    """Return the operands' lengths; in a run of unwanted slots the first gets the run's length."""
+    """Return the operands' lengths along `axis`.
+
+    Slots of operands without a gradient are None.  They must be adjacent; the first of them gets
+    their total length, and the others get 0.
+    """
     sizes = [0 if slot is None else slot.shape[axis] for slot in slots]
     unwanted = [i for i, slot in enumerate(slots) if slot is None]
     if unwanted and unwanted[-1] - unwanted[0] >= len(unwanted):

@@ -33,7 +33,7 @@ class Window(NamedTuple):
     dilation: Pair = (1, 1)
 
     def places(self, where: str, x: Spec) -> Pair:
-        """Return how many windows fit in each direction; raise ShapeError if none does."""
+        """Return the number of windows in each direction; raise ShapeError if no window fits."""
         spans = [d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilation, strict=True)]
         sides = [n + 2 * p for n, p in zip(x.shape[2:], self.padding, strict=True)]
         if any(side < span for side, span in zip(sides, spans, strict=True)):

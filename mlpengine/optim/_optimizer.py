@@ -71,7 +71,7 @@ class SharedOptions(TypedDict, total=False):
 
 
 class DecayOptions(SharedOptions, total=False):
-    """The same, and the weight decay."""
+    """Types of these options and of the weight decay."""
 
     weight_decay: float
 
@@ -212,7 +212,7 @@ class Optimizer(ABC):
         self.lr = lr
         self.decay_biases: bool = self.fit("decay_biases", decay_biases)
         self.schedule, self.decay_schedule = schedule, decay_schedule
-        self.scheduled_decay(0)  # which checks the schedule
+        self.scheduled_decay(0)  # this also checks the schedule
         self._steps, self.current_lr = 0, self.scheduled_lr(0)
         self.moments = {name: zeros(Spec.of(flat)) for name in (*(signed or {}), *(squares or {}))}
         for name in squares or {}:
@@ -290,7 +290,8 @@ class Optimizer(ABC):
     def scheduled_decay(self, step: int) -> float:
         """Return the weight decay after `step` steps.
 
-        Raises: UsageError if it is negative or above the constructor's, or there is no function.
+        Raises: UsageError if it is negative or above the constructor's, or `decay_schedule` is no
+        function.
         """
         schedule = self.decay_schedule
         if schedule is None:
@@ -341,7 +342,7 @@ class Optimizer(ABC):
         if self.schedule is not None:
             rates = np.array([*map(self.schedule, steps)], np.float64) * self._lr
             if not (rates.min() >= 0.0 and rates.max() <= self._largest_lr):
-                wrong = map(self.scheduled_lr, steps)  # the first one raises
+                wrong = map(self.scheduled_lr, steps)  # the first step with an invalid rate raises
                 rates = np.array([*wrong], np.float64)
         if self.decay_schedule is not None:
             decays = np.array([*map(self.scheduled_decay, steps)], np.float64)
@@ -420,7 +421,8 @@ class Optimizer(ABC):
         """Return the new moments and the new parameters ``p`` as formulas, in order of computing.
 
         The parameters of a subclass's method name what it reads: the parameters ``p``, the gradient
-        ``g``, old moments, hyper-parameters and numbers.  One with a default may be missing.
+        ``g``, old moments, hyper-parameters and numbers.  A parameter with a default may be
+        missing.
         """
 
     def state_dict(self) -> State:

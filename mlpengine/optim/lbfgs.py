@@ -40,7 +40,7 @@ class Lbfgs(FullBatch, name="lbfgs"):
         self,
         model: HasParams,
         *,
-        memory: Annotated[Count, "Number of past steps that shape the direction."] = 20,
+        memory: Annotated[Count, "Number of past steps that determine the direction."] = 20,
         schedule: NoSchedule = None,
         decay_schedule: NoSchedule = None,
     ) -> None:

@@ -36,8 +36,8 @@ class LevenbergMarquardt(FullBatch, name="levenberg_marquardt"):
     and the step is tried again.
 
     It needs the loss ``mse``, all rows in each batch, and at most 5,000 trained parameters: memory
-    and time of a step grow with the square and the cube of their number.  A network in float64
-    reaches the last digits.
+    and time of a step grow with the square and the cube of their number.  For results that are
+    precise to the last digits, use a network in float64.
 
     Source: Levenberg 1944; Marquardt 1963 (D); damping of Nielsen 1999 (IMM-REP-1999-05, eq. 2.21).
     """
@@ -50,7 +50,7 @@ class LevenbergMarquardt(FullBatch, name="levenberg_marquardt"):
         self,
         model: HasParams,
         *,
-        damping: Annotated[Positive, "First damping, as a share of the curvature."] = 1e-3,
+        damping: Annotated[Positive, "Initial damping, as a share of the curvature."] = 1e-3,
         schedule: NoSchedule = None,
         decay_schedule: NoSchedule = None,
     ) -> None:
@@ -110,8 +110,8 @@ class BayesianRegularization(LevenbergMarquardt, name="bayesian"):
     It minimizes loss + decay * sum of squared weights.  The decay is the most likely one if weights
     and errors are normal: decay = loss / squares * effective / (count - effective), where
     `effective` is the number of parameters that the data determine, the sum of h / (h + 2 decay)
-    over the eigenvalues h of the Gauss-Newton matrix.  The first steps are without a decay.  It
-    needs no validation rows.
+    over the eigenvalues h of the Gauss-Newton matrix.  The first steps have no decay.  It needs no
+    validation rows.
 
     Source: MacKay 1992, Neural Computation 4(3), eq. 4.7; Foresee and Hagan 1997.
     """
@@ -161,7 +161,7 @@ class _Work:
         self.damped.flat[:: len(self.damped) + 1] += self._shift
         try:
             self.change[...] = np.linalg.solve(self.damped, -self.gradient)
-        except np.linalg.LinAlgError:  # along the gradient, as with a very large damping
+        except np.linalg.LinAlgError:  # singular: step along the gradient
             np.divide(self.gradient, self._shift, self.change)
             np.negative(self.change, self.change)
         # the model falls by damping change' D change - gradient' change, halved

@@ -41,7 +41,7 @@ class OptimizerSettings:
         steps_per_epoch: int = 1,
         average: float | None = None,
     ) -> Optimizer:
-        """Return the optimizer of a model in a training of so many steps.
+        """Return the optimizer of a model for a training of `total_steps` steps.
 
         Without `total_steps` the decay stays as it is.  `average` is the decay of averaged weights.
         """

@@ -1,4 +1,4 @@
-"""All numbers of a report as plain data: what a run learned, how well, from what, and how."""
+"""All numbers of a report as plain data: the task, the metrics, the table and the training."""
 
 import csv
 import json
@@ -209,7 +209,7 @@ def _collect(run: RunData, effort: ReportBudget, *, whole: bool) -> Collected:
 
 
 def epochs_of(run: RunData) -> dict[str, Any] | None:
-    """Return the curves of metrics.csv by name, thinned to what a screen shows."""
+    """Return the curves of metrics.csv by name, thinned to the points that a screen can show."""
     best = run.result.get("best_epochs") or run.result.get("best_epoch")
     ended = run.result.get("member_epochs") or []
     if run.history is not None:

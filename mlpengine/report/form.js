@@ -35,10 +35,13 @@ function answer(row) {
   }
   if (labels) return [table("Probability of each label", ordered(names))];
   const sorted = [...names].sort((a, b) => probabilities[b] - probabilities[a]);
-  const likely = sorted.filter((name) => set?.includes(name)).join(", ") || "no class";
+  const likely = sorted.filter((name) => set?.includes(name)).join(", ");
+  const inside = likely
+    ? `For 9 of 10 such rows the class is in this set: ${likely}`
+    : "An unusual row: 9 of 10 rows give their class a higher probability than any has here.";
   return [
     line("p", String(label), "big"),
-    ...(set ? [line("p", `For 9 of 10 such rows the class is in this set: ${likely}`)] : []),
+    ...(set ? [line("p", inside)] : []),
     table("Probability of each class", ordered(sorted)),
   ];
 }

@@ -23,7 +23,7 @@ FORM_POLICY = (
     "default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{style}'; "
     "img-src data:; base-uri 'none'; form-action 'none'"
 )
-"""The page loads and sends nothing, and runs its own script alone."""
+"""The page loads nothing and sends nothing, and runs only its own script."""
 
 DAY = 86_400
 
@@ -51,8 +51,8 @@ def form_page(model: Model) -> str:
         tag(
             "main",
             tag("div", id="prediction", role="status", aria_live="polite"),
-            tag("details", tag("summary", "Why this prediction"), tag("div"), id="reasons"),
             tag("form", *fields, autocomplete="off", aria_label="Columns"),
+            tag("details", tag("summary", "Why this prediction"), tag("div"), id="reasons"),
         ),
         tag("footer", "The page computes the prediction itself: nothing that is typed leaves it."),
         tag("script", script, type="module"),

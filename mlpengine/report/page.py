@@ -101,7 +101,7 @@ def html_page(title: str, policy: str, styles: Markup, *body: Content) -> str:
 
 
 def score_section(data: Data) -> Markup:
-    """Return the head of a run: what was trained on what, and how good it is."""
+    """Return the head of a run: the model, the data and the score."""
     model, known = data.get("model"), data.get("score")
     head = [tag("h1", shortened(data["name"], 80)), tag("p", data["path"], class_="path")]
     if data.get("failure"):
@@ -239,7 +239,7 @@ def training_section(known: Data | None) -> Markup | None:
 
 
 def _stopped(count: int, ended: Sequence[int]) -> Markup | None:
-    """Return where the mean curves of networks may jump, as some have stopped."""
+    """Return the epochs in which networks stopped, in words: the mean curves may jump there."""
     early = sorted(epochs for epochs in ended if epochs < count)
     if not early:
         return None
@@ -263,7 +263,7 @@ def _epochs(best: Any) -> str:
 
 
 def predictions_section(known: Data | None) -> Markup | None:
-    """Return predictions against the truth, and how far probabilities hold."""
+    """Return predictions against true values, and the calibration of probabilities."""
     if not known:
         return None
     where = f"{known['rows']:,} {PART_PHRASES[known['part']]}"

@@ -217,7 +217,7 @@ def _calibration(task: Task, scored: ScoredRows, classes: Sequence[object]) -> d
 
 
 def _intervals(model: Model, scored: ScoredRows) -> dict[str, list[dict[str, float]]]:
-    """Return the shares of targets in the intervals that should hold a given share of them."""
+    """Return the share of targets in their intervals, for each nominal share."""
     rows = scored.rows.rows(evenly_spaced(len(scored.rows), INTERVAL_ROWS))
     output, levels = model.forward(rows.x), []
     for level in INTERVAL_LEVELS:
@@ -228,7 +228,7 @@ def _intervals(model: Model, scored: ScoredRows) -> dict[str, list[dict[str, flo
 
 
 def _sets(model: Model, scored: ScoredRows) -> dict[str, list[dict[str, float]]]:
-    """Return how many classes lie in sets that should hold a given share of them, and sizes."""
+    """Return the share of classes in their sets, for each nominal share, and the set sizes."""
     rows, levels = np.arange(len(scored.rows)), []
     for level in INTERVAL_LEVELS:
         sets = model.set_of(scored.output, level)
@@ -241,7 +241,7 @@ def _sets(model: Model, scored: ScoredRows) -> dict[str, list[dict[str, float]]]
 
 
 def _row_losses(task: Task, scored: ScoredRows) -> Array:
-    """Return how wrong each row is: its log loss, or its error in units of the deviation."""
+    """Return the error of each row: its log loss, or its error in standard deviations."""
     truth = scored.rows.truth
     if isinstance(task, Regression):
         off, scale = np.abs(scored.predicted - truth), truth.std(axis=0)

@@ -41,7 +41,7 @@ def _in_a_list(value: Any) -> Any:
 
 
 def one_or_more(item: Any) -> BeforeValidator:
-    """Return the annotation of a tuple for which a file may have one item alone, or nothing."""
+    """Return the annotation of a tuple; a file may write one item without a list, or null."""
     return BeforeValidator(_in_a_list, json_schema_input_type=item | list[item] | None)
 
 
@@ -51,8 +51,8 @@ Texts: TypeAlias = Annotated[tuple[str, ...], one_or_more(str)]
 class Names:
     """Annotation of a text that is one of `names`, or one that `others` does not refuse.
 
-    `names` may be a registry; one that nothing has filled yet, as the module that does is not
-    imported, refuses nothing.  `others` raises UsageError for a text that is wrong.
+    `names` may be a registry.  An empty registry accepts every text, because the module that fills
+    it is not imported yet.  `others` raises UsageError for a wrong text.
     """
 
     def __init__(
@@ -126,10 +126,10 @@ EXPECTED: Mapping[str, str] = {
     "json_invalid": "JSON of valid text",
     "string_pattern_mismatch": "letters, digits, dots and dashes only, 100 at most",
 }
-"""Words for what a value must be, by the type of pydantic's error."""
+"""Descriptions of valid values, by the type of pydantic's error."""
 
 UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
-"""The errors of pydantic for a key that there is not."""
+"""The errors of pydantic for an unknown key."""
 
 
 def expected(issue: ErrorDetails) -> str:

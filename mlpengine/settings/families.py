@@ -1,7 +1,7 @@
 """Options with objects of the engine as values: a loss, an optimizer, an input layer.
 
-A file has a name alone (``optimizer: adam``), a mapping with the name (``{name: adam, lr: 1e-3}``),
-or one without it, for the default's name.
+A file may have only a name (``optimizer: adam``), a mapping with a name (``{name: adam, lr:
+1e-3}``), or a mapping without a name; then the name is the default.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -56,7 +56,7 @@ def model_of(kind: Any, name: str = "") -> type[BaseModel]:
 
 
 def _type_of(option: Option) -> Any:
-    """Return the type of an option as a file has it: flags are strict, and mappings of objects."""
+    """Return the type of an option in a file: flags are strict, and objects are mappings."""
     if isinstance(option.default, bool):
         return Flag
     base = get_args(option.type)[0] if get_origin(option.type) is Annotated else option.type

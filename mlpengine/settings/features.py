@@ -37,6 +37,9 @@ class FeatureSettings:
     task: Literal["auto", TaskName] = Field(
         default="auto", description="Task; auto: inferred from the target."
     )
+    classes: Texts = Field(
+        default=(), description="All labels of the target in their order; sorted by default."
+    )
     drop: Texts = Field(default=(), description="Columns to leave out.")
     categorical: Texts = Field(
         default=(), description="Columns of numbers that are names, not quantities."
@@ -80,8 +83,8 @@ class FeatureSettings:
     transform_target: TargetTransform = Field(
         default="none",
         description="log: learn the logarithm of a positive target; predictions are in its units "
-        "and in the range of the training targets; auto: log where a small model predicts a skewed "
-        "target better by it; none: learn the target itself.",
+        "and in the range of the training targets; auto: log of a skewed target if a small model "
+        "predicts better; none: learn the target itself.",
     )
     bound_predictions: Flag = Field(
         default=False,

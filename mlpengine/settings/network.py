@@ -47,7 +47,7 @@ class NetworkSettings:
     blocks: Annotated[int, Limits(at_least=1, at_most=MAX_BLOCKS, whole=True)] = Field(
         default=2, description="Number of blocks (residual)."
     )
-    width: Count = Field(default=128, description="Size of what blocks read and add to (residual).")
+    width: Count = Field(default=128, description="Size of the vectors between blocks (residual).")
     expansion: Count = Field(
         default=2,
         description="Size between the two layers of a block, as a multiple of the width "
@@ -79,14 +79,14 @@ class NetworkSettings:
         "with one for each layer; of residual within blocks.",
     )
     residual_dropout: Fraction = Field(
-        default=0.0, description="Share dropped of what blocks add (residual)."
+        default=0.0, description="Dropout rate of the outputs of blocks (residual)."
     )
     dropout_schedule: Falling = Field(
         default="constant",
         description="Dropout over the epochs: constant, or falling to zero.",
     )
     initializer: Annotated[str, Names(INITIALIZERS)] | None = Field(
-        default=None, description="How weights start; by default what suits the activation."
+        default=None, description="Initial weights; by default those that suit the activation."
     )
 
     @model_validator(mode="after")

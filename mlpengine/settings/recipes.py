@@ -25,8 +25,8 @@ PLAIN = (
     (100_000, [128, 128], (0.002, 0.002), 0.01, 48, 256, 10),
     (float("inf"), [256, 128], (0.002, 0.002), 0.01, 40, 256, 20),
 )
-"""Rows at most, hidden sizes, learning rates of classes and of numbers, weight decay, epochs, batch
-size and patience.
+"""Maximum rows, hidden sizes, learning rates (classes, numbers), weight decay, epochs, batch size,
+patience.
 
 Measured with eight folds (November 2026).  The recipes up to 4,000 rows were measured with networks
 of two member types in each fold.
@@ -141,17 +141,17 @@ def student_recipe(rows: int) -> RunSettings:
 
 
 FOLDS, ROWS_OF_FOLD = 8, 10
-"""Networks that are trained together by default, and the fewest rows for each."""
+"""Default number of networks that are trained together, and minimum rows for each."""
 
 FOLDED_ROWS = 100_000
-"""Rows beyond which one network is trained: folds gain least there, and take the longest."""
+"""Rows beyond which one network is trained: with many rows, folds gain little and take long."""
 
 
 def folds_for(rows: int, blocks: int | None = None) -> int | None:
     """Return the number of folds for a table; None where one network is enough, or rows are few.
 
-    `blocks` is the number of groups or times that stay whole.  With at most half as many folds as
-    blocks, enough blocks are left for a test.
+    `blocks` is the number of groups or times that stay together.  There are at most half as many
+    folds as blocks, so that enough blocks are left for the test.
     """
     folds = min(FOLDS, rows // ROWS_OF_FOLD, FOLDS if blocks is None else blocks // 2)
     return folds if folds > 1 and rows <= FOLDED_ROWS else None
@@ -163,16 +163,16 @@ def validation_share_for(rows: int) -> float:
 
 
 ENCODED_COLUMNS, ENCODED_ROWS = 300, 100
-"""The most columns and the fewest rows with which numbers get features by quantile bins."""
+"""Maximum columns and minimum rows for features by quantile bins."""
 
 SEVERAL_MEMBERS_ROWS = 4_000
-"""The most rows for which several member types are trained by steps in each fold."""
+"""Maximum rows for which several member types are trained by steps in each fold."""
 
 LINEAR_CELLS = 1 << 22
-"""The most values of a table of up to `SEVERAL_MEMBERS_ROWS` rows for linear members."""
+"""Maximum values of a table, with up to `SEVERAL_MEMBERS_ROWS` rows, for linear members."""
 
 SMOOTH_FEATURES = 40
-"""The most features for smooth members, on tables of up to `SEVERAL_MEMBERS_ROWS` rows."""
+"""Maximum features for smooth members, on tables of up to `SEVERAL_MEMBERS_ROWS` rows."""
 
 
 def encodes(rows: int, numbers: int, preset: str) -> bool:

@@ -27,7 +27,7 @@ class SplitSettings:
     )
     time: str | None = Field(
         default=None,
-        description="Column to order by: the newest rows are the test. No feature; of dates the "
+        description="Time column: the newest rows are test rows. It is no feature, but a date's "
         "hour, weekday and season are.",
     )
 

@@ -1,7 +1,7 @@
 """Checks that parsed JSON of model files, checkpoints and results has the structure of a type.
 
-A hash says that a file is as it was written, and nothing about who wrote it: what a file holds is
-checked before anything is built from it.
+A hash shows that a file has not changed since it was written, but not who wrote it.  So the content
+of a file is checked before anything is built from it.
 """
 
 import json
@@ -19,7 +19,7 @@ JSON = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 @cache
 def _adapter(kind: Any) -> TypeAdapter[Any]:
-    """Return what checks a list with a value of a type; a list takes the rules of `JSON`."""
+    """Return the validator of a list with one value of a type, by the rules of `JSON`."""
     return TypeAdapter(list[kind], config=JSON)
 
 
@@ -35,7 +35,7 @@ def conform(value: Any, kind: Any, where: str) -> None:
 
 
 def fault_of(error: ValidationError, value: Any) -> str:
-    """Return the deepest place in a value that does not fit, and what is wrong there.
+    """Return the deepest place in a value that does not fit, and the problem.
 
     The text is of the form ``.a[0]: must be a number (got 'x')``.
     """

@@ -30,10 +30,10 @@ MemberType: TypeAlias = Literal["plain", "piecewise", "periodic", "linear", "smo
 """The type of an ensemble member.  Each fold has one network of each type."""
 
 LINEAR: MemberType = "linear"
-"""The type of linear models: their weights of least loss are computed after the other types."""
+"""The type of linear models; their weights are computed after the training of the other types."""
 
 SMOOTH: MemberType = "smooth"
-"""The type of small tanh networks; each step of their training, after the others, has all rows."""
+"""The type of small tanh networks.  They are trained after the others, on all rows in each step."""
 
 _LAST = (LINEAR, SMOOTH)
 
@@ -85,12 +85,12 @@ class ThresholdChoice:
     )
     costs: dict[Literal["false_negative", "false_positive"], NonNegative] | None = Field(
         default=None,
-        description="Costs of a row of the positive class that is not predicted, and of a row that "
-        "is wrongly predicted as it, 1 by default; their mean over the rows is to be lowest.",
+        description="Costs of a false negative and a false positive, by default 1; the threshold "
+        "has the lowest mean cost.",
     )
     positive: Flag | int | float | str | None = Field(
         default=None,
-        description="The class that is predicted above the threshold; by default the latter one.",
+        description="The class that is predicted above the threshold; by default the second one.",
     )
 
     @model_validator(mode="after")
@@ -129,7 +129,7 @@ class TrainingOptions:
     )
     threshold: ThresholdChoice | None = Field(
         default=None,
-        description="How the probability is chosen above which one of two classes is predicted: on "
+        description="How to choose the probability above which the positive class is predicted, on "
         "out-of-fold rows or, without folds, on validation rows. By default it is 0.5.",
     )
     epochs: Count = Field(default=100, description="Passes over the training rows, at most.")
@@ -168,7 +168,7 @@ class TrainingOptions:
     )
     threads: Literal["auto"] | Count = Field(
         default="auto",
-        description="Threads of BLAS or compiled steps; auto: 1 for BLAS, else all cores that pay.",
+        description="Threads of BLAS or compiled steps; auto: 1 for BLAS, else all useful cores.",
     )
     backend: BackendName = Field(
         default="auto",

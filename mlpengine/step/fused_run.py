@@ -53,7 +53,7 @@ class FusedRun:
         count, done, clips = len(losses), 0, 0
         rates, decays = optimizer.next_rates(count)
         arrays: Sequence[Array | None] = data
-        if not all(rows is None or type(rows) is np.ndarray for rows in data):  # some by name
+        if not all(rows is None or type(rows) is np.ndarray for rows in data):  # arrays by name
             arrays = [rows for rows, _ in matched(data, bound.buffers)]
         if dropout is None:  # slicing each array would cost a short call a microsecond
             whole = order, losses, norms, rates, decays

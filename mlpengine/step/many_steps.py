@@ -10,7 +10,7 @@ from mlpengine.step.fused_run import steps_at_once
 from mlpengine.step.step import TrainingStep
 
 MIN_STEPS = 4
-"""Least number of steps for which one call is faster than a call for each step."""
+"""Minimum number of steps for which one call is faster than a call for each step."""
 
 
 class CompiledSteps:

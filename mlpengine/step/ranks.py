@@ -26,7 +26,7 @@ class Ranks:
         comm: the communicator.
         rank, size: the number of this process, and the count of processes.
         cores: number of threads that this rank may have.
-        ended: whether all ranks know of an error that ends them.
+        ended: whether an error ends all ranks, and all ranks know it.
         wants_stop: whether this rank asks all ranks to end training.
         stops: whether all ranks end training after this step.
     """
@@ -99,11 +99,11 @@ class Ranks:
     def sum(self, vector: Array, tail_bytes: int) -> Call:
         """Return the call that replaces the `vector` of every rank by the sum of all vectors.
 
-        The vectors are the leaves of a binary tree in which neighbors are added first: the sum has
-        the same bits however many leaves are on one rank.  Each rank receives its part of all
-        vectors, adds the parts, and sends the sum to all ranks.  So a rank sends and receives two
-        vectors less two parts, and adds one vector, for any number of ranks.
-        The last `tail_bytes` are numbers in float64.
+        The vectors are the leaves of a binary tree, and neighbors are added first.  So the bits of
+        the sum do not depend on the number of leaves on a rank.  Each rank receives its part of all
+        vectors, adds the parts, and sends the sum to all ranks.  So for any number of ranks, a rank
+        sends and receives at most the bytes of two vectors, and adds one vector. The last
+        `tail_bytes` are numbers in float64.
         Shapes: vector (n,), a multiple of the ranks; the tail lies in the part of the last rank.
         """
         parts = np.empty((self.size, vector.size // self.size), vector.dtype)

@@ -140,7 +140,7 @@ class TrainingStep:
         self.loss_value = self.grad_norm = self.clipped_norm = nan
         self.clipped_steps = 0
         arguments.check_full_batch(self)
-        self._target: Any = None  # specs of targets, if they are not of the usual kind
+        self._target: Any = None  # specs of targets that are not of the default kind
         self._checked = False  # whether the first targets were checked
         self._start()
 
@@ -386,7 +386,7 @@ class TrainingStep:
             made = self.make_fused_steps(bound, data, order[rows], losses[part], norms[part])
             many = made == len(losses[part])
             done += made
-        for i in range(done, len(losses)):  # a step that failed does so again, and raises
+        for i in range(done, len(losses)):  # run the failed step again: it raises the error
             bound.gather(data, order[i * batch : (i + 1) * batch])
             losses[i] = self.run(bound)
             norms[i] = self.grad_norm

@@ -28,7 +28,7 @@ def gradcheck(
 
     Args:
         subject: an op, checked on `operands`; or a program, checked at the present values of its
-            leaves.  They and the generators are restored; its other memory is overwritten.
+        leaves.  Leaves and generators are restored; the other memory of the program is overwritten.
         operands: float64 arrays, or integer and bool arrays without a gradient; None for an operand
             that is left out.
         step: the half-width t of the difference.

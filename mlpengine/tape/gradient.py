@@ -46,7 +46,7 @@ def record_gradient(y: Any, xs: Sequence[Any]) -> list[Any]:
 
 
 def _may_be_alike(record: Record, wanted: Sequence[bool]) -> bool:
-    """Return whether the rule takes one row as a gradient that is the same for all rows."""
+    """Return whether the rule accepts one row as the gradient of all rows."""
     op, (y, *others) = record.op, record.outputs
     if isinstance(op, ops.Linear | ops.MatMul):
         return len(y.spec.shape) == 2 and not any(wanted[1:])
@@ -56,7 +56,7 @@ def _may_be_alike(record: Record, wanted: Sequence[bool]) -> bool:
 
 
 def _whole(slope: Any, x: Any) -> Any:
-    """Record a gradient in the shape of its value, where it is one row for all rows."""
+    """Record a gradient in the shape of its value; one row is repeated for all rows."""
     if slope.shape == x.spec.shape:
         return slope
     rows = (x.spec.shape[0], *(1,) * (len(x.spec.shape) - 1))
@@ -95,7 +95,7 @@ def _turned(x: Any) -> Any:
 
 
 def _times(dy: Any, w: Any) -> Any:
-    """Record dy @ w; for one row as a sum, because compiled steps compute it once for all rows."""
+    """Record dy @ w, or a sum if dy is one row: compiled steps compute it once for all rows."""
     one = dy.ndim == w.ndim == 2 and dy.shape[0] == 1
     return (dy.T * w).sum(axis=0, keepdims=True) if one else dy @ w
 
@@ -120,7 +120,7 @@ def _transpose(op: ops.Transpose, dy: Any, y: Any, x: Any) -> Slopes:
 
 
 def _kept(op: Reduction, value: Any, x: Any) -> Any:
-    """Record the result of a reduction with its reduced axes kept as axes of length 1."""
+    """Record the result of a reduction with the reduced axes as axes of length 1."""
     axes = op.axes(x.spec)
     return value.reshape(tuple(1 if i in axes else n for i, n in enumerate(x.shape)))
 
@@ -185,7 +185,7 @@ def _chunk(op: ops.Chunk, dys: Any, y: Any, x: Any) -> Slopes:
 
 
 def _slice(op: ops.Slice, dy: Any, y: Any, x: Any) -> Slopes:
-    """Put the gradient between zeros; the kept entries must follow each other along each axis."""
+    """Pad the gradient with zeros; the sliced entries must be adjacent along each axis."""
     entries = [entry for entry in op.entries() if entry is not None]
     if ... not in entries:
         entries.append(...)

@@ -15,7 +15,7 @@ over 235,146 elements; above 10,000 OpenBLAS would use its threads for every chu
 
 
 FEW_CHUNKS = 8
-"""Number of chunks up to which a dot for each is faster than one call within `np.errstate`."""
+"""Maximum number of chunks for which single dots are faster than one call within `np.errstate`."""
 
 
 class GlobalNorm:
@@ -50,7 +50,7 @@ class GlobalNorm:
         self._single = None if whole else self._dots[0]
         self._wide = np.zeros(min(flat.size, CHUNK))
         info = np.finfo(flat.dtype)
-        # Below this, squares that underflowed could be more than a rounding error of the sum.
+        # below this limit, underflowed squares could change the sum by more than a rounding error
         self._min_sum = float(info.tiny) * CHUNK / float(info.eps)
 
     def __call__(self) -> float:

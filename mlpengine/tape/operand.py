@@ -17,7 +17,7 @@ class Operand:
     spec: Spec
     wants_grad: bool
 
-    __array_ufunc__ = None  # so that ``array + operand`` calls the operand
+    __array_ufunc__ = None  # makes ``array + operand`` call the operand's method
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -81,7 +81,7 @@ def cast_scalars(op: GradOp, operands: Sequence[Any]) -> Sequence[Any]:
     """
     if not isinstance(op, Elementwise | Where):
         return operands
-    start = 1 if isinstance(op, Where) else 0  # its condition has a dtype of its own
+    start = 1 if isinstance(op, Where) else 0  # the condition of `where` has another dtype
     floats = [x for x in operands[start:] if x is not None and x.spec.is_float]
     if len({x.dtype for x in floats}) < 2:
         return operands

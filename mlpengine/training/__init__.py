@@ -9,12 +9,15 @@ if TYPE_CHECKING:
     from mlpengine.training.learner import SkipBudget
     from mlpengine.training.loading import load
     from mlpengine.training.loop import Callback, Loop
+    from mlpengine.training.online import OnlineClassifier, OnlineRegressor
     from mlpengine.training.trainer import Trainer
 
 __all__ = [
     "Callback",
     "Loop",
     "LoopDiagnostics",
+    "OnlineClassifier",
+    "OnlineRegressor",
     "SkipBudget",
     "Trainer",
     "load",
@@ -27,6 +30,7 @@ __getattr__, __dir__ = lazy_names(
         "loading": ("load",),
         "learner": ("SkipBudget",),
         "loop": ("Callback", "Loop"),
+        "online": ("OnlineClassifier", "OnlineRegressor"),
         "trainer": ("Trainer",),
     },
 )

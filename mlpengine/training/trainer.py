@@ -181,8 +181,8 @@ class Trainer:
         folds: the fold of each training row; `settings.training.folds` is the number of folds.
         in_time: whether folds follow each other in time.
         planned_split: whether parts are of other times or groups on purpose.
-        numbers: the features that are numbers, and those that are components of their bins;
-            ensemble member types read different ones.
+        numbers: the features that are numbers, and the features that are components of their bins.
+            Some ensemble member types read the numbers and others the bins.
         ranks: processes that share the batches of one network, or several networks.
         warm_start: networks that give the initial weights.
         members, ensemble_weights: members and weights of an earlier training to continue.

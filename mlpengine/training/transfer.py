@@ -15,7 +15,15 @@ from mlpengine.data.features.synthetic_rows import SyntheticRows
 from mlpengine.data.features.targets import NumberTarget
 from mlpengine.data.tables.table import Table
 from mlpengine.models.calibration import ClassSets, Residuals
-from mlpengine.models.task import BinaryClassification, Classification, Regression, Split, Task
+from mlpengine.models.task import (
+    BinaryClassification,
+    Classification,
+    Regression,
+    Split,
+    Task,
+    Threshold,
+)
+from mlpengine.models.threshold import restored_threshold
 from mlpengine.nn.safetensors_file import check_finite, read_tensors, write_tensors
 
 TRANSFER_FILE = "transfer.safetensors"
@@ -71,7 +79,7 @@ class TransferSet:
     """Predictions of a teacher for the training rows and for synthetic rows made from them.
 
     The rows of `mixed` without targets are the calibration set, with `taught` and `drawn` as in
-    `CalibrationSet`.
+    `CalibrationSet`.  `threshold` is the teacher's; the student decides by it.
 
     Shapes: targets (training rows and synthetic rows, targets or classes): probabilities, or
         numbers in the units of the table; `checksum` is the checksum of the training rows; `beside`
@@ -86,6 +94,7 @@ class TransferSet:
     drawn: Array
     checksum: int
     beside: Mapping[str, Mapping[str, Array]] = field(default_factory=dict)
+    threshold: Threshold | None = None
 
     @classmethod
     def of(
@@ -130,7 +139,9 @@ class TransferSet:
         }
         for part, outputs in self.beside.items():
             arrays |= {f"{BESIDE}.{part}.{title}": output for title, output in outputs.items()}
-        header = {"columns": list(self.mixed.columns), "checksum": self.checksum}
+        header: dict[str, Any] = {"columns": list(self.mixed.columns), "checksum": self.checksum}
+        if self.threshold is not None:
+            header["threshold"] = self.threshold._asdict()
         write_tensors(path, arrays, {"transfer": header})
 
     @classmethod
@@ -143,6 +154,8 @@ class TransferSet:
             base, other, targets, taught, drawn = (arrays[name] for name in names)
             swapped = np.unpackbits(arrays["swapped"], axis=1, count=len(columns)).astype(bool)
             checksum = int(header["transfer"]["checksum"])
+            known = header["transfer"].get("threshold")
+            threshold = restored_threshold(known) if known is not None else None
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"{path}: is not a transfer set ({error!r:.60})") from error
         numbers = {"targets": targets, "taught": taught, "drawn": drawn}
@@ -153,7 +166,7 @@ class TransferSet:
                 _, part, title = name.split(".")
                 beside.setdefault(part, {})[title] = arrays[name]
         mixed = SyntheticRows(base, other, swapped, columns)
-        return cls(mixed, targets, taught, drawn, checksum, beside)
+        return cls(mixed, targets, taught, drawn, checksum, beside, threshold)
 
     def rows(
         self, table: Table, fitted: Preprocessor, task: Task, train: Split

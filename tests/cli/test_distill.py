@@ -61,7 +61,7 @@ def test_a_student_is_a_run_as_any_other(mlpengine):
     # the run goes on where it ended, and begins anew with the same bits
     again = mlpengine("distill", "t", "-o", "s2", *QUICK)
     assert Path("s2/model.safetensors").read_bytes() == bits
-    assert "direct: a network of this size" in again.out
+    assert "direct: " in again.out
     compared = mlpengine("compare", "s", "s2")
     assert (compared.code, compared.err) == (0, "")
     longer = mlpengine("train", "--resume", "s", "--epochs", "9", "-q")

@@ -94,8 +94,8 @@ def test_an_exposure_is_a_target_divided_and_weighted(folder, mlpengine):
     lines = (folder / "c.yaml").read_text()
     (folder / "c.yaml").write_text(lines.replace("target: count", "target: count, exposure: b"))
     table = np.genfromtxt(folder / "rows.csv", delimiter=",", names=True)
-    names, table = table.dtype.names, [*np.array(table.tolist()), 0, 2.001, 0, 0, 0]
-    np.savetxt("rows.csv", table, "%.9g", ",", header=",".join(names), comments="")
+    names, table = table.dtype.names, np.array(table.tolist()) + np.array([0, 2.001, 0, 0, 0])
+    np.savetxt(folder / "rows.csv", table, "%.9g", ",", header=",".join(names), comments="")
     assert mlpengine("train", "c.yaml", "--set", "training.epochs=2", "-q").code == 0
     assert predictions(mlpengine("predict", "runs/c", "rows.csv").out)[0] == ["count_per_b"]
     model, rows = load("runs/c"), {n: table[:, k] for k, n in enumerate(names)}
@@ -105,6 +105,6 @@ def test_an_exposure_is_a_target_divided_and_weighted(folder, mlpengine):
     np.testing.assert_allclose(prepared.weights, rows["b"], rtol=1e-6)
     assert "c.yaml:1" in mlpengine("check", "c.yaml", "--set", "loss=mse").err
     table[0, 1] = 0
-    np.savetxt("rows.csv", table, "%.9g", ",", header=",".join(names), comments="")
+    np.savetxt(folder / "rows.csv", table, "%.9g", ",", header=",".join(names), comments="")
     done = mlpengine("train", "c.yaml", "-q")
     assert (done.code, "line 2, column 'b'" in done.err) == (2, True)

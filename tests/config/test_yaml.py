@@ -67,7 +67,7 @@ REFUSED = {
     "many values": ("a: [" + "1," * 70 + "]", ":1: a config must have at most 60 values"),
     "large": ("a: " + "x" * 1_100_000, "a config must have at most 1,048,576 bytes"),
     "unclosed": ("a: [1, 2\nb: 3", ":1: not valid YAML: [ needs commas between its values, and ]"),
-    "one bracket more": ("a:\n  b: [1, 2]]", ":2: not valid YAML: ] stands where nothing is open"),
+    "one bracket more": ("a:\n  b: [1, 2]]", ":2: not valid YAML: ] is outside of any brackets"),
     "tab": ("a:\n\tb: 1", ":2: not valid YAML: a tab stands where spaces are needed"),
     "no space": ("a:\n  b: 1\n  c:2\n  d: 3", ":3: not valid YAML: a space is needed"),
     "no colon": ("a:\n  b 1\n  c: 2", ":2: not valid YAML: a key needs a colon"),

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from mlpengine.config import load_config
-from mlpengine.config.fixed_config import fixed_config
+from mlpengine.config.fixed_config import corrections, fixed_config
 from mlpengine.config.sections import plain
 from mlpengine.core.errors import ConfigError, UsageError
 from mlpengine.diagnostics import Verdict, combined_fix
@@ -89,3 +89,13 @@ def test_a_setting_that_the_config_does_not_take_is_refused(config):
     momentum = verdict("momentum_high", Fix(Adam, "betas", (0.9, 0.999)))
     with pytest.raises(ConfigError, match=r"optimizer\.betas: unknown key"):
         fixed_config(config, [momentum])
+
+
+def test_smooth_members_leave_a_config_that_gets_classes(config):
+    codes = verdict("class_codes", Fix(FeatureSettings, "task", "classification"))
+    members = "training: {folds: 2, members: [plain, smooth]}"
+    config.write_text(config.read_text().replace("training: {epochs: 3,", f"{members[:-1]},"))
+    file = load_config(config)
+    wanted = {"data.task": "classification", "training.members": []}
+    assert corrections([codes], file) == wanted
+    assert "task: classification" in fixed_config(config, [codes])

@@ -93,7 +93,7 @@ def mixed_model(
     preprocessor = Preprocessor(target, task=task, drop=drop, categorical=["code"], **options).fit(
         table
     )
-    kind = REGISTRY[loss](**{k: tuple(v) for k, v in (loss_options or {}).items()})
+    kind = REGISTRY[loss](**(loss_options or {}))
     sizes = [preprocessor.n_features, 24, 12, task_for(preprocessor.target, kind).outputs]
     mlp = Mlp(sizes, **{"activation": ["gelu", "tanh"], "seed": 2, **(parts or {})})
     several = Population(mlp, members) if members > 1 else None
@@ -148,8 +148,12 @@ MODELS = {
     "gaps are errors": {
         "target": "size", "loss": "softmax_cross_entropy", "missing": "error", "gaps": False,
     },
+    "ordered classes": {
+        "target": "size", "loss": "ordinal", "loss_options": {"classes": 3},
+        "classes": ["s", "m", "l"],
+    },
     "quantiles": {
-        "target": ["y1", "y2"], "loss": "quantile", "loss_options": {"levels": [0.1, 0.5, 0.9]},
+        "target": ["y1", "y2"], "loss": "quantile", "loss_options": {"levels": (0.1, 0.5, 0.9)},
     },
     "means and deviations": {"target": ["y1", "y2"], "loss": "gaussian_nll"},
     "counts": {"target": ["y1", "y2"], "loss": "poisson", "standardize_target": "mean"},

@@ -31,7 +31,7 @@ def rms(values):
 
 @pytest.fixture(autouse=True)
 def few_steps(monkeypatch):
-    monkeypatch.setattr(smooth, "STEPS", 25)
+    monkeypatch.setattr(smooth, "STEPS", 40)
 
 
 @pytest.mark.parametrize("projection", [np.arange(3), 2.0 * np.eye(3) + 0.1])

@@ -30,6 +30,7 @@ from mlpengine.ops import (
     GaussianNll,
     MeanSquaredError,
     NegativeBinomial,
+    Ordinal,
     Poisson,
     Quantile,
     Tweedie,
@@ -194,6 +195,21 @@ def test_each_loss_says_what_its_outputs_predict(name):
     assert measured.keys() >= own.keys()
     shown = {key: measured[key] for key in own}
     assert shown == pytest.approx({key: metric(point) for key, metric in own.items()})
+
+
+def test_ordered_classes_are_predicted_by_the_median_and_measured_by_distance():
+    task, rows = task_for(ClassTarget("t", ["a", "b", "c"]), Ordinal(3)), part(40, 8, weights=True)
+    output = LOGITS / 20
+    below = np.cumsum(scipy.special.softmax(output.astype(float), 1), 1)
+    chosen = np.array([np.searchsorted(one, 0.5) for one in below])
+    assert (task.predict(output) == chosen).all()
+    assert (chosen != output.argmax(1)).any()
+    given = {"sample_weight": rows.weights}
+    kappa = reference.cohen_kappa_score(rows.truth, chosen, weights="quadratic", **given)
+    measured = task.metrics(output, rows)
+    assert measured["quadratic_kappa"] == pytest.approx(kappa)
+    distance = reference.mean_absolute_error(rows.truth, chosen, **given)
+    assert measured["class_mae"] == pytest.approx(distance)
 
 
 def test_crps_of_even_levels_is_the_score_of_an_ensemble():

@@ -74,6 +74,8 @@ def test_a_model_decides_by_its_threshold_everywhere(frame, tmp_path):
     again = mlpengine.load(tmp_path / "m")
     assert again.threshold == model.threshold
     assert (again.predict(frame) == predicted).all()
+    student, _ = mlpengine.distill(frame, "left", predict=model, made=0, training={"epochs": 2})
+    assert student.threshold == model.threshold
     other = model.with_threshold(0.9)
     assert (other.predict(frame) == np.where(chance > 0.9, "yes", "no")).all()
     text = export(model, tmp_path / "m.c") and (tmp_path / "m.c").read_text()

@@ -17,6 +17,7 @@ from mlpengine.ops import (
     MeanOutput,
     MeanSquaredError,
     NegativeBinomial,
+    Ordinal,
     Poisson,
     Quantile,
     SoftmaxCrossEntropy,
@@ -170,6 +171,21 @@ def of_positive(name, op, formula):
     return Case(name, op, make, formula, extremes=(1e-12, 10), empty=False)
 
 
+def ordered(name, classes, *, weighted=False):
+    """A row of class numbers as floats: binary cross-entropies of softmax sums."""
+
+    def make(n):
+        operands = (normal(n, classes), np.resize(np.arange(classes) * 1.0, (n, 1)))
+        return (*operands, positive(n)) if weighted else operands
+
+    def formula(y, t, w=None):
+        below = np.cumsum(special.softmax(y, 1), 1)[:, :-1]
+        sides = np.where(t <= np.arange(classes - 1), below, 1 - below)
+        return mean(-np.log(sides).sum(1), w)
+
+    return Case(name, Ordinal(classes), make, formula, extremes=(1e-12, 1e3), scaled=1, empty=False)
+
+
 def tweedie(y, t, w=None, p=1.3):
     """Return half the deviance from the mean exp(y) without the terms of the target alone."""
     of_target = t ** (2 - p) / ((1 - p) * (2 - p))
@@ -230,6 +246,8 @@ CASES = [
     logits("mean_output weighted", MeanOutput(), lambda y, t, w=None: mean(y, w), 3, weighted=True),
     of_positive("poisson", Poisson(), lambda y, t, w=None: mean(np.exp(y) - t * y, w)),
     of_positive("gamma", Gamma(), lambda y, t, w=None: mean(y + t / np.exp(y), w)),
+    ordered("ordinal", 4),
+    ordered("ordinal weighted", 3, weighted=True),
     of_positive("tweedie", Tweedie(1.3), tweedie),
     of_positive("negative_binomial", NegativeBinomial(0.4), negative_binomial),
     logits("binary_focal", BinaryFocal(), focal(2.0, 0.25), 3),

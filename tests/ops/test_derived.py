@@ -205,6 +205,7 @@ EXACTNESS = {
     "learned_activation": {"value_floor": 1, "gradient_floor": 1, "is_share": True},
     "log_cosh": CANCELS,
     "negative_binomial": CANCELS,
+    "ordinal": CANCELS,
     "poisson": CANCELS,
     "selu": SLOPE_CANCELS | {"onnx_floor": 1},
     "sigmoid": SLOPE_CANCELS | {"onnx_floor": 1},  # a rational approximation there

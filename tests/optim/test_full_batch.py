@@ -100,26 +100,57 @@ def test_frozen_layers_stay():
         assert kind is Lbfgs or step.optimizer.trained == len(network.params) - 20
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_levenberg_marquardt_ends_where_scipy_does(seed):
-    """Near a network that made the targets there is one minimum, which both must find."""
+def errors(network, x, y):
+    """Return the errors as a function of parameters, which may be complex."""
+
+    def of(flat):
+        h, at = x, 0
+        for layer, w in enumerate(network.weights):
+            weight, at = flat[at : at + w.size].reshape(w.shape), at + w.size
+            h = (np.tanh(h) if layer else h) @ weight.T + flat[at : at + len(w)]
+            at += len(w)
+        return (h - y).ravel()
+
+    return of
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("sizes", [(2, 3, 1), (2, 4, 2), (3, 4, 2), (3, 3, 3, 2), (4, 5, 3)])
+def test_levenberg_marquardt_ends_where_scipy_does(sizes, seed):
+    """Near a network that made the targets there is one minimum, and both must find it."""
     rng = np.random.default_rng(seed)
-    teacher = Mlp([2, 3, 1], activation="tanh", seed=seed, dtype="float64")
-    x = rng.uniform(-3, 3, (80, 2))
-    teacher.params.flat[...] = rng.uniform(0.5, 1.5, len(teacher.params))
-    teacher.weights[0][...] = [[1.5, -0.5], [0.4, 1.2], [-1.0, 0.8]]
-    y = teacher.predict(x) + 0.01 * rng.standard_normal((80, 1))
-    network = Mlp([2, 3, 1], activation="tanh", seed=seed, dtype="float64")
-    start = teacher.params.flat + 0.02 * rng.standard_normal(len(teacher.params))
-    network.params.flat[...] = start
+    network = Mlp(sizes, activation="tanh", dtype="float64")
+    flat = network.params.flat
+    flat[...] = rng.uniform(0.4, 1.4, flat.size) * rng.choice([-1, 1], flat.size)
+    x = rng.uniform(-3, 3, (80, sizes[0]))
+    y = network.predict(x) + 0.01 * rng.standard_normal((80, sizes[-1]))
+    flat += 0.02 * rng.standard_normal(flat.size)
+    of = errors(network, x, y)
+
+    def jacobian(values):
+        """By steps along the imaginary axis: no digits are lost."""
+        return np.stack([of(values + 1e-20j * row).imag / 1e-20 for row in np.eye(flat.size)], 1)
+
+    limits = dict.fromkeys(("xtol", "ftol", "gtol"), 1e-15)
+    best = optimize.least_squares(of, flat.copy(), jacobian, method="lm", **limits)
     step = full_step(network, LevenbergMarquardt, 80)
-    for _ in range(60):
+    for _ in range(100):
         step(x, y)
-    found = network.params.flat.copy()
-    of = residuals(teacher, x, y, np.ones(80))
-    best = optimize.least_squares(of, start, method="lm", xtol=1e-15, ftol=1e-15, gtol=1e-15)
-    assert found == pytest.approx(best.x, abs=1e-5)  # SciPy's differences have 8 digits
-    assert (of(found) ** 2).sum() <= (of(best.x) ** 2).sum() * (1 + 1e-8)
+    assert of(flat) == pytest.approx(of(best.x), abs=1e-8)
+    assert (of(flat) ** 2).sum() == pytest.approx(2 * best.cost, rel=1e-12)
+
+
+def test_flat_parameters_are_damped_by_a_hundredth_of_the_largest_curvature():
+    x, y = data(noise=0.1)
+    network = Mlp([3, 1], seed=0, dtype="float64")
+    x *= [30.0, 1.0, 0.01]
+    before, slopes = network.params.flat.copy(), np.column_stack([x, np.ones(60)])
+    TrainingStep(network, MeanSquaredError(), LevenbergMarquardt(network, damping=0.5), 60)(x, y)
+    curvature, diagonal = slopes.T @ slopes / 30, (slopes**2).sum(axis=0) / 30
+    gradient = slopes.T @ (slopes @ before - y[:, 0]) / 30
+    damped = curvature + 0.5 * np.diag(np.maximum(diagonal, 0.01 * diagonal.max()))
+    change = network.params.flat - before
+    assert change == pytest.approx(np.linalg.solve(damped, -gradient), rel=1e-9)
 
 
 def test_bayesian_regularization_of_a_linear_network_is_bayesian_ridge():
@@ -144,17 +175,10 @@ def test_bayesian_regularization_of_a_linear_network_is_bayesian_ridge():
 TARGETS = {
     "softmax_cross_entropy": lambda y: (y > 0).sum(axis=1),
     "bce_with_logits": lambda y: (y > 0).astype(float),
-    "poisson": lambda y: np.floor(np.exp(y)),
+    **dict.fromkeys(("poisson", "negative_binomial"), lambda y: np.floor(np.exp(y))),
+    **dict.fromkeys(("gamma", "tweedie"), np.exp),
 }
-SMOOTH = [
-    "bce_with_logits",
-    "huber",
-    "log_cosh",
-    "mse",
-    "poisson",
-    "softmax_cross_entropy",
-    "gaussian_nll",
-]
+SMOOTH = [*TARGETS, "huber", "log_cosh", "mse", "gaussian_nll"]
 
 
 @pytest.mark.parametrize("name", SMOOTH)
@@ -195,16 +219,17 @@ def test_lbfgs_goes_down_the_gradient_where_its_memory_points_up():
     assert moved @ gradient == pytest.approx(-np.linalg.norm(moved) * np.linalg.norm(gradient))
 
 
-def test_lbfgs_has_the_same_bits_on_any_number_of_threads():
+@pytest.mark.parametrize("kind", FULL_BATCH)
+def test_bits_are_the_same_on_any_number_of_threads(kind):
     x, y = data(4000)
-    weights = []
+    weights = set()
     for threads in (1, 2, 4):
-        network = Mlp([3, 64, 64, 1], activation="tanh", seed=0)
-        step = full_step(network, Lbfgs, 4000, threads=threads)
+        network = Mlp([3, 16, 8, 1], activation="tanh", seed=0)
+        step = full_step(network, kind, 4000, threads=threads)
         for _ in range(5):
             step(x.astype("float32"), y.astype("float32"))
-        weights.append(network.params.flat.tobytes())
-    assert len({*weights}) == 1
+        weights.add(network.params.flat.tobytes())
+    assert len(weights) == 1
 
 
 @pytest.mark.parametrize("kind", FULL_BATCH)

@@ -106,6 +106,13 @@ def test_a_row_that_is_not_finite_is_named_and_nothing_changes(backend):
     step(x, y)
 
 
+def test_a_copy_has_the_gradient_of_the_last_step():
+    step = new_step("numpy", 4)
+    losses_of(step)
+    assert step.grads.flat.any()
+    np.testing.assert_array_equal(copy.deepcopy(step).grads.flat, step.grads.flat)
+
+
 def test_a_class_out_of_range_is_named():
     step = new_step("numpy", 4)
     x, y, _ = next(batches(step.loss))

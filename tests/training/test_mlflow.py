@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
+from runs import make_loop
 
 from mlpengine.core.errors import RunError
 from mlpengine_cli.main import run
-from runs import make_loop
 
 pytest.importorskip("mlflow", reason="needs the extra mlflow")
 

@@ -51,7 +51,7 @@ class _Waves(Kernel):
         return f"multiply_add({period}, splat((real){2 * pi!r}), {start})"
 
     def _each_wave(self, layout: Layout, body: Sequence[Statement]) -> Sequence[Statement]:
-        """Return a loop over the vectors from ``k`` of a feature's waves, of ``n`` lanes each."""
+        """Return a loop over a feature's waves, by vectors of ``n`` waves from wave ``k``."""
         return lane_loop(self.frequency.columns, layout.lanes, body, "k")
 
 

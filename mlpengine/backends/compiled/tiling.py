@@ -43,8 +43,9 @@ SUM_COST = 4
 
 MANY_ROWS = 64
 FEW_TERMS = 16384
-"""Minimum rows, and multiplications in each row, of products with tiles as high as the registers
-allow.
+"""Minimum number of rows of a product, and of multiplications in each row, for the highest tiles.
+
+The registers limit the height of a tile.
 
 With higher tiles the products of 784-256-128-10 with a batch of 128 take a tenth less time, and so
 do the products of wider layers (Xeon with AVX-512, one thread, interleaved, November 2026).  With a
@@ -78,9 +79,10 @@ class Tiling(NamedTuple):
 def choose_tiling(
     product: MatrixProduct, layout: Layout, depth: int, share: int, *, often: bool
 ) -> Tiling:
-    """Return the tiling of sums over `depth` terms at a time; `often` if by many slices of rows.
+    """Return the tiling of sums over `depth` terms at a time.
 
-    `share` is the number of rows that each thread computes.
+    `share` is the number of rows that each thread computes.  `often` says that several
+    slices of rows, or several threads, read the same panels; these are then packed ahead.
 
     The tiling depends only on the shapes and the target, so it is the same in every run.
     """
@@ -134,7 +136,7 @@ def tile_rows(target: CompileTarget, rows: int, terms: int) -> int:
     if target.vector_bytes < 64 or (rows > limit and (rows < MANY_ROWS or terms < FEW_TERMS)):
         return min(8, limit)
     tiles = max(1, -(-rows // limit))
-    return -(-rows // tiles)  # all tiles have these rows or one less
+    return -(-rows // tiles)  # each tile has this height, or one row fewer
 
 
 def highest_tile(target: CompileTarget) -> int:

@@ -102,7 +102,7 @@ def _loop(
 
 
 def _numbers(update: Update) -> Iterator[Statement]:
-    """Yield the numbers of a step as doubles; the numbers that are read also as vectors."""
+    """Yield the numbers of a step as doubles, and as vectors too if the entries read them."""
     count, doubles = len(update.carried), {variable("lr"): "lr", variable("t"): "t"}
     before = f"carried[(int64_t)(t - 1) % 2 * {count}"
     for i, name in enumerate(update.hyper):

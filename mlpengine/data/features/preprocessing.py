@@ -165,6 +165,7 @@ class Preprocessor:
             bounded=options.bound_predictions,
             log=log,
             exposure=options.exposure,
+            classes=options.classes,
         )
 
     def _log_is_better(self, table: Table, rows: Array | None) -> bool:

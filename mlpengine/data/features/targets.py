@@ -21,7 +21,6 @@ from mlpengine.data.features.column_kinds import (
     odd_texts,
     task_of,
 )
-from mlpengine.data.features.sources import SMALLEST
 from mlpengine.data.tables.table import Column, Table, number_text
 from mlpengine.settings.features import Standardizing, TaskName
 
@@ -49,7 +48,7 @@ class Target(ABC):
 
 
 class ClassTarget(Target):
-    """One column of classes; class number i stands for `classes[i]`, in sorted order."""
+    """One column of classes; class number i stands for `classes[i]`, sorted unless listed."""
 
     task = "classification"
 
@@ -58,10 +57,10 @@ class ClassTarget(Target):
         self.classes = list(classes)
 
     @classmethod
-    def fit(cls, table: Table, column: str) -> "ClassTarget":
-        """Collect the classes of a column.
+    def fit(cls, table: Table, column: str, order: Sequence[str] = ()) -> "ClassTarget":
+        """Collect the classes of a column, in the `order` of their texts if it is given.
 
-        Raises: DataError if a value is missing or there is only one class.
+        Raises: DataError if a value is missing, there is only one class, or one is not in `order`.
         """
         _complete(table, column)
         values = table[column]
@@ -73,6 +72,15 @@ class ClassTarget(Target):
                 f"{table.where(column)}: at least two classes are needed (all "
                 f"{plural(table.n_rows, 'training row')} have {classes[0]!r})"
             )
+        if order:
+            places = {text: k for k, text in enumerate(order)}
+            unlisted = [label for label in classes if _text(label) not in places]
+            if unlisted:
+                raise DataError(
+                    f"{table.where(column)}: data.classes must list every class (without "
+                    f"{unlisted[0]!r})"
+                )
+            classes.sort(key=lambda label: places[_text(label)])
         return cls(column, classes)
 
     @property
@@ -112,13 +120,13 @@ class ClassTarget(Target):
 def deviation(values: Array, where: str) -> float:
     """Return the standard deviation of a target's numbers, or 1 if all are equal.
 
-    Raises: DataError, led by `where`, for numbers so near to each other that squared errors vanish.
+    Raises: DataError, led by `where`, for a range below the smallest normal number of float32.
     """
-    span = float(np.ptp(values))
-    if 0 < span < SMALLEST:
+    span, least = float(np.ptp(values)), float(np.finfo(np.float32).tiny)
+    if 0 < span < least:
         raise DataError(
-            f"{where}: the target's range is too small (it is {span:g}, and squares of such errors "
-            "are 0); multiply the target by a constant"
+            f"{where}: the target's range is too small (it is {span:g}, below float32's smallest "
+            f"normal number, {least:.2g}); multiply the target by a constant"
         )
     return float(values.std()) or 1.0
 
@@ -318,6 +326,7 @@ def fit_target(
     bounded: bool = False,
     log: bool = False,
     exposure: str | None = None,
+    classes: Sequence[str] = (),
 ) -> Target:
     """Fit the target of a task, inferred from the columns (`task_of`) if it is None.
 
@@ -336,7 +345,7 @@ def fit_target(
                 f"{table.source}: classification has one target column ({', '.join(columns)}); "
                 "for several yes/no columns use task multilabel"
             )
-        return ClassTarget.fit(table, columns[0])
+        return ClassTarget.fit(table, columns[0], classes)
     if chosen == "regression":
         return NumberTarget.fit(
             table, columns, standardize, bounded=bounded, log=log, exposure=exposure

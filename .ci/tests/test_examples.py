@@ -1,5 +1,6 @@
 """The example networks run; their full figures are printed by the commands in their docstrings."""
 
+import json
 import re
 import runpy
 import sys
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture
@@ -22,6 +23,17 @@ def run(monkeypatch, capsys):
 
 def accuracy(text: str) -> float:
     return float(re.findall(r"accuracy ([0-9.]+)", text)[-1])
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_notebooks_are_stored_with_small_outputs_and_without_errors(path):
+    """`docs/notebooks.py --check` runs them."""
+    code = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
+    outputs = [output for cell in code for output in cell["outputs"]]
+    assert all(cell["outputs"] for cell in code)
+    assert {output["output_type"] for output in outputs} == {"execute_result"}
+    assert any("<svg" in "".join(output["data"].get("text/html", "")) for output in outputs)
+    assert path.stat().st_size < 120_000
 
 
 def test_the_convolutional_network_learns_digits(run):

@@ -1,0 +1,237 @@
+"""Networks that learn one row at a time from dictionaries, in constant memory."""
+
+from collections.abc import Mapping
+from math import isfinite, sqrt
+from numbers import Real
+from typing import Annotated, Any
+from zlib import crc32
+
+import numpy as np
+
+from mlpengine.core.errors import DataError, UsageError
+from mlpengine.core.fields import COUNT, POSITIVE, Count, Positive
+from mlpengine.core.spec import Array
+from mlpengine.core.wording import quoted
+from mlpengine.nn import Mlp
+from mlpengine.ops import Loss, MeanSquaredError, SoftmaxCrossEntropy
+from mlpengine.optim import Adam
+from mlpengine.step import TrainingStep
+
+DRIFT = 30.0
+"""Sum of excess losses, over their usual size, from which drift is reported (Page-Hinkley)."""
+
+TOLERANCE = 0.2
+"""Excess over the usual loss that is not counted."""
+
+BOOST = 5.0
+"""Factor of the learning rate after a drift; it falls to 1 within `memory` rows."""
+
+FARTHEST = 4.0
+"""Deviations from the mean at which scaled numbers are cut."""
+
+
+class _Scale:
+    """Exponential mean and variance of numbers: of all rows first, then of the latest."""
+
+    def __init__(self, size: int, memory: float) -> None:
+        self.mean, self.variance = np.zeros(size), np.zeros(size)
+        self.rows, self.memory = np.zeros(size), memory
+
+    def add(self, k: int, value: float) -> None:
+        self.rows[k] += 1
+        share = max(1 / self.rows[k], 1 / self.memory)
+        apart = value - self.mean[k]
+        self.mean[k] += share * apart
+        self.variance[k] += share * (apart * (value - self.mean[k]) - self.variance[k])
+
+    def scaled(self, k: int, value: float) -> float:
+        deviation = sqrt(self.variance[k]) or 1.0
+        return min(max((value - float(self.mean[k])) / deviation, -FARTHEST), FARTHEST)
+
+
+class _Online:
+    """A network that learns from rows by name: numbers, texts, booleans and missing values.
+
+    Numbers are scaled by their exponential mean and variance, and texts have a feature each.  New
+    columns and texts get the next free feature; when all `features` are taken, they share one by a
+    hash of their name.  Each row is learned with the `batch` - 1 rows before it.  When losses rise
+    for good (drift), the learning rate is raised for the next `memory` rows.
+
+    Attributes:
+        drifts: number of drifts so far.
+        network: the `Mlp`.
+
+    Source: Page 1954, "Continuous inspection schemes", for the test of drift.
+    """
+
+    def __init__(
+        self,
+        hidden: tuple[int, ...],
+        outputs: int,
+        loss: Loss,
+        *,
+        lr: float,
+        features: int,
+        memory: float,
+        batch: int,
+        random_state: int,
+    ) -> None:
+        where = type(self).__name__
+        self.features: int = COUNT.check(f"{where}: features", features)
+        self.memory: float = POSITIVE.check(f"{where}: memory", memory)
+        self.network = Mlp([features, *hidden, outputs], activation="relu", seed=random_state)
+        self.step = TrainingStep(
+            self.network, loss, Adam(self.network, lr=lr), batch_size=batch, backend="numpy"
+        )
+        self.lr, self.drifts, self.rows = lr, 0, 0
+        self._slots: dict[str, int] = {}
+        self._numbers = _Scale(features, memory)
+        self._losses = _Scale(1, memory)
+        self._x = np.zeros((batch, features), np.float32)
+        self._excess = 0.0
+        self._since = memory
+
+    def _slot(self, name: str) -> int:
+        if name not in self._slots:
+            if len(self._slots) >= self.features:
+                return crc32(name.encode()) % self.features
+            self._slots[name] = len(self._slots)
+        return self._slots[name]
+
+    def _encode(self, x: Mapping[str, Any], out: Array, *, learning: bool = False) -> None:
+        out.fill(0)
+        for name, value in x.items():
+            if isinstance(value, Real) and not isinstance(value, bool | np.bool_):
+                number = float(value)
+                if isfinite(number):
+                    k = self._slot(name)
+                    if learning:
+                        self._numbers.add(k, number)
+                    out[k] = self._numbers.scaled(k, number)
+            elif value is not None:
+                known = learning or f"{name}={value}" in self._slots
+                if known or len(self._slots) >= self.features:
+                    out[self._slot(f"{name}={value}")] = 1
+
+    def _output(self, x: Mapping[str, Any]) -> Array:
+        if not isinstance(x, Mapping):
+            raise DataError(f"{type(self).__name__}: a row must be a dict (got {quoted(x)})")
+        row = np.empty((1, self.features), np.float32)
+        self._encode(x, row[0])
+        output: Array = self.network.predict(row)[0]
+        return output
+
+    def _learn(self, x: Mapping[str, Any], y: Array) -> None:
+        """Learn the latest rows; `y` holds their targets, the newest at ``rows % batch``."""
+        if not isinstance(x, Mapping):
+            raise DataError(f"{type(self).__name__}: a row must be a dict (got {quoted(x)})")
+        self._encode(x, self._x[self.rows % len(self._x)], learning=True)
+        self.rows += 1
+        known = min(self.rows, len(self._x))
+        self._since += 1
+        fading = max(0.0, 1 - self._since / self.memory)
+        self.step.optimizer.lr = self.lr * (1 + (BOOST - 1) * fading)
+        self._watch(self.step(self._x[:known], y[:known]))
+
+    def _watch(self, loss: float) -> None:
+        usual = self._losses.mean[0]
+        self._losses.add(0, loss)
+        if self.rows > len(self._x) and usual > 0:
+            self._excess = max(0.0, self._excess + loss / usual - 1 - TOLERANCE)
+        if self._excess > DRIFT:
+            self.drifts += 1
+            self._excess, self._since = 0.0, 0.0
+            self._losses = _Scale(1, self.memory)
+
+
+Hidden = Annotated[tuple[int, ...], "Units of the hidden layers."]
+
+
+class OnlineRegressor(_Online):
+    """A network that learns to predict a number from one row after another.
+
+    >>> model = OnlineRegressor(random_state=1)
+    >>> for i in range(300):
+    ...     model.learn_one({"x": i % 10, "kind": "ab"[i % 2]}, 3 * (i % 10))
+    >>> abs(model.predict_one({"x": 4, "kind": "a"}) - 12) < 3
+    True
+    """
+
+    def __init__(
+        self,
+        hidden: Hidden = (32,),
+        *,
+        lr: Positive = 5e-3,
+        features: Count = 64,
+        memory: Positive = 1000,
+        batch: Count = 64,
+        random_state: int = 0,
+    ) -> None:
+        given: dict[str, Any] = {"lr": lr, "features": features, "memory": memory, "batch": batch}
+        super().__init__(hidden, 1, MeanSquaredError(), random_state=random_state, **given)
+        self._target, self._y = _Scale(1, memory), np.zeros((batch, 1))
+
+    def learn_one(self, x: Mapping[str, Any], y: float) -> None:
+        """Learn one row.  Raises: DataError for a target that is no finite number."""
+        if not isinstance(y, Real) or not isfinite(y):
+            raise DataError(f"learn_one: y must be a finite number (got {quoted(y)})")
+        self._target.add(0, float(y))
+        self._y[self.rows % len(self._y)] = y
+        deviation = sqrt(self._target.variance[0]) or 1.0
+        self._learn(x, ((self._y - self._target.mean[0]) / deviation).astype(np.float32))
+
+    def predict_one(self, x: Mapping[str, Any]) -> float:
+        """Return the prediction for one row, 0 before the first."""
+        deviation = sqrt(self._target.variance[0]) or 1.0
+        return float(self._output(x)[0]) * deviation + float(self._target.mean[0])
+
+
+class OnlineClassifier(_Online):
+    """A network that learns to predict a class from one row after another.
+
+    `classes` is the largest number of classes.
+
+    >>> model = OnlineClassifier(random_state=1)
+    >>> for i in range(300):
+    ...     model.learn_one({"x": i % 10}, "high" if i % 10 > 4 else "low")
+    >>> model.predict_one({"x": 8}), model.predict_one({"x": 1})
+    ('high', 'low')
+    """
+
+    def __init__(
+        self,
+        hidden: Hidden = (32,),
+        *,
+        classes: Count = 10,
+        lr: Positive = 5e-3,
+        features: Count = 64,
+        memory: Positive = 1000,
+        batch: Count = 64,
+        random_state: int = 0,
+    ) -> None:
+        given: dict[str, Any] = {"lr": lr, "features": features, "memory": memory, "batch": batch}
+        super().__init__(hidden, classes, SoftmaxCrossEntropy(), random_state=random_state, **given)
+        self._classes: dict[Any, int] = {}
+        self._y = np.zeros(batch, np.int64)
+
+    def learn_one(self, x: Mapping[str, Any], y: Any) -> None:
+        """Learn one row.  Raises: UsageError for more labels than `classes`."""
+        if y not in self._classes:
+            if len(self._classes) >= self.network.sizes[-1]:
+                raise UsageError(
+                    f"learn_one: {quoted(y)} is label {len(self._classes) + 1}; write classes="
+                )
+            self._classes[y] = len(self._classes)
+        self._y[self.rows % len(self._y)] = self._classes[y]
+        self._learn(x, self._y)
+
+    def predict_proba_one(self, x: Mapping[str, Any]) -> dict[Any, float]:
+        """Return the probability of each label that was learned."""
+        logits = self._output(x)[: len(self._classes)].astype(np.float64)
+        shares = np.exp(logits - logits.max(initial=-np.inf))
+        return dict(zip(self._classes, (shares / shares.sum()).tolist(), strict=True))
+
+    def predict_one(self, x: Mapping[str, Any]) -> Any:
+        """Return the most likely label, None before the first."""
+        chances = self.predict_proba_one(x)
+        return max(chances, key=chances.__getitem__) if chances else None
