@@ -356,7 +356,8 @@ def cut_by_class(parts: Parts, _: float) -> None:
 
 def codes(parts: Parts, _: float) -> None:
     """The classes are written as numbers."""
-    for frame, numbers in zip(parts.both, map(parts.codes, parts.both), strict=True):
+    both = [parts.codes(frame) for frame in parts.both]  # before a class changes its name
+    for frame, numbers in zip(parts.both, both, strict=True):
         frame[parts.target] = numbers.astype(int).astype(str)
 
 
