@@ -737,12 +737,18 @@ def _of_class(function: Callable[..., Array], k: int) -> Metric:
     return score
 
 
-def _own(metric: metrics.OwnMetric) -> Metric:
-    on = _on_probabilities if metric.of == "probabilities" else _on_predictions
-    measure = on(metric.function)
+def _read_only(array: Array) -> Array:
+    """Return a view that cannot be written: other metrics read the same targets."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
+
+def _own(metric: metrics.OwnMetric) -> Metric:
     def score(scored: Scored) -> float:
-        value: object = measure(scored)
+        predicted = scored.probabilities if metric.of == "probabilities" else scored.predicted
+        weights = None if scored.weights is None else _read_only(scored.weights)
+        value: object = metric.function(_read_only(scored.truth), _read_only(predicted), weights)
         try:
             if isinstance(value, Real) and not isinstance(value, np.timedelta64):
                 return float(value)
