@@ -17,7 +17,7 @@ from mlpengine.models.forward import BLOCK_ROWS
 EVALUATIONS = 4_096
 """Most rows that are predicted for one explanation, if that gives `LEAST_PAIRS` or more."""
 
-MULTIPLICATIONS = 1.5e9
+MULTIPLICATIONS = 1e9
 """Limit of the work for one explanation: some 0.1 s of one core (Intel Xeon, AVX-512)."""
 
 LEAST_PAIRS, MOST_PAIRS = 32, 1_000
