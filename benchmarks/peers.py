@@ -48,6 +48,7 @@ WORKLOADS = (
     Workload("mnist adam", (784, 128, 10), 32),
     Workload("middle", (256, 512, 512, 10), 128),
     Workload("width 2048", (784, 2048, 2048, 10), 256),
+    Workload("narrow", (24, 8, 2), 200, "tanh", "mse", "sgd"),
     Workload("whole data", (4, 32, 16, 4), 10_000, "tanh", "mse"),
     Workload("deep tanh", (28, 300, 300, 300, 300, 300, 1), 100, "tanh", "mse"),
 )

@@ -119,7 +119,11 @@ def command(
         if not worker and not code:
             with closing(Study(join)) as study:
                 outcome = finish(study)
-                say(json.dumps(outcome) if as_json else sweep_text(study, outcome))
+                try:
+                    say(json.dumps(outcome) if as_json else sweep_text(study, outcome))
+                except BrokenPipeError as error:
+                    error.filename = str(shortest(join))  # where the lost result is
+                    raise
     leave(state)
     if code:
         raise SystemExit(code)

@@ -143,7 +143,7 @@ def test_a_feature_of_tiny_numbers_has_a_deviation():
     np.testing.assert_allclose(stats.deviation, (x * scale / 2.0**-900).std(axis=0) * 2.0**-900)
 
 
-@pytest.mark.parametrize("scale", [1e-170, 1e-310])
+@pytest.mark.parametrize("scale", [1e-40, 1e-310])
 def test_a_target_of_tiny_numbers_is_refused(scale):
     x = np.random.default_rng(0).standard_normal((50, 2))
     with pytest.raises(DataError, match=r"y: the target's range is too small \(it is .*e-\d+"):

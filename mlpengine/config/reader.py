@@ -26,10 +26,10 @@ from mlpengine.core.errors import ConfigError
 from mlpengine.core.files import similar_file
 from mlpengine.data.tables import DATASETS, FORMATS
 
-MAX_BYTES = 1 << 20
+MAX_BYTES = 1 << 19
 MAX_DEPTH = 12
 MAX_VALUES = 20_000
-"""Largest size of a config, and largest number of its values; reading them takes 1.5 s."""
+"""Largest size of a config, and largest number of its values; reading them takes a second."""
 
 MAX_PROBLEMS = 20
 

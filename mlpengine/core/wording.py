@@ -10,8 +10,8 @@ from unicodedata import normalize
 LONGEST_NAME = 200
 """Maximum length of a name for which similar names are searched."""
 
-LONGEST_WORD, LONGEST_LINE = 200, 2000
-"""Maximum characters of a word and of a line of a message."""
+LONGEST_WORD, LONGEST_LINE, MOST_LINES = 200, 2000, 200
+"""Maximum characters of a word and of a line of a message, and maximum number of lines."""
 
 _LONG_WORD = re.compile(rf"(?<!\S)\S{{{LONGEST_WORD + 1},}}")
 
@@ -65,10 +65,11 @@ def quoted(value: object) -> str:
 def shortened(text: str) -> str:
     """Return a message with long words shortened in their middle.
 
-    Long lines are cut at their ends.
+    Long lines are cut at their ends, and many lines after the first `MOST_LINES`.
     """
     text = _LONG_WORD.sub(lambda word: f"{word[0][: LONGEST_WORD // 2]}...{word[0][-20:]}", text)
-    lines = text.split("\n")
+    lines = text.split("\n", MOST_LINES)
+    lines[MOST_LINES:] = ["..."] * (len(lines) > MOST_LINES)
     return "\n".join(n if len(n) <= LONGEST_LINE else f"{n[:LONGEST_LINE]}..." for n in lines)
 
 

@@ -32,7 +32,7 @@ WORDS = {
     r"\btraining\.clip_norm\b": "the norm at which gradients are clipped",
     rf"{SECTION}(?=\w)": "",
 }
-"""Keys of configs in advice, and what replaces them where there is no config."""
+"""Patterns of config keys in advice, and their replacements in loops without a config."""
 
 
 class Watch:
@@ -85,7 +85,7 @@ class Watch:
 
     @property
     def is_sample(self) -> bool:
-        """Whether the present step is a sample; the others that are due come before one."""
+        """Whether the present step is a sample; the other measured steps come just before one."""
         return self.steps + 1 in (1, self._schedule.sample_at)
 
     def record(
@@ -180,7 +180,7 @@ class Watch:
         return "\n".join(map(str, self.verdicts())) or "nothing unusual"
 
     def _close(self, loss: float, inputs: Any) -> None:
-        """Add the activations of a step to the windows; take a sample of the others."""
+        """Add the activations of a step to the windows; take a sample if the step is one."""
         core = self.core
         for number, name in enumerate(self._layers):
             if number in core.windows and name in self._activations:
@@ -218,7 +218,7 @@ class Watch:
             self.core.failure = f"the loss was {loss} in or before step {self.steps:,}"
 
     def _set_constants(self, core: Diagnostics, loss: Loss) -> None:
-        """Set the loss of a constant prediction, and size and range of numbers."""
+        """Set the loss of a constant prediction; for regression also size and range of targets."""
         y = np.concatenate(self._targets)
         if y.dtype.kind == "f":
             y = y.reshape(len(y), -1)
@@ -245,7 +245,7 @@ def _of_activations(y: Array, op: GradOp | None) -> dict[str, float]:
 
 @np.errstate(all="ignore")
 def _of_update(weights: Array, gradients: Any, before: Array | None) -> dict[str, float]:
-    """Return the quantities of weights; `before`, the weights before, becomes the update."""
+    """Return the quantities of a layer's weights; `before` is overwritten with the update."""
     measured: dict[str, float] = {}
     g = None if gradients is None else np.ravel(_floats(gradients))
     norm = nan if g is None else GlobalNorm(g)()

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
-from mlpengine.core.errors import NumericalError
+from mlpengine.core.errors import NumericalError, UsageError
 from mlpengine.core.spec import Array
 from mlpengine.export._agreement import EXPORT_TOLERANCE, largest_difference, largest_error
 from mlpengine.export._onnx_feed import RANDOM_ROWS, onnx_inputs, probe_table
@@ -40,9 +40,19 @@ def verify(data: bytes, model: Model | Network) -> float:
 
 
 def run_onnx(data: bytes, feed: dict[str, Array]) -> list[Any]:
-    """Return the outputs of an ONNX model, computed on one thread."""
+    """Return the outputs of an ONNX model, computed on one thread.
+
+    Raises: UsageError for a model that onnxruntime does not load, as with levels of 1 MB.
+    """
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    options.log_severity_level = 4  # its messages are in the error
+    try:
+        session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # its errors have no base class
+        reason = f"{error}".partition("\n")[0]
+        raise UsageError(
+            f"export: onnxruntime must load the model (it says {reason}); shorten long levels"
+        ) from None
     outputs: list[Any] = session.run(None, feed)
     return outputs

@@ -9,6 +9,7 @@ targets and predictions (rows,) or (rows, outputs).
 """
 
 from collections.abc import Callable, Iterable
+from inspect import signature
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -55,7 +56,7 @@ def metric(
     ... def within_a_tenth(target, predicted, weight=None):
     ...     return float(np.average(abs(predicted - target) < 0.1 * abs(target), weights=weight))
 
-    Raises: UsageError for a name that another metric has.
+    Raises: UsageError for a name that another metric has, and for a function of other arguments.
     """
     if of not in get_args(PredictionKind):
         raise UsageError(
@@ -68,6 +69,13 @@ def metric(
         same = known and known.function.__module__ == function.__module__
         if not same and (known or name in HIGHER_IS_BETTER or name in globals() or name == "loss"):
             raise UsageError(f"metric: another one has this name ({name!r})")
+        try:
+            signature(function).bind(None, None, None)
+        except TypeError:
+            takes = f"{name}{signature(function)}"
+            raise UsageError(
+                f"metric {name}: must take targets, predictions and weights (got {takes})"
+            ) from None
         OWN_METRICS[name] = OwnMetric(function, of, higher_is_better)
         return function
 

@@ -74,9 +74,10 @@ class Split:
     `x` may be `PreparedRows`: features in a file, gathered as from an array; `windows` then shuffle
     the rows in an order that is fast to read.
     Several inputs or targets are arrays by name.
-    Shapes: x (rows, in_dim) and y, as the loss takes it, both of the network's dtype unless y is
-    class numbers; truth (rows,) class numbers, or (rows, outputs) in the target's own units;
-    weights (rows,) or None.  `places` is None unless the rows come from a table.
+    Shapes: x (rows, in_dim); y in the shape that the loss takes; truth (rows,) class numbers, or
+    (rows, outputs) in the target's own units; weights (rows,) or None.
+    Dtype: x and y have the network's dtype; class numbers in y are integers.
+    `places` is None unless the rows come from a table.
     """
 
     x: Any
@@ -464,7 +465,10 @@ class Regression(Task):
         return list(np.sort(own, axis=0)) if self.orders else own
 
     def _numbered(self, name: str) -> Metric | None:
-        """Return the pinball loss of a level: of its quantile, or else of `predict`."""
+        """Return the pinball loss of a level: of the quantile of this level, if it is predicted.
+
+        Otherwise it is the pinball loss of the values of `predict`.
+        """
         level = _level(name)
         if level is None:
             return None
@@ -497,7 +501,7 @@ class Regression(Task):
             known["deviance"] = self._deviance
             known["deviance_explained"] = self._deviance_explained
         if [one.location for one in self.loss.predictions] == [True, False]:
-            known["nll"] = self._nll  # of a mean and a deviation
+            known["nll"] = self._nll  # the loss predicts a mean and a deviation
         levels = [one.level for one in self.loss.predictions if one.level is not None]
         if len(levels) == len(self.loss.predictions):
             known["pinball"] = lambda s: self._pinball(s, levels)
@@ -507,7 +511,7 @@ class Regression(Task):
         return known
 
     def _deviance(self, scored: Scored, predicted: Array | None = None) -> float:
-        """Return the mean deviance of the predicted means, or of others (rows, targets)."""
+        """Return the mean deviance of `predicted` (rows, targets); default: the predicted means."""
         predicted = scored.predicted if predicted is None else predicted
         with np.errstate(all="ignore"):
             rows = self.loss.deviance(scored.truth, predicted).mean(axis=1)
@@ -733,12 +737,18 @@ def _of_class(function: Callable[..., Array], k: int) -> Metric:
     return score
 
 
-def _own(metric: metrics.OwnMetric) -> Metric:
-    on = _on_probabilities if metric.of == "probabilities" else _on_predictions
-    measure = on(metric.function)
+def _read_only(array: Array) -> Array:
+    """Return a view that cannot be written: other metrics read the same targets."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
+
+def _own(metric: metrics.OwnMetric) -> Metric:
     def score(scored: Scored) -> float:
-        value: object = measure(scored)
+        predicted = scored.probabilities if metric.of == "probabilities" else scored.predicted
+        weights = None if scored.weights is None else _read_only(scored.weights)
+        value: object = metric.function(_read_only(scored.truth), _read_only(predicted), weights)
         try:
             if isinstance(value, Real) and not isinstance(value, np.timedelta64):
                 return float(value)

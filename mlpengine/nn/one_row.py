@@ -18,9 +18,9 @@ class OneRow:
     """The forward pass of networks of one architecture over one row.
 
     Write the features to `input` (1, in_dim) and call the object; `outputs` holds the outputs
-    (networks, 1, out_dim).  For a `Population` of dense layers the networks run `together`: each
-    product and each function is one call for all, since for small networks the calls of NumPy cost
-    more than the arithmetic.
+    (networks, 1, out_dim).  For a `Population` of dense layers `together` is true, and one NumPy
+    call computes a product or function of all networks: for small networks the calls cost more than
+    the arithmetic.
     """
 
     def __init__(self, networks: Sequence[Network]) -> None:

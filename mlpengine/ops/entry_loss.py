@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
+from inspect import signature
 from math import isfinite, isinf
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -297,12 +298,19 @@ def _derived(kind: type[EntryLoss], options: tuple[object, ...], _spelled: str) 
     loss = kind(*options)
     names = ["y"] if loss.columns == 1 else [f"y{k}" for k in range(loss.columns)]
     outputs, target = tuple(variable(name) for name in names), variable("t")
+    taken = signature(loss.formula)
+    try:
+        taken.bind(*outputs, target)
+    except TypeError:
+        outputs = ()
+    if not outputs:
+        raise FormulaError(f"{loss.name}: formula must take outputs and the target (got {taken})")
     formula: object = loss.formula(*outputs, target)
     if not isinstance(formula, Expr):
         raise FormulaError(f"{loss.name}: formula must return a formula (got {formula!r:.60})")
     entry, value_scale = without_factor(formula)
     slopes, scales = zip(*(without_factor(s) for s in loss.gradient(*outputs, target)), strict=True)
-    if all(slope.number == 0 for slope in slopes[:-1]):
+    if value_scale == 0 or all(slope.number == 0 for slope in slopes[:-1]):
         listed = ", ".join(names)
         raise FormulaError(f"{loss.name}: the loss must change with {listed} (got {formula!r:.60})")
     return LossFormulas(outputs, target, entry, value_scale, slopes, scales)

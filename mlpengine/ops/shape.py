@@ -229,7 +229,11 @@ def _parts(x: Array, axis: int, sizes: Any) -> Iterator[Array]:
 
 
 def _sizes_of(slots: Slots, axis: int, total: int) -> list[int]:
-    """Return the operands' lengths; the first of adjacent unwanted slots gets their total."""
+    """Return the operands' lengths along `axis`.
+
+    Slots of operands without a gradient are None.  They must be adjacent; the first of them gets
+    their total length, and the others get 0.
+    """
     sizes = [0 if slot is None else slot.shape[axis] for slot in slots]
     unwanted = [i for i, slot in enumerate(slots) if slot is None]
     if unwanted and unwanted[-1] - unwanted[0] >= len(unwanted):

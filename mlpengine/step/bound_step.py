@@ -116,8 +116,8 @@ class BoundStep(Uncopyable):
             else:
                 target.write(y, "training step: y")
         except (ShapeError, DtypeError) as error:
-            fits = isinstance(target, np.ndarray) and np.shape(x) == np.shape(inputs)
-            advice = advice_on_y(y, target) if fits else ""
+            of_y = isinstance(target, np.ndarray) and str(error).startswith("training step: y")
+            advice = advice_on_y(y, target) if of_y else ""
             raise type(error)(f"{error}{advice}") from None
         if weights is not None and weight is not None:
             write_into(weights, weight, "training step: sample_weight")

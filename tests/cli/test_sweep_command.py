@@ -84,7 +84,7 @@ def test_a_config_of_init_is_swept_by_its_score_out_of_fold(mlpengine):
 @pytest.mark.parametrize("pruner", ["median", "hyperband"])
 def test_bad_trials_end_early(pruner, sweep, mlpengine):
     rates = "{optimizer.lr: {choice: [0.01, 0.02, 0.03, 0.04, 0.05, 1e-7, 2e-7]}}"
-    sweep(rates, pruner=pruner, sampler="grid", trials=9)
+    sweep(rates, pruner=pruner, sampler="grid", trials=9, metric="log_loss")
     given = ("--set", "training.epochs=9")
     drawn = values(mlpengine("sweep", "s.yaml", "-q", "--json", *given))
     states = {one["optimizer.lr"]: state for state, _, one in drawn}

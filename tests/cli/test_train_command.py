@@ -68,6 +68,12 @@ def test_the_run_directory_holds_everything(mlpengine, config):
     assert len(Model.load(run / "model.safetensors").mlp.params) == result["parameters"]
 
 
+def test_the_config_of_a_run_points_to_the_one_with_all_paths(mlpengine):
+    Path("config.yaml").write_text("data: {source: t.csv}\n")
+    Path("config.resolved.yaml").touch()
+    assert "mlpengine train config.resolved.yaml" in mlpengine("check", "config.yaml").err
+
+
 def test_progress_is_one_line_per_epoch_on_stderr(mlpengine, config):
     found = mlpengine("train", config)
     lines = found.err.splitlines()
@@ -77,7 +83,7 @@ def test_progress_is_one_line_per_epoch_on_stderr(mlpengine, config):
     for title in ("epoch", "val loss", "accuracy", "macro f1", "grad norm", "lr", "rows/s", "left"):
         assert title in header
     assert max(map(len, lines[-4:])) <= 80
-    assert [line.split()[0] for line in lines[-4:]] == ["1/3", "2/3", "3/3", "measuring"]
+    assert [line.split()[0] for line in lines[-4:]] == ["1/3", "2/3", "3/3", "evaluating"]
     assert "test" in found.out
     assert "model.safetensors" in found.out
 

@@ -115,3 +115,4 @@ def test_long_words_and_lines_of_a_message_are_cut():
     text = shortened(f"{'p' * 1_000_000}.csv: there is no such file\n{'word ' * 200_000}")
     assert re.match(r"p+\.\.\.p+\.csv: there is no such file\nword", text)
     assert LONGEST_LINE < len(text) < 2 * LONGEST_LINE
+    assert len(shortened("x" + "\n" * 1_000_000)) < 1000

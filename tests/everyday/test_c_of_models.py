@@ -132,6 +132,11 @@ def test_models_with_names_are_linked_into_one_program(compiler, tmp_path):
         build = [*compiler, "-std=c99", "-Wall", "-Wextra", "-Werror", "-c", str(source)]
         subprocess.run([*build, "-o", str(objects[-1])], check=True)
     main = [*compiler, "-std=c99", str(tmp_path / "main.c")]
+    doubles = tmp_path / "doubles.c"  # C11 checks the type of arrays
+    doubles.write_text((TWO % cells).replace("const float", "const double"))
+    for source, fits in ((main[-1], True), (str(doubles), False)):
+        build = [*compiler, "-std=c11", "-fsyntax-only", source]
+        assert (subprocess.run(build, capture_output=True, check=False).returncode == 0) == fits
     subprocess.run([*main, *map(str, objects), "-lm", "-o", str(program)], check=True)
     told = subprocess.run([program], capture_output=True, text=True, check=True).stdout
     y, yes, *places, output = map(float, told.split())

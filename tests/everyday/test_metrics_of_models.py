@@ -115,6 +115,16 @@ def test_a_metric_of_ones_own_that_is_no_number_is_named(frame, own):
         )
         with pytest.raises(mlpengine.UsageError, match=r"metric .*number \(got "):
             mlpengine.fit(frame[["b", "price"]], "price", training={"metrics": ["largest_gap"]})
+    with pytest.raises(mlpengine.UsageError, match=r"weights \(got wrong\(a, b\)"):
+
+        @mlpengine.metric()
+        def wrong(a, b): ...
+
+    metrics.OWN_METRICS["largest_gap"] = metrics.OwnMetric(
+        lambda t, *_: t.fill(0), "numbers", False
+    )
+    with pytest.raises(ValueError, match="read-only"):  # other metrics read these targets
+        mlpengine.fit(frame[["b", "price"]], "price", training={"metrics": ["largest_gap"]})
 
 
 def test_wrong_names_of_metrics_are_refused(frame, own):

@@ -103,6 +103,9 @@ def test_other_dtypes_and_numbers_out_of_range_are_named():
     assert network.predict(rows["tokens"].astype("int32")).shape == (BATCH, 2)
     with pytest.raises(DtypeError, match=r"int64 \(got float64\)"):
         network.predict(rows["x"][:, :LENGTH])
+    step = TrainingStep(network, SoftmaxCrossEntropy(), Sgd(network), BATCH)
+    with pytest.raises(DtypeError, match=r"x: dtype must be int64 \(got float64\)$"):
+        step(rows["x"][:, :LENGTH], np.zeros(BATCH, int))
     rows["tokens"][3, 1] = VOCABULARY
     with pytest.raises(IndexRangeError, match=f"{VOCABULARY}"):
         network.predict(rows["tokens"])

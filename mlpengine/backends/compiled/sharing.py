@@ -15,6 +15,9 @@ from mlpengine.backends.compiled.statements import CFunction, Statement
 _WORD = re.compile(r"\b(at_|limit_|scale_|)(\w+?)((?:_t\d+)?)\b")
 """A name, or a name made from it: a vector, limit and scale of a dropout, an intermediate."""
 
+_ANY_WORD = re.compile(r"\w+")
+"""What is left of a text without its words is the same in all functions that are equal."""
+
 
 class Shared(NamedTuple):
     """The first of several equal functions; it is called in place of the others.
@@ -47,12 +50,16 @@ def find_shared(
     A function of a single statement is not replaced: it calls a function that is shared anyway.
     """
     target = vector_c(layout.itemsize)
-    alike: dict[tuple[object, ...], list[tuple[CFunction, list[str]]]] = {}
+    similar: dict[str, list[tuple[CFunction, list[CFunction], str]]] = {}
     for function in functions:
         chain = [*_chain(function)]
         lines = [line for each in chain for line in print_statements(each.body, target)]
-        if len(lines) == 1:
-            continue
+        if len(lines) > 1:
+            text = "\n".join([*(each.parameters for each in chain), *lines])
+            similar.setdefault(_ANY_WORD.sub("", text), []).append((function, chain, text))
+    alike: dict[tuple[object, ...], list[tuple[CFunction, list[str]]]] = {}
+    candidates = (group for group in similar.values() if len(group) > 1)
+    for function, chain, text in (one for group in candidates for one in group):
         names = {each.name for each in chain}
         numbers: dict[str, int] = {}
 
@@ -64,7 +71,7 @@ def find_shared(
                 return word[0]
             return f"{before}#{numbers.setdefault(name, len(numbers))}{after}"
 
-        text = _WORD.sub(numbered, "\n".join([*(each.parameters for each in chain), *lines]))
+        text = _WORD.sub(numbered, text)
         buffers = {name for each in chain for name in each.buffers}
         table = [place for name in numbers if name in buffers for place in layout.table_of(name)]
         alike.setdefault((text, *map(layout.kind, table)), []).append((function, table))

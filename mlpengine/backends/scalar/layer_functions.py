@@ -115,10 +115,10 @@ def dense_function(
     """Return a layer's forward: ``f(x, w, [b,] *reads, *stored, [factor,] in, out)``.
 
     `steps` are the rules that follow the product, each with the names of its values, and `about`
-    their names.  `in_dim` is the approximate value of in; it selects the `dot`.  `operand` is the
-    name of the product, `reads` are the names of other values that the rules read, a number for
-    each unit, and `stored` the names of values that are kept.  If `scaled`, the product is
-    multiplied by a factor before a bias is added.
+    the names of the rules.  `in_dim` is the approximate value of in; it selects the `dot`.
+    `operand` is the name of the product.  `reads` are the names of other values that the rules
+    read, one number for each unit.  `stored` are the names of the values to store.  If `scaled`,
+    the product is multiplied by a factor before a bias is added.
     """
     product = called(dot(functions, in_dim), "w + i * in_dim", "input", "in_dim")
     if scaled:

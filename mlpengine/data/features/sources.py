@@ -21,7 +21,7 @@ It is a NumPy number, because comparing an array of float32 with a Python number
 """
 
 SMALLEST = np.float64(1e-150)
-"""Squares of smaller numbers are 0: features are scaled before squaring, targets are refused."""
+"""Squares of smaller numbers are 0: features are scaled before squaring."""
 
 EQUAL = np.float64(1e-300)
 """Numbers of a feature that differ by no more than this count as equal."""

@@ -21,7 +21,6 @@ from mlpengine.data.features.column_kinds import (
     odd_texts,
     task_of,
 )
-from mlpengine.data.features.sources import SMALLEST
 from mlpengine.data.tables.table import Column, Table, number_text
 from mlpengine.settings.features import Standardizing, TaskName
 
@@ -121,13 +120,13 @@ class ClassTarget(Target):
 def deviation(values: Array, where: str) -> float:
     """Return the standard deviation of a target's numbers, or 1 if all are equal.
 
-    Raises: DataError, led by `where`, for numbers so near to each other that squared errors vanish.
+    Raises: DataError, led by `where`, for a range below the smallest normal number of float32.
     """
-    span = float(np.ptp(values))
-    if 0 < span < SMALLEST:
+    span, least = float(np.ptp(values)), float(np.finfo(np.float32).tiny)
+    if 0 < span < least:
         raise DataError(
-            f"{where}: the target's range is too small (it is {span:g}, and squares of such errors "
-            "are 0); multiply the target by a constant"
+            f"{where}: the target's range is too small (it is {span:g}, below float32's smallest "
+            f"normal number, {least:.2g}); multiply the target by a constant"
         )
     return float(values.std()) or 1.0
 

@@ -235,12 +235,15 @@ def _grouped(levels: Sequence[str], point: str, groups: str) -> list[float] | No
 def nanoseconds(levels: Sequence[str]) -> list[float] | None:
     """Return whole numbers that are nanoseconds since 1970 as float64, or None if one is not one.
 
-    They lie between the years 1980 and 2100.  Other whole numbers beyond 2**53 are codes.
+    They lie between the years 1980 and 2100; 0 and -1 may stand for a missing time.  Other whole
+    numbers beyond 2**53 are codes.
     """
-    if not all(level.isdecimal() and level.isascii() for level in levels):
+    times = [level for level in levels if level not in ("0", "-1")]
+    if not all(level.isdecimal() and level.isascii() for level in times):
         return None
-    values = [*map(float, levels)]
-    return values if values and min(values) > 3.15e17 and max(values) < 4.1e18 else None
+    known = [*map(float, times)]
+    is_time = known and min(known) > 3.15e17 and max(known) < 4.1e18
+    return [*map(float, levels)] if is_time else None
 
 
 def is_number(text: str) -> bool:
