@@ -5,7 +5,10 @@ import pytest
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 
 from mlpengine import fit
-from mlpengine.models import linear
+from mlpengine.data.features import Preprocessor
+from mlpengine.data.tables.frames import as_table
+from mlpengine.models import Model, linear
+from mlpengine.models.card import facts_of
 from mlpengine.models.linear import PENALTIES, fit_linear, linear_networks, minimize
 from mlpengine.models.task import Split
 from mlpengine.nn import InputLayer, Mlp
@@ -158,3 +161,13 @@ def test_numbers_that_are_clipped_do_not_bend_a_linear_truth():
     assert far[0] == far[1]
     span = np.abs(x).max() * 3 * np.abs(model.predict(new)).max()
     assert np.abs(far[0]) < span
+
+
+def test_a_linear_model_counts_its_own_parameters_alone():
+    fitted = Preprocessor("y").fit(as_table({"a": [0.0, 1, 2], "y": [1.0, 2, 4]}))
+    mlp = Mlp([1, 3, 1], seed=0)
+    linear = mlp.linear(np.eye(1), np.ones((1, 1)), np.zeros(1))
+    known = facts_of(model := Model([mlp, linear, linear], fitted, "mse"))
+    assert (known["networks"], known["linear_models"], known["parameters"]) == (1, 2, 10 + 2 * 2)
+    assert known["linear_weight"] == pytest.approx(2 / 3)
+    assert "14 parameters" in repr(model)
