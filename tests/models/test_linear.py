@@ -169,7 +169,7 @@ def test_a_linear_model_counts_its_own_parameters_alone():
     mlp = Mlp([n := fitted.n_features, 3, 1], seed=0)
     networks = [mlp, mlp.linear(np.eye(n), np.ones((1, n)), np.zeros(1))]
     model = Model(mlp, fitted, "mse").with_mean(NetworkMean(networks, None, (0.25, 0.75)))
-    known, used = facts_of(model), len(mlp.params) + n + 1
+    known, used = facts_of(model), len(model.networks[0].params) + n + 1
     assert (known["networks"], known["linear_models"], known["parameters"]) == (1, 1, used)
     assert known["linear_weight"] == 0.75
     assert f"{used} parameters" in repr(model)
