@@ -108,7 +108,7 @@ def links(root: Path = ROOT) -> list[str]:
             if not target.exists() or (heading and heading not in anchors(target)):
                 dead.append(f"{page.relative_to(root)}: {link} leads nowhere")
     scripts = [*pages, *filter(Path.is_file, (root / ".ci").glob("[a-z]*"))]
-    named = re.compile(r"\b(?:configs|benchmarks|tests)/[\w./]+\.(?:yaml|py|csv)\b")
+    named = re.compile(r"(?:\.ci/)?\b(?:configs|benchmarks|tests)/[\w./]+\.(?:yaml|py|csv)\b")
     for page in scripts:
         names = sorted({*named.findall(page.read_text(encoding="utf-8"))})
         dead += [

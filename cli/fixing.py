@@ -105,7 +105,8 @@ def run_and_fix(begin: Start, session: Session, state: Stopping, shown: Shown) -
     if better is first:
         text = f"fix      nothing helped; {shortest(first)} is kept"
     elif corrected:
-        text += f"; no score judges {words(corrected)}; if the data are right, {shortest(first)} is"
+        unjudged = f"no score judges {words(corrected)}"
+        text += f"; {unjudged}: if the data are right, keep {shortest(first)}"
     say(text, err=True)
     known: dict[str, Any] = {"runs": [str(first), str(best.path)], "better": str(better)}
     lines: list[str] = []

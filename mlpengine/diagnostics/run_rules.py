@@ -92,7 +92,7 @@ def schedule(diagnostics: Diagnostics) -> Verdict | None:
     )  # fmt: skip
     of = getattr(diagnostics.optimizer, "schedule", None)
     if isinstance(of, PlateauSchedule) or not np.isfinite(rates).all() or not rates.any():
-        return None  # a plateau lowers the rate of a finished run
+        return None  # it lowers the rate only when the loss has stopped falling
     peak = int(rates.argmax())
     faded = steps[peak:][rates[peak:] < limits.FADED * rates[peak]]
     if not faded.size or not faded[0] < limits.FADED_SHARE * total:
@@ -202,7 +202,7 @@ def overfitting(diagnostics: Diagnostics) -> Verdict | None:
         rise > limits.RISE * scale and rise > limits.RELATIVE_RISE * lowest and last < limits.FITTED
     )
     half = len(losses) // 2
-    memorized = (  # of numbers; with classes the loss of wrong rows rises
+    memorized = (  # regression only: with classes, wrong rows raise the loss
         diagnostics.target_rms > 0
         and losses[:half].min() < (1 + limits.RELATIVE_RISE) * final
         and final / scale - last > limits.MEMORIZED_GAP
@@ -298,7 +298,7 @@ def unfinished(diagnostics: Diagnostics) -> Verdict | None:
     lagging = lags(diagnostics) and narrowest(diagnostics) > limits.SMALL_LAYER
     falls = last > limits.FALL and relative > limits.RELATIVE_FALL
     faster = faster_fix(diagnostics)
-    if epochs < limits.MIN_EPOCHS:  # too few to judge the last of them: a schedule may end it
+    if epochs < limits.MIN_EPOCHS:  # too few epochs for a last quarter
         last, faster = total_fall(diagnostics), []
         lagging = total_steps(diagnostics) < limits.ENOUGH_STEPS
     if not (falls or (last > limits.STILL_FALLING and lagging)):

@@ -46,7 +46,14 @@ from mlpengine.models.forward import Features, outputs_of
 from mlpengine.models.members import NetworkMean
 from mlpengine.models.metrics import higher_is_better
 from mlpengine.models.row_predictor import RowPredictor
-from mlpengine.models.shapley import MOST_PAIRS, RowExplanation, drawn_rows, shapley_values
+from mlpengine.models.shapley import (
+    EVALUATIONS,
+    MOST_PAIRS,
+    MULTIPLICATIONS,
+    RowExplanation,
+    drawn_rows,
+    shapley_values,
+)
 from mlpengine.models.task import (
     Classification,
     Regression,
@@ -316,12 +323,16 @@ class Model:
         rows = rows.rows(evenly_spaced(rows.n_rows, MOST_PAIRS))
         columns, task = feature_columns(self.preprocessor), self._task
 
+        evaluations = min(EVALUATIONS, int(MULTIPLICATIONS // max(1, self.n_parameters)))
+
         def predict(x: Array) -> Array:
             return task.predicted_numbers(self.forward(x))
 
         with np.errstate(over="ignore", invalid="ignore"):
             x = self.features(table)
-            parts = shapley_values(predict, x[0], self.features(rows), columns)
+            parts = shapley_values(
+                predict, x[0], self.features(rows), columns, evaluations=evaluations
+            )
             (prediction,) = predict(x)
         names = [*dict.fromkeys(columns)]
         cells = self.preprocessor.with_computed(table)

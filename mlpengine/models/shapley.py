@@ -15,7 +15,10 @@ from mlpengine.data.features.summary import drawn_cells
 from mlpengine.models.forward import BLOCK_ROWS
 
 EVALUATIONS = 4_096
-"""Rows that are predicted for one explanation, if that gives `LEAST_PAIRS` or more."""
+"""Most rows that are predicted for one explanation, if that gives `LEAST_PAIRS` or more."""
+
+MULTIPLICATIONS = 1e9
+"""Limit of the work for one explanation: some 0.1 s of one core (Intel Xeon, AVX-512)."""
 
 LEAST_PAIRS, MOST_PAIRS = 32, 1_000
 """Pairs of orders of the columns, each with a background row of its own."""
@@ -27,6 +30,7 @@ def shapley_values(
     background: Array,
     columns: Sequence[str],
     *,
+    evaluations: int = EVALUATIONS,
     seed: int = 0,
 ) -> tuple[Array, Array, Array]:
     """Return contributions of columns to a prediction, their standard errors, and the base.
@@ -35,7 +39,8 @@ def shapley_values(
     background row to its value in `row`, over random orders in which the columns change.  Each
     background row gets an order and the reverse order (antithetic).  `base` is the mean prediction
     of these background rows; base and contributions add up to the prediction.  `columns` holds the
-    column of each feature.  `predict` returns predictions (rows, outputs) for features.
+    column of each feature.  `predict` returns predictions (rows, outputs) for features, of about
+    `evaluations` rows.
 
     Shapes: row (features,), background (rows, features); contributions and errors
     (columns, outputs), base (outputs,).
@@ -45,7 +50,7 @@ def shapley_values(
     """
     names = {name: k for k, name in enumerate(dict.fromkeys(columns))}
     place, count = np.array([names[name] for name in columns], np.int64), len(names)
-    pairs = min(max(EVALUATIONS // (2 * count), LEAST_PAIRS), MOST_PAIRS)
+    pairs = min(max(evaluations // (2 * count), LEAST_PAIRS), MOST_PAIRS)
     rng = np.random.Generator(np.random.PCG64(seed))
     chosen = np.resize(rng.permutation(evenly_spaced(len(background), pairs)), pairs)
     order = np.argsort(rng.random((pairs, count)), axis=1)

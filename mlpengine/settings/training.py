@@ -30,10 +30,10 @@ MemberType: TypeAlias = Literal["plain", "piecewise", "periodic", "linear", "smo
 """The type of an ensemble member.  Each fold has one network of each type."""
 
 LINEAR: MemberType = "linear"
-"""The type of linear models: their weights of least loss are computed after the other types."""
+"""The type of linear models; their weights are computed after the training of the other types."""
 
 SMOOTH: MemberType = "smooth"
-"""The type of small tanh networks; each step of their training, after the others, has all rows."""
+"""The type of small tanh networks.  They are trained after the others, on all rows in each step."""
 
 _LAST = (LINEAR, SMOOTH)
 

@@ -244,7 +244,7 @@ def test_misuse_is_named(backend):
             TrainingStep(mlp, MeanSquaredError(), Sgd(mlp, lr=0.1), wrong)
         with pytest.raises(UsageError, match="threads must be a whole number of at least 1"):
             TrainingStep(mlp, MeanSquaredError(), Sgd(mlp, lr=0.1), 8, threads=wrong)
-    with pytest.raises(UsageError, match="optimizer must be made for mlp"):  # that would be trained
+    with pytest.raises(UsageError, match="must be made for this network"):
         TrainingStep(Mlp([6, 4, 3]), MeanSquaredError(), Sgd(mlp, lr=0.1), 8)
     with pytest.raises(UsageError, match="clip_norm must be a finite number"):
         TrainingStep(mlp, MeanSquaredError(), Sgd(mlp, lr=1.0), 8, clip_norm="1")

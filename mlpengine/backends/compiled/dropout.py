@@ -49,7 +49,7 @@ class Draw(Kernel):
 
 
 def add_next_step(writer: Writer, name: str, rng: str) -> None:
-    """Add the function that takes a generator on to its next step."""
+    """Add the function that moves a generator to its next step."""
     step = ForLoop("i", "first", "last", [f"{rng}[1]++;"])
     text = "The generator's next step"
     writer.add(f"{name}_step", "prepare", 1, text, [step], [], [rng], trains=True)

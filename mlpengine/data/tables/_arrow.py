@@ -184,7 +184,7 @@ class _GrowingColumn:
         self.is_inexact = False
 
     def add(self, kind: ColumnKind, values: Array, texts: Sequence[str | None] = ()) -> None:
-        """Add the values of further rows; codes of texts may repeat or lack one."""
+        """Add the values of further rows; two codes may have the same text, or a code none."""
         if self._reader is None:
             step = TEXT if kind == "text" else NUMBERS
             self._kind = kind
@@ -204,7 +204,7 @@ class _GrowingColumn:
 
 
 def arrow_column(array: Any, where: str, name: str, options: CsvOptions) -> Column:
-    """Return an array of pyarrow as a column, in the kind that its own values imply.
+    """Return an array of pyarrow as a column; its values determine the kind of the column.
 
     Raises: DataError, led by `where`, for a type that is not supported.
     """
@@ -218,7 +218,7 @@ def arrow_column(array: Any, where: str, name: str, options: CsvOptions) -> Colu
 
 
 def _parsed(column: Column, kind: Any, name: str, options: CsvOptions) -> Column:
-    """Return a column of texts that are true and false, or dates, as one of these, as in CSV.
+    """Return a column of texts as booleans or dates if all its texts are such, as in CSV.
 
     A column in `options.text`, or of a categorical type, stays text.
     """
