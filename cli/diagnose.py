@@ -175,6 +175,7 @@ def _after(run: Path) -> tuple[dict[str, Any], list[str], list[Verdict]]:
     trainer = trainer_of(data)
     known = diagnostic_inputs(trainer.step, trainer.train, data.parts.get("validation"))
     diagnostics = read_diagnostics(run, trainer.networks[0], known, len(trainer.train))
+    diagnostics.batch_size = trainer.batch_size
     if ended is not None:
         told = read_result(run, ended).get("verdicts", [])
         reported = without(map(Verdict.from_dict, told), file.silenced)
@@ -208,7 +209,6 @@ def _measured(
             f"{data.file.path}: must describe the network of the model (config and model: {sizes});"
             " restore the config, or train again"
         )
-    diagnostics.batch_size = trainer.batch_size
     diagnostics.planned_split = trainer.planned_split
     diagnostics.stops_early = trainer.settings.training.early_stopping is not None
     with np.errstate(all="ignore"):  # its weights may be any

@@ -63,7 +63,7 @@ def outcome_data(session: "Session", result: Result, outcome: Mapping[str, Any])
         lines += ["", *mistakes(session.model.task, part, output, labels, part_title(name))]
     lines += ["", *map(str, session.verdicts())] if outcome["verdicts"] else []
     ending = ENDINGS[result.ending]
-    best = f"; weights of {_epochs(session.loop)}" if result.best_epoch else ""
+    best = f"; best weights: {_epochs(session.loop)}" if result.best_epoch else ""
     rate = f", {result.samples_per_second:,.0f} rows/s" if result.samples_per_second else ""
     path = shortest(session.directory.path)
     lines += ["", f"{plural(result.epochs, 'epoch')} in {result.seconds:.1f} s{rate}{ending}{best}"]
@@ -114,7 +114,7 @@ def metrics_table(
         lines.append(f"out-of-fold: each row predicted by networks that did not train on it{note};")
         mean = "the mean of all networks usually predicts new rows better than this score"
         if OF_MEAN in estimates:
-            mean = "mean of all: estimated score of the mean of all networks on new rows"
+            mean = "mean of all: estimated score on new rows of the mean prediction of all networks"
         elif in_time:
             mean = "newer rows may have larger errors; compare with the test rows"
         lines.append(mean)

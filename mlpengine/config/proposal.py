@@ -368,7 +368,7 @@ def _section_of(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return section if isinstance(section, Mapping) else {}
 
 
-ENCODING = "  encoding: piecewise  # also quantile bins of each number column; or none"
+ENCODING = "  encoding: piecewise  # quantile bins of each number are inputs, too; or none"
 
 
 def _encoding_and_members(

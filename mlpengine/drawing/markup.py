@@ -57,7 +57,7 @@ def _one(content: Content) -> str:
 
 
 def _safe(text: str) -> str:
-    """Return text without markup and control characters, line ends excepted."""
+    """Return text with markup and control characters escaped; line ends are kept."""
     if text.isprintable() and not _has_special(text):
         return text
     return escape("\n".join(map(printable, text.split("\n"))), quote=True)
@@ -119,7 +119,9 @@ def scrolling_table(
     words: int = 1,
     named: bool = True,
 ) -> Markup:
-    """Return a table that scrolls in its own box; columns after the first `words` are numbers.
+    """Return a table that scrolls in its own box.
+
+    The first `words` columns hold text, the others numbers.
 
     If `named`, its title is shown.  Screen readers always read the title.
     """

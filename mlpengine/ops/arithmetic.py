@@ -113,7 +113,7 @@ class Pow(Elementwise, name="pow"):
     """Power with a constant exponent n, y = x**n.
 
     Backward: dx = dy * n * x**(n - 1); n = 0 gives 0 everywhere, n = 1 gives dy.
-    Where the formula is infinite (x = 0 with n < 1) so is the gradient.
+    At x = 0 the gradient is infinite if n < 1 and n is not 0.
     """
 
     exponent: float

@@ -14,7 +14,7 @@ from mlpengine.ops.op import GradOp
 
 @dataclass(frozen=True)
 class PeriodicEmbedding(GradOp, name="periodic_embedding"):
-    """The features, and linear functions of cosines of the first of them.
+    """All features, then linear functions of cosines of the first `embedded` features.
 
     With c = cos(2 pi frequency[j] x_j + phase[j]), a vector, feature j gives the numbers
     weight[j] @ c + bias[j], or c itself where weight and bias are left out.
@@ -56,7 +56,8 @@ class PeriodicEmbedding(GradOp, name="periodic_embedding"):
                 )
         if (bias is None) != (weight is None) or (bias and bias.shape != (embedded, outputs)):
             raise ShapeError(
-                f"{self.name}: weight comes with a bias (embedded, outputs) ({shapes})"
+                f"{self.name}: weight and bias must be given together, bias as "
+                f"(embedded, outputs) ({shapes})"
             )
         return Spec((x.shape[0], x.shape[1] + embedded * outputs), x.dtype)
 

@@ -97,7 +97,8 @@ class FullBatch(Optimizer):
 
     def calls(self, grads_flat: Array) -> list[Any]:
         raise UsageError(
-            f"{self._where}: needs the loss of all rows; use it in a TrainingStep with as many rows"
+            f"{self._where}: needs the loss of all rows; set the batch_size of TrainingStep to "
+            "the number of training rows"
         )
 
     def state_dict(self) -> State:

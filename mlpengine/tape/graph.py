@@ -132,7 +132,7 @@ class _Trace:
 
 
 def leaf_gradients(computations: Sequence[Computation], root: Value) -> dict[int, Array]:
-    """Return the gradients of `root`, seeded with ones, of tracked leaves and retained values."""
+    """Return the gradients of `root` by the tracked leaves and the retained values."""
     operands = [x for c in computations for x in c.record.operands if x is not None]
     leaves = {x.index: x for x in (*operands, root) if x.is_leaf and x.wants_grad}
     retained = [y for c in computations for y in c.record.outputs if y.index in c.retained]
@@ -173,6 +173,6 @@ class _Memory:
         return arena.array(buffer)
 
     def release(self, time: int) -> None:
-        """Free the memory that the step at `time` is the last to read."""
+        """Free the storages that the step at `time` uses last."""
         for storage in self._ends.pop(time, ()):
             self._arenas.pop(storage, None)

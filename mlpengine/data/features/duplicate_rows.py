@@ -76,7 +76,7 @@ class DuplicateRows(NamedTuple):
 def table_duplicates(table: Table, names: Sequence[str], rows: Array) -> DuplicateRows:
     """Return which of some rows of a table are duplicates in the columns of these names.
 
-    Equal rows are not duplicates if that many equal rows are expected by chance.
+    Equal rows do not count as duplicates if chance explains their number.
     """
     columns = [table[name].take(rows) for name in names]
     hashes = row_hashes(columns)
