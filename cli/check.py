@@ -6,13 +6,13 @@ from typing import Any
 
 import click
 
-from mlpengine.config import ConfigFile, load_config, parse_override
+from mlpengine.config import load_config, parse_override
 from mlpengine.config.build import check_size, loss_and_task
-from mlpengine.config.tables import Tables, profiled_table, read_source, read_tables
+from mlpengine.config.checking import TableCheck
+from mlpengine.config.tables import Tables, read_source, read_tables
 from mlpengine.core.errors import UsageError
 from mlpengine.core.wording import plural
-from mlpengine.data.features import profile
-from mlpengine.data.features.checks import Profile, more_features
+from mlpengine.data.features.checks import more_features
 from mlpengine.data.tables.progress import OnProgress
 from mlpengine.models.task import Task
 from mlpengine.training.loading import load
@@ -69,14 +69,11 @@ def command(
         raise UsageError("--drift: a run and a new table are needed: mlpengine check RUN NEW")
     file = load_config(config, [parse_override(text) for text in settings])
     table, targets = read_source(file, Meter(f"reading {file.config.data.source}"))
-    kind = None if file.config.data.task == "auto" else file.config.data.task
     meter = Meter(f"looking at {plural(len(table.names), 'column')}")
-    facts = profile(profiled_table(file, table), targets, task=kind, progress=meter)
-    dropped = reasons(file, facts)
-    shown = facts.warnings(dropped)
+    known = TableCheck.of(file, table, targets, meter)
+    shown = known.warnings
     if not as_json:
-        lines = [f"dropped: {n}" + (f" ({why})" if why else "") for n, why in dropped.items()]
-        say("\n".join([*facts.lines(), *lines, *map("warning: {}".format, shown)]))
+        say(str(known))
     tables = read_tables(file, (table, targets))
     _, task = loss_and_task(file, tables.preprocessor)
     check_size(file, tables.preprocessor, task.outputs)
@@ -87,8 +84,7 @@ def command(
         if not as_json:
             say(f"warning: {shown[-1]}")
     if as_json:
-        shown_facts = {**facts.as_dict(), "warnings": shown, "dropped": dropped}
-        click.echo(json.dumps({**shown_facts, **fitted}))
+        click.echo(json.dumps({**known.as_dict(), **fitted}))
         return 0
     rows = ", ".join(f"{count:,} {name}" for name, count in fitted["rows"].items())
     for line in tables.remarks:
@@ -129,20 +125,6 @@ def require_usable(tables: Tables, task: Task, progress: OnProgress) -> None:
                 task.truth(table.rows(some), target)
             done += len(some)
             progress(done / total)
-
-
-def reasons(file: ConfigFile, facts: Profile) -> dict[str, str]:
-    """Return the columns that the config leaves out, with reasons from the data."""
-    data = file.config.data
-    known = {leak.column: leak.reason for leak in facts.leaks}
-    shown = {name: known.get(name) or facts.drop.get(name, "") for name in data.drop}
-    dates = {column.name for column in facts.columns if column.kind == "date"}
-    for use, name in (("groups", data.split.group), ("times", data.split.time)):
-        if name:
-            shown[name] = f"{use} of the split"
-    if data.split.time in dates - {*data.drop}:
-        shown[data.split.time] += "; its place in day, week and year is a feature"
-    return shown
 
 
 def after(tables: Tables, task: Task) -> dict[str, Any]:

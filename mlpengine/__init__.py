@@ -59,7 +59,7 @@ from mlpengine.core.lazy import lazy_names
 if TYPE_CHECKING:
     from mlpengine.diagnostics import Diagnostics
     from mlpengine.estimators import MlpClassifier, MlpRegressor
-    from mlpengine.fitting import FitResult, distill, fit
+    from mlpengine.fitting import FitResult, check, distill, fit
     from mlpengine.models import Model, metric
     from mlpengine.nn import Mlp, Population
     from mlpengine.ops import BinaryCrossEntropyWithLogits, MeanSquaredError, SoftmaxCrossEntropy
@@ -109,6 +109,7 @@ __all__ = [
     "TapeError",
     "TrainingStep",
     "UsageError",
+    "check",
     "distill",
     "fit",
     "load",
@@ -118,7 +119,7 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(  # 0.01 s: names are imported at first use
     __name__,
     {
-        "fitting": ("FitResult", "distill", "fit"),
+        "fitting": ("FitResult", "check", "distill", "fit"),
         "diagnostics": ("Diagnostics",),
         "estimators": ("MlpClassifier", "MlpRegressor"),
         "models": ("Model", "metric"),

@@ -42,6 +42,7 @@ from mlpengine.training.progress import Progress
 from mlpengine.training.trainer import Fitted, Trainer
 
 if TYPE_CHECKING:
+    from mlpengine.config.checking import TableCheck
     from mlpengine.drawing.cell import Cell
     from mlpengine.drawing.markup import Markup
 
@@ -213,6 +214,27 @@ def fit(
         fitted = trainer.fit([*callbacks, shown], until)
         shown.stage("evaluating the weights of the best epoch")
         return _measured(data, trainer, fitted, decided)
+
+
+def check(table: Any, /, target: str | Sequence[str] | None = None, **config: Any) -> "TableCheck":
+    """Return what is remarkable about a table before training, as ``mlpengine check`` does.
+
+    `Model.check` compares new rows with the rows that trained a model.
+
+    Args:
+        table: as for `fit`.
+        target: as for `fit`; without it, columns are not compared with a target.
+        config: the sections and keys of a config by name, as for `fit`.
+
+    >>> check("penguins")
+    TableCheck(344 rows, 7 columns, 0 dropped, 0 warnings)
+
+    Raises: ConfigError and DataError as `fit`.
+    """
+    from mlpengine.config.checking import TableCheck
+
+    file, tables, _ = _config(table, target, {}, config, proposing=True)
+    return TableCheck.of(file, *read_source(file, table=tables.get("train")))
 
 
 def distill(

@@ -43,7 +43,10 @@ class Division(NamedTuple):
 
     @classmethod
     def of(cls, profile: Profile, key: str, name: str) -> "tuple[Profile, Division]":
-        """Return the division, and a profile without its column, unless the column is a date."""
+        """Return the profile and the division.
+
+        The profile loses the column of the division, except for a column of dates.
+        """
         column = next(column for column in profile.columns if column.name == name)
         division = cls(key, name, column.distinct)
         if key == "time" and column.kind == "date":
@@ -390,7 +393,7 @@ HOW = {"group": "rows of one group stay together", "time": "the newest rows are 
 
 
 def _dates(profile: Profile, target: Sequence[str]) -> list[str]:
-    """Return the columns of dates that are features, without columns of times of one day."""
+    """Return the date columns that are features; a column with times of only one day is not."""
     left_out = {*profile.drop, *target}
     dates = [c for c in profile.columns if c.kind == "date" and c.name not in left_out]
     return [c.name for c in dates if not c.is_of_one_day]

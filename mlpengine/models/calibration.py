@@ -26,7 +26,7 @@ MAX_PLACES, ROWS_OF_PLACE = 10, 80
 """Maximum number of predictions with a stored size of errors, and minimum rows for each."""
 
 CHANCE_OF_RANGE = 1.5
-"""Gain of the shortest range by chance, times level and square root of the number of errors."""
+"""By chance, the shortest range of n errors is a share this / (level * sqrt(n)) shorter."""
 
 SMALLEST_SCALE = 0.01
 """The smallest size of errors at a prediction, as a share of the largest."""
@@ -81,7 +81,7 @@ def error_of_mean(
     gain = 1 - error(task.combine(np.stack(others))) / np.where(one > 0, one, np.inf)
     if not isinstance(task, Regression):
         gain *= error(own) / np.where(one > 0, one, np.inf)
-    gain *= (1 - 1 / count) / (1 - 1 / (count - 1))  # from a mean of count - 1 to a mean of count
+    gain *= (1 - 1 / count) / (1 - 1 / (count - 1))  # from count - 1 networks to count
     return np.clip(1 - np.nan_to_num(gain), 1 / count, 1)
 
 
@@ -124,7 +124,7 @@ class Residuals:
 
         New targets lie between them with probability of about `level` if their rows are like the
         training rows.  The ends are equally far from the prediction.  But if the shortest range
-        with this share of the errors is shorter by more than chance, the interval has its ends. CV+
+        with this share of the errors is shorter by more than chance, its ends are used. CV+
         (Barber et al. 2021, arXiv 1905.02928) adds the out-of-fold errors to each network's
         prediction instead.  CV+ has a guarantee, but covered 92.5 % of new targets for 90 %: an
         out-of-fold error already contains the difference between networks.

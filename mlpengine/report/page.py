@@ -340,7 +340,7 @@ def drivers_section(known: Data | None) -> Markup | None:
 
 def gradients_section(known: Data | None) -> Markup | None:
     """Return norms, update ratios, gradients by layer, units and the noise scale."""
-    if not known or not known["layers"]:  # nothing was measured before the file ends
+    if not known or not known["layers"]:  # the file has no sample
         return None
     spikes = f" {plural(int(known['spikes'] or 0), 'spike')} of the norm."
     text = f"{plural(known['layers'], 'layer')}.{spikes}"

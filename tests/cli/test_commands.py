@@ -15,6 +15,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
+import mlpengine
 from mlpengine.config import json_schema, load_config
 from mlpengine.data.tables import _arrow, _csv, read_table
 from mlpengine_cli.main import run
@@ -257,6 +258,15 @@ def test_labels_are_quoted_as_the_csv_module_quotes_them():
     for column in (labels, joined):
         columns = {"text": column, "n": np.arange(len(labels))}
         assert csv_text(columns, header=False) == target.getvalue()
+
+
+def test_python_checks_a_table_as_the_command_does(at):
+    told = json.loads(at("check", "flowers.yaml", "--json").out)
+    known = mlpengine.check("flowers.csv", target="kind")
+    assert {name: told[name] for name in known.as_dict()} == json.loads(json.dumps(known.as_dict()))
+    assert str(known) in at("check", "flowers.yaml").out
+    assert len(known.dropped) > 0
+    assert known._repr_html_().count("dropped: ") == sum(map(bool, known.dropped.values()))
 
 
 def test_ls(at, trained, tmp_path):

@@ -5,8 +5,12 @@ import pytest
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 
 from mlpengine import fit
-from mlpengine.models import linear
+from mlpengine.data.features import Preprocessor
+from mlpengine.data.tables.frames import as_table
+from mlpengine.models import Model, linear
+from mlpengine.models.card import facts_of
 from mlpengine.models.linear import PENALTIES, fit_linear, linear_networks, minimize
+from mlpengine.models.members import NetworkMean
 from mlpengine.models.task import Split
 from mlpengine.nn import InputLayer, Mlp
 from mlpengine.ops import MeanSquaredError, Poisson, SoftmaxCrossEntropy
@@ -158,3 +162,14 @@ def test_numbers_that_are_clipped_do_not_bend_a_linear_truth():
     assert far[0] == far[1]
     span = np.abs(x).max() * 3 * np.abs(model.predict(new)).max()
     assert np.abs(far[0]) < span
+
+
+def test_a_linear_model_counts_its_own_parameters_alone():
+    fitted = Preprocessor("y").fit(as_table({"a": [0.0, 1, 2], "y": [1.0, 2, 4]}))
+    mlp = Mlp([n := fitted.n_features, 3, 1], seed=0)
+    networks = [mlp, mlp.linear(np.eye(n), np.ones((1, n)), np.zeros(1))]
+    model = Model(mlp, fitted, "mse").with_mean(NetworkMean(networks, None, (0.25, 0.75)))
+    known, used = facts_of(model), len(model.networks[0].params) + n + 1
+    assert (known["networks"], known["linear_models"], known["parameters"]) == (1, 1, used)
+    assert known["linear_weight"] == 0.75
+    assert f"{used} parameters" in repr(model)

@@ -255,7 +255,7 @@ class Product(MatrixProduct, Kernel):
 
 
 def _need_leaf(values: Values, *operands: MatrixValue | None) -> None:
-    """Raise UnsupportedError for a weight that follows from rows: it is packed before them."""
+    """Raise UnsupportedError for a weight computed from rows: weights are packed before rows."""
     gathers = values.batch is not None and any(a is not None for a in values.batch.gathered)
     for value in present(*operands):
         if value.kind != "parameters" and (value.written or gathers):
@@ -265,10 +265,13 @@ def _need_leaf(values: Values, *operands: MatrixValue | None) -> None:
 def _claims(
     product: MatrixProduct, tiling: Tiling, depth: int, panels: int, threads: int
 ) -> Literal["", "before", "within"]:
-    """Return how threads claim tiles or, if there are any, `panels`, if there are enough of them.
+    """Return how threads claim the tiles of a product, or its `panels` if it has any.
 
-    Products of several passes are divided statically, because a pass adds to the sums of the same
-    thread.  Products with packed rows are, too, because the rows are packed once for all panels.
+    "" is a static division: there are too few tiles or panels.
+
+    Products of several passes are also divided statically, because a pass adds to the sums of the
+    same thread.  Products with packed rows are, too, because the rows are packed once for all
+    panels.
     """
     few = MIN_CLAIMABLE * threads
     if panels:

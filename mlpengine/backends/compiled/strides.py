@@ -25,9 +25,11 @@ def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def fit_axes(axes: Iterable[LoopAxis], values: Sequence[MatrixValue]) -> list[LoopAxis]:
-    """Return `axes`, split so that each stays in a row or steps over whole rows, in all `values`.
+    """Return `axes`, split for values with padded rows.
 
-    Raises: UnsupportedError if there are none.
+    In each of the `values`, a returned axis stays within a row, or steps over whole rows.
+
+    Raises: UnsupportedError if the axes cannot be split so.
     """
     fitted = [*axes]
     for k, value in enumerate(values):

@@ -138,10 +138,11 @@ def is_recoding_of_target(codes: Array, goal: Goal, *, ordered: bool) -> bool:
 
 
 def share_of_classes(codes: Array, goal: Goal, *, has_groups: bool) -> float:
-    """Return the share of the errors of predicting the largest class that neighbors avoid.
+    """Return the relative reduction of the errors by neighbors.
 
-    Neighbors are the rows of equal code or, without groups, the nearest.  A row is right if half of
-    its neighbors, without itself, or more are of its class.
+    Without neighbors the largest class is predicted.  The neighbors of a row are the other rows
+    with its code or, without groups, the nearest rows.  A row is right if at least half of its
+    neighbors have its class.
     """
     own, counts = goal.codes, goal.counts
     if has_groups:
@@ -182,7 +183,7 @@ def share_of_line(column: Column, target: Array) -> float:
     if column.kind == "text":
         return 0.0
     values = column.values.astype(np.float64)
-    present = np.abs(values) <= LIMIT  # not NaN either
+    present = np.abs(values) <= LIMIT  # false for NaN
     if present.mean() <= 0.5:
         return 0.0
     x, y = values[present], target[present]

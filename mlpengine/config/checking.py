@@ -1,0 +1,82 @@
+"""Problems of a table before training: `TableCheck`."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from mlpengine.config.load import ConfigFile
+from mlpengine.config.tables import profiled_table
+from mlpengine.core.wording import plural
+from mlpengine.data.features.checks import Profile, profile
+from mlpengine.data.tables import Table
+from mlpengine.data.tables.progress import OnProgress
+
+
+class TableCheck(NamedTuple):
+    """The columns of a table, and what is remarkable about them.
+
+    Attributes:
+        facts: columns with types, missing values and ranges; classes, leaks, duplicate rows.
+        dropped: the columns that training leaves out, each with the reason from the data or "".
+        warnings: a line for each problem of a column that is not dropped.
+    """
+
+    facts: Profile
+    dropped: dict[str, str]
+    warnings: list[str]
+
+    @classmethod
+    def of(
+        cls,
+        file: ConfigFile,
+        table: Table,
+        targets: Sequence[str],
+        progress: OnProgress | None = None,
+    ) -> "TableCheck":
+        """Describe the table of a config.  Raises: DataError for a target that cannot be used."""
+        kind = None if file.config.data.task == "auto" else file.config.data.task
+        facts = profile(profiled_table(file, table), targets, task=kind, progress=progress)
+        dropped = reasons(file, facts)
+        return cls(facts, dropped, facts.warnings(dropped))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as data for JSON."""
+        return {**self.facts.as_dict(), "warnings": self.warnings, "dropped": self.dropped}
+
+    def __repr__(self) -> str:
+        size = f"{plural(self.facts.n_rows, 'row')}, {plural(len(self.facts.columns), 'column')}"
+        dropped, warnings = f"{len(self.dropped)} dropped", plural(len(self.warnings), "warning")
+        return f"TableCheck({size}, {dropped}, {warnings})"
+
+    def __str__(self) -> str:
+        lines = [f"dropped: {n}" + (f" ({why})" if why else "") for n, why in self.dropped.items()]
+        warnings = map("warning: {}".format, self.warnings)
+        return "\n".join([*self.facts.lines(), *lines, *warnings])
+
+    def _repr_html_(self) -> str:
+        from mlpengine.drawing.cell import cell_html
+        from mlpengine.drawing.markup import scrolling_table, shortened, tag
+
+        rows = []
+        for one in self.facts.columns:
+            why = self.dropped.get(one.name)
+            left = "" if why is None else f"dropped: {why}" if why else "dropped"
+            counts = (f"{one.distinct:,}", f"{one.missing:,}")
+            rows.append([shortened(one.name), one.kind, shortened(one.summary, 60), *counts, left])
+        head = ["column", "type", "range, or frequent values", "distinct", "missing", ""]
+        size = f"{plural(self.facts.n_rows, 'row')}, {plural(len(rows), 'column')}"
+        table = scrolling_table(head, rows, size, words=3)
+        return cell_html(table, tag("ul", *(tag("li", line) for line in self.warnings)))
+
+
+def reasons(file: ConfigFile, facts: Profile) -> dict[str, str]:
+    """Return the columns that the config leaves out, with reasons from the data."""
+    data = file.config.data
+    known = {leak.column: leak.reason for leak in facts.leaks}
+    shown = {name: known.get(name) or facts.drop.get(name, "") for name in data.drop}
+    dates = {column.name for column in facts.columns if column.kind == "date"}
+    for use, name in (("groups", data.split.group), ("times", data.split.time)):
+        if name:
+            shown[name] = f"{use} of the split"
+    if data.split.time in dates - {*data.drop}:
+        shown[data.split.time] += "; its place in day, week and year is a feature"
+    return shown
