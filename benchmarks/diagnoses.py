@@ -93,9 +93,9 @@ few_epochs | unfinished few_epochs few_steps | any | | epochs: 2
 no_scaling | input_scale | number | RAW | scaling: none
 target_unscaled | target_scale | number | RAW | data.standardize_target: false
 absurd_target | outlier target_outlier | number | RAW | change: absurd_target 1e6
-absurd_cell | outlier input_scale sentinel | number | RAW | change: absurd_cell 1e9
+absurd_cell | outlier input_scale sentinel | measured | RAW | change: absurd_cell 1e9
 codes_as_numbers | codes class_codes | many | | change: codes, data.task: regression
-sentinel | sentinel input_scale outlier | number | RAW | change: sentinel -99999
+sentinel | sentinel input_scale outlier | measured | RAW | change: sentinel -99999
 leak_dates | leak too_good | any | | change: dates
 leak_copy | leak too_good | any | | change: target_copy
 leak_filled | leak too_good | two | | change: filled_later
@@ -103,10 +103,10 @@ leak_number | leak too_good | any | | change: sorted_number
 near_copies | copies near_copies duplicates too_good | any | | change: near_copies
 labels_shuffled | labels nothing_learned | any | | change: shuffled 1
 labels_half | noisy_labels labels | clear | | change: shuffled 0.5
-validation_unit | shifted | any single | | change: other_unit 2.54
-validation_later | shifted | any single | | change: cut_by_feature
+validation_unit | shifted | measured single | | change: other_unit 2.54
+validation_later | shifted | measured single | | change: cut_by_feature
 validation_one_class | shifted classes one_class | class single | | change: cut_by_class
-sensor_stuck | shifted constant constant_column | any single | | change: stuck
+sensor_stuck | shifted constant constant_column | measured single | | change: stuck
 decay | decay_high | any | | decay: 10.0
 decay_sgd | decay_high lr_high | any | SGD | decay: 1.0
 momentum | momentum_high | any | SGD | optimizer.momentum: 0.999
@@ -131,7 +131,7 @@ overfit | overfitting | any single
         | epochs: 300, decay: 0.0
 mixed_units | outlier target_scale target_unit mixed_units | number | RAW
             | change: mixed_units 1000
-text_numbers | text text_numbers numbers_as_text | number | | change: text_numbers
+text_numbers | text text_numbers numbers_as_text | measured | | change: text_numbers
 eps_large | eps_large lr_low | any | ADAM | optimizer.eps: 10.0
 frozen | frozen no_gradient underfitting | any | hidden: [16, 16] | training.freeze: [0, 1]
 batch_of_one | lr_high spikes small_batch | any | lr: 0.02 | batch: 1
@@ -156,7 +156,7 @@ warm_up | schedule lr_low unfinished+schedule | any
 deep_sigmoid_sgd | vanishing | any | SGD | hidden: [24, 24, 24, 24, 24, 24], units: sigmoid
 rows_moved | labels nothing_learned | any | | change: moved
 leak_binned | leak too_good | number | | change: binned 20
-sentinel_9999 | sentinel input_scale outlier | number | RAW | change: sentinel 9999999
+sentinel_9999 | sentinel input_scale outlier | measured | RAW | change: sentinel 9999999
 validation_repeats | copies near_copies duplicates too_good | any single | | change: repeats
 validation_target | shifted target_shifted target_unit target_scale | number single
                   | | change: other_target 1000
@@ -168,9 +168,13 @@ fifa_value ipf_deadlift isl_wage king_county_housing road_speed sacramento_housi
 TWO = "churn credit_approval credit_status orange_juice phoneme pima smoker telco_churn"
 MANY = "letters libras optdigits_full pendigits satellite shuttle yogurt_choice"
 CLEAR = "letters optdigits_full pendigits satellite shuttle phoneme"
-POOLS = {"number": NUMBERS, "clear": CLEAR, "class": f"{TWO} {MANY}", "two": TWO, "many": MANY,
+POOLS = {"number": NUMBERS, "measured": NUMBERS.replace("ipf_deadlift", ""), "clear": CLEAR,
+         "class": f"{TWO} {MANY}", "two": TWO, "many": MANY,
          "any": f"{NUMBERS} {TWO} {MANY}"}  # fmt: skip
-"""Tables of broken runs; a formula replaces those of numbers and of classes without the folder."""
+"""Tables of broken runs; measured: with features that are numbers in every row.
+
+A formula replaces tables of numbers and tables of classes where there is no folder.
+"""
 
 SMOKE = ("initial_zeros, pendigits", "healthy, concrete folds")
 

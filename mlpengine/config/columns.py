@@ -19,6 +19,7 @@ from mlpengine.data.features.thresholds import (
     TWO_UNITS,
 )
 from mlpengine.data.tables.dialect import TextOptions
+from mlpengine.data.tables.parsing import is_number
 from mlpengine.diagnostics.leak_verdict import dropped_leak, leak_verdict
 from mlpengine.diagnostics.verdict import (
     NOTE,
@@ -93,6 +94,10 @@ def _of_texts(file: ConfigFile, tables: Tables) -> list[Verdict]:
     for name in tables.preprocessor.kinds:
         if name in table and table[name].kind == "text":
             column = table[name].take(rows)
+            levels = column.used_levels()
+            texts = sum(not is_number(level) for level in levels)
+            if 2 * texts < len(levels):
+                continue  # such as 85+ among ages: a few levels of another kind
             if (marked := marked_number(column)) or comma_text(column):
                 example = f", such as {brief(marked[0])!r}" if marked else ""
                 evidence = f"Column {brief(name)!r} has numbers written as texts{example}."

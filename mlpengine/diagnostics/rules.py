@@ -352,8 +352,18 @@ def saturated(diagnostics: Diagnostics) -> Verdict | None:
     advice = "Make initial weights or features smaller, lower the learning rate, or use relu."
     fix = unsaturated(diagnostics)
     others = [UNSATURATED, *rates(diagnostics, 0.1)]
+    severity = NOTE if training_share(diagnostics) < limits.WELL_LEARNED else "warning"
     return Verdict(
-        "saturated", number, headline, evidence, share, limit, advice, fix, others=others
+        "saturated",
+        number,
+        headline,
+        evidence,
+        share,
+        limit,
+        advice,
+        fix,
+        others=others,
+        severity=severity,
     )
 
 
@@ -464,7 +474,9 @@ def unsteady(diagnostics: Diagnostics) -> Verdict | None:
     )
     fix = lr_fix(diagnostics, 0.3)
     advice, no_fix = lr_advice(fix, "Lower the learning rate or clip the gradients."), unknown(fix)
-    return Verdict("spikes", None, headline, evidence, share, limit, advice, fix, no_fix)
+    severity = "warning" if training_share(diagnostics) > limits.FITTED else NOTE
+    return Verdict("spikes", None, headline, evidence, share, limit, advice, fix, no_fix,
+                   severity=severity)  # fmt: skip
 
 
 def lr_advice(fix: Sequence[Fix], otherwise: str) -> str:

@@ -155,7 +155,8 @@ def decay_high(diagnostics: Diagnostics) -> Verdict | None:
     exponent = decay * usual_lr(diagnostics) * total_steps(diagnostics)
     unlearned = training_share(diagnostics) > limits.FITTED or lags(diagnostics)
     limit = limits.LARGE_DECAY
-    if not (exponent > limit and (unlearned or decay >= limits.HUGE_DECAY)):
+    costs = exponent > limit and (unlearned or decay >= limits.HUGE_DECAY)
+    if not (costs or exponent > limits.ERASING_DECAY):
         return None
     headline, lower = "Weight decay is too high", rounded(0.1 * decay / exponent)
     evidence = (
@@ -164,7 +165,8 @@ def decay_high(diagnostics: Diagnostics) -> Verdict | None:
     )
     advice = f"Set optimizer.weight_decay to {lower:g}."
     fix = [Fix(Optimizer, "weight_decay", lower)]
-    return Verdict("decay_high", None, headline, evidence, exponent, limit, advice, fix)
+    return Verdict("decay_high", None, headline, evidence, exponent, limit, advice, fix,
+                   severity="warning" if costs else NOTE)  # fmt: skip
 
 
 def eps_large(diagnostics: Diagnostics) -> Verdict | None:

@@ -64,6 +64,9 @@ FADED = tuned(0.01, "peak", "of a learning rate that is too low to learn")
 FADED_SHARE = tuned(0.5, "share of steps", "before the rate is so low; healthy: 0.9", CORPUS)
 SMALL_BATCH = tuned(4, "rows", "of a batch, at least")
 LARGE_DECAY = tuned(3.0, "exponent k", "of the shrinkage e^-k over the run; healthy: 0.7", CORPUS)
+ERASING_DECAY = tuned(
+    10.0, "exponent k", "that is noted whatever was learned; healthy: 2.4", CORPUS
+)
 HUGE_DECAY = tuned(5.0, "weight decay", "that no run needs")
 USUAL_EPS = tuned(1e-7, "eps", "the greatest one that is a default")
 LARGE_EPS = tuned(1.0, "gradients of a weight", "eps; healthy: 2e-5", CORPUS)

@@ -316,6 +316,9 @@ def test_causes_hide_what_they_explain(case, expected):
     "case",
     [
         {"mlp": FIXED, "epochs": curve([0.4] * 9)},
+        {"spikes": (21, 1000), "epochs": curve([0.89] * 9)},
+        {"quantities": {"saturated_share/0": 0.51}, "epochs": curve([0.49] * 9)},
+        {"quantities": {"lr": 0.1}, "optimizer": decaying(4.9), "epochs": curve([0.5] * 21)},
         {"batch_size": 3, "steps_per_epoch": 43, "epochs": curve(TEN)},
         {
             "epochs": curve([0.9] * 4, [0.99] * 4),
