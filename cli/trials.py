@@ -1,7 +1,7 @@
 """The trials of a sweep: each an ordinary run in a directory below the sweep's."""
 
 from contextlib import closing
-from math import inf
+from math import inf, isfinite
 from time import monotonic
 from typing import Any
 
@@ -91,6 +91,8 @@ class Worker:
             else:
                 parts, metric = session.measured.metrics, study.sweep.metric
                 value = parts[OUT_OF_FOLD if OUT_OF_FOLD in parts else "validation"][metric]
+                if not isfinite(value):
+                    raise NumericalError(f"{metric} must be finite (got {value})")
                 study.end(claim, "complete", value)
                 ending = f"{metric} {short(value)}"
         self._say(claim, f"{ending}, {plural(result.epochs, 'epoch')} in {result.seconds:.1f} s")

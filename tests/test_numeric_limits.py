@@ -9,6 +9,7 @@ import mlpengine
 from mlpengine import Adam, Mlp, Program, Sgd, Tape, TrainingStep
 from mlpengine.core.errors import CheckpointError, DataError, NumericalError, ShapeError, UsageError
 from mlpengine.core.spec import Spec
+from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.sources import Source
 from mlpengine.data.features.statistics import Statistics
 from mlpengine.data.tables.table import Table
@@ -141,6 +142,12 @@ def test_a_feature_of_tiny_numbers_has_a_deviation():
     x = np.random.default_rng(0).standard_normal((200, 2))
     stats = Statistics(Table.from_arrays(x * scale), [Source("x0"), Source("x1")], True, None)
     np.testing.assert_allclose(stats.deviation, (x * scale / 2.0**-900).std(axis=0) * 2.0**-900)
+
+
+@pytest.mark.parametrize("scaling", ["standard", "minmax", "robust"])
+def test_a_feature_of_subnormal_numbers_is_constant(scaling):
+    table = Table.from_arrays(np.arange(60.0)[:, None] * 1e-320)
+    assert Preprocessor(standardize=scaling).fit(table).constant == ["x0"]
 
 
 @pytest.mark.parametrize("scale", [1e-40, 1e-310])

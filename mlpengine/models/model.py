@@ -111,7 +111,7 @@ class Model:
     polars or pyarrow, a mapping of names to columns, a list of rows (mappings of names to cells), a
     single row, a path, or a matrix with the model's `columns` in order. Columns may be in any
     order, and other columns are ignored. Any number of threads may call these methods at once. One
-    row in memory takes some tens of microseconds, because single rows have their own buffers.
+    row in memory takes some tens of microseconds with one network: single rows have own buffers.
 
     With `members` the model has several networks, and `mlp` is the first.  Its prediction is the
     mean of the networks' predictions.  Members are ordered by type, and `ensemble_weights` are the

@@ -8,10 +8,12 @@ from contextlib import suppress
 from multiprocessing import get_context
 from pathlib import Path
 
+import numpy as np
 import pytest
 from small import SMALL
 
 from mlpengine.config.sweep import SpaceSection, SweepSection
+from mlpengine.models import metrics
 from mlpengine_cli import study as study_module
 from mlpengine_cli import sweep as sweep_module
 from mlpengine_cli import trials as trials_module
@@ -94,6 +96,14 @@ def test_bad_trials_end_early(pruner, sweep, mlpengine):
         run = Path(f"runs/s/trials/{number:04d}")
         assert 1 < len((run / "metrics.csv").read_text().splitlines()) < 10
         assert json.loads((run / "result.json").read_text())["ending"] == "interrupted"
+
+
+def test_trials_with_a_metric_that_is_nan_fail(sweep, mlpengine, monkeypatch):
+    odd = metrics.OwnMetric(lambda *_: np.nan, "labels", False)
+    monkeypatch.setitem(metrics.OWN_METRICS, "odd", odd)
+    sweep(metric="odd", trials=1)
+    ran = mlpengine("sweep", "s.yaml", "-q")
+    assert (ran.code, "every trial failed (the first: odd must be" in ran.err) == (1, True)
 
 
 def at_epoch(monkeypatch, number, action):

@@ -8,7 +8,7 @@ import numpy as np
 from mlpengine.core.errors import DataError
 from mlpengine.core.spec import Array
 from mlpengine.data.features.bins import Bins
-from mlpengine.data.features.sources import Source, read_slices
+from mlpengine.data.features.sources import EQUAL, Source, read_slices
 from mlpengine.data.features.statistics import Statistics
 from mlpengine.data.features.thresholds import CLIP, CLIPPED_FROM
 from mlpengine.data.tables.table import Table
@@ -103,7 +103,7 @@ class Numbers:
         center, spread = stats.scale(scaling)
         fill = stats.filling(filling)
         rounding = 4 * np.finfo(np.float64).eps * np.abs(stats.mean)  # constant but for rounding
-        varies = (stats.high > stats.low) & (spread > rounding)
+        varies = (stats.high > stats.low) & (spread > np.maximum(rounding, EQUAL))
         factor = np.divide(1.0, spread, out=np.zeros(len(sources)), where=varies)
         if scaling == "none":
             factor = np.ones(len(sources))
