@@ -52,8 +52,8 @@ def command(run: Path, file: str | None, number: int | None, as_json: bool) -> N
 
     --row explains the prediction of one row, by its number in the first column of
     `mlpengine predict`.  The contribution of a column is its Shapley value: the mean change of the
-    prediction when the column changes from its value in another row of the table.  FILE then needs
-    no target.
+    prediction when the column changes from its value in a training row.  FILE then needs no target;
+    its row is compared with rows drawn from the model's description of the training rows.
     """
     if number is not None:
         reasons = _row(run, file, number)
@@ -71,15 +71,15 @@ def command(run: Path, file: str | None, number: int | None, as_json: bool) -> N
 
 
 def _row(run: Path, file: str | None, number: int) -> RowExplanation:
-    """Explain the row of a line; the other rows are the background, or the training rows."""
-    model = load(run)
+    """Explain the row of a line beside the training rows, or what a model knows of them."""
+    model, background = load(run), None
     if file is None:
         config = resolved_config(run, f"; say which rows to use: mlpengine explain {run} FILE")
         own = load_data(load_config(config), model.preprocessor)
         table, learned = own.tables.parts["train"]
         background = table.rows(learned)
     else:
-        table = background = file_table(model, file)
+        table = file_table(model, file)
     numbers = table.row_numbers()
     places = np.flatnonzero(numbers == number)
     if not len(places):

@@ -73,6 +73,7 @@ def described(path: Path) -> dict[str, Any]:
     error = result.get("spread", {}).get(part, {}).get("deviation", {}).get(metric)
     told = result.get("verdicts", [])
     warnings = [one["name"] for one in told if one.get("severity") != NOTE]
+    notes = [one["name"] for one in told if one.get("severity") == NOTE]
     return {
         "run": str(path),
         "started": environment.get("started"),
@@ -85,6 +86,7 @@ def described(path: Path) -> dict[str, Any]:
         "error": error,
         "data": environment.get("data"),
         "verdicts": list(dict.fromkeys(warnings)),
+        "notes": list(dict.fromkeys(notes)),
     }
 
 
@@ -95,7 +97,8 @@ def cells(run: dict[str, Any]) -> tuple[str, ...]:
         error = f" +- {run['error']:.2g}" if run["error"] else ""
         name = run["metric"].replace("_", " ")
         score = f"{name} {metric_text(run['value'])}{error} ({part_title(run['part'])})"
-    verdicts = ", ".join(run["verdicts"]) or "nothing unusual"
+    noted = [f"note: {name}" for name in run["notes"]]
+    verdicts = ", ".join([*run["verdicts"], *noted]) or "nothing unusual"
     started = str(run["started"] or "-").replace("T", " ")[:16]
     ended = verdicts if run["ending"] else "has not ended, or failed"
     return tuple(map(printable, (run["run"], started, score, str(run["data"] or "-"), ended)))

@@ -27,7 +27,7 @@ SHOWN_CLASSES = 10
 """Largest number of classes with a whole confusion matrix; for more, the commonest mistakes."""
 
 SHOWN_MISTAKES = 5
-MOSTLY_LINEAR = 0.5
+MOSTLY_LINEAR = 0.8
 """Smallest weight of linear models in an ensemble that the result remarks on."""
 
 ROW_OF_METRICS = 5

@@ -153,6 +153,8 @@ AS_THEY_ARE = Sure()
 
 
 def _without_folds(model: Model, option: str, what: str) -> UsageError:
+    if option == "--interval" and model.preprocessor.task == "classification":
+        return UsageError("--interval: classes have prediction sets; write --set 0.9")
     return UsageError(
         f"{option}: needs a model of {what} that was trained with folds (this one predicts "
         f"{model.preprocessor.task}, {plural(len(model.networks), 'network')}); write "

@@ -31,7 +31,7 @@ from .session import (
     saved_preprocessor,
 )
 from .stopping import Stopping
-from .streams import CLOSED, say
+from .streams import CLOSED, complain, say
 
 
 class Start(NamedTuple):
@@ -92,6 +92,8 @@ class Start(NamedTuple):
         """
         if self.directory is None:
             directory = RunDirectory.create(self.out or Path("runs") / data.file.name)
+            if self.out is not None and directory.path.name != self.out.name:
+                complain(f"warning: {self.out} is in use; the run is {shortest(directory.path)}")
             opened.callback(directory.close)
             session = Session(data, trainer, directory, callbacks, warm_start=self.model)
             session.write_inputs()

@@ -112,7 +112,7 @@ def read_tables(
     remarks = [line for one in usable.values() for line in one.remarks]
     if copied := counted - len(rows["train"]):
         remarks.append(
-            f"{table.source}: {plural(copied, 'training row')} repeat earlier rows; a repeated row "
+            f"{table.source}: {plural(copied, 'repeated training row')}; a repeated row "
             "is learned once, with the sum of the weights"
         )
     remarks += _many_classes(preprocessor, table, sum(map(len, rows.values())))

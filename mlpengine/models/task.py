@@ -188,6 +188,9 @@ class Task(ABC):
     def __init__(self, outputs: int) -> None:
         self.outputs: int = COUNT.check(f"{type(self).__name__}: outputs", outputs)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.outputs})"
+
     def learning_target(self, target: Array, dtype: np.dtype[np.generic]) -> Array:
         """Return encoded targets in the form and dtype that the loss takes."""
         return np.ascontiguousarray(target, dtype)

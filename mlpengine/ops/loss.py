@@ -180,6 +180,9 @@ class Loss(GradOp):
             write_into(bound.sample_weight, weights, f"{self.name}: sample_weight")
         return bound.run()
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_bindings"}
 

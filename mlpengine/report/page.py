@@ -151,7 +151,7 @@ def _trained(model: Data, verb: str) -> str:
     share = model["linear_weight"]
     weighed = ""
     if model["networks"] and share > 0.5:
-        weighed = f" The linear models make {_percent(share)} of it: the networks add little."
+        weighed = f" The linear models have {_percent(share)} of the weight."
     return (
         f"{size} {verb} predict {target}{classes}, from {plural(model['columns'], 'column')} "
         f"of {shortened(Path(model['source']).name, 60)}{how}.{weighed}"

@@ -31,6 +31,7 @@ CALLS = {
     "diagnose": ("diagnose", "żródło"),
     "compare": ("compare", "żródło", "b"),
     "export": ("export", "żródło", "--format", "safetensors", "-o", "ł.safetensors"),
+    "ls": ("ls", "."),
     "schema": ("schema",),
     "no such column": ("init", DATA, "--target", "wielkosc"),
 }

@@ -220,4 +220,4 @@ def test_probabilities_are_calibrated_and_exported_so(mlpengine, rows):
     refused = mlpengine("predict", "runs/c", "rows.csv", "--set", "90")
     assert "--set: the level must be a number between 0 and 1" in refused.err
     refused = mlpengine("predict", "runs/c", "rows.csv", "--interval", "0.9")
-    assert (refused.code, "interval: needs a model of numbers" in refused.err) == (2, True)
+    assert (refused.code, "write --set 0.9" in refused.err) == (2, True)

@@ -65,7 +65,7 @@ REFUSED = {
     "deep flow": ("a: " + "[" * 50, ":1: nested deeper than 12 levels"),
     "deep blocks": ("".join(" " * i + "a:\n" for i in range(300)), "nested deeper"),
     "many values": ("a: [" + "1," * 70 + "]", ":1: a config must have at most 60 values"),
-    "large": ("a: " + "x" * 1_100_000, "a config must have at most 1,048,576 bytes"),
+    "large": ("a: " + "x" * 1_100_000, "a config must have at most 524,288 bytes"),
     "unclosed": ("a: [1, 2\nb: 3", ":1: not valid YAML: [ needs commas between its values, and ]"),
     "one bracket more": ("a:\n  b: [1, 2]]", ":2: not valid YAML: ] is outside of any brackets"),
     "tab": ("a:\n\tb: 1", ":2: not valid YAML: a tab stands where spaces are needed"),

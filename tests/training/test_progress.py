@@ -38,7 +38,7 @@ def test_fit_shows_its_work_in_one_line_and_clears_it(monkeypatch):
     mlpengine.fit("penguins", **FEW)
     text = "".join(shown.texts)
     assert "\n" not in text
-    stages = [text.find(one) for one in ("reading", "epoch 1/3", "measuring")]
+    stages = [text.find(one) for one in ("reading", "epoch 1/3", "evaluating")]
     assert stages == sorted(stages)
     assert min(stages) >= 0
     assert text.endswith(" \r")

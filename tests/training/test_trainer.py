@@ -186,7 +186,8 @@ def test_a_warm_start_goes_on_with_all_networks_of_a_fit_with_folds():
     before = [mlp.params.flat.copy() for mlp in model.mlps_]
     model.set_params(folds=None, warm_start=True).fit(x, x[:, 0])
     changed = [(a != m.params.flat).any() for a, m in zip(before, model.mlps_, strict=True)]
-    assert changed == [True, True]
+    assert len(changed) > 1
+    assert all(changed)
 
 
 @pytest.mark.parametrize("backend", ["numpy", "compiled"])

@@ -273,7 +273,7 @@ def _to_drop(table: Table, features: list[ColumnProfile]) -> dict[str, str]:
             row = odd_row(table[column.name]) or 0
             example = f"{table[column.name].text(row)!r:.60} in {table.place(row)}"
             text = f"numbers with a few texts among them, such as {example}; correct the texts"
-            reasons[column.name] = text
+            reasons[column.name] = f"{text}, or name them in data.na_values and keep the column"
         elif column.kind == "integer" and _counts_rows(table[column.name].values):
             reasons[column.name] = ROW_NUMBERS
         elif column.kind in ("number", "integer"):

@@ -50,6 +50,8 @@ def as_table(
     if isinstance(data, Table):
         return data
     options = CsvOptions.of(dialect, text, numbers, labels)
+    if type(data).__name__ == "Series" and all(isinstance(n, str) for n in _names_of(data)):
+        data = data.to_dict()  # a row of a pandas data frame
     if isinstance(data, str | bytes | os.PathLike):
         raise DataError(f"{source}: a table in memory is needed (got {data!r:.60})")
     if isinstance(data, Mapping):
@@ -72,6 +74,11 @@ def as_table(
     return Table(
         {name: _column(values, name, source, options) for name, values in columns.items()}, source
     )
+
+
+def _names_of(series: Any) -> list[Any]:
+    """Return the index of a pandas series, [None] for other series."""
+    return list(getattr(series, "index", [None]))
 
 
 def is_scalar(value: Any) -> bool:
