@@ -82,7 +82,7 @@ def export(
     """Write a model to `path`, whole or not at all, and return what the file holds.
 
     Args:
-        model: with its preprocessing, or a network alone; its ONNX form reads the features.
+        model: with its preprocessing, or a network alone; its ONNX form reads its inputs.
         path: of the file; one that exists is replaced.
         format: one of `FORMATS`; None for the format of the suffix of `path`.
         name: for C, the prefix of functions and macros, so that a program can contain several
@@ -95,11 +95,6 @@ def export(
         NumericalError where ONNX and our own forward differ.
     """
     chosen, path = format_of(path, format), Path(path)
-    if isinstance(model, Network) and "" not in model.in_shapes and chosen not in ("c", "js"):
-        names = ", ".join(model.in_shapes)
-        raise UsageError(
-            f"export: a network must have one input for {chosen}, without a name (got {names})"
-        )
     if isinstance(model, Network) and isinstance(model.outputs, Mapping):
         raise UsageError(f"export: a network must have one output (got {', '.join(model.outputs)})")
     if name is not None and chosen != "c":

@@ -21,22 +21,26 @@ from mlpengine.export._onnx_verify import verify
 def to_onnx(model: Model | Network) -> tuple[bytes, Exported]:
     """Return an ONNX model and its contents, after comparing its outputs with our own forward.
 
-    A network alone reads ``input`` (rows, in_dim), float32 or int64, and returns ``output``.  A
-    model reads its columns by name, each (rows, 1), and returns the outputs of `write_outputs`.
+    A network alone reads its inputs (rows, ...) by name, float32 or int64, and returns ``output``;
+    the only input is ``input``.  A model reads its columns by name, each (rows, 1), and returns the
+    outputs of `write_outputs`.
 
     Raises: UsageError for what has no ONNX form; NumericalError where the two differ.
     """
     if isinstance(model, Network):
-        graph = Graph(())
-        dtype = "int64" if model.in_dtypes[""].kind == "i" else "float32"
-        x = graph.input("input", dtype, *model.in_shape)
-        graph.output(write_network(graph, model, x), "output", "float32", model.outputs)
+        graph = Graph(model.in_shapes)
+        kinds = {n: "int64" if d.kind == "i" else "float32" for n, d in model.in_dtypes.items()}
+        inputs = {
+            name: graph.input(name or "input", kinds[name], *shape)
+            for name, shape in model.in_shapes.items()
+        }
+        graph.output(write_network(graph, model, inputs), "output", "float32", model.outputs)
         data = graph.build(repr(model), {})
     else:
         graph = Graph(model.preprocessor.columns)
         x = write_preprocessing(graph, model.preprocessor)
         outputs = [
-            write_network(graph, network, x, f"member_{k}." if model.members else "")
+            write_network(graph, network, {"": x}, f"member_{k}." if model.members else "")
             for k, network in enumerate(model.networks)
         ]
         combined = write_mean(graph, model, outputs) if model.members else outputs[0]

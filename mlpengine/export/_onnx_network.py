@@ -22,6 +22,7 @@ from mlpengine.ops import (
     Detach,
     Elementwise,
     Embedding,
+    Gather,
     GradOp,
     IndexSelect,
     LayerNorm,
@@ -45,18 +46,21 @@ from mlpengine.ops.reductions import Reduction
 from mlpengine.tape.record import Record, Value
 
 
-def write_network(graph: Graph, network: Network, x: str, prefix: str = "") -> str:
-    """Add the network after float32 `x` (rows, ...); return the output (rows, out_dim).
+def write_network(
+    graph: Graph, network: Network, inputs: Mapping[str, str], prefix: str = ""
+) -> str:
+    """Add the network after its `inputs` (rows, ...); return the output (rows, out_dim).
 
-    Parameters come from `reduced`, float32 whatever the network's dtype, with `prefix` before
-    their names.
+    `inputs` are names of values by the names of the network's inputs; the values are float32 or
+    int64.  Parameters come from `reduced`, float32 whatever the network's dtype, with `prefix`
+    before their names.
 
     Raises: UsageError for an op without an ONNX form.
     """
     network, columns = reduced(network)
     if columns is not None:
-        x = graph.node("Gather", x, graph.constant(columns), axis=1)
-    return _Writer(graph, network, prefix).write(x)
+        inputs = {"": graph.node("Gather", inputs[""], graph.constant(columns), axis=1)}
+    return _Writer(graph, network, prefix).write(inputs)
 
 
 class _Writer:
@@ -69,9 +73,9 @@ class _Writer:
         self.nodes = {node.index: node for node in longer}
         self.names: dict[int, str] = {}
 
-    def write(self, x: str) -> str:
+    def write(self, inputs: Mapping[str, str]) -> str:
         """Add all nodes; return the name of the output."""
-        self.names[self.recording.input.index] = x
+        self.names = {x.index: inputs[name] for name, x in self.recording.inputs.items()}
         for record in self.recording.tape.records:
             made = _node(self, record)
             values = [made] if isinstance(made, str) else made
@@ -300,6 +304,14 @@ def _transpose(writer: _Writer, record: Record, op: Transpose, x: str) -> str:
     return writer.node("Transpose", x, **({} if op.axes is None else {"perm": list(op.axes)}))
 
 
+def _gather(writer: _Writer, record: Record, op: Gather, x: str, index: str) -> str:
+    """Repeat the axes of length 1, then gather: GatherElements has no broadcasting."""
+    first = {op.axis: slice(0, 1)}
+    shapes = [writer.node("Shape", _sliced(writer, value, first)) for value in (index, x)]
+    wide = [writer.node("Expand", *pair) for pair in zip((x, index), shapes, strict=True)]
+    return writer.node("GatherElements", *wide, axis=op.axis)
+
+
 def _reduction(writer: _Writer, record: Record, op: Reduction, x: str) -> str:
     operand = record.operands[0]
     assert operand is not None
@@ -338,6 +350,7 @@ ONNX_OPS: dict[type, Callable[..., str | list[str]]] = {
     MatMul: _matmul,
     MaxPool2d: _max_pool,
     PeriodicEmbedding: _embedding,
+    Gather: _gather,
     Embedding: lambda writer, _record, _op, x, index: writer.node("Gather", x, index, axis=0),
     IndexSelect: lambda writer, _record, op, x, index: writer.node(
         "Gather", x, index, axis=op.axis

@@ -19,13 +19,14 @@ def verify(data: bytes, model: Model | Network) -> float:
     Raises: NumericalError if it exceeds `EXPORT_TOLERANCE`.
     """
     if isinstance(model, Network):
-        shape, rng = (RANDOM_ROWS, *model.in_shape), np.random.default_rng(0)
-        if model.in_dtypes[""].kind == "i":
-            x = rng.integers(0, 2, shape)  # numbers that each table has
-        else:
-            x = rng.standard_normal(shape).astype(np.float32)
-        (outputs,) = run_onnx(data, {"input": x})
-        difference = largest_error(outputs, model.predict(x))
+        rng, inputs = np.random.default_rng(0), dict[str, Array]()
+        for name, shape in model.in_shapes.items():
+            if model.in_dtypes[name].kind == "i":  # -1 and 0 are indices of every table
+                inputs[name] = rng.integers(-1, 1, (RANDOM_ROWS, *shape))
+            else:
+                inputs[name] = rng.standard_normal((RANDOM_ROWS, *shape)).astype(np.float32)
+        (outputs,) = run_onnx(data, {name or "input": x for name, x in inputs.items()})
+        difference = largest_error(outputs, model.predict(inputs.get("", inputs)))
     else:
         table = probe_table(model.preprocessor)
         difference = largest_difference(
