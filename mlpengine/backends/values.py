@@ -34,11 +34,14 @@ class Batch(NamedTuple):
         gathered: the buffers of the batch; all other values of its rows follow from them.  Empty if
             the buffers are not known.
         parameters: the flat vector of all parameters.
+        scalar: whether the program becomes statements on scalars: integers then are stored as
+            numbers like all others.
     """
 
     rows: int
     gathered: Sequence[Array | None] = ()
     parameters: Array | None = None
+    scalar: bool = False
 
     def kind_of(self, leaf: Array) -> Origin:
         """Return the origin of an array that the program reads but does not write."""

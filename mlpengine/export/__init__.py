@@ -95,9 +95,11 @@ def export(
         NumericalError where ONNX and our own forward differ.
     """
     chosen, path = format_of(path, format), Path(path)
-    if isinstance(model, Network) and isinstance(model.in_shape, Mapping):
-        names = ", ".join(model.in_shape)
-        raise UsageError(f"export: a network must have one input, without a name (got {names})")
+    if isinstance(model, Network) and "" not in model.in_shapes and chosen not in ("c", "js"):
+        names = ", ".join(model.in_shapes)
+        raise UsageError(
+            f"export: a network must have one input for {chosen}, without a name (got {names})"
+        )
     if isinstance(model, Network) and isinstance(model.outputs, Mapping):
         raise UsageError(f"export: a network must have one output (got {', '.join(model.outputs)})")
     if name is not None and chosen != "c":

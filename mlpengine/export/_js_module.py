@@ -40,7 +40,7 @@ function run(cells) {{
 """
 
 PREDICT = """
-/* Outputs of the network for an array of {inputs} numbers. */
+/* Outputs of the network for an array of {inputs} numbers.{about} */
 export function predict(input) {{
   if (input.length !== {inputs}) throw new RangeError("predict: {inputs} numbers are needed");
   return run(input);
@@ -62,7 +62,7 @@ def to_js(model: Model | Network) -> tuple[bytes, Exported]:
     x, out = script.reserve(inputs), script.reserve(outputs)
     module = TITLE.format(title=comment_text(code.title)) + script.text()
     module += RUN_FUNCTION.format(x=x, out=out, outputs=outputs, call=call.format("$x, $out"))
-    return (module + _interface(model, inputs)).encode(), _exported(model)
+    return (module + _interface(model, inputs, code.about)).encode(), _exported(model)
 
 
 def _definitions(
@@ -80,10 +80,10 @@ def _definitions(
     return code, [*code.definitions, *whole.definitions], call, table.inputs, table.outputs
 
 
-def _interface(model: Model | Network, inputs: int) -> str:
+def _interface(model: Model | Network, inputs: int, about: str) -> str:
     """Return the JavaScript exports of a module that reads `inputs` numbers."""
     if isinstance(model, Network):
-        return PREDICT.format(inputs=inputs)
+        return PREDICT.format(inputs=inputs, about=about)
     known = description(model)
     has_dates = any(column["kind"] == "date" for column in known["columns"])
     parts = ["row", *["dates"] * has_dates, *["intervals"] * ("intervals" in known)]

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,6 @@ from mlpengine.export.network_c import (
     Real,
     c_file,
     network_code,
-    real_of,
 )
 from mlpengine.models.model import Model
 from mlpengine.models.task import MultiLabel, Regression
@@ -80,7 +78,7 @@ int {name}_predict(const {real} *x, {real} *out);
 """
 
 NETWORK_DECLARATION = """\
-/* Reads {inputs} features and writes {outputs} outputs of the network. */
+/* Reads {inputs} features and writes {outputs} outputs of the network.{about} */
 void {name}(const {real} *input, {real} *output);
 """
 
@@ -189,12 +187,11 @@ def to_c(model: Model | Network, name: str | None = None) -> tuple[bytes, Export
         )
     upper = identifier(name or "mlp", upper=True)
     if isinstance(model, Network):
-        dtype, sizes = model.dtype.name, {"inputs": prod(model.in_shape), "outputs": model.outputs}
-        predict, real = f"{name}_predict" if name else "predict", real_of(model)
-        declared = NETWORK_DECLARATION.format(name=predict, real=real, **sizes)
-        beside = _header(name, [predict], real, "", declared, "")
+        dtype, predict = model.dtype.name, f"{name}_predict" if name else "predict"
+        alone = network_code(model, name=predict)
+        beside = _header(name, [predict], alone.real, "", _declared(alone), "")
         exported = Exported("c", {"input": dtype}, {"output": dtype}, beside=beside)
-        return c_file(network_code(model, name=predict)).encode(), exported
+        return c_file(alone).encode(), exported
     code = model_code(model, name)
     table, real = code.table, code.network.real
     text = f"{table.macros}\n{c_definitions(code.definitions)}"
@@ -202,12 +199,17 @@ def to_c(model: Model | Network, name: str | None = None) -> tuple[bytes, Export
         text += _self_test(model, code, upper)
     sizes = {"inputs": table.inputs, "outputs": table.outputs}
     declared = PREDICT_DECLARATION.format(name=name, real=real, about=table.about, **sizes)
-    sizes = {"inputs": code.network.in_dim, "outputs": code.network.out_dim}
-    declared += NETWORK_DECLARATION.format(name=code.network.name, real=real, **sizes)
+    declared += _declared(code.network)
     functions, reason = [code.predict, code.network.name], why_double(model)
     beside = _header(name, functions, real, table.macros, declared, reason)
     kinds, outputs = (dict.fromkeys(n, real) for n in (model.preprocessor.columns, code.names))
     return c_file(code.network, text).encode(), Exported("c", kinds, outputs, beside=beside)
+
+
+def _declared(code: NetworkCode) -> str:
+    """Return the declaration of the function of a network."""
+    sizes = {"inputs": code.in_dim, "outputs": code.out_dim}
+    return NETWORK_DECLARATION.format(name=code.name, real=code.real, about=code.about, **sizes)
 
 
 def _header(

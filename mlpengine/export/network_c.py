@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import accumulate, groupby
 from math import prod
 from typing import Literal
 
@@ -17,6 +17,7 @@ from mlpengine.backends.scalar.definitions import (
     ScalarFunction,
     c_definitions,
     c_text,
+    comment_text,
 )
 from mlpengine.backends.scalar.math import mathematics
 from mlpengine.backends.scalar.scalar_step import write_step
@@ -37,7 +38,8 @@ Real = Literal["float", "double"]
 FILE = """\
 /* {title}
 
-   void {name}(const {real} *input, {real} *output): input has {in_dim} numbers, output {out_dim}.
+   void {name}(const {real} *input, {real} *output): input has {in_dim} numbers,
+   output {out_dim}.{about}
    Plain C99; compile it with any C compiler and link the mathematics library. */
 #include <math.h>
 #include <stddef.h>
@@ -62,6 +64,7 @@ class NetworkCode:
         name: of the function ``void name(input, output)``.
         real: the type of all numbers.
         in_dim, out_dim: their counts.
+        about: lines of a comment on several inputs or inputs of integers, "" for one of numbers.
         definitions: of constants and functions; the function `name` is the last one.
     """
 
@@ -70,6 +73,7 @@ class NetworkCode:
     real: Real
     in_dim: int
     out_dim: int
+    about: str
     definitions: list[Definition]
 
 
@@ -117,8 +121,9 @@ def network_code(
         f"{title}, {plural(numbers.size, 'parameter')}",
         name,
         real or real_of(network),
-        prod(network.in_shape),
+        sum(map(prod, network.in_shapes.values())),
         n,
+        about_inputs(network),
         [*functions.definitions, *code],
     )
 
@@ -185,6 +190,7 @@ def c_file(code: NetworkCode, text: str = "") -> str:
         double=int(code.real == "double"),
         in_dim=code.in_dim,
         out_dim=code.out_dim,
+        about=code.about,
         mathematics=mathematics(body, upper),
         body=body,
     )
@@ -198,6 +204,26 @@ def real_of(network: Network) -> Real:
 def title_of(network: Network) -> str:
     """Return a short title of a network: its sizes, or the name of its class."""
     return network.title if isinstance(network, TabularNetwork) else type(network).__name__
+
+
+def about_inputs(network: Network) -> str:
+    """Return lines of a comment on the inputs in ``input``; "" for one input of real numbers."""
+    lines, starts = list[str](), _starts(network)
+    for name, dtype in network.in_dtypes.items():
+        first, count = starts[name], prod(network.in_shapes[name])
+        places = f"input[{first}]" + f" to input[{first + count - 1}]" * (count > 1)
+        facts = [comment_text(name)] * bool(name) + ["whole numbers"] * (dtype.kind == "i")
+        lines.append(f"{places}: {', '.join(facts)}")
+    integers = any(dtype.kind == "i" for dtype in network.in_dtypes.values())
+    if integers:
+        lines.append("An index that is out of range, or not a whole number, selects NaN.")
+    return "".join(f"\n   {line}" for line in lines) if integers or len(starts) > 1 else ""
+
+
+def _starts(network: Network) -> dict[str, int]:
+    """Return the places of the inputs in ``input``, by name."""
+    ends = accumulate(map(prod, network.in_shapes.values()), initial=0)
+    return dict(zip(network.in_shapes, ends, strict=False))
 
 
 @dataclass(frozen=True)
@@ -231,7 +257,8 @@ def forward_of(
     """Return the statements that predict a row; their functions are added to `functions`.
 
     `places` are the text of the parameters by name; `source` and `output` name what is
-    read and written, by default places in ``values``.
+    read and written, by default places in ``values``.  Several inputs follow each other in
+    `source`, and need it.
 
     Raises: UsageError for an op without C.
     """
@@ -240,13 +267,20 @@ def forward_of(
     leaves = {n.index: n.array for n in recording.tape.nodes if n.array is not None}  # constants
     leaves |= {node.index: views[node.name] for node in recording.tape.parameters}
     forward = Forward(plan, leaves, "numpy")
-    x, y = forward.value(recording.input), forward.value(recording.output)
+    inputs = {name: forward.value(node) for name, node in recording.inputs.items()}
+    y = forward.value(recording.output)
     fixed = {address_of(views[name]): place for name, place in places.items()}
-    ends = {address_of(x): source, address_of(y): output}
-    fixed |= {address: name for address, name in ends.items() if name}
+    if source:
+        starts = _starts(network)
+        fixed |= {
+            address_of(x): f"{source} + {starts[name]}" if starts[name] else source
+            for name, x in inputs.items()
+        }
+    fixed |= {address_of(y): output} if output else {}
+    xs = [*inputs.values()]
     try:
-        program = write_step(forward.instructions, functions, fixed, [x], [y], memory="values")
+        program = write_step(forward.instructions, functions, fixed, xs, [y], memory="values")
     except UnsupportedError as error:
         raise UsageError(f"export: every op must have a C form (got {error})") from error
-    source, output = source or program.place_of(x), output or program.place_of(y)
+    source, output = source or program.place_of(xs[0]), output or program.place_of(y)
     return PredictionCode(program.statements, program.size, source, output)

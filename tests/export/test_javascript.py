@@ -7,7 +7,7 @@ import subprocess
 import numpy as np
 import pytest
 from test_export import MODELS, mixed_model, mixed_table
-from test_recorded_networks import C_NETWORKS, ours, shaken
+from test_recorded_networks import C_NETWORKS, inputs_of, ours, shaken
 
 import mlpengine
 from mlpengine import Mlp
@@ -108,16 +108,13 @@ def networks():
 
 def test_javascript_computes_every_network_that_c_does(tmp_path):
     nets = networks()
-    x = {
-        name: 2 * np.random.default_rng(1).standard_normal((20, *net.in_shape)).astype("f4")
-        for name, net in nets.items()
-    }
+    x = {name: inputs_of(net, 20) for name, net in nets.items()}
     modules = {name: to_js(net)[0].decode() for name, net in nets.items()}
-    rows = {name: values.reshape(20, -1).tolist() for name, values in x.items()}
+    rows = {name: flat.tolist() for name, (_, flat) in x.items()}
     answers = in_node(tmp_path, modules, rows)
     for name, net in nets.items():
         tolerance = 1e-12 if net.dtype == np.float64 else 2e-5
-        expected = net.predict(x[name].astype(net.dtype))
+        expected = net.predict(x[name][0])
         np.testing.assert_allclose(answers[name], expected, tolerance, tolerance, err_msg=name)
         assert ("Math.fround" in modules[name]) == (net.dtype == np.float32)
 

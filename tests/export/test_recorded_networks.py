@@ -9,6 +9,7 @@ import pytest
 from own_networks import IN_DIM, rows
 
 from mlpengine import Mlp
+from mlpengine.backends.compiled.selected_entries import EXACT
 from mlpengine.backends.compiled.target import compiler_command
 from mlpengine.core.errors import UsageError
 from mlpengine.export import export
@@ -95,7 +96,43 @@ class Elementwise(Network):
         return cat(parts, axis=1).linear(p("out")) + p("matrix").mean()
 
 
-C_NETWORKS = {"normalized": Normalized(), "elementwise": Elementwise(dtype="float64")}
+class Tokens(Network):
+    """Means of embeddings."""
+
+    def __init__(self):
+        shapes = {"words": (4, 3), "out": (2, 3), "bias": 2}
+        super().__init__(("int64", (2, 5)), shapes, seed=1)
+
+    def record(self, tape, tokens):
+        p = tape.parameter
+        h = p("words").embedding(tokens).mean(axis=(1, 2)).tanh()
+        return h.linear(p("out"), p("bias"))
+
+
+class Indexed(Network):
+    """Numbers and integers together: embeddings, slices, gathers and selections on each axis."""
+
+    def __init__(self, **options):
+        inputs = {"x": IN_DIM, "i": ("int64", (2, 2)), "kind": ("int64", 1)}
+        super().__init__(inputs, {"rows": (4, 3), "out": (2, 27)}, seed=1, **options)
+
+    def record(self, tape, x, i, kind):
+        p, ends = tape.parameter, tape.constant(np.array([[[-1, 0, 1]]]))
+        parts = [p("rows").embedding(i[:, 1]).reshape(-1, 6), i.reshape(-1, 4).cast(self.dtype)]
+        parts += [p("rows").index_select(kind[:, 0]), x.gather(i[:, 0], axis=1)]
+        parts.append(x.reshape(-1, 2, 3).gather(ends, axis=2).reshape(-1, 6))
+        parts.append(x.reshape(-1, 6, 1).gather(i, axis=1).reshape(-1, 4))
+        parts.append(x.index_select(tape.constant(np.array([3, -6])), axis=1))
+        return cat(parts, axis=1).linear(p("out"))
+
+
+C_NETWORKS = {
+    "normalized": Normalized(),
+    "elementwise": Elementwise(dtype="float64"),
+    "tokens": Tokens(),
+    "indexed": Indexed(),
+    "indexed in float64": Indexed(dtype="float64"),
+}
 
 
 def test_one_row_of_element_wise_ops_is_compiled():
@@ -104,9 +141,21 @@ def test_one_row_of_element_wise_ops_is_compiled():
     np.testing.assert_allclose(network.compile()(x), network.predict(x), rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", [*own_networks.NETWORKS, *TABLES, *C_NETWORKS])
-def test_c_computes_what_a_network_does(name, tmp_path):
-    network = shaken((ours() | C_NETWORKS)[name])
+def inputs_of(network, count):
+    """Return random inputs of a network, and their rows as one array of numbers."""
+    rng = np.random.default_rng(0)
+    x = {
+        name: rng.integers(-4, 4, (count, *shape))
+        if network.in_dtypes[name].kind == "i"
+        else rng.standard_normal((count, *shape)).astype(network.dtype)
+        for name, shape in network.in_shapes.items()
+    }
+    flat = np.hstack([values.reshape(count, -1) for values in x.values()])
+    return x.get("", x), flat.astype(network.dtype)
+
+
+def compiled(network, tmp_path):
+    """Return the C function of a network."""
     export(network, tmp_path / "net.c", name="net")
     flags = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror"]
     library = str(tmp_path / "net.so")
@@ -115,13 +164,31 @@ def test_c_computes_what_a_network_does(name, tmp_path):
     pointer = np.ctypeslib.ndpointer(network.dtype)
     predict = ctypes.CDLL(library).net_predict
     predict.argtypes = [pointer, pointer]
-    x, _ = rows(9, dtype=network.dtype.name)
-    got = np.full((9, network.outputs + 1), 7.0, network.dtype)  # and a number beyond the output
-    for row, out in zip(x, got, strict=True):
+    return predict
+
+
+@pytest.mark.parametrize("name", [*own_networks.NETWORKS, *TABLES, *C_NETWORKS])
+def test_c_computes_what_a_network_does(name, tmp_path):
+    network = shaken((ours() | C_NETWORKS)[name])
+    predict = compiled(network, tmp_path)
+    x, flat = inputs_of(network, 20)
+    got = np.full((20, network.outputs + 1), 7.0, network.dtype)  # and a number beyond the output
+    for row, out in zip(flat, got, strict=True):
         predict(row, out)
     tolerance = 1e-12 if network.dtype == np.float64 else 2e-5
     np.testing.assert_allclose(got[:, :-1], network.predict(x), rtol=tolerance, atol=tolerance)
     assert (got[:, -1] == 7).all()
+
+
+def test_c_selects_nan_by_an_index_that_no_table_has(tmp_path, monkeypatch):
+    network, out = Tokens(), np.zeros(2, np.float32)
+    predict = compiled(network, tmp_path)
+    for index in (4, -5, 0.5, 1e30, -1e30, np.inf, np.nan, -4):
+        predict(np.array([0, 1, 2, 3, 0, 0, 0, 0, 0, index], np.float32), out)
+        assert np.isnan(out).all() == (index != -4)
+    monkeypatch.setitem(EXACT, 4, 3)  # as with 2**24 + 1 entries
+    with pytest.raises(UsageError, match="4 entries, in float32"):
+        export(network, tmp_path / "net.c")
 
 
 def test_what_has_no_rule_is_refused_by_its_name(tmp_path):
@@ -139,16 +206,19 @@ def test_what_has_no_rule_is_refused_by_its_name(tmp_path):
         export(Reversed(IN_DIM, {"w": (1, IN_DIM)}), tmp_path / "net.onnx")
 
 
-@pytest.mark.parametrize("format", ["onnx", "c"])
-def test_a_network_of_several_inputs_or_outputs_is_refused(format, tmp_path):
+def test_a_network_of_several_inputs_or_outputs_is_refused(tmp_path):
     class Several(Network):
-        def record(self, tape, *inputs):
-            y = inputs[0].linear(tape.parameter("w"))
-            return y if len(inputs) > 1 else {"a": y, "b": y.relu()}
+        def record(self, tape, x):
+            y = x.linear(tape.parameter("w"))
+            return {"a": y, "b": y.relu()}
 
-    for shape, what in ((IN_DIM, "output"), ({"x": IN_DIM, "z": 2}, "input")):
+    for network, what, format in (
+        (Several(IN_DIM, {"w": (2, IN_DIM)}), "output", "c"),
+        (Several(IN_DIM, {"w": (2, IN_DIM)}), "output", "onnx"),
+        (Indexed(), "input", "onnx"),
+    ):
         with pytest.raises(UsageError, match=f"a network must have one {what}"):
-            export(Several(shape, {"w": (2, IN_DIM)}), tmp_path / f"net.{format}")
+            export(network, tmp_path / f"net.{format}")
 
 
 def shaken(network):

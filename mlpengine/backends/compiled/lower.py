@@ -16,6 +16,7 @@ from mlpengine.backends.compiled.maps import Map
 from mlpengine.backends.compiled.moves import Move
 from mlpengine.backends.compiled.normals import NormalRows
 from mlpengine.backends.compiled.products import Product
+from mlpengine.backends.compiled.selected_entries import SelectedEntries
 from mlpengine.backends.compiled.softmax_rows import SoftmaxRows
 from mlpengine.backends.compiled.statements import PHASES
 from mlpengine.backends.compiled.sums import RowSums
@@ -37,6 +38,7 @@ KERNELS: list[type[Kernel]] = [
     PeriodicForward,
     EmbeddingSums,
     RowSums,
+    SelectedEntries,
     Map,
     Move,
 ]

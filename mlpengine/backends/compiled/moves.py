@@ -72,7 +72,12 @@ class Move(Kernel):
         for array in _arrays(instruction.writes):
             out = values.write(array, f"{op.name if op else 'zeros'}_", kind)
             count = values.count(out)
-            parts = [_part(t, s, out, read, count) for t, s in copies if _lies_in(t, array)]
+            scalar = values.batch is not None and values.batch.scalar
+            parts = [
+                _part(t, s, out, read, count, scalar=scalar)
+                for t, s in copies
+                if _lies_in(t, array)
+            ]
             moves.append(cls(out, parts, f"{out.name} = {op.name if op else 0} moved", count))
         return moves
 
@@ -161,20 +166,26 @@ def _lies_in(part: Array, array: Array) -> bool:
 
 
 def _part(
-    to: Array, source: Array | None, out: MatrixValue, read: Sequence[MatrixValue], count: int
+    to: Array,
+    source: Array | None,
+    out: MatrixValue,
+    read: Sequence[MatrixValue],
+    count: int,
+    *,
+    scalar: bool,
 ) -> Entries:
-    """Return a copy between arrays as entries of each row."""
-    size = to.itemsize
+    """Return a copy between arrays as entries of each row; `scalar` is the attribute of a batch."""
     given: list[tuple[Array, MatrixValue]] = [(to, out)]
     value = None
     if source is not None:
-        if source.dtype != to.dtype or to.dtype.kind != "f":
+        plain = source.dtype == to.dtype and to.dtype.kind == "f"
+        if not plain and not (scalar and source.dtype.kind == "i"):
             raise UnsupportedError(f"{source.dtype} as {to.dtype}")
         value = next(v for v in read if _lies_in(source, v.array))
         given.append((np.broadcast_to(source, to.shape), value))
-    strides = [tuple(n // size for n in array.strides) for array, _ in given]
+    strides = [tuple(n // array.itemsize for n in array.strides) for array, _ in given]
     axes = [LoopAxis(n, tuple(s[i] for s in strides)) for i, n in enumerate(to.shape)]
-    starts = tuple((address_of(a) - v.address) // size for a, v in given)
+    starts = tuple((address_of(a) - v.address) // a.itemsize for a, v in given)
     return _by_rows(value, axes, starts, out, count)
 
 

@@ -13,6 +13,7 @@ from mlpengine.backends.compiled.statements import (
     If,
     Let,
     Memory,
+    Place,
     Return,
     Scope,
     Statement,
@@ -83,7 +84,7 @@ def _lines(statement: Statement, target: CTarget, indent: str) -> Iterator[str]:
     match statement:
         case str():
             yield indent + statement
-        case Let() | Variable() | Whole() | Memory() | Assign() | Return():
+        case Let() | Variable() | Whole() | Place() | Memory() | Assign() | Return():
             yield f"{indent}{_line(statement, target)};"
         case ForLoop(variable, start, stop, body, step):
             grow = f"{variable}++" if step == 1 else f"{variable} += {step}"
@@ -117,7 +118,9 @@ def _block(head: str, body: Iterable[Statement], target: CTarget, indent: str) -
     yield indent + "}"
 
 
-def _line(statement: Let | Variable | Whole | Memory | Assign | Return, target: CTarget) -> str:
+def _line(
+    statement: Let | Variable | Whole | Place | Memory | Assign | Return, target: CTarget
+) -> str:
     number = target.number
     match statement:
         case Let(name, value, double):
@@ -128,6 +131,8 @@ def _line(statement: Let | Variable | Whole | Memory | Assign | Return, target: 
             return f"{number} {name} = {target.expression(value)}"
         case Whole(name, text):
             return f"int {name} = {text}"
+        case Place(name, value):
+            return f"const {target.counter} {name} = ({target.counter})({target.expression(value)})"
         case Memory(name, length, zeros):
             return f"{number} {name}[{length}]{' = {0}' * zeros}"
         case Assign(place, value, sign):

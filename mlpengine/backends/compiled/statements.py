@@ -92,6 +92,13 @@ class Whole(NamedTuple):
     value: str
 
 
+class Place(NamedTuple):
+    """A whole number from 0, for places in memory, from a number that is one."""
+
+    name: str
+    value: Expr
+
+
 class Memory(NamedTuple):
     """A local array of numbers, of zeros if that is wanted."""
 
@@ -125,6 +132,7 @@ Statement: TypeAlias = (
     | Let
     | Variable
     | Whole
+    | Place
     | Memory
     | Assign
     | Return

@@ -18,6 +18,7 @@ from mlpengine.backends.compiled.statements import (
     If,
     Let,
     Memory,
+    Place,
     Return,
     Scope,
     Statement,
@@ -137,7 +138,7 @@ class JavaScript:
         match one:
             case str():
                 yield one
-            case Let(name, value):
+            case Let(name, value) | Place(name, value):
                 yield f"const {name} = {self._value(value)};"
             case Variable(name, value):
                 yield f"let {name} = {self._value(value)};"

@@ -26,10 +26,12 @@ def write_step(
 
     `inputs` are the arrays of a row that the caller gives; they are placed before everything else
     unless they are `fixed`.  `outputs` are arrays that the caller reads afterwards.  For the other
-    arguments see `ScalarWriter`.  Arrays that nothing gives or writes become constants.
+    arguments see `ScalarWriter`.  Arrays that nothing gives or writes become constants.  Integers
+    are numbers like all others.
     Raises: UnsupportedError where something has no form on scalars.
     """
-    batch, itemsize = Batch(1, inputs), inputs[0].itemsize
+    batch = Batch(1, inputs, scalar=True)
+    itemsize = next(a.itemsize for a in (*inputs, *outputs) if a.dtype.kind == "f")
     lowered, values = lower(instructions, 1, {}, batch, itemsize)
     ends = {address_of(array) for array in outputs}
     for value in values:
