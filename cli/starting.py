@@ -93,7 +93,7 @@ class Start(NamedTuple):
         if self.directory is None:
             directory = RunDirectory.create(self.out or Path("runs") / data.file.name)
             if self.out is not None and directory.path.name != self.out.name:
-                complain(f"warning: {self.out} is in use; the run is {shortest(directory.path)}")
+                complain(f"{self.out} is in use; the run is {shortest(directory.path)}")
             opened.callback(directory.close)
             session = Session(data, trainer, directory, callbacks, warm_start=self.model)
             session.write_inputs()

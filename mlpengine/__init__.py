@@ -58,7 +58,8 @@ from mlpengine.core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from mlpengine.diagnostics import Diagnostics
-    from mlpengine.estimators import MlpClassifier, MlpRegressor
+    from mlpengine.estimators import MlpClassifier as MlpClassifier
+    from mlpengine.estimators import MlpRegressor as MlpRegressor
     from mlpengine.fitting import FitResult, check, distill, fit
     from mlpengine.models import Model, metric
     from mlpengine.nn import Mlp, Population
@@ -92,9 +93,7 @@ __all__ = [
     "MeanSquaredError",
     "MissingExtraError",
     "Mlp",
-    "MlpClassifier",
     "MlpEngineError",
-    "MlpRegressor",
     "Model",
     "NumericalError",
     "OnlineClassifier",

@@ -21,6 +21,7 @@ from mlpengine.models.model import Model
 from mlpengine.models.task import (
     BinaryClassification,
     Classification,
+    OrderedClasses,
     Regression,
     Split,
     Task,
@@ -243,6 +244,9 @@ def loss_and_task(file: ConfigFile, preprocessor: Preprocessor) -> tuple[Loss, T
     if name not in suited:
         raise file.wrong(("loss",), f"{kind} takes {' or '.join(suited)} (got {name!r})")
     task = task_for(preprocessor.target, loss)
+    has_texts = any(isinstance(label, str) for label in preprocessor.classes)
+    if isinstance(task, OrderedClasses) and has_texts and not file.config.data.classes:
+        raise file.wrong(("loss",), f"{name} needs the order of text labels in data.classes")
     classes = len(preprocessor.classes)
     if isinstance(task, BinaryClassification) and classes > 2:
         text = f"{name} needs two classes (the target has {classes})"

@@ -522,7 +522,7 @@ for rule, causes, *names in (
     (clip_low, ()),
     (run.eps_large, {"clip_low", "no_gradient"}),
     (lr_low, {"clip_low", "no_gradient", "eps_large", "schedule"}),
-    (dead, {"no_gradient", "input_scale", "lr_high", "momentum_high", "decay_high"}),
+    (dead, {"no_gradient", "input_scale", "lr_high", "momentum_high", "decay_high", "small_batch"}),
     (saturated, {"input_scale"}),
     (
         depth,

@@ -86,7 +86,7 @@ def momentum_high(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def schedule(diagnostics: Diagnostics) -> Verdict | None:
-    """The schedule lowers the learning rate to nothing long before the end."""
+    """The learning rate falls to nothing long before the end, or still warms up there."""
     rates, steps, total = (
         diagnostics.series.of("lr"), diagnostics.series.steps, total_steps(diagnostics)
     )  # fmt: skip
@@ -94,6 +94,13 @@ def schedule(diagnostics: Diagnostics) -> Verdict | None:
     if isinstance(of, PlateauSchedule) or not np.isfinite(rates).all() or not rates.any():
         return None  # it lowers the rate only when the loss has stopped falling
     peak = int(rates.argmax())
+    cosine = [Fix(TrainingSettings, "schedule", "cosine")]
+    half = float(np.interp(steps[peak] / 2, steps, rates)) / rates[peak]
+    if peak == len(rates) - 1 and half < limits.WARMING:
+        rise = f"It rose until the last step, {steps[peak]:,}, to {rates[peak]:.2g}."
+        advice = "End the warm-up early: set schedule to cosine."
+        headline = "Learning rate warms up too long"
+        return Verdict("schedule", None, headline, rise, half, limits.WARMING, advice, cosine)
     faded = steps[peak:][rates[peak:] < limits.FADED * rates[peak]]
     if not faded.size or not faded[0] < limits.FADED_SHARE * total:
         return None
@@ -103,8 +110,7 @@ def schedule(diagnostics: Diagnostics) -> Verdict | None:
         f"peak {rates[peak]:g}."
     )
     advice = "Let it fall over the whole run: set schedule to cosine."
-    fix, share = [Fix(TrainingSettings, "schedule", "cosine")], number / total
-    return Verdict("schedule", None, headline, evidence, share, limit, advice, fix)
+    return Verdict("schedule", None, headline, evidence, number / total, limit, advice, cosine)
 
 
 def small_batch(diagnostics: Diagnostics) -> Verdict | None:

@@ -73,6 +73,7 @@ COEFFICIENT = tuned(
 LARGE_MOMENTUM = tuned(0.97, "momentum", "healthy: 0.9", CORPUS)
 SWINGS = tuned(0.1, "constant", "rise of the training loss over its minimum so far", CORPUS)
 FADED = tuned(0.01, "peak", "of the learning rate; below it, the network no longer learns")
+WARMING = tuned(0.75, "last rate", "below which the rate of half the run still warms up")
 FADED_SHARE = tuned(0.5, "share of steps", "before the rate is so low; healthy: 0.9", CORPUS)
 SMALL_BATCH = tuned(4, "rows", "of a batch, at least")
 LARGE_DECAY = tuned(3.0, "exponent k", "of the shrinkage e^-k over the run; healthy: 0.7", CORPUS)

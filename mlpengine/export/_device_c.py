@@ -24,8 +24,8 @@ DEVICE_HEADER = """\
 
    {title}
 
-   All numbers are {upper}_REAL ({real} by default); compile every file with -D{upper}_REAL=double
-   for others.  A state needs no memory but its own; the functions may be interrupted, and called
+   All numbers are {upper}_REAL ({real} by default); -D{upper}_REAL={other}, in every file, makes
+   them {other}.  A state needs no memory but its own; the functions may be interrupted, and called
    for different states at the same time. */
 #ifndef {upper}_H
 #define {upper}_H
@@ -179,6 +179,7 @@ def header(step: DeviceStep) -> str:
         upper=upper,
         title=comment_text(network_title(step)),
         real=step.real,
+        other="double" if step.real == "float" else "float",
         needs_double=CHECK_DOUBLE.format(upper=upper) if _has_dates(step) else "",
         inputs=step.inputs,
         targets=step.targets,

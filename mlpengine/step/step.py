@@ -130,9 +130,9 @@ class TrainingStep:
         self.mlp, self.loss = mlp, arguments.loss_of(mlp, loss, loss_weights)
         self.optimizer = arguments.optimizer_of(mlp, optimizer)
         self.dropout_schedule = checked_schedule(dropout_schedule)
-        self.clip_norm = clip_norm
+        self._clip_norm = clip_norm
         if clip_norm is not None:
-            self.clip_norm = POSITIVE.check("training step: clip_norm", clip_norm)
+            self._clip_norm = POSITIVE.check("training step: clip_norm", clip_norm)
         self.weighted, self.rematerialization = weighted, rematerialization
         self.shards, self.ranks, self._agreed = shards, ranks, False
         self.backend, self.not_compiled = arguments.backend_of(backend)
@@ -207,6 +207,11 @@ class TrainingStep:
         With several ranks these are the contributions of this rank's rows.
         """
         return self._last.losses(self.loss, self.loss_value)
+
+    @property
+    def clip_norm(self) -> float | None:
+        """The maximum global L2 norm of the gradients, None without clipping."""
+        return self._clip_norm
 
     def __call__(self, x: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """Train on the rows of `x` (rows, in_dim) with targets `y`; return their mean loss."""

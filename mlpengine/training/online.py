@@ -27,7 +27,13 @@ BOOST = 5.0
 """Factor of the learning rate after a drift; it falls to 1 within `memory` rows."""
 
 FARTHEST = 4.0
-"""Deviations from the mean at which scaled numbers are cut."""
+"""Deviations from the mean at which numbers are cut, so that one glitch moves little."""
+
+FIRST_ROWS = 10
+"""Numbers before any is cut."""
+
+LARGEST = 1e100
+"""Largest magnitude of a number."""
 
 
 class _Scale:
@@ -38,6 +44,10 @@ class _Scale:
         self.rows, self.memory = np.zeros(size), memory
 
     def add(self, k: int, value: float) -> None:
+        """Add a number; after the first ones, as far as `FARTHEST` deviations from the mean."""
+        if self.rows[k] >= FIRST_ROWS:
+            reach = FARTHEST * sqrt(self.variance[k])
+            value = min(max(value, self.mean[k] - reach), self.mean[k] + reach)
         self.rows[k] += 1
         share = max(1 / self.rows[k], 1 / self.memory)
         apart = value - self.mean[k]
@@ -91,6 +101,9 @@ class _Online:
         self._excess = 0.0
         self._since = memory
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.rows:,} rows, {self.drifts} drifts)"
+
     def _slot(self, name: str) -> int:
         if name not in self._slots:
             if len(self._slots) >= self.features:
@@ -103,6 +116,8 @@ class _Online:
         for name, value in x.items():
             if isinstance(value, Real) and not isinstance(value, bool | np.bool_):
                 number = float(value)
+                if abs(number) > LARGEST and isfinite(number):
+                    raise DataError(f"{name}: numbers must be within 1e100 (got {number:g})")
                 if isfinite(number):
                     k = self._slot(name)
                     if learning:
@@ -173,12 +188,13 @@ class OnlineRegressor(_Online):
 
     def learn_one(self, x: Mapping[str, Any], y: float) -> None:
         """Learn one row.  Raises: DataError for a target that is no finite number."""
-        if not isinstance(y, Real) or not isfinite(y):
-            raise DataError(f"learn_one: y must be a finite number (got {quoted(y)})")
+        if not isinstance(y, Real) or not abs(y) <= LARGEST:
+            raise DataError(f"learn_one: y must be a number within 1e100 (got {quoted(y)})")
         self._target.add(0, float(y))
         self._y[self.rows % len(self._y)] = y
         deviation = sqrt(self._target.variance[0]) or 1.0
-        self._learn(x, ((self._y - self._target.mean[0]) / deviation).astype(np.float32))
+        scaled = (self._y - self._target.mean[0]) / deviation
+        self._learn(x, np.clip(scaled, -2 * FARTHEST, 2 * FARTHEST).astype(np.float32))
 
     def predict_one(self, x: Mapping[str, Any]) -> float:
         """Return the prediction for one row, 0 before the first."""
@@ -216,10 +232,12 @@ class OnlineClassifier(_Online):
 
     def learn_one(self, x: Mapping[str, Any], y: Any) -> None:
         """Learn one row.  Raises: UsageError for more labels than `classes`."""
+        if y is None:
+            raise DataError("learn_one: y must be a label (got None)")
         if y not in self._classes:
-            if len(self._classes) >= self.network.sizes[-1]:
+            if (known := len(self._classes)) >= self.network.sizes[-1]:
                 raise UsageError(
-                    f"learn_one: {quoted(y)} is label {len(self._classes) + 1}; write classes="
+                    f"learn_one: {quoted(y)} is label {known + 1}; write classes={known + 1}"
                 )
             self._classes[y] = len(self._classes)
         self._y[self.rows % len(self._y)] = self._classes[y]

@@ -205,6 +205,8 @@ CASES = [
                   "epochs": curve([0.5] * 8)},
      [{"epochs": curve([0.5] * 6)}, {"quantities": {"lr": [0.1, 0.1, 0.0011, 0.0011, 0.0011]}},
       {"optimizer": Sgd(PLAIN, schedule=PlateauSchedule())}]),
+    ("schedule", {"quantities": {"lr": [0.0, 0.01, 0.02, 0.03, 0.04]}, "optimizer": Sgd(PLAIN)},
+     [{"quantities": {"lr": [0.0, 0.04, 0.04, 0.04, 0.05]}}]),
     ("frozen", {"mlp": FIXED, "epochs": curve(TEN)}, [{"mlp": PLAIN}]),
     ("small_batch", {"batch_size": 3, "steps_per_epoch": 43}, [{"batch_size": 4}]),
     ("class_codes", {"baselines": Baselines(class_gain=0.13)},

@@ -131,8 +131,11 @@ class Drift(NamedTuple):
 
 
 def drifts(preprocessor: Preprocessor, table: Table) -> list[Drift]:
-    """Return the drift of each column of a table, the largest first."""
-    table.require(preprocessor.columns, "the model", taken=preprocessor.options.target)
+    """Return the drift of each column of a table, the largest first.
+
+    Raises: DataError for a column that predictions could not read.
+    """
+    preprocessor.features_of(table)
     levels = {category.column: category for category in preprocessor.categories}
     columns = []
     for name, one in preprocessor.summary["columns"].items():
