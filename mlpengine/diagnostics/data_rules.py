@@ -33,16 +33,17 @@ def shifted(diagnostics: Diagnostics) -> Verdict | None:
         number, count = int(np.argmax(known.shifts)), sum(shift > limit for shift in known.shifts)
         low, high, other_low, other_high = map(two_digits, known.ranges)
         evidence = (
-            f"They differ in {count:,} of {len(known.shifts):,} features, most in "
-            f"{brief(diagnostics.feature_names[number])!r}: nine in ten training rows have {low} "
-            f"to {high} there, validation rows {other_low} to {other_high} (scaled; distance "
-            f"{two_digits(distance)}, by chance up to {two_digits(limit)})."
+            f"{count:,} of {len(known.shifts):,} features differ. In "
+            f"{brief(diagnostics.feature_names[number])!r}, the most different one, 90 % of "
+            f"training rows lie in {low} to {high}, of validation rows in {other_low} to "
+            f"{other_high} (standardized; distance {two_digits(distance)}, by chance up to "
+            f"{two_digits(limit)})."
         )
     else:
         distance = known.target_shift
         evidence = (
-            f"Their targets are distributed otherwise (distance {two_digits(distance)}, by chance "
-            f"up to {two_digits(limit)})."
+            f"Their targets are distributed differently (distance {two_digits(distance)}, by "
+            f"chance up to {two_digits(limit)})."
         )
     advice = "Check the split: are these rows of another time, group or unit?"
     severity = NOTE if diagnostics.planned_split else "warning"  # they differ as new rows will
@@ -57,10 +58,13 @@ def too_good(diagnostics: Diagnostics) -> Verdict | None:
     if share > limit and error < limits.OF_COPIES * best:
         headline = "Validation rows repeat training rows"
         evidence = (
-            f"{percent(share)} of the validation rows nearly equal a training row, so their score "
-            "is too good."
+            f"{percent(share)} of the validation rows nearly equal a training row, so the "
+            "validation score is too good."
         )
-        advice = "Keep copies together: set data.split.group to a column that names them."
+        advice = (
+            "Remove duplicates, or set data.split.group to a column with the same value in all "
+            "copies of a row."
+        )
         no_fix = "the split must be checked"
         return Verdict("too_good", None, headline, evidence, share, limit, advice, no_fix=no_fix)
     limit = limits.TOO_GOOD
@@ -115,7 +119,8 @@ def behind_linear(diagnostics: Diagnostics) -> Verdict | None:
         f"On {known.rows} the network has {shown_name(known.metric)} {known.value:.3g}, a linear "
         f"model {known.linear:.3g} (standard error of the difference {two_digits(known.error)})."
     )
-    advice, no_fix = "Compare the log loss, too.", "the mean of the networks has a linear model"
+    advice = "Compare their log losses, too: the mean of the networks has a linear model already."
+    no_fix = "the mean of the networks has a linear model"
     if known.fix:
         first, no_fix = known.fix[0], ""
         advice = f"Train a linear model: set {first.key} to [{', '.join(first.plain)}]."
@@ -173,12 +178,12 @@ def class_codes(diagnostics: Diagnostics) -> Verdict | None:
     known, limit = diagnostics.baselines, limits.CODES
     if not known.class_gain > limit:
         return None
-    headline = "Target is a class, not a number"
+    headline = "Target looks like a class"
     evidence = (
-        "The target has few values, and a simple model finds the right one for "
-        f"{percent(known.class_gain)} more of the rows if they have no order."
+        "The target has few distinct values, and a simple classifier finds the right one in "
+        f"{percent(known.class_gain)} more of the rows than a simple regression."
     )
-    advice = "Set data.task to classification."
+    advice = "If the values are codes, set data.task to classification."
     fix = [Fix(FeatureSettings, "task", "classification")]
     return Verdict("class_codes", None, headline, evidence, known.class_gain, limit, advice, fix)
 
@@ -191,11 +196,11 @@ def wrong_loss(diagnostics: Diagnostics) -> Verdict | None:
         return None
     if not known.error > limit * share:
         return None
-    headline = "The loss does not measure the error"
+    headline = "Loss does not fit the score"
     evidence = (
-        f"The {loss.name} loss is {percent(share)} of the loss of a constant prediction, but the "
-        f"squared errors are {percent(known.error)} of the squared errors of one."
+        f"Beside a constant prediction the {loss.name} loss is down to {percent(share)}, but the "
+        f"squared error to {percent(known.error)} only."
     )
-    advice = "Set loss to mse, unless you want to predict something other than means."
+    advice = "If you want to predict means, set loss to mse."
     fix = [Fix(TrainingSettings, "loss", "mse")]
     return Verdict("wrong_loss", None, headline, evidence, known.error / share, limit, advice, fix)

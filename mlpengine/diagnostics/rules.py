@@ -127,9 +127,9 @@ def input_scale(diagnostics: Diagnostics) -> Verdict | None:
         return None
     large = int(np.count_nonzero(diagnostics.feature_sizes > limits.LARGE_FEATURE))
     evidence = (
-        f"One value in ten of {brief(diagnostics.feature_names[number])!r} is beyond "
-        f"{two_digits(largest)}, where 1 to 3 is usual; {large:,} of "
-        f"{plural(len(diagnostics.feature_sizes), 'feature')} have such values."
+        f"In feature {brief(diagnostics.feature_names[number])!r} a tenth of the values are larger "
+        f"than {two_digits(largest)} in size, and 1 to 3 is usual ({large:,} of "
+        f"{plural(len(diagnostics.feature_sizes), 'feature')} are like this)."
     )
     limit = limits.LARGE_FEATURE
     return Verdict("input_scale", None, headline, evidence, largest, limit, advice, fix)
@@ -145,7 +145,8 @@ def target_scale(diagnostics: Diagnostics) -> Verdict | None:
     headline = "Target is not standardized"
     evidence = f"Its root mean square is {two_digits(size)}; about 1 is usual."
     if not size > limit:
-        evidence = f"Its root mean square is {two_digits(times)} times its deviation."
+        headline, mean = "Target is not centered", sqrt(max(times**2 - 1, 0.0))
+        evidence = f"Its mean is {two_digits(mean)} times its standard deviation; 0 is usual."
     advice = "Standardize it: set data.standardize_target to true."
     fix = [Fix(FeatureSettings, "standardize_target", True)]
     return Verdict("target_scale", None, headline, evidence, size, limit, advice, fix)
@@ -210,7 +211,7 @@ def nonfinite(diagnostics: Diagnostics) -> Verdict | None:
     if not (diagnostics.failure or skipped):
         return None
     headline = "Numbers are not finite"
-    evidence = f"{plural(skipped, 'step')} had infinite or NaN gradients and changed no weight."
+    evidence = f"{plural(skipped, 'step')} had infinite or NaN gradients and were skipped."
     if diagnostics.failure:
         found = diagnostics.failure.replace("loss and gradients must be", "a number was not")
         evidence = f"The run stopped in {found}."
@@ -249,7 +250,8 @@ def lr_high(diagnostics: Diagnostics) -> Verdict | None:
         f"{limits.GUIDE_RATIO} is usual."
     )
     fix = suited_lr_fix(diagnostics)
-    advice = lr_advice(fix, f"Divide it by {two_digits(start_ratio(diagnostics) / limits.AIM)}.")
+    times = max(2.0, start_ratio(diagnostics) / limits.AIM)
+    advice = lr_advice(fix, f"Divide optimizer.lr by {two_digits(times)}.")
     limit, no_fix, others = limits.FAST_RATIO, unknown(fix), rates(diagnostics, 0.1, 0.01)
     return Verdict(
         "lr_high", number, headline, evidence, largest, limit, advice, fix, no_fix, others=others
@@ -400,8 +402,8 @@ def signal(diagnostics: Diagnostics) -> Verdict | None:
         return None
     headline = "Activations vanish"
     evidence = (
-        f"In the first step its outputs vary {two_digits(share)} times as much as the outputs of "
-        f"{brief(diagnostics.layers[0].name)}; 0.1 to 1 is usual."
+        f"In the first step the standard deviation of its outputs is {two_digits(share)} times "
+        f"the deviation of {brief(diagnostics.layers[0].name)}; 0.1 to 1 is usual."
     )
     advice, fix = "Use another initializer or fewer layers.", unsaturated(diagnostics)
     return Verdict("vanishing", last, headline, evidence, share, limit, advice, fix,

@@ -42,10 +42,13 @@ def output_clamped(diagnostics: Diagnostics) -> Verdict | None:
     if activation is None:
         return None
     last, no_fix = diagnostics.columns.layers - 1, "a config has no output activation"
-    name, advice = activation.name, f"Remove {activation.name} from the network."
+    name, advice = activation.name, f"Remove the {activation.name} after the last layer."
     if diagnostics.loss and diagnostics.loss.name in LOGITS:
-        headline = "Output activation is applied twice"
-        evidence = f"The network ends in {name}, and the loss {diagnostics.loss.name} takes logits."
+        headline = "Output activation does not fit"
+        evidence = (
+            f"The network ends in {name}, and the loss {diagnostics.loss.name} takes logits, the "
+            "outputs before an activation."
+        )
         return Verdict("output_clamped", last, headline, evidence, 1.0, 0.0, advice, no_fix=no_fix)
     low, high = range_of(activation)
     lowest, highest = diagnostics.target_range
@@ -54,8 +57,8 @@ def output_clamped(diagnostics: Diagnostics) -> Verdict | None:
         return None
     headline = "Output cannot reach the targets"
     evidence = (
-        f"The output {name} gives {low:g} to {high:g}, and the targets are {two_digits(lowest)} to "
-        f"{two_digits(highest)}."
+        f"The {name} of the last layer gives {low:g} to {high:g}, and the targets are "
+        f"{two_digits(lowest)} to {two_digits(highest)}."
     )
     return Verdict("output_clamped", last, headline, evidence, outside, 0.0, advice, no_fix=no_fix)
 
@@ -235,7 +238,7 @@ def overfitting(diagnostics: Diagnostics) -> Verdict | None:
         no_fix = "the best epoch's weights are kept"
         return Verdict("overfitting", None, headline, evidence, rise / scale, limit, advice,
                        no_fix=no_fix, severity=NOTE)  # fmt: skip
-    advice = "Stop early (training.early_stopping), or use fewer units, dropout or weight decay."
+    advice = "Set training.early_stopping, add dropout or weight decay, or use fewer units."
     fix = [Fix(TrainingSettings, "early_stopping", EarlyStopping())]
     return Verdict("overfitting", None, headline, evidence, rise / scale, limit, advice, fix,
                    others=others)  # fmt: skip
@@ -338,11 +341,11 @@ def noise_scale(diagnostics: Diagnostics) -> Verdict | None:
     rows = 2 ** round(np.log2(max(8.0, sqrt(batch * max(scale, 1.0)))))
     headline = "Batches are larger than useful"
     evidence = (
-        f"Batches of {batch:,} rows are wasteful, {two_digits(times)} times the gradient noise "
-        f"scale: {rows:,} rows give nearly as good a step, and {two_digits(batch / rows)} times as "
-        "many steps."
+        f"Beyond about {rows:,} rows, more rows hardly improve the gradient, and yours have "
+        f"{batch:,} ({two_digits(times)} times the gradient noise scale)."
     )
-    advice = f"Set training.batch_size to {rows}."
+    more = two_digits(batch / rows)
+    advice = f"Set training.batch_size to {rows}: {more} times as many steps at the same cost."
     fix = [Fix(TrainingSettings, "batch_size", rows)]
     return Verdict("noise_scale", None, headline, evidence, times, limit, advice, fix)
 

@@ -394,7 +394,7 @@ def test_a_verdict_is_headline_evidence_advice_and_name():
         ({"extreme": ExtremeValue(7, 1, 21.0)}, "In training row 7 the feature '1' is 21 times",
          {"training.clip_norm": 1.0}),
         ({"quantities": {"noise_scale": 5.0}, "batch_size": 1000, "epochs": curve(TEN),
-          "steps_per_epoch": 100}, "64 rows give nearly as good a step",
+          "steps_per_epoch": 100}, "about 64 rows",
          {"training.batch_size": 64}),
     ],
 )  # fmt: skip
