@@ -33,19 +33,26 @@ def shifted(diagnostics: Diagnostics) -> Verdict | None:
         number, count = int(np.argmax(known.shifts)), sum(shift > limit for shift in known.shifts)
         low, high, other_low, other_high = map(two_digits, known.ranges)
         evidence = (
-            f"{count:,} of {len(known.shifts):,} features differ. In "
-            f"{brief(diagnostics.feature_names[number])!r}, the most different one, 90 % of "
-            f"training rows lie in {low} to {high}, of validation rows in {other_low} to "
-            f"{other_high} (standardized; distance {two_digits(distance)}, by chance up to "
-            f"{two_digits(limit)})."
+            f"{count:,} of {len(known.shifts):,} features differ, most "
+            f"{brief(diagnostics.feature_names[number])!r} (Kolmogorov-Smirnov distance "
+            f"{two_digits(distance)}, by chance up to {two_digits(limit)})"
+        )
+        evidence += (
+            f": 90 % of training rows lie in {low} to {high}, of validation rows in {other_low} to "
+            f"{other_high} (standardized)."
+            if np.isfinite(known.ranges).all()
+            else "."
         )
     else:
         distance = known.target_shift
         evidence = (
-            f"Their targets are distributed differently (distance {two_digits(distance)}, by "
-            f"chance up to {two_digits(limit)})."
+            "Their targets are distributed differently (Kolmogorov-Smirnov distance "
+            f"{two_digits(distance)}, by chance up to {two_digits(limit)})."
         )
-    advice = "Check the split: are these rows of another time, group or unit?"
+    advice = (
+        "Check the split: unless another time or group is intended, take validation rows at "
+        "random, and check the units."
+    )
     severity = NOTE if diagnostics.planned_split else "warning"  # they differ as new rows will
     return Verdict("shifted", None, headline, evidence, distance, limit, advice, no_fix=no_fix,
                    severity=severity)  # fmt: skip
@@ -119,7 +126,10 @@ def behind_linear(diagnostics: Diagnostics) -> Verdict | None:
         f"On {known.rows} the network has {shown_name(known.metric)} {known.value:.3g}, a linear "
         f"model {known.linear:.3g} (standard error of the difference {two_digits(known.error)})."
     )
-    advice = "Compare their log losses, too: the mean of the networks has a linear model already."
+    advice = (
+        "The ensemble has a linear model already, so compare their log losses, too; if the linear "
+        "model's is lower, use it alone: model.hidden: [], without training.members."
+    )
     no_fix = "the mean of the networks has a linear model"
     if known.fix:
         first, no_fix = known.fix[0], ""
@@ -198,8 +208,8 @@ def wrong_loss(diagnostics: Diagnostics) -> Verdict | None:
         return None
     headline = "Loss does not fit the score"
     evidence = (
-        f"Beside a constant prediction the {loss.name} loss is down to {percent(share)}, but the "
-        f"squared error to {percent(known.error)} only."
+        f"The {loss.name} loss is {percent(share)} of a constant prediction's loss, but the "
+        f"squared error is still {percent(known.error)} of a constant prediction's."
     )
     advice = "If you want to predict means, set loss to mse."
     fix = [Fix(TrainingSettings, "loss", "mse")]

@@ -195,7 +195,8 @@ def start(diagnostics: Diagnostics) -> Verdict | None:
         f"prediction ({two_digits(usual)}); 1 to 3 times is usual."
     )
     size = input_size(diagnostics)
-    advice, fix, no_fix = "Make the initial weights smaller.", [ANOTHER_INITIALIZER], ""
+    advice = "Make the initial weights of the last layer smaller, or use another model.initializer."
+    fix, no_fix = [ANOTHER_INITIALIZER], ""
     if not odd_weights(diagnostics):
         fix, no_fix = [], NO_SCALE
     if size > limits.UNUSUAL_INPUT:
@@ -218,8 +219,8 @@ def nonfinite(diagnostics: Diagnostics) -> Verdict | None:
     lr = usual_lr(diagnostics)
     rate = "" if isnan(lr) else f" (now {two_digits(lr)})"
     advice = (
-        f"Correct the rows if their values are wrong; else lower optimizer.lr{rate} or clip the "
-        "gradients (training.clip_norm)."
+        "Look for infinite or wrong values in the data; if there are none, lower "
+        f"optimizer.lr{rate} or set training.clip_norm."
     )
     fix = [
         Fix(TrainingSettings, "on_nonfinite", "skip"),

@@ -79,10 +79,12 @@ def momentum_high(diagnostics: Diagnostics) -> Verdict | None:
     if not (slow or swings or stuck(diagnostics)):
         return None
     headline, averaged = "Momentum is too high", two_digits(1 / (1 - momentum))
-    evidence = (
-        f"Momentum {momentum:g} averages the last {averaged} gradients, and the whole run has "
-        f"{steps:,}."
-    )
+    evidence = f"Momentum {momentum:g} averages the last {averaged} gradients, and "
+    if swings and not slow:
+        times = two_digits(rise / diagnostics.baseline)
+        evidence += f"the training loss rose by {times} times the loss of a constant prediction."
+    else:
+        evidence += f"the whole run has {steps:,}."
     fix = Fix(Adam, "betas", (0.9, betas[1])) if betas else Fix(Sgd, "momentum", 0.9)
     advice = f"Set optimizer.{'betas[0]' if betas else 'momentum'} to 0.9."
     return Verdict("momentum_high", None, headline, evidence, momentum, limit, advice, [fix])
@@ -144,8 +146,10 @@ def dropout_high(diagnostics: Diagnostics) -> Verdict | None:
     headline, limit = "Dropout is too high", limits.LARGE_DROPOUT
     evidence = (
         f"With dropout {dropout:g} the training loss stays at {two_digits(share)} times the loss "
-        "of a constant prediction."
+        "of a constant prediction"
     )
+    reached = two_digits(float(without[0]) / baseline) if costs else ""
+    evidence += f"; without dropout, on validation rows, it is {reached} times." if costs else "."
     advice, fix = "Set model.dropout to 0.1.", [Fix(NetworkSettings, "dropout", 0.1)]
     return Verdict("dropout_high", None, headline, evidence, dropout, limit, advice, fix)
 

@@ -16,7 +16,7 @@ from mlpengine.data.features.thresholds import (
 from mlpengine.data.tables.parsing import MISSING
 from mlpengine.data.tables.table import Column, Table, number_text
 
-GAP_CODES = tuple(sign * (10**k - 1) for k in range(1, 6) for sign in (1, -1))
+GAP_CODES = tuple(sign * (10**k - 1) for k in range(1, 10) for sign in (1, -1))
 """Numbers that stand for missing values in some tables: 9, -9, 99, -99 to -99999."""
 
 GAP_DATES = tuple(
