@@ -44,9 +44,9 @@ COMMANDS = {
         ["evaluate", "run", "--metric", "acuracy"],
         "--metric: this task has loss, accuracy",
     ),
-    "predict intervals without folds": (
+    "predict intervals of classes": (
         ["predict", "run", "rows.csv", "--interval", "0.9"],
-        "1 network); write mlpengine train CONFIG.yaml --set training.folds=8",
+        "--set 0.9",
     ),
     "predict without a column": (["predict", "run", "less.csv"], "needs column"),
     "predict into an unknown format": (["predict", "run", "rows.csv", "-o", "o.xls"], ".parquet"),
