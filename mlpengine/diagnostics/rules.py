@@ -212,7 +212,7 @@ def nonfinite(diagnostics: Diagnostics) -> Verdict | None:
     if not (diagnostics.failure or skipped):
         return None
     headline = "Numbers are not finite"
-    evidence = f"{plural(skipped, 'step')} had infinite or NaN gradients and were skipped."
+    evidence = f"Infinite or NaN gradients: {plural(skipped, 'step')} changed no weight."
     if diagnostics.failure:
         found = diagnostics.failure.replace("loss and gradients must be", "a number was not")
         evidence = f"The run stopped in {found}."
