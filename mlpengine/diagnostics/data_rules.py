@@ -33,8 +33,8 @@ def shifted(diagnostics: Diagnostics) -> Verdict | None:
         number, count = int(np.argmax(known.shifts)), sum(shift > limit for shift in known.shifts)
         low, high, other_low, other_high = map(two_digits, known.ranges)
         evidence = (
-            f"{count:,} of {len(known.shifts):,} features differ, most "
-            f"{brief(diagnostics.feature_names[number])!r} (Kolmogorov-Smirnov distance "
+            f"{count:,} of {len(known.shifts):,} features differ, feature "
+            f"{brief(diagnostics.feature_names[number])!r} the most (Kolmogorov-Smirnov distance "
             f"{two_digits(distance)}, by chance up to {two_digits(limit)})"
         )
         evidence += (
@@ -50,8 +50,8 @@ def shifted(diagnostics: Diagnostics) -> Verdict | None:
             f"{two_digits(distance)}, by chance up to {two_digits(limit)})."
         )
     advice = (
-        "Check the split: unless another time or group is intended, take validation rows at "
-        "random, and check the units."
+        "Check that both parts use the same units of measurement. Take validation rows at random, "
+        "unless they are from another time or group on purpose."
     )
     severity = NOTE if diagnostics.planned_split else "warning"  # they differ as new rows will
     return Verdict("shifted", None, headline, evidence, distance, limit, advice, no_fix=no_fix,
@@ -127,8 +127,8 @@ def behind_linear(diagnostics: Diagnostics) -> Verdict | None:
         f"model {known.linear:.3g} (standard error of the difference {two_digits(known.error)})."
     )
     advice = (
-        "The ensemble has a linear model already, so compare their log losses, too; if the linear "
-        "model's is lower, use it alone: model.hidden: [], without training.members."
+        "The ensemble (training.members) has a linear model already. Compare the log losses of "
+        "both; if the linear model's is lower, set model.hidden to [] and remove training.members."
     )
     no_fix = "the mean of the networks has a linear model"
     if known.fix:

@@ -159,7 +159,7 @@ def no_gradient(diagnostics: Diagnostics) -> Verdict | None:
         weights = [views[name] for name in layer.weights] if layer.weighs_all else []
         if weights and not any(weight.any() for weight in weights):
             headline = "All weights are zero"
-            evidence = "No gradient passes weights of 0, so the layers before do not learn."
+            evidence = "Weights of 0 pass neither a signal nor a gradient to other layers."
             advice, fix = "Set model.initializer to null, the default.", [ANOTHER_INITIALIZER]
             return Verdict("no_gradient", number, headline, evidence, 0.0, 0.0, advice, fix)
     return None
@@ -212,7 +212,7 @@ def nonfinite(diagnostics: Diagnostics) -> Verdict | None:
     if not (diagnostics.failure or skipped):
         return None
     headline = "Numbers are not finite"
-    evidence = f"Infinite or NaN gradients: {plural(skipped, 'step')} changed no weight."
+    evidence = f"{plural(skipped, 'step')} with infinite or NaN gradients changed no weight."
     if diagnostics.failure:
         found = diagnostics.failure.replace("loss and gradients must be", "a number was not")
         evidence = f"The run stopped in {found}."
@@ -317,10 +317,11 @@ def dead(diagnostics: Diagnostics) -> Verdict | None:
     if not largest > 10 * limits.GUIDE_RATIO:
         advice = "Use leaky_relu (model.activation), or check the initial weights and biases."
         return Verdict("dead", number, headline, evidence, share, limit, advice, leaky)
-    advice = (
-        "Lower optimizer.lr or use leaky_relu (model.activation): a step changed the weights by "
-        f"{two_digits(largest)} times their norm."
+    evidence += (
+        f" A step changed the weights by {two_digits(largest)} times their norm; about "
+        f"{limits.GUIDE_RATIO} is usual."
     )
+    advice = "Lower optimizer.lr, or use leaky_relu (model.activation)."
     fix = [*leaky, *lr_fix(diagnostics, 0.3)]
     others = [leaky, fix[1:], *rates(diagnostics, 0.03)]
     return Verdict("dead", number, headline, evidence, share, limit, advice, fix, others=others)
