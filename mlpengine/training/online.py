@@ -1,7 +1,7 @@
 """Networks that learn one row at a time from dictionaries, in constant memory."""
 
 from collections.abc import Mapping
-from math import isfinite, sqrt
+from math import inf, isfinite, sqrt
 from numbers import Real
 from typing import Annotated, Any
 from zlib import crc32
@@ -111,13 +111,20 @@ class _Online:
             self._slots[name] = len(self._slots)
         return self._slots[name]
 
+    def _check(self, x: Any) -> None:
+        """Raise DataError for a row that cannot be used, before anything has changed."""
+        if not isinstance(x, Mapping):
+            raise DataError(f"{type(self).__name__}: a row must be a dict (got {quoted(x)})")
+        for name, value in x.items():
+            size: Any = abs(value) if isinstance(value, Real) else 0
+            if LARGEST < size < inf:  # whole numbers may be beyond any float
+                raise DataError(f"{name}: numbers must be within 1e100 (got {quoted(value)})")
+
     def _encode(self, x: Mapping[str, Any], out: Array, *, learning: bool = False) -> None:
         out.fill(0)
         for name, value in x.items():
             if isinstance(value, Real) and not isinstance(value, bool | np.bool_):
                 number = float(value)
-                if abs(number) > LARGEST and isfinite(number):
-                    raise DataError(f"{name}: numbers must be within 1e100 (got {number:g})")
                 if isfinite(number):
                     k = self._slot(name)
                     if learning:
@@ -129,8 +136,7 @@ class _Online:
                     out[self._slot(f"{name}={value}")] = 1
 
     def _output(self, x: Mapping[str, Any]) -> Array:
-        if not isinstance(x, Mapping):
-            raise DataError(f"{type(self).__name__}: a row must be a dict (got {quoted(x)})")
+        self._check(x)
         row = np.empty((1, self.features), np.float32)
         self._encode(x, row[0])
         output: Array = self.network.predict(row)[0]
@@ -138,8 +144,6 @@ class _Online:
 
     def _learn(self, x: Mapping[str, Any], y: Array) -> None:
         """Learn the latest rows; `y` holds their targets, the newest at ``rows % batch``."""
-        if not isinstance(x, Mapping):
-            raise DataError(f"{type(self).__name__}: a row must be a dict (got {quoted(x)})")
         self._encode(x, self._x[self.rows % len(self._x)], learning=True)
         self.rows += 1
         known = min(self.rows, len(self._x))
@@ -187,7 +191,8 @@ class OnlineRegressor(_Online):
         self._target, self._y = _Scale(1, memory), np.zeros((batch, 1))
 
     def learn_one(self, x: Mapping[str, Any], y: float) -> None:
-        """Learn one row.  Raises: DataError for a target that is no finite number."""
+        """Learn one row.  Raises: DataError for a row or target that is odd or beyond 1e100."""
+        self._check(x)
         if not isinstance(y, Real) or not abs(y) <= LARGEST:
             raise DataError(f"learn_one: y must be a number within 1e100 (got {quoted(y)})")
         self._target.add(0, float(y))
@@ -231,7 +236,8 @@ class OnlineClassifier(_Online):
         self._y = np.zeros(batch, np.int64)
 
     def learn_one(self, x: Mapping[str, Any], y: Any) -> None:
-        """Learn one row.  Raises: UsageError for more labels than `classes`."""
+        """Learn one row.  Raises: DataError for an odd row; UsageError beyond `classes`."""
+        self._check(x)
         if y is None:
             raise DataError("learn_one: y must be a label (got None)")
         if y not in self._classes:

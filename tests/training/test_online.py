@@ -53,6 +53,19 @@ def test_gaps_and_unknown_texts_do_not_move_a_prediction():
             model.learn_one({"x": 1.0}, wrong)
     with pytest.raises(DataError, match="dict"):
         model.predict_one([1.0])
+    for odd in ([1.0], {"x": 1e101}):
+        with pytest.raises(DataError):
+            model.learn_one(odd, 1e9)
+    assert model.predict_one({"x": 5.0}) == alone  # nothing has changed
+
+
+def test_one_glitch_does_little_harm():
+    model, errors = OnlineRegressor(), []
+    for i, (x, y) in enumerate(rows(500)):
+        glitch = {"x": 1e9} if i == 300 else {}
+        errors.append(abs(model.predict_one(x) - y))
+        model.learn_one(x | glitch, 1e9 if i == 301 else y)
+    assert np.mean(errors[450:]) < 6
 
 
 def test_the_same_rows_give_the_same_bits_also_after_a_copy():
