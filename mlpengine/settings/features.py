@@ -67,7 +67,9 @@ class FeatureSettings:
         "the 60 rows before a row.",
     )
     ahead: Steps = Field(
-        default=1, description="Rows from the newest row that lags and windows read to the row."
+        default=1,
+        description="Rows from the newest row that lags and windows read to the present row; 3 "
+        "forecasts three rows ahead.",
     )
     series: str | None = Field(
         default=None, description="Column of series: lags and windows read rows of one series."

@@ -6,7 +6,7 @@ import pytest
 
 from mlpengine.core.errors import DataError
 from mlpengine.data.features.lags import FUNCTIONS, History
-from mlpengine.data.tables import Column
+from mlpengine.data.tables import Column, Table
 from mlpengine.data.tables.frames import as_table
 
 G = np.random.default_rng(0)
@@ -82,8 +82,8 @@ def test_rows_without_order_or_numbers_are_refused(change, named):
 
 
 def test_dates_and_other_kinds_of_history_are_refused():
-    table, dates = as_table(FRAME), as_table({"day": Column(np.arange(3.0), "date")})
-    with pytest.raises(DataError, match="'day'"):
+    table, dates = as_table(FRAME), Table({"day": Column(np.arange(3.0), "date")})
+    with pytest.raises(DataError, match="'day': lags and windows need"):
         History({"day": (1,)}, time="day").extended(dates)
     with pytest.raises(DataError, match="'shop'"):
         history().extended(table, as_table(FRAME.assign(shop=1)))
