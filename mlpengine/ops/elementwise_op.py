@@ -75,8 +75,7 @@ class Elementwise(GradOp):
         raise NotImplementedError
 
     def gradient(self, *dy_and_operands: Any) -> Any:
-        """Return the gradient of each operand; by default, reverse mode derives it from the
-        formula.
+        """Return the gradient of each operand, by default by reverse mode.
 
         A method that overrides this one has the parameters ``dy, *operands``; the value is
         ``self.formula(*operands)``.

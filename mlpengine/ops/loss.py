@@ -108,8 +108,7 @@ class Loss(GradOp):
 
     @abstractmethod
     def target_spec(self, output: Spec, target: Spec | None = None) -> Spec:
-        """Return the spec of the target buffer; `target` is the spec of the caller's target, if
-        known.
+        """Return the spec of the target buffer; `target` is the caller's spec, if known.
 
         Raises: ShapeError or DtypeError if `target` does not fit.
         """

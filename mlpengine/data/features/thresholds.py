@@ -92,6 +92,7 @@ CANDIDATES = tuned(8_192, "rows", "nearest rows are searched among this many")
 FARTHEST = tuned(4.0, "deviations", "distances count values up to this far from the mean")
 
 # Memory: what is computed at once stays in a cache
+WINDOW_NUMBERS = tuned(1 << 17, "values", "size of a block of windows of rows, 1 MB")
 COMPUTED_ROWS = tuned(1 << 16, "rows", "formulas are computed for this many at once, 0.5 MB each")
 HASHED_ROWS = tuned(1 << 15, "rows", "this many are hashed at once")
 DISTANCE_ROWS = tuned(256, "rows", "distances are computed for this many at once")
