@@ -147,7 +147,7 @@ class TrainingStep:
         self.bad_rows: list[int] = []
         self.loss_value = self.grad_norm = self.clipped_norm = nan
         self.clipped_steps = 0
-        arguments.check_full_batch(self)
+        arguments.check_full_batch(self, backend)
         self._target: Any = None  # specs of targets that are not of the default kind
         self._checked = False  # whether the first targets were checked
         self._start()
