@@ -84,6 +84,7 @@ CANDIDATES = tuned(8_192, "rows", "among which the nearest are looked for")
 FARTHEST = tuned(4.0, "deviations", "from the mean that count in distances")
 
 # Memory: what is computed at once stays in a cache
+WINDOW_NUMBERS = tuned(1 << 17, "values", "of windows of rows, 1 MB")
 COMPUTED_ROWS = tuned(1 << 16, "rows", "of formulas, 0.5 MB a column")
 HASHED_ROWS = tuned(1 << 15, "rows", "that are hashed")
 DISTANCE_ROWS = tuned(256, "rows", "distances are computed for at once")
