@@ -1,5 +1,6 @@
 """Checks of the arguments of a training step, and their messages."""
 
+import logging
 from collections.abc import Mapping
 from typing import Any, NoReturn, get_args
 
@@ -15,6 +16,8 @@ from mlpengine.nn.network import Network
 from mlpengine.ops import Loss, MeanSquaredError
 from mlpengine.ops.loss_sum import LossSum
 from mlpengine.optim import FullBatch, Optimizer
+
+_log = logging.getLogger("mlpengine")
 
 
 def loss_of(mlp: Network, loss: Any, weights: Mapping[str, float] | None) -> Any:
@@ -70,8 +73,11 @@ def backend_of(backend: str) -> tuple[str, str]:
     return auto_backend()
 
 
-def check_full_batch(step: Any) -> None:
-    """Raise UsageError for options that a full-batch step cannot have; choose its backend."""
+def check_full_batch(step: Any, asked: str) -> None:
+    """Raise UsageError for options that a full-batch step cannot have; choose its backend.
+
+    A warning says if it is not the backend that was asked for.
+    """
     optimizer, network = step.optimizer, step.mlp
     if not isinstance(optimizer, FullBatch):
         return
@@ -90,7 +96,11 @@ def check_full_batch(step: Any) -> None:
                 f"training step: {name} needs the loss mse (got {step.loss.name}); lbfgs takes "
                 "every loss"
             )
-        step.backend, step.not_compiled = "numpy", ""
+        step.backend, step.not_compiled = "numpy", f"{name} has no compiled rule"
+        if asked == "compiled":
+            from mlpengine.step.auto_backend import NUMPY_RUNS  # slow, and few imports need it
+
+            _log.warning(NUMPY_RUNS, step.not_compiled)
 
 
 def check_names(mlp: Network, loss: Any, x: Any, y: Any) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from math import inf, isfinite, nan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakSet
 from zlib import crc32
 
@@ -108,6 +108,14 @@ class TrainingStep:
     the parameters and the optimizer are as before that step.
     """
 
+    __slots__ = (  # an unknown attribute, such as ``step.lr = 0.1``, is an AttributeError
+        *_BOUND,
+        *("__weakref__", "_agreed", "_axes", "_busy", "_checked", "_clip_norm", "_largest_update"),
+        *("_target", "backend", "bad_rows", "batch_size", "clipped_norm", "clipped_steps"),
+        *("dropout_schedule", "grad_norm", "loss", "loss_value", "mlp", "not_compiled"),
+        *("optimizer", "ranks", "rematerialization", "shards", "threads", "weighted"),
+    )
+
     def __init__(
         self,
         mlp: Network,
@@ -139,7 +147,7 @@ class TrainingStep:
         self.bad_rows: list[int] = []
         self.loss_value = self.grad_norm = self.clipped_norm = nan
         self.clipped_steps = 0
-        arguments.check_full_batch(self)
+        arguments.check_full_batch(self, backend)
         self._target: Any = None  # specs of targets that are not of the default kind
         self._checked = False  # whether the first targets were checked
         self._start()
@@ -491,8 +499,9 @@ class TrainingStep:
         A shallow copy shares network, loss and optimizer, and has its own buffers.
         """
         buffers = self._buffers
+        own, slots = cast("tuple[dict[str, Any] | None, dict[str, Any]]", super().__getstate__())
         return {
-            **{k: v for k, v in vars(self).items() if k not in _BOUND},
+            **{k: v for k, v in {**slots, **(own or {})}.items() if k not in _BOUND},
             "buffers": tuple(map(copy, buffers)) if isinstance(buffers, tuple) else copy(buffers),
             "targets": {rows: [*bound.targets()] for rows, bound in self._bound.items()},
             "last": next(rows for rows, bound in self._bound.items() if bound is self._last),
@@ -500,7 +509,8 @@ class TrainingStep:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         buffers, targets, last = (state.pop(name) for name in ("buffers", "targets", "last"))
-        vars(self).update(state)
+        for name, value in state.items():
+            setattr(self, name, value)
         self._start(buffers)
         for rows, given in targets.items():
             for buffer, values in zip(self.bound(rows).targets(), given, strict=True):

@@ -1,5 +1,6 @@
 """From a table to the arrays of a network, fitted on training rows and stored with the model."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -322,14 +323,10 @@ class Preprocessor:
         if self.categories:
             write_one_hots(self.categories, codes, out[:, width:])
 
-    def unknown_texts(self, table: Table) -> dict[str, tuple[int, str]]:
-        """Return, by column, how many rows hold a text without a feature, and the first text."""
-        unknown = {}
-        for category in self.categories:
-            rows = category.unknown_rows(table)
-            if len(rows):
-                unknown[category.column] = len(rows), table[category.column].text(int(rows[0]))
-        return unknown
+    def unknown_texts(self, table: Table) -> dict[str, Counter[str]]:
+        """Return, by column, the texts without a feature, each with its number of rows."""
+        each = {c.column: c.unknown_texts(table) for c in self.categories}
+        return {column: texts for column, texts in each.items() if texts}
 
     def stream(
         self,
