@@ -62,6 +62,11 @@ class Gradients:
         views: the views of it by parameter name.
     """
 
+    __slots__ = (
+        *("__weakref__", "_bound", "_last", "_memory", "_norm", "_quietly", "_scale", "_shorter"),
+        *("batch_size", "d_input", "d_output", "flat", "mlp", "views"),
+    )
+
     def __init__(
         self,
         mlp: Recordable,

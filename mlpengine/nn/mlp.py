@@ -60,6 +60,8 @@ class Mlp(TabularNetwork):
     Raises: UsageError for invalid sizes, names or rates; DtypeError.
     """
 
+    __slots__ = ("dropout", "layers", "learned_activation", "parametrization")
+
     linear_option: ClassVar = LinearOption("learned_activation", "alphas", 1.0)
 
     def __init__(

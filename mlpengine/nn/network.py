@@ -2,13 +2,12 @@
 
 from copy import copy
 from threading import local
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
 from mlpengine.core.buffers import unmasked, write_into
 from mlpengine.core.errors import ShapeError, TapeError
-from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.named import NamedRows, as_rows, check_rows, need_names
 from mlpengine.core.spec import Array, DTypeLike, Spec
 from mlpengine.nn.gradients import Gradients
@@ -72,6 +71,14 @@ class Network(Recordable):
 
     Raises: UsageError for invalid parameters, names or seed; DtypeError.
     """
+
+    __slots__ = ("_thread",)
+
+    def __new__(cls, *args: Any, **named: Any) -> Self:
+        """Return the network that ``__init__`` makes, or that a copy fills."""
+        network = super().__new__(cls, *args, **named)
+        network._thread = local()
+        return network
 
     def scratch(
         self,
@@ -175,13 +182,13 @@ class Network(Recordable):
         kind, other = self.dtype if dtype is None else np.dtype(dtype), copy(self)
         params = Flat({n: Spec(s.shape, kind) for n, s in self.params.specs.items()})
         params.flat[...], params.frozen = self.params.flat, self.params.frozen
-        vars(other).update(params=params, rng=None)  # a tape without a generator records no dropout
+        other.params = params
+        other.rng = None  # type: ignore[assignment]  # a tape without one records no dropout
         return other
 
-    @cached_property
-    def _thread(self) -> local:
-        """Its ``scratch`` is the scratch of `predict` in this thread."""
-        return local()
+    _thread: local
+    """Its ``scratch`` is the scratch of `predict` in this thread; each copy has a new one."""
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in vars(self).items() if k != "_thread"}
+    def __getstate__(self) -> tuple[Any, dict[str, Any]]:
+        own, slots = cast("tuple[Any, dict[str, Any]]", super().__getstate__())
+        return own, {k: v for k, v in slots.items() if k != "_thread"}

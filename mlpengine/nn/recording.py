@@ -7,7 +7,6 @@ import numpy as np
 
 from mlpengine.core.buffers import zeros
 from mlpengine.core.errors import CheckpointError, UsageError
-from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.named import one_or_named
 from mlpengine.core.spec import Array, ArrayLike, DTypeLike, Spec, floating
 from mlpengine.core.wording import plural, quoted, suggestion
@@ -102,8 +101,9 @@ class Recording(NamedTuple):
 class Recordable(Saved):
     """Named parameters, and how outputs are recorded from them; `Network` adds the buffers."""
 
+    __slots__ = ("_buffers", "_groups", "_integers", "_out_sizes", "in_shape", "rng")
+
     in_shape: Any
-    params: Flat
     rng: Philox
 
     def __init__(
@@ -132,6 +132,7 @@ class Recordable(Saved):
         else:
             rows = {"": _input_spec(inputs, where, kind)}
             self.in_shape = rows[""].shape
+        self._out_sizes: Mapping[str, int] = {}
         self._integers = frozenset(name for name, spec in rows.items() if spec.dtype != kind)
         self._buffers = frozenset(buffers or {})
         parameters = {**parameters, **(buffers or {})}
@@ -139,7 +140,7 @@ class Recordable(Saved):
         specs = {n: Spec(_shape(v, f"{self._where}: {n}"), kind) for n, v in parameters.items()}
         if self._expected is not None:
             check_arrays(specs, self._expected)
-            del self._expected
+            self._expected = None
         try:
             weights_rng, rng = np.random.default_rng(seed).spawn(2)
         except (TypeError, ValueError) as error:
@@ -269,17 +270,19 @@ class Recordable(Saved):
                 f"{where}: takes networks of one input and one output, without names (got {self!r})"
             )
 
-    @cached_property
+    @property
     def outputs(self) -> Any:
         """Number of outputs of a row, by name if they have names."""
         sizes = self.out_sizes
         return sizes.get("", sizes)
 
-    @cached_property
+    @property
     def out_sizes(self) -> Mapping[str, int]:
         """The number of columns of each output by name; the only one has the empty name."""
-        outputs = self.recorded(2, training=False).outputs
-        return {name: node.spec.shape[1] for name, node in outputs.items()}
+        if not self._out_sizes:  # one recording tells them
+            outputs = self.recorded(2, training=False).outputs
+            self._out_sizes = {name: node.spec.shape[1] for name, node in outputs.items()}
+        return self._out_sizes
 
     def empty_outputs(self, rows: int) -> Any:
         """Return new zeros for the outputs of `rows` rows, `NamedRows` if outputs have names."""

@@ -54,6 +54,8 @@ class Residual(TabularNetwork):
     layer norm in place of batch norm.
     """
 
+    __slots__ = ("activation", "blocks", "dropout", "expansion", "residual_dropout", "width")
+
     linear_option: ClassVar = LinearOption("linear", "linear", 0.0)
 
     def __init__(

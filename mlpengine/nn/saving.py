@@ -34,19 +34,21 @@ class _Unsaved(NamedTuple):
 class Saved:
     """A network that files describe by its class and the arguments that it was made with."""
 
+    __slots__ = ("__weakref__", "_arguments", "_expected", "_made_with", "params")
+
     params: Flat
 
     _made_with: tuple[tuple[Any, ...], dict[str, Any]]
     _arguments: tuple[list[Any], dict[str, Any]]
     """The arguments in the form of a file, copied when the network was made."""
-    _expected: Mapping[str, Array] | None = None
+    _expected: Mapping[str, Array] | None
     """The parameters from a file; their shapes are checked before memory is allocated."""
 
     def __new__(cls, *args: Any, **named: Any) -> Self:
         """Return the network that ``__init__`` makes; the network keeps its arguments."""
         network = super().__new__(cls)
         network._made_with = args, named
-        network._arguments = _plain(args), _plain(named)
+        network._arguments, network._expected = (_plain(args), _plain(named)), None
         return network
 
     def like(self, **changes: Any) -> Self:

@@ -33,6 +33,11 @@ class Scratch:
         calls: the bound calls of the forward pass, in order.
     """
 
+    __slots__ = (
+        *("__weakref__", "_shorter", "backend", "batch_size", "calls", "input", "like", "mlp"),
+        *("output", "program", "recording", "rematerialization", "training"),
+    )
+
     def __init__(
         self,
         mlp: Recordable,

@@ -41,6 +41,8 @@ class TabularNetwork(Network):
         initializer: of the weights, or None for the initializers that suit the activations.
     """
 
+    __slots__ = ("initializer", "input_layer", "sizes")
+
     linear_option: ClassVar[LinearOption]
 
     sizes: tuple[int, ...]

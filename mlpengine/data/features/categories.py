@@ -1,5 +1,6 @@
 """Category features: texts as codes, with a code for unknown texts."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -107,10 +108,13 @@ class Category:
         _refuse_gap(table, self.column, codes, self.strict)
         return np.where(codes < 0, unknown + self.gaps, codes)
 
-    def unknown_rows(self, table: Table) -> Array:
-        """Return the rows with a text that was in no, or too few, training rows."""
-        unknown = self.encode(table) == len(self.levels)
-        return np.flatnonzero(unknown & ~table[self.column].missing)
+    def unknown_texts(self, table: Table) -> Counter[str]:
+        """Count the rows of each text that was in no, or too few, training rows."""
+        codes, texts = coded(table[self.column])
+        unknown = (self.encode(table) == len(self.levels)) & (codes >= 0)
+        found, counts = np.unique(codes[unknown], return_counts=True)
+        pairs = zip(found.tolist(), counts.tolist(), strict=True)
+        return Counter({texts[code]: count for code, count in pairs})
 
     def state_dict(self) -> dict[str, Any]:
         """Return the complete state, ready for JSON."""
