@@ -382,7 +382,8 @@ def _encoding_and_members(
     if folds_of(profile, division) is None:
         return encoded, ()
     features = sum(c.distinct if c.kind == "category" else 1 + (c.missing > 0) for c in columns)
-    numbers_from = features if profile.task == "regression" else None
+    gaps = len(target) > 1 and any(c.missing for c in profile.columns if c.name in target)
+    numbers_from = features if profile.task == "regression" and not gaps else None
     return encoded, members_for(
         profile.n_rows, len(kinds), preset, encoded=encoded, numbers_from=numbers_from
     )

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -123,7 +123,7 @@ class Loss(GradOp):
         """Return the loss for a target of `count` classes."""
         return self
 
-    def plain(self) -> Self:
+    def plain(self) -> "Loss":
         """Return the loss for evaluation, without its `training_options`."""
         return type(self)(**self.measured_options)
 

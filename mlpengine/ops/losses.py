@@ -1,7 +1,7 @@
 """Losses that are means over entries; each is an op and a callable (see `Loss`)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from math import log
 from typing import Annotated, Any
@@ -14,6 +14,7 @@ from mlpengine.core.spec import Array
 from mlpengine.formula import (
     Expr,
     clip,
+    equal,
     exp,
     maximum,
     minimum,
@@ -26,6 +27,7 @@ from mlpengine.formula import (
     where,
 )
 from mlpengine.ops.entry_loss import EntryLoss, Prediction
+from mlpengine.ops.loss import Loss
 
 SMALLEST_MEAN = 1e-6
 """Smallest mean or variance whose logarithm is taken in the best constant."""
@@ -52,6 +54,47 @@ class MeanSquaredError(EntryLoss, name="mse"):
         """Return the mean of each target."""
         mean: Array = np.average(target.astype(np.float64), 0, weights)
         return mean
+
+
+@dataclass(frozen=True)
+class KnownTargets(EntryLoss, name="known_targets"):
+    """A loss without the entries whose target is missing (NaN): their value and gradient are 0.
+
+    The mean still divides by the number of all entries.
+    """
+
+    loss: EntryLoss = field(default_factory=MeanSquaredError)
+
+    def __post_init__(self) -> None:
+        """Accept any loss of entries."""
+
+    @property
+    def columns(self) -> int:
+        return self.loss.columns
+
+    def formula(self, *operands: Expr) -> Expr:
+        return where(equal(operands[-1], operands[-1]), self.loss.formula(*operands), 0)
+
+    def gradient(self, *operands: Expr) -> tuple[Expr, ...]:
+        is_known = equal(operands[-1], operands[-1])
+        return tuple(where(is_known, slope, 0) for slope in self.loss.gradient(*operands))
+
+    def plain(self) -> Loss:
+        """Return the loss of rows with all targets, for evaluation."""
+        return self.loss.plain()
+
+    def best_constant(self, target: Array, outputs: int, weights: Array | None = None) -> Array:
+        """Return the best constant of each target for the rows that have it."""
+        best = []
+        for column in target.T:
+            known = ~np.isnan(column)
+            some = None if weights is None else weights[known]
+            best.append(self.loss.best_constant(column[known, None], self.columns, some))
+        return np.concatenate(best)
+
+    def best_outputs(self, target: Array, outputs: int) -> Array:
+        """Return the best outputs of known targets; those of missing targets are arbitrary."""
+        return self.loss.best_outputs(np.where(np.isnan(target), 1.0, target), outputs)
 
 
 class MeanAbsoluteError(EntryLoss, name="mae"):
