@@ -39,8 +39,8 @@ class CompiledMlp:
             )
         except UnsupportedError as reason:
             raise CompileError(
-                f"compile: every op must have a compiled rule (got {reason}); use predict, or export"
-                " the network to C"
+                f"compile: every op must have a compiled rule (got {reason}); use predict, or "
+                "export the network to C"
             ) from reason
         self.input: Array = scratch.input
         self.output: Array = scratch.output
