@@ -33,8 +33,11 @@ class TableCheck(NamedTuple):
         progress: OnProgress | None = None,
     ) -> "TableCheck":
         """Describe the table of a config.  Raises: DataError for a target that cannot be used."""
-        kind = None if file.config.data.task == "auto" else file.config.data.task
-        facts = profile(profiled_table(file, table), targets, task=kind, progress=progress)
+        data, table = file.config.data, profiled_table(file, table)
+        kind = None if data.task == "auto" else data.task
+        if data.event is not None:
+            table, kind = table.drop([data.event]), "survival"
+        facts = profile(table, targets, task=kind, progress=progress)
         dropped = reasons(file, facts)
         return cls(facts, dropped, facts.warnings(dropped))
 

@@ -7,10 +7,10 @@ import numpy as np
 
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
-from mlpengine.models import metrics
+from mlpengine.models import censored, metrics
 from mlpengine.models.evaluate import jackknife_error, without_each_block
 from mlpengine.models.linear import fit_linear
-from mlpengine.models.task import Classification, Regression, Split, Task
+from mlpengine.models.task import Classification, Regression, Split, Survival, Task
 from mlpengine.ops import BinaryCrossEntropyWithLogits, Loss, MeanSquaredError, SoftmaxCrossEntropy
 
 METRICS: dict[str, Callable[[Array, Array, Array | None], float]] = {
@@ -21,6 +21,9 @@ METRICS: dict[str, Callable[[Array, Array, Array | None], float]] = {
     "r2": metrics.r2,
     "mae": metrics.mae,
     "rmse": metrics.rmse,
+    "concordance": lambda truth, times, weights: censored.concordance(
+        truth[:, 0], times[:, 0], weights
+    ),
 }
 """The metrics that compare predictions: functions of targets, predictions and weights.
 
@@ -69,6 +72,9 @@ def constant_prediction(task: Task, train: Split, rows: int) -> Guess:
         counts = np.bincount(truth.astype(np.int64), weights, minlength=_classes(task))
         shares = np.broadcast_to(counts / counts.sum(), (rows, len(counts)))
         return Guess(np.full(rows, counts.argmax()), shares)
+    if isinstance(task, Survival):
+        best = task.loss.best_constant(train.y, task.outputs, weights)
+        return Guess(task.predict(np.tile(best, (rows, 1))))
     mean = np.average(truth.astype(np.float64), axis=0, weights=weights)
     repeated = np.tile(mean, (rows, 1))
     return Guess(repeated) if isinstance(task, Regression) else _of_labels(repeated)
@@ -89,6 +95,8 @@ def linear_prediction(task: Task, train: Split, x: Array, work: float) -> Guess 
     part = train.rows(evenly_spaced(len(train), rows))
     if not np.isfinite(part.x).all():
         return None
+    if isinstance(task, Survival):
+        return Guess(task.predict(_linear(task.loss, part, part.y, x, task.outputs)))
     if isinstance(task, Regression):
         center, scale = part.truth.mean(axis=0), part.truth.std(axis=0)
         scale = np.where(scale > 0, scale, 1.0)

@@ -31,6 +31,7 @@ DEFAULTS = {
     "classification": "softmax_cross_entropy",
     "multilabel": "bce_with_logits",
     "regression": "mse",
+    "survival": "survival",
 }
 """The loss of each task unless another is given."""
 
