@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
-import numpy as np
 
 from mlpengine.config.proposal import Division, decisions, doubts, fitting_division, propose
 from mlpengine.core.errors import DataError, UsageError
@@ -17,6 +16,7 @@ from mlpengine.data.features.checks import CORRECT, KEEP_IF, more_features
 from mlpengine.data.features.targets import fit_target
 from mlpengine.data.tables import DATASETS, Table
 from mlpengine.data.tables.detect import detect
+from mlpengine.data.tables.rows import has_target
 from mlpengine.settings.recipes import PRESETS
 
 from .options import AS_JSON
@@ -135,7 +135,7 @@ def command(
         task="survival" if event else None,
         progress=meter,
     )
-    with_target = ~np.logical_or.reduce([table[name].missing for name in names])
+    with_target = has_target(table, names)
     rows, parts = int(with_target.sum()), 3 if test is None else 2
     if rows < parts:
         needed = plural(parts, "row")

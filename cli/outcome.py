@@ -179,6 +179,7 @@ def _residuals(truth: Array, predicted: Array, columns: Sequence[str], name: str
     width = len(lines[0]) - 11 * len(titles)
     for i, column in enumerate(columns):
         off = (predicted - truth)[:, i]
+        off = off[~np.isnan(truth[:, i])]
         values = [off.mean(), *np.quantile(off, (0.05, 0.5, 0.95)), off[np.abs(off).argmax()]]
         lines.append(
             f"  {printable(column)}"[:width].ljust(width) + "".join(f" {v:>10.5g}" for v in values)

@@ -17,7 +17,7 @@ from mlpengine.core.wording import plural, printable
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.categories import coded
 from mlpengine.data.features.drift import NewRows
-from mlpengine.data.tables import Column, Table, read_blocks
+from mlpengine.data.tables import Column, Table, read_blocks, read_table
 from mlpengine.data.tables.parsing import FIRST_INEXACT
 from mlpengine.data.tables.reader import table_format
 from mlpengine.models.calibration import checked_level
@@ -37,6 +37,7 @@ Examples:
   mlpengine predict runs/diamonds new.csv --interval 0.9 --spread
   mlpengine predict runs/penguins new.csv --set 0.9
   mlpengine predict runs/patients new.csv --quantile 0.25,0.75 --times 365,730
+  mlpengine predict runs/power today.csv --history week.csv
   cat new.csv | mlpengine predict runs/penguins - | head
 """
 
@@ -84,6 +85,7 @@ Examples:
 )
 @click.option("--by-class", is_flag=True, help="With --set: hold this share of each class.")
 @click.option("--spread", "with_spread", is_flag=True, help="Add the deviation over the networks.")
+@click.option("--history", metavar="OLD", help="A table of the rows before, for data.lags.")
 @click.option("--id", "key", metavar="COL", help="Column to copy; by default the line in FILE.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def command(
@@ -97,6 +99,7 @@ def command(
     threshold: float | None,
     by_class: bool,
     with_spread: bool,
+    history: str | None,
     key: str | None,
     as_json: bool,
 ) -> None:
@@ -142,7 +145,9 @@ def command(
         _listed("--quantile", quantiles),
         _listed("--times", times),
     )
-    blocks = _blocks(model, sys.stdin.buffer if file == "-" else file, key, sure)
+    if history is not None and not model.preprocessor.history.names:
+        raise UsageError("--history: needs a model with data.lags or data.rolling")
+    blocks = _blocks(model, sys.stdin.buffer if file == "-" else file, key, sure, history)
     if path is None and not as_json:
         for number, (columns, _) in enumerate(blocks):
             write_file(csv_text(columns, header=not number))
@@ -200,10 +205,14 @@ def _without_folds(model: Model, option: str, what: str) -> UsageError:
 
 
 def _blocks(
-    model: Model, source: str | BinaryIO, key: str | None, sure: Sure
+    model: Model,
+    source: str | BinaryIO,
+    key: str | None,
+    sure: Sure,
+    history: str | None,
 ) -> Iterator[tuple[dict[str, Any], Array]]:
     """Yield the columns to write and the numbers behind them, for some rows at a time."""
-    how = model.preprocessor.read_arguments
+    how, derived = model.preprocessor.read_arguments, model.preprocessor.history
     has_types = isinstance(source, str) and table_format(source) is not None
     if key and key not in model.preprocessor.columns and not has_types:
         how["text"] = [*how["text"], key]  # so that a code keeps its leading zeros
@@ -211,7 +220,12 @@ def _blocks(
     kept = {*own.columns, *own.formula_columns, *filter(None, [key])}
     rows = outside = 0
     new = NewRows(own)
-    for table in read_blocks(source, kept=kept, **how):
+    if derived.names:  # a row reads rows of other blocks
+        before = None if history is None else read_table(history, **how)
+        tables = iter([derived.extended(read_table(source, **how), before)])
+    else:
+        tables = read_blocks(source, kept=kept, **how)
+    for table in tables:
         if key:
             table.require([key], "--id")
         in_use = model.preprocessor.rows_in_use(table)

@@ -9,13 +9,12 @@ import numpy as np
 
 from mlpengine.config.reader import MAX_BYTES, MAX_VALUES, Document, parse_yaml
 from mlpengine.config.sections import fill_missing, sections_of
-from mlpengine.config.tables import dividing_values
 from mlpengine.config.writer import quoted_yaml
 from mlpengine.core.errors import DataError
 from mlpengine.core.wording import plural, printable
 from mlpengine.data.features import Profile, profile, split_rows
 from mlpengine.data.features.checks import KEEP_IF
-from mlpengine.data.features.splits import SPLIT_PARTS
+from mlpengine.data.features.splits import SPLIT_PARTS, dividing_values
 from mlpengine.data.features.thresholds import FEW_LEVELS
 from mlpengine.data.tables import DATASETS, Table
 from mlpengine.data.tables.detect import Detected
@@ -387,7 +386,8 @@ def _encoding_and_members(
     if folds_of(profile, division) is None:
         return encoded, ()
     features = sum(c.distinct if c.kind == "category" else 1 + (c.missing > 0) for c in columns)
-    numbers_from = features if profile.task == "regression" else None
+    gaps = len(target) > 1 and any(c.missing for c in profile.columns if c.name in target)
+    numbers_from = features if profile.task == "regression" and not gaps else None
     return encoded, members_for(
         profile.n_rows, len(kinds), preset, encoded=encoded, numbers_from=numbers_from
     )

@@ -11,7 +11,7 @@ import numpy as np
 
 from mlpengine.config.load import ConfigFile
 from mlpengine.config.reader import KeyPath
-from mlpengine.core.errors import DataError, FormulaError
+from mlpengine.core.errors import FormulaError
 from mlpengine.core.files import similar_file
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural, suggestion
@@ -25,7 +25,8 @@ from mlpengine.data.features.computed import (
     with_columns,
 )
 from mlpengine.data.features.duplicate_rows import DuplicateRows, table_duplicates
-from mlpengine.data.features.splits import SPLIT_PARTS
+from mlpengine.data.features.lags import History
+from mlpengine.data.features.splits import SPLIT_PARTS, dividing_values
 from mlpengine.data.features.targets import ClassTarget, row_weights
 from mlpengine.data.features.thresholds import FEW_LEVELS
 from mlpengine.data.tables import DATASETS, Table, load_dataset, read_table
@@ -88,6 +89,8 @@ def read_tables(
         path = getattr(file.config.data, f"{part}_source")
         if path and part not in tables:
             tables[part] = _read(file, f"{part}_source", path, fitted=preprocessor)
+        if part in tables:
+            tables[part] = history_of(file).extended(tables[part])
         for name in target if part in tables else ():
             if name not in tables[part]:
                 text = (
@@ -204,9 +207,16 @@ def preprocessor_of(file: ConfigFile, target: list[str]) -> Preprocessor:
         "transform_target": transform,
         "exposure_power": power or 0.0,
     }
-    periods = [name for name in [data.split.time] if name and name not in drop]
+    time = data.split.time
+    periods = [name for name in [time] if name and name not in drop]
     dtype = config.training.dtype
-    return Preprocessor(**features, dtype=dtype, periods=periods, reading=reading_of(file))
+    reading = reading_of(file)
+    return Preprocessor(**features, dtype=dtype, periods=periods, time=time, reading=reading)
+
+
+def history_of(file: ConfigFile) -> History:
+    """Return the columns of earlier rows that a config derives."""
+    return History.of(file.config.data, file.config.data.split.time)
 
 
 def reading_of(file: ConfigFile) -> CsvDialect:
@@ -233,6 +243,7 @@ def read_source(
     known = list(fitted.target.columns) if fitted and fitted.target else None
     target = list(file.config.data.target) or known or _own_target(file, table)
     _check_columns(file, table)
+    table = history_of(file).extended(table)
     _check_formulas(file, table, target)
     return table, target
 
@@ -314,6 +325,10 @@ def _check_columns(file: ConfigFile, table: Table) -> None:
     if isinstance(data.date_format, dict):
         named += [(("data", "date_format", name), name) for name in data.date_format]
     named += [(("data", "split", key), getattr(data.split, key)) for key in ("group", "time")]
+    named += [
+        (("data", key, name), name) for key in ("lags", "rolling") for name in getattr(data, key)
+    ]
+    named += [(("data", "series"), data.series)]
     for path, name in named:
         if name is None or name in table:
             continue
@@ -327,6 +342,11 @@ def _check_columns(file: ConfigFile, table: Table) -> None:
             hint = hint or f"; it has {', '.join(map(repr, table.names[:20]))}"
             text = f"{table.source} has no column {name!r}{hint}"
             file.document.report(path, text)
+    for one in history_of(file).columns:
+        if one.name in table:
+            key = "lags" if one.function == "lag" else "rolling"
+            text = f"a column is called {one.name!r} already; rename it in {table.source}"
+            file.document.report(("data", key, one.source), text)
     file.document.check()
 
 
@@ -410,33 +430,6 @@ def _folds(
     with file.errors_at("training", "folds"):
         copied = duplicates and duplicates.together
         return fold_rows(len(rows), count, seed=file.config.seed, duplicates=copied, **together)
-
-
-def dividing_values(table: Table, key: str, name: str) -> Array:
-    """Return the groups or times by which rows are divided; `key` is "group" or "time".
-
-    Texts of equal length that begin with a year, such as 2024-W05, are sorted as texts.
-
-    Raises: DataError for a missing group or time, and for texts that are unlikely to be in the
-    order of time.
-    """
-    column = table[name]
-    if column.missing.any():
-        row = int(np.flatnonzero(column.missing)[0])
-        raise DataError(
-            f"{table.where(name, row)}: the {key} of a row is needed to split by {key}; "
-            "fill it in, or delete the row"
-        )
-    in_order = key == "group" or column.kind != "text"
-    levels = [] if in_order else column.used_levels()
-    for level in levels:
-        if not re.match(r"\d{4}", level) or len(level) != len(levels[0]):
-            row = int(np.flatnonzero(column.values == column.levels.index(level))[0])
-            raise DataError(
-                f"{table.where(name, row)}: is text without an order in time ({level!r}); "
-                "describe dates by data.date_format, or write them as 2024-12-31"
-            )
-    return column.values
 
 
 def _kept_together(

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mlpengine.core.errors import CheckpointError, UsageError
+from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
 from mlpengine.models.task import Regression, Split, Task
 from mlpengine.nn import TabularNetwork
@@ -70,7 +71,7 @@ def error_of_mean(
     def error(output: Array) -> Array:
         if not squared:
             return np.array([mean_loss(output, part)])
-        squares = (task.predict(output) - part.truth) ** 2
+        squares = np.nan_to_num((task.predict(output) - part.truth) ** 2)  # missing targets
         return np.asarray(np.average(squares, axis=0, weights=part.weights))
 
     some = np.arange(0, len(folds), -(-len(folds) // COMPARED_ROWS))
@@ -105,8 +106,14 @@ class Residuals:
     def of(cls, errors: Array, predictions: Array, share: Array | None = None) -> "Residuals":
         """Keep errors (rows, targets) of the predictions of rows that did not train them.
 
-        `share` (targets,) is the result of `error_of_mean`.
+        `share` (targets,) is the result of `error_of_mean`.  An error is NaN where the target is
+        missing; then as many rows are used for each target as the rarest target has.
         """
+        if (gaps := np.isnan(errors)).any():
+            known = [np.flatnonzero(~missing) for missing in gaps.T]
+            fewest = min(map(len, known))
+            rows = np.stack([some[evenly_spaced(len(some), fewest)] for some in known], axis=1)
+            errors, predictions = (np.take_along_axis(a, rows, 0) for a in (errors, predictions))
         errors = errors * np.sqrt(1.0 if share is None else share)
         parts = max(1, min(MAX_PLACES, len(errors) // ROWS_OF_PLACE))
         order = np.array_split(np.argsort(predictions, axis=0, kind="stable"), parts)

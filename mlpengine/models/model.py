@@ -19,7 +19,7 @@ from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural, quoted
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.drift import NewRows
-from mlpengine.data.tables import Table, read_table
+from mlpengine.data.tables import Column, Table, read_table
 from mlpengine.data.tables.frames import as_table
 from mlpengine.data.tables.rows import usable_rows
 from mlpengine.models.baselines import Guess, baseline_scores, compared_metrics
@@ -165,7 +165,7 @@ class Model:
     @property
     def columns(self) -> list[str]:
         """The columns that predictions need, in the order of a matrix."""
-        return self.preprocessor.columns
+        return self.preprocessor.table_columns
 
     @property
     def target(self) -> list[str]:
@@ -191,6 +191,29 @@ class Model:
             labels: Array = self._labels[predicted]
             return labels
         return predicted[:, 0] if predicted.shape[1] == 1 else predicted
+
+    def predict_next(self, history: Any, row: Any = None) -> Array:
+        """Return `predict` for the row that is ``data.ahead`` rows after the last of `history`.
+
+        `history` is a table of earlier rows.  `row` has the columns of the next row that the model
+        reads, and with ``data.series`` the name of its series; several rows are the next ones of
+        several series.
+
+        Raises: UsageError for a model without lags and windows; DataError as `predict`.
+        """
+        own = self.preprocessor.history
+        if not own.names:
+            raise UsageError("predict_next: needs a model with data.lags or data.rolling")
+        before = self._read(history)
+        rows = (
+            Table({self.target[0]: Column(np.full(1, np.nan))}, "row")
+            if row is None
+            else self._read(row)
+        )
+        if row is None and own.series is not None:
+            text = f"write predict_next(history, {{{own.series!r}: ...}})"
+            raise UsageError(f"predict_next: needs the series to continue; {text}")
+        return self.predict(own.next_rows(before, rows))
 
     def with_threshold(self, value: float) -> "Model":
         """Return the model with another probability above which it predicts its positive class.
@@ -602,11 +625,19 @@ class Model:
             return spread([self._task.predict(output) for output in outputs])
         return spread([self._task.predicted_numbers(output) for output in outputs])
 
-    def table(self, data: Any) -> Table:
-        """Return data in any form as a table with the kinds that training read.
+    def table(self, data: Any, history: Any = None) -> Table:
+        """Return data in any form as a table with the kinds and derived columns of training.
+
+        A row reads its earlier rows in `data`, and in `history`, a table of further rows, if the
+        model has lags or windows.  Every method takes the table that is returned.
 
         Raises: DataError if it cannot be read as one.
         """
+        before = None if history is None else self._read(history)
+        return self.preprocessor.history.extended(self._read(data), before)
+
+    def _read(self, data: Any) -> Table:
+        """Return data in any form as a table with the kinds that training read."""
         how = self.preprocessor.read_arguments
         if isinstance(data, str | os.PathLike):
             return read_table(data, **how)

@@ -30,7 +30,7 @@ from mlpengine.data.features.targets import Target
 from mlpengine.data.tables import Table
 from mlpengine.formula import evaluate
 from mlpengine.models import censored, metrics
-from mlpengine.ops import EntryLoss, Loss, MeanSquaredError, losses_of
+from mlpengine.ops import EntryLoss, KnownTargets, Loss, MeanSquaredError, losses_of
 
 MAX_CLASSES = 10
 """Maximum number of classes, labels or targets for which separate metrics are reported."""
@@ -502,7 +502,8 @@ class Regression(Task):
             predicted = scored.predicted
             if level in levels:
                 predicted = self._predictions(scored.output)[levels.index(level)]
-            return metrics.pinball(scored.truth, predicted, level, scored.weights)
+            given = scored.truth, predicted, level, scored.weights
+            return metrics.on_known(metrics.pinball, *given)
 
         return pinball
 
@@ -537,26 +538,32 @@ class Regression(Task):
     def _deviance(self, scored: Scored, predicted: Array | None = None) -> float:
         """Return the mean deviance of `predicted` (rows, targets); default: the predicted means."""
         predicted = scored.predicted if predicted is None else predicted
-        with np.errstate(all="ignore"):
-            rows = self.loss.deviance(scored.truth, predicted).mean(axis=1)
-        return float(np.average(rows, weights=scored.weights))
+
+        def mean(truth: Array, predicted: Array, weights: Array | None) -> float:
+            with np.errstate(all="ignore"):
+                each = self.loss.deviance(truth, predicted)
+            rows = each.mean(axis=1) if each.ndim == 2 else each
+            return float(np.average(rows, weights=weights))
+
+        return metrics.on_known(mean, scored.truth, predicted, scored.weights)
 
     def _deviance_explained(self, scored: Scored) -> float:
         """Return 1 - deviance / deviance of the mean target of these rows."""
-        mean = np.average(scored.truth, axis=0, weights=scored.weights)
-        constant = np.broadcast_to(mean, scored.truth.shape)
+        constant = np.broadcast_to(mean_targets(scored.truth, scored.weights), scored.truth.shape)
         return 1 - self._deviance(scored) / self._deviance(scored, constant)
 
     def _nll(self, scored: Scored) -> float:
         mean, deviation = self._predictions(scored.output)
-        return metrics.gaussian_nll(scored.truth, mean, deviation, scored.weights)
+        given = scored.truth, mean, deviation, scored.weights
+        return metrics.on_known(metrics.gaussian_nll, *given)
 
     def _pinball(self, scored: Scored, levels: Sequence[float]) -> float:
         return float(np.mean(self._pinballs(scored, levels)))
 
     def _pinballs(self, scored: Scored, levels: Sequence[float]) -> list[float]:
         pairs = zip(self._predictions(scored.output), levels, strict=True)
-        return [metrics.pinball(scored.truth, q, level, scored.weights) for q, level in pairs]
+        truth, weights = scored.truth, scored.weights
+        return [metrics.on_known(metrics.pinball, truth, q, level, weights) for q, level in pairs]
 
     def _crps(self, scored: Scored, levels: Sequence[float]) -> float:
         """Return the continuous ranked probability score, an integral over levels from 0 to 1.
@@ -570,9 +577,10 @@ class Regression(Task):
 
     def _apart(self, scored: Scored, levels: Sequence[float]) -> float:
         """Return the largest distance between a level and the share of targets below it."""
-        pairs = zip(self._predictions(scored.output), levels, strict=True)
+        pairs, truth = zip(self._predictions(scored.output), levels, strict=True), scored.truth
         return max(
-            abs(metrics.share_below(scored.truth, q, scored.weights) - level) for q, level in pairs
+            abs(metrics.on_known(metrics.share_below, truth, q, scored.weights) - level)
+            for q, level in pairs
         )
 
 
@@ -782,6 +790,11 @@ def make_split(
     )
 
 
+def mean_targets(truth: Array, weights: Array | None) -> Array:
+    """Return the mean of each target over the rows that have it; truth is (rows, targets)."""
+    return KnownTargets(MeanSquaredError()).best_constant(truth, truth.shape[1], weights)
+
+
 def _level(name: str) -> float | None:
     """Return the level in the name of a pinball loss, such as 0.9."""
     try:
@@ -817,7 +830,7 @@ def _class_metrics(labels: tuple[str, ...]) -> dict[str, Metric]:
 
 
 def _on_predictions(function: Callable[..., float]) -> Metric:
-    return lambda scored: function(scored.truth, scored.predicted, scored.weights)
+    return lambda s: metrics.on_known(function, s.truth, s.predicted, s.weights)
 
 
 def _on_probabilities(function: Callable[..., float]) -> Metric:
@@ -825,7 +838,10 @@ def _on_probabilities(function: Callable[..., float]) -> Metric:
 
 
 def _on_column(function: Callable[..., float], k: int) -> Metric:
-    return lambda s: function(s.truth[:, k], s.predicted[:, k], s.weights)
+    column = slice(k, k + 1)
+    return lambda s: metrics.on_known(
+        function, s.truth[:, column], s.predicted[:, column], s.weights
+    )
 
 
 def _of_class(function: Callable[..., Array], k: int) -> Metric:

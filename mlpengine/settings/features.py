@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from mlpengine.core.fields import Count, Limits
-from mlpengine.settings.base import STRICT, Flag, Texts, rule
+from mlpengine.settings.base import STRICT, Flag, Texts, one_or_more, rule
 
 TaskName: TypeAlias = Literal["classification", "regression", "multilabel", "survival"]
 Scaling: TypeAlias = Literal["standard", "minmax", "robust", "none"]
@@ -18,6 +18,13 @@ Filling: TypeAlias = (
 )
 Standardizing: TypeAlias = Flag | Literal["mean"]
 TargetTransform: TypeAlias = Literal["none", "log", "auto"]
+
+MAX_REACH = 100_000
+"""Largest number of rows that a lag or a window reaches back."""
+
+Steps: TypeAlias = Annotated[int, Limits(at_least=1, at_most=MAX_REACH, whole=True)]
+SomeSteps: TypeAlias = Annotated[tuple[Steps, ...], one_or_more(int)]
+WindowFunction: TypeAlias = Literal["mean", "std", "min", "max"]
 
 BINS = 12
 """Quantile bins of a column by default."""
@@ -48,6 +55,24 @@ class FeatureSettings:
         default_factory=dict,
         max_length=MAX_COMPUTED,
         description="Further columns, name: formula of the others.",
+    )
+    lags: dict[str, SomeSteps] = Field(
+        default_factory=dict,
+        description="Further columns, column: steps; power: [1, 24] gives power 1 and 24 rows "
+        "before, in the order of split.time.",
+    )
+    rolling: dict[str, dict[WindowFunction, SomeSteps]] = Field(
+        default_factory=dict,
+        description="Further columns, column: {function: rows}; power: {mean: 60} is the mean of "
+        "the 60 rows before a row.",
+    )
+    ahead: Steps = Field(
+        default=1,
+        description="Rows from the newest row that lags and windows read to the present row; 3 "
+        "forecasts three rows ahead.",
+    )
+    series: str | None = Field(
+        default=None, description="Column of series: lags and windows read rows of one series."
     )
     where: str | None = Field(
         default=None, description="Rows to use: a formula, such as price > 0 and carat < 3."
@@ -115,4 +140,7 @@ class FeatureSettings:
             raise rule("bound_predictions: must be false for censored times", "bound_predictions")
         if self.task == "survival" and self.event is None:
             raise rule("task: survival needs data.event, the column of events", "task")
+        for key, given in (("ahead", self.ahead > 1), ("series", self.series)):
+            if given and not (self.lags or self.rolling):
+                raise rule("needs data.lags or data.rolling; or leave it out", key)
         return self

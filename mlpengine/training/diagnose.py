@@ -360,6 +360,9 @@ def measure_baselines(
         return
     first, *others = networks
     used = first.used if not others else np.unique(np.concatenate([n.used for n in networks]))
+    used = used[_is_complete(train.truth[used])]
+    if len(used) < MIN_BASELINE_ROWS:
+        return
     rows = used[:: -(-len(used) // limit)]
     x, truth = as_rows(train.x[rows]), train.truth[rows]
     places, turn = np.arange(len(rows)), np.arange(len(networks))[:, None]
@@ -378,8 +381,8 @@ def measure_baselines(
         return  # quantiles, means and variances, or censored times
     measure_units(diagnostics, x)
     other = other_truth = None
-    if (part := first.validation) is not None:
-        some = slice(None, None, -(-len(part) // limit))
+    if (part := first.validation) is not None and (is_complete := _is_complete(part.truth)).any():
+        some = np.flatnonzero(is_complete)[:: -(-int(is_complete.sum()) // limit)]
         own = as_rows(part.x[some])
         other, guess = _joined(own), task.predict(first.predict(own))
         other_truth = part.truth[some]
@@ -389,6 +392,11 @@ def measure_baselines(
         if all(np.isfinite(one).all() for one in pair):
             diagnostics.copies = near_copies(*pair)
     diagnostics.baselines = baselines(_joined(x), truth, predicted, rows, other, other_truth)
+
+
+def _is_complete(truth: Array) -> Array:
+    """Return for each row of targets (rows,) or (rows, targets) whether none is missing."""
+    return np.asarray(~np.isnan(truth.reshape(len(truth), -1)).any(axis=1))
 
 
 def measure_units(diagnostics: Diagnostics, x: Any) -> None:

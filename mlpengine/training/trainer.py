@@ -536,7 +536,7 @@ class Trainer:
 
 def _model(loss: Loss, mean: NetworkMean, preprocessor: Preprocessor) -> Model:
     """Return the model of these networks; several that are not a population are copied."""
-    options, networks = loss.measured_options, mean.networks
+    loss, networks = loss.plain(), mean.networks
     members = networks if isinstance(networks, Population) else None
     weights = mean.ensemble_weights
     threshold = mean.task.threshold if isinstance(mean.task, Classification) else None
@@ -544,7 +544,7 @@ def _model(loss: Loss, mean: NetworkMean, preprocessor: Preprocessor) -> Model:
         networks[0],
         preprocessor,
         loss.name,
-        options,
+        loss.measured_options,
         members,
         ensemble_weights=weights,
         threshold=threshold,

@@ -13,7 +13,6 @@ from mlpengine.data.features.column_kinds import (
     are_codes,
     comma_text,
     gap_advice,
-    is_binary,
     kind_of,
     marked_number,
     odd_row,
@@ -146,6 +145,7 @@ def deviation(values: Array, where: str) -> float:
 class NumberTarget(Target):
     """One or more columns of numbers, scaled as (y - center) / scale.
 
+    With several columns, a missing value is NaN.
     `bounds` are the lowest and highest prediction of each column, None for no bounds.  With `log`
     the logarithm of y is scaled in place of y; then a y below the lowest bound is replaced by this
     bound, and bounds must be positive.  With an `exposure`, y is the column divided by the
@@ -187,13 +187,17 @@ class NumberTarget(Target):
         With `log` the statistics are taken of the column's logarithm.  The bounds are the range of
         each column if `bounded` or `log` is set.
 
-        Raises: DataError if a value is missing, infinite, no number, or not positive for `log`.
+        Raises: DataError if a value of one column or all values of several are missing, or one is
+        infinite, no number, or not positive for `log`.
         """
-        count = len(columns)
-        units = values = [*_rates(table, columns, exposure).T]
+        count, together = len(columns), _rates(table, columns, exposure)
         if log:
-            together = np.stack(units, axis=1)
             check_positive(together, lambda row, column: table.where(columns[column], row))
+        units = values = [column[~np.isnan(column)] for column in together.T]
+        for name, known in zip(columns, units, strict=True):
+            if not len(known):
+                raise DataError(f"{table.where(name)}: every training row lacks this target")
+        if log:
             values = [np.log(column) for column in units]
         center, scale = [0.0] * count, [1.0] * count
         if standardize == "mean":
@@ -330,7 +334,7 @@ class MultiLabelTarget(Target):
         """
         for name in self.columns:
             values = _numbers(table, name)
-            if not is_binary(table[name]):
+            if not table[name].is_binary:
                 row = int(np.flatnonzero(~np.isin(values, (0, 1)))[0])
                 raise DataError(
                     f"{table.where(name, row)}: a multi-label target must be 0 or 1 "
@@ -405,13 +409,13 @@ def fit_target(
     Raises: DataError if the columns do not suit the task.
     """
     table.require(columns, "the target")
-    for name in columns:
-        _complete(table, name)
     if event is not None:
         if len(columns) != 1:
             raise DataError(f"{table.source}: survival has one target ({', '.join(columns)})")
         return TimeTarget.fit_times(table, columns[0], event, scaled=bool(standardize))
     chosen = task or task_of([table[name] for name in columns])
+    for name in columns if chosen != "regression" else ():
+        _complete(table, name)
     if chosen == "classification":
         if len(columns) != 1:
             raise DataError(
@@ -470,7 +474,8 @@ def exposures(table: Table, column: str) -> Array:
 
 def _rates(table: Table, columns: Sequence[str], exposure: str | None) -> Array:
     """Return columns of numbers (rows, columns), each divided by the exposure, if any."""
-    values = np.column_stack([_numbers(table, name) for name in columns])
+    gaps = len(columns) > 1
+    values = np.column_stack([_numbers(table, name, gaps=gaps) for name in columns])
     return values if exposure is None else values / exposures(table, exposure)[:, None]
 
 
@@ -527,16 +532,17 @@ def check_positive(values: Array, where: Callable[[int, int], str]) -> None:
 
     Raises: DataError, led by ``where(row, column)``, for the first that has none.
     """
-    if not (values > 0).all():
-        row, column = (int(place) for place in np.argwhere(~(values > 0))[0])
+    if (values <= 0).any():
+        row, column = (int(place) for place in np.argwhere(values <= 0)[0])
         raise DataError(
             f"{where(row, column)}: a target with transform_target: log must be positive "
             f"({values[row, column]:g}); set transform_target to none"
         )
 
 
-def _numbers(table: Table, name: str, role: str = "the target") -> Array:
-    _complete(table, name, role)
+def _numbers(table: Table, name: str, role: str = "the target", *, gaps: bool = False) -> Array:
+    if not gaps:
+        _complete(table, name, role)
     column = table[name]
     if column.kind not in ("number", "boolean"):
         row: int | None
@@ -551,7 +557,7 @@ def _numbers(table: Table, name: str, role: str = "the target") -> Array:
         where = table.where(name, row)
         raise DataError(f"{where}: {role} must be a number ({value!r:.60}); {advice}")
     values = column.values.astype(np.float64)
-    wrong = np.flatnonzero(~(np.abs(values) < 1e38))
+    wrong = np.flatnonzero(np.abs(values) >= 1e38)
     if len(wrong):
         raise DataError(
             f"{table.where(name, int(wrong[0]))}: {role} must be finite and within float32 "
