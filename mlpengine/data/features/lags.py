@@ -51,7 +51,7 @@ class Derived(NamedTuple):
 
 
 @dataclass(frozen=True)
-class History:
+class RowHistory:
     """The columns of earlier rows of a table, by the settings `lags`, `rolling` and `ahead`."""
 
     lags: Mapping[str, Sequence[int]] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class History:
     time: str = ""
 
     @classmethod
-    def of(cls, settings: Any, time: str | None) -> "History":
+    def of(cls, settings: Any, time: str | None) -> "RowHistory":
         """Return the history of `FeatureSettings`, for rows in the order of the column `time`."""
         return cls(settings.lags, settings.rolling, settings.ahead, settings.series, time or "")
 
