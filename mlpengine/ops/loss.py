@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -32,6 +32,7 @@ DEFAULTS = {
     "classification": "softmax_cross_entropy",
     "multilabel": "bce_with_logits",
     "regression": "mse",
+    "survival": "survival",
 }
 """Default loss of each task."""
 
@@ -123,7 +124,7 @@ class Loss(GradOp):
         """Return the loss for a target of `count` classes."""
         return self
 
-    def plain(self) -> Self:
+    def plain(self) -> "Loss":
         """Return the loss for evaluation, without its `training_options`."""
         return type(self)(**self.measured_options)
 

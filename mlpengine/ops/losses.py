@@ -1,9 +1,11 @@
 """Losses that are means over entries; each is an op and a callable (see `Loss`)."""
 
+from bisect import bisect
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from math import log
+from statistics import NormalDist
 from typing import Annotated, Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from mlpengine.core.spec import Array
 from mlpengine.formula import (
     Expr,
     clip,
+    equal,
     exp,
     maximum,
     minimum,
@@ -26,6 +29,7 @@ from mlpengine.formula import (
     where,
 )
 from mlpengine.ops.entry_loss import EntryLoss, Prediction
+from mlpengine.ops.loss import Loss
 
 SMALLEST_MEAN = 1e-6
 """Smallest mean or variance whose logarithm is taken in the best constant."""
@@ -52,6 +56,47 @@ class MeanSquaredError(EntryLoss, name="mse"):
         """Return the mean of each target."""
         mean: Array = np.average(target.astype(np.float64), 0, weights)
         return mean
+
+
+@dataclass(frozen=True)
+class KnownTargets(EntryLoss, name="known_targets"):
+    """A loss without the entries whose target is missing (NaN): their value and gradient are 0.
+
+    The mean still divides by the number of all entries.
+    """
+
+    loss: EntryLoss = field(default_factory=MeanSquaredError)
+
+    def __post_init__(self) -> None:
+        """Accept any loss of entries."""
+
+    @property
+    def columns(self) -> int:
+        return self.loss.columns
+
+    def formula(self, *operands: Expr) -> Expr:
+        return where(equal(operands[-1], operands[-1]), self.loss.formula(*operands), 0)
+
+    def gradient(self, *operands: Expr) -> tuple[Expr, ...]:
+        is_known = equal(operands[-1], operands[-1])
+        return tuple(where(is_known, slope, 0) for slope in self.loss.gradient(*operands))
+
+    def plain(self) -> Loss:
+        """Return the loss of rows with all targets, for evaluation."""
+        return self.loss.plain()
+
+    def best_constant(self, target: Array, outputs: int, weights: Array | None = None) -> Array:
+        """Return the best constant of each target for the rows that have it."""
+        best = []
+        for column in target.T:
+            known = ~np.isnan(column)
+            some = None if weights is None else weights[known]
+            best.append(self.loss.best_constant(column[known, None], self.columns, some))
+        return np.concatenate(best)
+
+    def best_outputs(self, target: Array, outputs: int) -> Array:
+        """Return the best outputs of known targets; those of missing targets are arbitrary."""
+        return self.loss.best_outputs(np.where(np.isnan(target), 1.0, target), outputs)
 
 
 class MeanAbsoluteError(EntryLoss, name="mae"):
@@ -156,6 +201,17 @@ class Quantile(EntryLoss, name="quantile"):
         suffixes = [f"_{level:g}" for level in self.levels] if self.columns > 1 else [""]
         quantiles = zip(suffixes, self.formulas.outputs, self.levels, strict=True)
         return [Prediction(suffix, y, level=level) for suffix, y, level in quantiles]
+
+    def quantile(self, level: float) -> Expr | None:
+        """Return a quantile of `levels`, or the line between its neighbors."""
+        ys, levels = self.formulas.outputs, self.levels
+        if level in levels:
+            return ys[levels.index(level)]
+        k = bisect(levels, level)
+        if not 0 < k < len(levels):
+            return None
+        share = (level - levels[k - 1]) / (levels[k] - levels[k - 1])
+        return ys[k - 1] * (1 - share) + ys[k] * share
 
     def formula(self, *ys_and_t: Any) -> Any:
         *ys, t = ys_and_t
@@ -449,6 +505,10 @@ class GaussianNll(EntryLoss, name="gaussian_nll"):
         """The mean, and the standard deviation."""
         mean, s = self.formulas.outputs
         return [Prediction("", mean), Prediction("_std", exp(s * 0.5), location=False)]
+
+    def quantile(self, level: float) -> Expr:
+        mean, s = self.formulas.outputs
+        return mean + exp(s * 0.5) * NormalDist().inv_cdf(level)
 
 
 @dataclass(frozen=True)
