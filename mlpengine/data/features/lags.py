@@ -5,7 +5,6 @@ row itself or a later one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,12 +49,11 @@ class Derived(NamedTuple):
     length: int
 
 
-@dataclass(frozen=True)
-class RowHistory:
+class RowHistory(NamedTuple):
     """The columns of earlier rows of a table, by the settings `lags`, `rolling` and `ahead`."""
 
-    lags: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    rolling: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
+    lags: Mapping[str, Sequence[int]]
+    rolling: Mapping[str, Mapping[str, Sequence[int]]]
     ahead: int = 1
     series: str | None = None
     time: str = ""

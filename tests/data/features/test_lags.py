@@ -84,6 +84,6 @@ def test_rows_without_order_or_numbers_are_refused(change, named):
 def test_dates_and_other_kinds_of_history_are_refused():
     table, dates = as_table(FRAME), Table({"day": Column(np.arange(3.0), "date")})
     with pytest.raises(DataError, match="'day': lags and windows need"):
-        RowHistory({"day": (1,)}, time="day").extended(dates)
+        RowHistory({"day": (1,)}, {}, time="day").extended(dates)
     with pytest.raises(DataError, match="'shop'"):
         history().extended(table, as_table(FRAME.assign(shop=1)))
