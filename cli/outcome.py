@@ -134,7 +134,7 @@ def mistakes(
 ) -> list[str]:
     """Return a confusion matrix, the commonest confusions, or a summary of the residuals."""
     predicted = task.predict(output)
-    if isinstance(task, Regression):
+    if isinstance(task, Regression) and task.has_errors:
         return _residuals(part.truth, predicted, task.target.columns, name)
     if not isinstance(task, Classification):
         return []

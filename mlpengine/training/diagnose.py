@@ -376,8 +376,9 @@ def measure_baselines(
             if (own := owner == k).any():
                 outputs[own] = network.predict(x[own])
     predicted = task.predict(outputs)
-    if predicted.shape != truth.shape:
-        return  # the outputs are quantiles, or means and variances
+    is_number = not isinstance(task, Regression) or task.has_errors
+    if predicted.shape != truth.shape or not is_number:
+        return  # the outputs are quantiles, means and variances, or times that may be censored
     measure_units(diagnostics, x)
     other = other_truth = None
     if (part := first.validation) is not None and (is_complete := _is_complete(part.truth)).any():

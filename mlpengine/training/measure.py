@@ -137,12 +137,12 @@ def _of_mean(fitted: Fitted, scorer: Scorer, output: Array, part: Split) -> Metr
     """Return estimated metrics for the mean of all networks on new rows.
 
     For regression, these are out-of-fold metrics with reduced errors, if the outputs are the
-    predicted numbers; for classes, only the loss.
+    predicted numbers; for classes and censored times, only the loss.
     """
     share, task = fitted.mean_error, fitted.mean.task
     if share is None:
         return {}
-    if not isinstance(task, Regression):
+    if not isinstance(task, Regression) or not task.has_errors:
         return {"loss": scorer.mean_loss(output, part) * float(share[0])}
     if output.shape != part.y.shape or task.loss.log_link:
         return {}

@@ -494,7 +494,7 @@ class Trainer:
         fitted = replace(fitted, mean_error=share)
         output = mean.out_of_fold(train.x, folds)
         fitted = self._decided(fitted, train, lambda _: output)
-        if isinstance(task, Regression):
+        if isinstance(task, Regression) and task.has_errors:
             predictions = task.predict(output)
             errors, count = train.truth - predictions, int(folds.max()) + 1
             if self.in_time:

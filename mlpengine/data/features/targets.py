@@ -33,6 +33,11 @@ class Target(ABC):
     columns: list[str]
 
     @property
+    def reads(self) -> list[str]:
+        """The columns that `encode` needs."""
+        return self.columns
+
+    @property
     @abstractmethod
     def n_outputs(self) -> int:
         """Number of outputs that a network needs: classes, or columns."""
@@ -146,7 +151,7 @@ class NumberTarget(Target):
     positive.  With an `exposure`, y is the column divided by the exposure.
     """
 
-    task = "regression"
+    task: ClassVar[TaskName] = "regression"
 
     def __init__(
         self,
@@ -254,6 +259,60 @@ class NumberTarget(Target):
         }
 
 
+class TimeTarget(NumberTarget):
+    """A column of times until an event, and a column that tells whether the event was seen.
+
+    A time is negative where it is censored: the event had not happened by then.
+    """
+
+    task = "survival"
+
+    def __init__(self, column: str, event: str, scale: float = 1.0) -> None:
+        super().__init__([column], [0.0], [scale])
+        self.event = event
+
+    @classmethod
+    def fit_times(cls, table: Table, column: str, event: str, *, scaled: bool) -> "TimeTarget":
+        """Fit the scale, the mean time, or 1 unless `scaled`.
+
+        Raises: DataError as `values`, and if no event was seen.
+        """
+        times = cls(column, event).values(table)
+        if not (times > 0).any():
+            raise DataError(f"{table.where(event)}: one event at least must be seen (all are 0)")
+        return cls(column, event, float(np.abs(times).mean()) if scaled else 1.0)
+
+    @property
+    def reads(self) -> list[str]:
+        """The column of times, and the column of events."""
+        return [*self.columns, self.event]
+
+    def values(self, table: Table) -> Array:
+        """Return the times (rows, 1), negative where they are censored.
+
+        Raises: DataError for a time that is not positive, and an event that is not 0 or 1.
+        """
+        (name,) = self.columns
+        times, seen = _numbers(table, name), _numbers(table, self.event, "the event")
+        for column, is_wrong, text in (
+            (
+                name,
+                ~(times > 0),
+                "a time must be more than 0 ({}); leave such rows out by data.where",
+            ),
+            (self.event, ~np.isin(seen, (0, 1)), "an event must be 1, seen, or 0, censored ({})"),
+        ):
+            if is_wrong.any():
+                row = int(np.argmax(is_wrong))
+                cell = table[column].text(row)
+                raise DataError(f"{table.where(column, row)}: {text.format(cell)}")
+        return np.where(seen > 0, times, -times)[:, None]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything about it, ready for JSON."""
+        return {**super().state_dict(), "event": self.event}
+
+
 class MultiLabelTarget(Target):
     """Several columns of 0 and 1, one for each label."""
 
@@ -336,6 +395,7 @@ def fit_target(
     bounded: bool = False,
     log: bool = False,
     exposure: str | None = None,
+    event: str | None = None,
     classes: Sequence[str] = (),
 ) -> Target:
     """Fit the target of a task; by default, `task_of` its columns.
@@ -343,9 +403,15 @@ def fit_target(
     With `bounded`, predicted numbers stay in the range of the targets.  With `log`, networks learn
     the logarithm of the target.
 
+    With an `event`, the target is a time until it.
+
     Raises: DataError if the columns do not suit the task.
     """
     table.require(columns, "the target")
+    if event is not None:
+        if len(columns) != 1:
+            raise DataError(f"{table.source}: survival has one target ({', '.join(columns)})")
+        return TimeTarget.fit_times(table, columns[0], event, scaled=bool(standardize))
     chosen = task or task_of([table[name] for name in columns])
     for name in columns if chosen != "regression" else ():
         _complete(table, name)
@@ -369,6 +435,8 @@ def target_from_state(state: Mapping[str, Any]) -> Target:
     """Return a target from a `state_dict`."""
     if state["task"] == "classification":
         return ClassTarget(state["columns"][0], state["classes"])
+    if state["task"] == "survival":
+        return TimeTarget(state["columns"][0], state["event"], state["scale"][0])
     if state["task"] == "regression":
         numbers = state["center"], state["scale"], state.get("bounds")
         log, exposure = state.get("log", False), state.get("exposure")
