@@ -161,14 +161,11 @@ class RowHistory(NamedTuple):
                 if one.function == "lag":
                     columns[one.name] = Column(values[first])
                     continue
-                windows, size = (
-                    sliding_window_view(values, one.length),
-                    WINDOW_NUMBERS // one.length,
-                )
-                derived = np.empty(len(rows))
+                windows = sliding_window_view(values, one.length)
+                size, derived = max(1, WINDOW_NUMBERS // one.length), np.empty(len(rows))
                 with np.errstate(invalid="ignore", over="ignore"):
-                    for some in range(0, len(rows), max(1, size)):
-                        part = slice(some, some + max(1, size))
+                    for start in range(0, len(rows), size):
+                        part = slice(start, start + size)
                         derived[part] = FUNCTIONS[one.function](windows[first[part]])
                 columns[one.name] = Column(derived)
         return Table({name: columns[name] for name in self.names}, source)
