@@ -21,7 +21,7 @@ CORRECTIONS = frozenset({"data.drop", "data.na_values", "data.task", "data.where
 tasks, so that they do not tell whether a correction is right."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Verdict:
     """One problem of a run: a headline, the evidence, and what to do.
 
@@ -80,12 +80,18 @@ class Verdict:
         """The settings of the fix as words of a command line; empty without a fix."""
         return settings_text(by_key(self.fix))
 
+    def __repr__(self) -> str:
+        return f"Verdict({str(self)!r})"
+
     def _repr_html_(self) -> str:
         return Verdicts([self])._repr_html_()
 
 
 class Verdicts(list[Verdict]):
-    """A list of verdicts; a notebook shows it as the page of a run does."""
+    """A list of verdicts; a notebook shows it as the page of a run does, a terminal as text."""
+
+    def __repr__(self) -> str:
+        return "\n".join(map(str, self)) or "Nothing unusual."
 
     def _repr_html_(self) -> str:
         from mlpengine.drawing.cell import cell_html
