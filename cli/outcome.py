@@ -49,9 +49,7 @@ def outcome_data(session: "Session", result: Result, outcome: Mapping[str, Any])
         lines.append(f"ensemble weights: {', '.join(f'{n} {w:.2f}' for n, w in weights)}{without}")
         linear = fitted.ensemble_weights.get(LINEAR, 0.0)
         if linear >= MOSTLY_LINEAR:
-            lines.append(
-                f"the linear models have {linear:.0%} of the weight: the networks add little"
-            )
+            lines.append(f"linear models have {linear:.0%} of the weight: the networks add little")
     error = session.measured.calibration_error
     if error is not None:
         lines.append(f"expected calibration error of the probabilities: {error:.3f}")
@@ -113,9 +111,9 @@ def metrics_table(
         estimates = (spreads or {}).get(OUT_OF_FOLD, {})
         note = f" ({DEVIATION}: standard error)" if estimates else ""
         lines.append(f"out-of-fold: each row predicted by networks that did not train on it{note};")
-        mean = "the mean of all networks usually predicts new rows better than this score"
+        mean = "usually, the mean of all networks predicts new rows better"
         if OF_MEAN in estimates:
-            mean = "mean of all: estimated score on new rows of the mean prediction of all networks"
+            mean = "mean of all: estimate for new rows, predicted by the mean of all networks"
         elif in_time:
             mean = "newer rows may have larger errors; compare with the test rows"
         lines.append(mean)
@@ -137,7 +135,7 @@ def mistakes(
 ) -> list[str]:
     """Return a confusion matrix, the commonest confusions, or a summary of the residuals."""
     predicted = task.predict(output)
-    if isinstance(task, Regression):
+    if isinstance(task, Regression) and task.has_errors:
         return _residuals(part.truth, predicted, task.target.columns, name)
     if not isinstance(task, Classification):
         return []
@@ -180,6 +178,7 @@ def _residuals(truth: Array, predicted: Array, columns: Sequence[str], name: str
     width = len(lines[0]) - 11 * len(titles)
     for i, column in enumerate(columns):
         off = (predicted - truth)[:, i]
+        off = off[~np.isnan(truth[:, i])]
         values = [off.mean(), *np.quantile(off, (0.05, 0.5, 0.95)), off[np.abs(off).argmax()]]
         lines.append(
             f"  {printable(column)}"[:width].ljust(width) + "".join(f" {v:>10.5g}" for v in values)

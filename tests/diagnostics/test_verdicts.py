@@ -464,8 +464,8 @@ def watched(mlp, lr):
 @pytest.mark.parametrize(
     ("variance", "squared", "text"),
     [
-        (400.0, 1.0, "gradient noise scale 400 rows at batch size 32"),
-        (1.0, 0.0, "far above the batch size of 32"),
+        (400.0, 1.0, "gradient noise scale: 400 rows (batch size 32)"),
+        (1.0, 0.0, "far above 32 rows"),
     ],
 )
 def test_the_table_has_a_line_for_each_layer_and_the_noise_scale(variance, squared, text):

@@ -64,6 +64,7 @@ def mixed_table(rows=400, *, gaps=True):
         "won": Column(rng.integers(0, 2, rows).astype(float), "boolean"),
         "y1": Column(1e4 + 50 * rng.standard_normal(rows)),
         "y2": Column(1e-3 * rng.standard_normal(rows)),
+        "days": Column(rng.exponential(90, rows)),
         "a": Column(rng.integers(0, 2, rows).astype(float)),
         "b": Column(rng.integers(0, 2, rows).astype(float)),
     }
@@ -71,7 +72,7 @@ def mixed_table(rows=400, *, gaps=True):
 
 
 TEXTS = {"label": "string"}
-TARGETS = ["size", "grade", "won", "y1", "y2", "a", "b"]
+TARGETS = ["size", "grade", "won", "y1", "y2", "days", "a", "b"]
 
 
 def mixed_model(
@@ -89,7 +90,7 @@ def mixed_model(
     """Return an untrained model of the mixed table; its biases are not zero, as after training."""
     table = mixed_table(gaps=gaps)
     targets = [target] if isinstance(target, str) else target
-    drop = [name for name in TARGETS if name not in targets]
+    drop = [name for name in TARGETS if name not in [*targets, options.get("event")]]
     preprocessor = Preprocessor(target, task=task, drop=drop, categorical=["code"], **options).fit(
         table
     )
@@ -155,6 +156,7 @@ MODELS = {
     "quantiles": {
         "target": ["y1", "y2"], "loss": "quantile", "loss_options": {"levels": (0.1, 0.5, 0.9)},
     },
+    "censored times": {"target": "days", "event": "a", "loss": "survival"},
     "means and deviations": {"target": ["y1", "y2"], "loss": "gaussian_nll"},
     "counts": {"target": ["y1", "y2"], "loss": "poisson", "standardize_target": "mean"},
     **{f"{count} networks, {kind}": {**options, "members": count} for count, kind, options in [

@@ -166,7 +166,8 @@ def variance_ratio(codes: Array, target: Array) -> float:
         chance = np.square(np.bincount(target)).sum() / rows
         between, whole = (of_pair**2 / counts[pairs // classes]).sum() - chance, rows - chance
     else:
-        centered = target - target.mean(axis=0, dtype=np.float64)
+        centered = target - np.nanmean(target, axis=0, dtype=np.float64)
+        centered[np.isnan(centered)] = 0.0
         deviations = centered.std(axis=0)
         centered /= np.where(deviations > 0, deviations, 1.0)
         sums = np.stack([np.bincount(codes, column) for column in centered.T])

@@ -32,6 +32,7 @@ from mlpengine.data.features.thresholds import (
     SMALL_CLASS,
 )
 from mlpengine.data.tables.progress import OnProgress, tracked
+from mlpengine.data.tables.rows import has_target
 from mlpengine.data.tables.table import Column, Table, number_text
 from mlpengine.settings.features import TaskName
 
@@ -184,9 +185,7 @@ def profile(
     described = [
         column_profile(name, column) for name, column in tracked(table.columns.items(), progress)
     ]
-    complete = np.ones(table.n_rows, bool)
-    for name in targets:
-        complete &= ~table[name].missing
+    complete = has_target(table, targets)
     if targets and task is None:
         check_target(table, targets)
         task = task_of([table[name] for name in targets])

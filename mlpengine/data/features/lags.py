@@ -69,12 +69,14 @@ class History:
     def columns(self) -> list[Derived]:
         """The derived columns in order."""
         lags = [
-            Derived(f"{c}_lag_{n}", c, "lag", n) for c, all_n in self.lags.items() for n in all_n
+            Derived(f"{column}_lag_{n}", column, "lag", n)
+            for column, steps in sorted(self.lags.items())  # files keep no order
+            for n in steps
         ]
         return lags + [
             Derived(f"{column}_{function}_{n}", column, function, n)
-            for column, functions in self.rolling.items()
-            for function, lengths in functions.items()
+            for column, functions in sorted(self.rolling.items())
+            for function, lengths in sorted(functions.items())
             for n in lengths
         ]
 

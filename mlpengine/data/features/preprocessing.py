@@ -113,7 +113,8 @@ class Preprocessor:
         options = self.options
         self._read_formulas(table.names)
         table = with_columns(table, self.computed, rows)
-        special = [*options.target, *filter(None, [options.weight, options.exposure])]
+        others = options.weight, options.exposure, options.event
+        special = [*options.target, *filter(None, others)]
         named = [*special, *options.drop, *options.categorical, *options.periods]
         named += self.history.names
         table.require(named, "the config")
@@ -126,7 +127,7 @@ class Preprocessor:
         self._refuse_unusable(table)
         if not table.n_rows or (rows is not None and not len(rows)):
             raise DataError(f"{table.source}: there are no training rows")
-        if options.task == "auto":
+        if options.task == "auto" and options.event is None:
             check_target(table, options.target)
         clip = options.clip == "smooth" and options.standardize in ("standard", "robust")
         self.numbers = Numbers.fit(
@@ -149,7 +150,11 @@ class Preprocessor:
             truth = self.target.encode(part)
             for category in self.categories:
                 category.weigh(_part(table, [category.column], rows), truth)
-            if options.transform_target == "auto" and self._log_is_better(table, rows):
+            if (
+                options.transform_target == "auto"
+                and options.event is None
+                and self._log_is_better(table, rows)
+            ):
                 self.target = self._fitted_target(part, log=True)
         self.operands = {
             name: FormulaColumn.of(table[name]) for name in used_columns(self.computed)
@@ -169,6 +174,7 @@ class Preprocessor:
             bounded=options.bound_predictions,
             log=log,
             exposure=options.exposure,
+            event=options.event,
             classes=options.classes,
         )
 
@@ -391,14 +397,14 @@ class Preprocessor:
 
     def target_columns(self, table: Table) -> list[str]:
         """Return the target and weight columns in the table; targets only if it has all of them."""
-        targets = self.target.columns if self.target else []
+        targets = self.target.reads if self.target else []
         columns = list(targets) if all(name in table for name in targets) else []
         weights = self.options.weight, self.options.exposure
         return columns + [name for name in weights if name is not None and name in table]
 
     def _targets(self, part: Table) -> tuple[Array | None, Array | None]:
         encoded = weights = None
-        if self.target is not None and all(name in part for name in self.target.columns):
+        if self.target is not None and all(name in part for name in self.target.reads):
             encoded = self.target.encode(part)
             if encoded.dtype.kind == "f":
                 encoded = encoded.astype(self.options.dtype)
