@@ -123,7 +123,7 @@ class FitResult(Result):
             raise UsageError("report: the rows of the training are needed, and pickles leave them "
                              "out; write the report before")  # fmt: skip
         data, model, fitted, known = self.trained
-        best = [*fitted.best_epochs] if len(fitted.best_epochs) > 1 else None
+        best = [*self.best_epochs] if len(self.best_epochs) > 1 else None
         outcome = {
             "ending": self.ending,
             "seconds": self.seconds,
@@ -229,7 +229,7 @@ def check(table: Any, /, target: str | Sequence[str] | None = None, **config: An
     """
     from mlpengine.config.checking import TableCheck
 
-    file, tables, _ = _config(table, target, {}, config, proposing=True)
+    file, tables, _ = _config(table, target, {}, config, proposing=True, name="check")
     return TableCheck.of(file, *read_source(file, table=tables.get("train")))
 
 
@@ -377,17 +377,19 @@ def _config(
     *,
     preset: str = "plain",
     proposing: bool,
+    name: str = NAME,
 ) -> tuple[ConfigFile, dict[str, Table], list[str]]:
     """Return the checked config, the tables in memory by part, and the decisions.
 
     With `proposing`, `mlpengine init` proposes the settings that the caller does not give.
+    Messages begin with `name`.
     """
-    _check_call(table, target)
-    one_of(f"{NAME}: preset", preset, PRESETS)
+    _check_call(table, target, name)
+    one_of(f"{name}: preset", preset, PRESETS)
     sections = as_config(config)
     own = sections.setdefault("data", {})
     if not isinstance(own, dict):
-        raise UsageError(f"{NAME}: data must be a mapping of keys (got {own!r:.60})")
+        raise UsageError(f"{name}: data must be a mapping of keys (got {own!r:.60})")
     if target is not None:
         own["target"] = as_config(target)
     kept = own.get("categorical", [])
@@ -413,11 +415,13 @@ def _config(
     if proposing and not own.get("stream"):
         detected = None
         with suppress(ConfigError, DataError):  # the check below, or training, reports it
-            checked = checked_sections({"data": deepcopy(own)})
+            checked = checked_sections({"data": deepcopy(own)}, name)
             reading, data = reading_of(checked), checked.config.data
             how = reading.to_dict()
             if "train" in in_memory:
-                tables["train"] = as_table(table, text=features, labels=targets, source=NAME, **how)
+                tables["train"] = as_table(
+                    table, text=features, labels=targets, source="table", **how
+                )
                 detected = Detected(tables["train"], reading, [])
             elif how:
                 detected = Detected(read_table(own["source"], labels=targets, **how), reading, [])
@@ -427,13 +431,13 @@ def _config(
             try:
                 decided = complete_config(sections, detected, preset, kept=features)
             except DataError:
-                checked_sections(sections)  # errors of the settings come first
+                checked_sections(sections, name)  # errors of the settings come first
                 raise
-    file = checked_sections(sections)
+    file = checked_sections(sections, name)
     how = reading_of(file).to_dict()
     for part, rows in in_memory.items():
         if part not in tables:
-            source = NAME if part == "train" else part
+            source = "table" if part == "train" else part
             tables[part] = as_table(rows, text=features, labels=targets, source=source, **how)
     return file, tables, decided
 
@@ -448,13 +452,13 @@ def checked_sections(sections: dict[str, Any], name: str = NAME) -> ConfigFile:
     return check_config(Path(name), document)
 
 
-def _check_call(table: Any, target: Any) -> None:
+def _check_call(table: Any, target: Any, where: str) -> None:
     """Raise UsageError, with the right call, unless a table has columns and targets are names."""
     names = [target] if isinstance(target, str) or not isinstance(target, Sequence) else target
     matrix = isinstance(table, np.ndarray) and table.dtype.names is None
     if matrix or not all(name is None or isinstance(name, str) for name in names):
         raise UsageError(
-            f"{NAME}: target must be the name of a column of the table (got {quoted(table)} and "
+            f"{where}: target must be the name of a column of the table (got {quoted(table)} and "
             f"{quoted(target)}); write {FIT_EXAMPLE}, or, for arrays, "
             "mlpengine.estimators.MlpClassifier().fit(x, y)"
         )
