@@ -36,6 +36,7 @@ Examples:
   mlpengine predict runs/titanic people.csv --id name -o survivors.parquet
   mlpengine predict runs/diamonds new.csv --interval 0.9 --spread
   mlpengine predict runs/penguins new.csv --set 0.9
+  mlpengine predict runs/patients new.csv --quantile 0.25,0.75 --times 365,730
   mlpengine predict runs/power today.csv --history week.csv
   cat new.csv | mlpengine predict runs/penguins - | head
 """
@@ -66,6 +67,17 @@ Examples:
     help="Add the set of classes that holds this share of new classes (needs folds).",
 )
 @click.option(
+    "--quantile",
+    "quantiles",
+    metavar="SHARES",
+    help="Add quantiles, such as 0.1,0.9: of the loss's distribution, or by out-of-fold errors.",
+)
+@click.option(
+    "--times",
+    metavar="TIMES",
+    help="Add the chance that no event has happened by these times, such as 365,730.",
+)
+@click.option(
     "--threshold",
     type=float,
     metavar="SHARE",
@@ -82,6 +94,8 @@ def command(
     out: str,
     level: float | None,
     set_level: float | None,
+    quantiles: str | None,
+    times: str | None,
     threshold: float | None,
     by_class: bool,
     with_spread: bool,
@@ -102,10 +116,11 @@ def command(
     <target>_set, such as a|b; a set is empty if no class is likely enough.  The sets contain the
     true class for the given share of all rows or, with --by-class, of the rows of each class; these
     sets are larger.  --threshold replaces the model's threshold (0.5, or the one that
-    training.threshold chose).  --spread adds the standard deviation over the networks, of the
-    number or of the probability of the predicted class.  A .npy file holds numbers only:
-    probabilities or predicted values, and 0 or 1 for each class of --set.  The column of --id keeps
-    the type that its file has; in CSV it is text.
+    training.threshold chose).  --quantile adds <target>_0.1 and so on, --times survival_365 and so
+    on: the chance that the event of a censored time has not happened by then.  --spread adds the
+    standard deviation over the networks, of the number or of the probability of the predicted
+    class.  A .npy file holds numbers only: probabilities or predicted values, and 0 or 1 for each
+    class of --set.  The column of --id keeps the type that its file has; in CSV it is text.
     """
     for name, given in (("--interval", level), ("--set", set_level)):
         if given is not None:
@@ -122,7 +137,14 @@ def command(
         raise _without_folds(model, "--interval", "numbers")
     if set_level is not None and model.sets is None:
         raise _without_folds(model, "--set", "classes")
-    sure = Sure(level, set_level, with_spread, by_class)
+    sure = Sure(
+        level,
+        set_level,
+        with_spread,
+        by_class,
+        _listed("--quantile", quantiles),
+        _listed("--times", times),
+    )
     if history is not None and not model.preprocessor.history.names:
         raise UsageError("--history: needs a model with data.lags or data.rolling")
     blocks = _blocks(model, sys.stdin.buffer if file == "-" else file, key, sure, history)
@@ -146,15 +168,30 @@ def command(
 
 
 class Sure(NamedTuple):
-    """The requested uncertainty of predictions: levels of intervals and sets, and the spread."""
+    """The requested uncertainty of predictions.
+
+    Levels of intervals, sets and quantiles, times of survival, and the spread.
+    """
 
     level: float | None = None
     set_level: float | None = None
     with_spread: bool = False
     by_class: bool = False
+    quantiles: Sequence[float] = ()
+    times: Sequence[float] = ()
 
 
 AS_THEY_ARE = Sure()
+
+
+def _listed(option: str, text: str | None) -> list[float]:
+    """Return the numbers of an option, such as 0.1,0.9."""
+    try:
+        return [float(one) for one in text.split(",")] if text else []
+    except ValueError:
+        raise UsageError(
+            f"{option}: must be numbers with commas between them (got {text})"
+        ) from None
 
 
 def _without_folds(model: Model, option: str, what: str) -> UsageError:
@@ -230,8 +267,9 @@ def output_columns(
     """Return `prediction_columns` for outputs (rows, out_dim); the spread needs the features."""
     preprocessor, task = model.preprocessor, model.task
     added = _how_sure(model, task, x, output, sure)
+    quantiles = _quantiles(model, output, sure)
     if isinstance(task, Regression):
-        columns = _together(task.columns(output), added)
+        columns = _together(task.columns(output) | quantiles, added)
         return columns, np.stack([*columns.values()], axis=1)
     chances = task.predicted_numbers(output)
     labels = _labels(preprocessor, task, output)
@@ -274,6 +312,18 @@ def _how_sure(
             spread = spread[np.arange(len(output)), task.predict(output)][:, None]
         added |= {f"{name}_spread": spread[:, i] for i, name in enumerate(targets)}
     return added
+
+
+def _quantiles(model: Model, output: Array, sure: Sure) -> dict[str, Any]:
+    """Return the columns of quantiles, and of survival at times; equal names are equal numbers."""
+    columns: dict[str, Any] = {}
+    for level in sure.quantiles:
+        values = model.quantile_of(output, level, "--quantile")
+        columns |= {f"{n}_{level:g}": values[:, i] for i, n in enumerate(model.target)}
+    if sure.times:
+        chances = model.survival_of(output, sure.times, "--times")
+        columns |= {f"survival_{time:g}": chances[:, i] for i, time in enumerate(sure.times)}
+    return columns
 
 
 def _sets(sets: Array, classes: Sequence[object]) -> Coded:

@@ -33,9 +33,11 @@ class TableCheck(NamedTuple):
         progress: OnProgress | None = None,
     ) -> "TableCheck":
         """Describe the table of a config.  Raises: DataError for a target that cannot be used."""
-        kind = None if file.config.data.task == "auto" else file.config.data.task
+        data, rows = file.config.data, profiled_table(file, table)
+        kind = None if data.task == "auto" else data.task
+        if data.event is not None:
+            rows, kind = rows.drop([data.event]), "survival"
         earlier = history_of(file).names  # an earlier target is no leak
-        rows = profiled_table(file, table)
         facts = profile(rows, targets, task=kind, trusted=earlier, progress=progress)
         dropped = reasons(file, facts)
         return cls(facts, dropped, facts.warnings(dropped))

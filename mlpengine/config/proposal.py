@@ -97,11 +97,12 @@ def propose(
     reading: CsvDialect = DEFAULT,
     preset: str = "plain",
     division: Division | None = None,
+    event: str | None = None,
 ) -> str:
     """Return a commented config, as YAML, that predicts `target` from the other columns.
 
     `test` is a file of its own for the final score, in place of a fifth of the rows.  A profile for
-    a `division` is without that column.
+    a `division` or for events in a column `event` is without that column.
 
     Columns that are the target in another coding, or cannot be learned from, are dropped with the
     reason.  Columns that explain nearly all of the target stay, with a comment.
@@ -126,6 +127,7 @@ def propose(
         *([f"  test_source: {quoted_yaml(test)}"] if test else []),
         f"  target: {_flow(target[0] if len(target) == 1 else [*target])}",
         f"  task: {profile.task}",
+        *([f"  event: {quoted_yaml(event)}  # 1: seen, 0: censored"] if event else []),
         *_suspects(profile),
         *_drop(profile),
         *_missing(profile, target),
@@ -294,7 +296,9 @@ def complete_config(
     table, reading = detected.table, detected.reading
     if not target or not {*target} <= {*table.names}:
         return []
-    task = data.get("task", "auto")
+    task, event = data.get("task", "auto"), data.get("event")
+    if event in table.names:
+        table, task = table.drop([event]), "survival"
     if facts is None:
         facts = profile(table, target, task=None if task in ("auto", None) else task)
     facts = replace(

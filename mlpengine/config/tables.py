@@ -196,7 +196,7 @@ def preprocessor_of(file: ConfigFile, target: list[str]) -> Preprocessor:
     if isinstance(loss, EntryLoss) and loss.log_link and standardizes:
         standardizes = False if loss.scaling is None else "mean"
     power = loss.scaling if isinstance(loss, EntryLoss) and loss.log_link else None
-    if data.exposure and power is None:
+    if data.exposure and not power:
         text = f"needs loss poisson, tweedie or gamma (got {loss.name if loss else None})"
         raise file.wrong(("data", "exposure"), text)
     drop = tuple(dict.fromkeys([*data.drop, *filter(None, [data.split.group])]))
@@ -302,7 +302,8 @@ def _unread(file: ConfigFile) -> list[str]:
     """Return the dropped columns that nothing reads."""
     data = file.config.data
     formulas = " ".join([*data.features.values(), data.where or ""])
-    read = {*(data.target or ()), data.weight, data.exposure, data.split.group, data.split.time}
+    special = data.weight, data.exposure, data.event
+    read = {*(data.target or ()), *special, data.split.group, data.split.time}
     return [name for name in data.drop if name not in read and name not in formulas]
 
 
@@ -318,7 +319,7 @@ def _check_columns(file: ConfigFile, table: Table) -> None:
     """Check every column that the config names; report all that do not exist at once."""
     data = file.config.data
     named: list[tuple[KeyPath, str | None]]
-    named = [(("data", key), getattr(data, key)) for key in ("weight", "exposure")]
+    named = [(("data", key), getattr(data, key)) for key in ("weight", "exposure", "event")]
     for key in ("target", "drop", "categorical"):
         named += [(("data", key), name) for name in getattr(data, key) or []]
     if isinstance(data.date_format, dict):
@@ -373,7 +374,7 @@ def _duplicates(
 ) -> DuplicateRows | None:
     """Return which of some rows are duplicates; None if groups or times divide the rows."""
     data = file.config.data
-    left_out = {*target, *data.drop, data.weight}
+    left_out = {*target, *data.drop, data.weight, data.event}
     names = [name for name in table.names if name not in left_out]
     if data.stream or data.exposure or data.split.group or data.split.time or not names:
         return None
@@ -385,6 +386,7 @@ def _learned_once(
 ) -> tuple[Array, Array | None, DuplicateRows | None]:
     """Return the rows to learn from, their weights, and which are still duplicates."""
     duplicates, name = _duplicates(file, table, target, rows), file.config.data.weight
+    target = [*target, *filter(None, [file.config.data.event])]
     if duplicates is None or not len(rows):
         return rows, None, duplicates
     targets = np.stack([table[one].values[rows] for one in target], axis=1)

@@ -42,10 +42,8 @@ def printable(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(
-        c if c.isprintable() or "\ud800" <= c <= "\udfff" else c.encode("unicode_escape").decode()
-        for c in text
-    )
+    odd = [c for c in {*text} if not (c.isprintable() or "\ud800" <= c <= "\udfff")]
+    return text.translate({ord(c): c.encode("unicode_escape").decode() for c in odd})
 
 
 def quoted(value: object) -> str:

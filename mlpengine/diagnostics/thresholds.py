@@ -104,6 +104,8 @@ LARGE_FEATURE = tuned(
     8.0, "0.9 quantile of magnitudes", "of a feature, too large; healthy: 2.1", CORPUS
 )
 UNUSUAL_INPUT = tuned(3.0, "root mean square", "features may explain a large loss above this")
+SMALL_TARGET = tuned(1e-3, "root mean square", "below it a small loss is the target's", CORPUS)
+SMALL_LOSS = tuned(1e-10, "loss", "of a constant: gradients are below the usual eps, 1e-8", CORPUS)
 LARGE_TARGET = tuned(30.0, "root mean square", "of the targets, too large; healthy: 1", CORPUS)
 OFF_CENTER = tuned(
     3.0, "deviations", "root mean square of the target, too large; healthy: 1", CORPUS

@@ -7,10 +7,10 @@ import numpy as np
 
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
-from mlpengine.models import metrics
+from mlpengine.models import censored, metrics
 from mlpengine.models.evaluate import jackknife_error, without_each_block
 from mlpengine.models.linear import fit_linear
-from mlpengine.models.task import Classification, Regression, Split, Task, mean_targets
+from mlpengine.models.task import Classification, Regression, Split, Survival, Task, mean_targets
 from mlpengine.ops import (
     BinaryCrossEntropyWithLogits,
     EntryLoss,
@@ -28,6 +28,9 @@ METRICS: dict[str, Callable[[Array, Array, Array | None], float]] = {
     "r2": metrics.r2,
     "mae": metrics.mae,
     "rmse": metrics.rmse,
+    "concordance": lambda truth, times, weights: censored.concordance(
+        truth[:, 0], times[:, 0], weights
+    ),
 }
 """The metrics that compare predictions: functions of targets, predictions and weights.
 
@@ -76,6 +79,9 @@ def constant_prediction(task: Task, train: Split, rows: int) -> Guess:
         counts = np.bincount(truth.astype(np.int64), weights, minlength=_classes(task))
         shares = np.broadcast_to(counts / counts.sum(), (rows, len(counts)))
         return Guess(np.full(rows, counts.argmax()), shares)
+    if isinstance(task, Survival):
+        best = task.loss.best_constant(train.y, task.outputs, weights)
+        return Guess(task.predict(np.tile(best, (rows, 1))))
     repeated = np.tile(mean_targets(truth.astype(np.float64), weights), (rows, 1))
     return Guess(repeated) if isinstance(task, Regression) else _of_labels(repeated)
 
@@ -95,6 +101,8 @@ def linear_prediction(task: Task, train: Split, x: Array, work: float) -> Guess 
     part = train.rows(evenly_spaced(len(train), rows))
     if not np.isfinite(part.x).all():
         return None
+    if isinstance(task, Survival):
+        return Guess(task.predict(_linear(task.loss, part, part.y, x, task.outputs)))
     if isinstance(task, Regression):
         center, scale = np.nanmean(part.truth, axis=0), np.nanstd(part.truth, axis=0)
         scale = np.where(scale > 0, scale, 1.0)

@@ -12,7 +12,7 @@ import numpy as np
 from typing_extensions import TypedDict
 
 from mlpengine.core.errors import CheckpointError, DataError, MlpEngineError, UsageError
-from mlpengine.core.fields import Limits
+from mlpengine.core.fields import POSITIVE, Limits
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
@@ -29,6 +29,7 @@ from mlpengine.models.calibration import (
     SET_CLASSES,
     ClassSets,
     Residuals,
+    checked_level,
     spread,
 )
 from mlpengine.models.evaluate import Scorer
@@ -58,6 +59,7 @@ from mlpengine.models.task import (
     Classification,
     Regression,
     Split,
+    Survival,
     Task,
     Threshold,
     make_split,
@@ -528,6 +530,57 @@ class Model:
         ends = self._task.target_range
         return np.clip(low, *ends), np.clip(high, *ends)
 
+    def predict_quantile(self, data: Any, level: float) -> Array:
+        """Return the quantile of a level of the target of each row: a share `level` is below it.
+
+        It belongs to the distribution that the loss predicts: of `gaussian_nll`, `survival`, or
+        between the levels of `quantile`.  For other losses it comes from out-of-fold errors.
+        Shapes: (rows,), or (rows, targets) if there are several targets.
+
+        Raises: UsageError for a model of classes, a level outside of the levels of the loss, and a
+            loss without a distribution that was trained without folds.
+        """
+        values = self.quantile_of(self.outputs(data), level)
+        return values[:, 0] if values.shape[1] == 1 else values
+
+    def quantile_of(self, output: Array, level: float, where: str = "predict_quantile") -> Array:
+        """Return `predict_quantile` (rows, targets) for outputs (rows, out_dim)."""
+        level, task = checked_level(level, where), self._task
+        values = task.quantile(output, level) if isinstance(task, Regression) else None
+        if values is not None:
+            return values
+        if isinstance(task, Regression) and task.orders:
+            levels = [f"{one.level:g}" for one in task.loss.predictions]
+            raise UsageError(
+                f"{where}: must lie between the levels of the loss, {levels[0]} and {levels[-1]} "
+                f"(got {level:g})"
+            )
+        if not isinstance(task, Regression) or self.residuals is None:
+            raise self._without_folds(where, "numbers")
+        low, high = task.target_range
+        return np.clip(self.residuals.quantile(task.predict(output), level), low, high)
+
+    def predict_survival(self, data: Any, times: Sequence[float]) -> Array:
+        """Return the chance (rows, times) that the event of each row has not happened by a time.
+
+        `times` are in the unit of the target.
+
+        Raises: UsageError for a model of another task, and for a time that is not above 0.
+        """
+        return self.survival_of(self.outputs(data), times)
+
+    def survival_of(
+        self, output: Array, times: Sequence[float], where: str = "predict_survival"
+    ) -> Array:
+        """Return `predict_survival` (rows, times) for outputs (rows, out_dim)."""
+        if not isinstance(self._task, Survival):
+            raise UsageError(
+                f"{where}: a model of censored times is needed, trained with data.event (this one "
+                f"predicts {self.preprocessor.task})"
+            )
+        given = [POSITIVE.check(where, time) for time in times]
+        return self._task.survival(output, np.array(given))
+
     def predict_set(self, data: Any, level: float = 0.9, *, by_class: bool = False) -> Array:
         """Return which of the `classes` are in the set of each row, bool (rows, classes).
 
@@ -548,6 +601,10 @@ class Model:
         return self.sets.contain(chances, level, by_class=by_class)
 
     def _without_folds(self, where: str, what: str) -> UsageError:
+        if isinstance(self._task, Survival):
+            return UsageError(
+                f"{where}: is not for censored times; write predict_quantile, or --quantile"
+            )
         networks = plural(len(self.networks), "network")
         return UsageError(
             f"{where}: needs a model of {what} that was trained with training.folds "
