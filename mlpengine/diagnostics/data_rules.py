@@ -61,12 +61,15 @@ def shifted(diagnostics: Diagnostics) -> Verdict | None:
 def too_good(diagnostics: Diagnostics) -> Verdict | None:
     """Validation rows nearly repeat training rows, or are predicted without an error."""
     (error, rows), best = diagnostics.validation_error, diagnostics.baselines.best
-    share, limit = diagnostics.copies, limits.COPIES
-    if share > limit and error < limits.OF_COPIES * best:
-        headline = "Validation rows repeat training rows"
+    (share, equal), limit = diagnostics.copies, limits.COPIES
+    repeated = equal > limits.REPEATED
+    if repeated or (share > limit and error < limits.OF_COPIES * best):
+        headline, how = "Validation rows repeat training rows", "nearly equal"
+        if repeated:
+            share, limit, how = equal, limits.REPEATED, "are equal to"
         evidence = (
-            f"{percent(share)} of the validation rows nearly equal a training row, so the "
-            "validation score is too good."
+            f"{percent(share)} of the validation rows {how} a training row, so the validation "
+            "score is too good."
         )
         advice = (
             "Remove duplicates, or set data.split.group to a column with the same value in all "
@@ -142,11 +145,9 @@ def behind_linear(diagnostics: Diagnostics) -> Verdict | None:
 def noisy_labels(diagnostics: Diagnostics) -> Verdict | None:
     """Rows have another class than a simple model says, even where it is sure."""
     known = diagnostics.baselines
-    certain = (
-        known.contradicted - limits.SIGNIFICANT * known.contradicted_error > limits.CONTRADICTED
-    )
-    even = known.contradicted > limits.EVEN * known.doubtful
-    if not (certain and even and known.signal > limits.SIGNAL):
+    least = known.contradicted - limits.SIGNIFICANT * known.contradicted_error
+    wrong = least > max(limits.CONTRADICTED, limits.EVEN * known.doubtful)
+    if not (wrong and known.signal > limits.SIGNAL):
         return None
     some = " and ".join(map(diagnostics.name_row, known.contradicting_rows[:2]))
     headline, no_fix = "Some labels seem wrong", "the rows must be checked"
@@ -157,6 +158,22 @@ def noisy_labels(diagnostics: Diagnostics) -> Verdict | None:
     )
     advice = f"Check these rows, such as {some}."
     return Verdict("noisy_labels", None, headline, evidence, share, limit, advice, no_fix=no_fix)
+
+
+def moved(diagnostics: Diagnostics) -> Verdict | None:
+    """Features tell more of the target of another row than of their own, as after a wrong join."""
+    known, limit = diagnostics.baselines, limits.MOVED
+    own, other, side = known.beside
+    if not (known.moved > limit and other - own > limits.MOVED_GAIN * (1 - own)):
+        return None
+    headline, way = "Targets stand one row off", "below" if side > 0 else "above"
+    evidence = (
+        f"A simple model explains {percent(max(own, 0))} of a row's own target, but "
+        f"{percent(other)} of the target in the row {way} it."
+    )
+    advice = "Check how targets were joined to the rows."
+    no_fix = "the data must be checked"
+    return Verdict("labels", None, headline, evidence, known.moved, limit, advice, no_fix=no_fix)
 
 
 def labels(diagnostics: Diagnostics) -> Verdict | None:

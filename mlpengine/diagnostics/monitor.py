@@ -12,7 +12,7 @@ from mlpengine.core.buffers import Uncopyable, replay
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural, quoted
-from mlpengine.diagnostics.baselines import Baselines, BaselineScore
+from mlpengine.diagnostics.baselines import Baselines, BaselineScore, Copies
 from mlpengine.diagnostics.constant_loss import NO_EXTREME, ExtremeValue
 from mlpengine.diagnostics.layer_buffers import Workspace
 from mlpengine.diagnostics.layers import NetworkFacts
@@ -101,7 +101,7 @@ class Diagnostics(Uncopyable):
         class_names: the names of the classes, set with them; empty if they have only numbers.
         dead_at_end: by rectifier layer, the share of units that no row of a sample fires after
             training; set by the caller.
-        copies: share of validation rows that nearly repeat a training row; set by the caller.
+        copies: shares of validation rows that repeat a training row; set by the caller.
         validation_error: error on validation rows in units of a constant prediction's, and the
             number of rows that the constant predicts wrongly; set by the caller.
         planned_split: whether validation rows are later or of other groups on purpose; set by the
@@ -163,7 +163,7 @@ class Diagnostics(Uncopyable):
         }
         self.unknown_rows, self.stops_early, self.planned_split = "", False, False
         self.dead_at_end: Mapping[int, float] = {}
-        self.copies, self.validation_error = nan, (nan, 0)
+        self.copies, self.validation_error = Copies(), (nan, 0)
         self.epochs: list[tuple[float, float]] = []
         self.noted: deque[Spike] = deque(maxlen=20)
         self._schedule = SamplingSchedule(every)

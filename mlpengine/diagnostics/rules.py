@@ -511,6 +511,7 @@ UNLEARNED = SCALES | WRONG_STEPS | BROKEN
 for rule, causes, *names in (
     (run.output_clamped, ()),
     (data.class_codes, ()),
+    (data.moved, (), "labels"),
     (input_scale, ()),
     (target_scale, {"output_clamped", "class_codes"}),
     (run.momentum_high, SCALES | {"output_clamped"}),
@@ -538,7 +539,7 @@ for rule, causes, *names in (
     (nonfinite, ()),
     (data.shifted, ()),
     (data.too_good, {"shifted"}),
-    (data.labels, (UNLEARNED | STOPPED | {"shifted"}) - {"labels"}),
+    (data.labels, UNLEARNED | STOPPED | {"shifted"}),
     (data.noisy_labels, {"labels"}),
     (
         unsteady,

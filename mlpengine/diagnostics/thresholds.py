@@ -134,7 +134,7 @@ COMMON_RECALL = tuned(
 # Curves
 LEARNED = tuned(0.98, "constant", "loss of a network that has learned something", CORPUS)
 MIN_EPOCHS = tuned(5, "epochs", "below which curves are not judged")
-SIGNAL = tuned(0.19, "share of squares", "r2 of a simple model that `noisy_labels` needs", CORPUS)
+SIGNAL = tuned(0.08, "share of squares", "r2 of a simple model that `noisy_labels` needs", CORPUS)
 COMMON_CLASS = tuned(0.7, "share of rows", "of one class, from which `labels` is a note", CORPUS)
 RELATED = tuned(
     2.0,
@@ -207,7 +207,7 @@ SECONDS_PER_VALUE = tuned(450e-9, "seconds", "bound of the time of a value (Xeon
 COPIES = tuned(
     0.5,
     "share of validation rows",
-    "that nearly equal a training row; healthy: 0.6, so OF_COPIES must hold, too",
+    "that nearly equal a training row; healthy: 0.64, so OF_COPIES must hold, too",
     CORPUS,
 )
 OF_COPIES = tuned(
@@ -221,6 +221,18 @@ COPY_DISTANCE = tuned(
     "distance of the tenth nearest row",
     "of the nearest training row; below it, a row is a near copy",
 )
+BY_CHANCE = tuned(0.05, "share of rows", "that may be near copies by chance")
+FAR_NEIGHBORS = tuned(40, "rows", "nearest ones; with NEIGHBORS they give the dimensions of rows")
+REPEATED = tuned(
+    0.25, "share of validation rows", "equal to training rows beyond chance; healthy: 0.04", CORPUS
+)
+MOVED = tuned(
+    3.5,
+    "standard errors",
+    "by which a target beside its row is explained better; healthy: 1.6",
+    CORPUS,
+)
+MOVED_GAIN = tuned(0.05, "share of squared error", "that it saves, at least", CORPUS)
 COPY_ROWS = tuned(100, "rows", "of validation that are compared")
 COPY_VALUES = tuned(1 << 20, "values", "of training rows that are compared")
 TOO_GOOD = tuned(1e-3, "constant", "validation error that is too good")
@@ -233,9 +245,9 @@ CLEAR = tuned(3.5, "standard errors", "by which they differ clearly; healthy: 3.
 SHIFT = tuned(0.25, "distance", "of two distribution functions; healthy: 0.2", CORPUS)
 CONTRADICTED = tuned(0.1, "share of sure rows", "of another class; healthy: 0.04", CORPUS)
 EVEN = tuned(
-    0.65,
+    0.57,
     "share among all rows",
-    "contradicted share of sure rows / of all rows; above it, labels are wrong; healthy: 0.54",
+    "of it in sure rows, SIGNIFICANT errors less; above it, labels are wrong; healthy: 0.49",
     CORPUS,
 )
 CODES = tuned(
