@@ -48,9 +48,7 @@ def outcome_data(session: "Session", result: Result, outcome: Mapping[str, Any])
         lines.append(f"ensemble weights: {', '.join(f'{n} {w:.2f}' for n, w in weights)}")
         linear = fitted.ensemble_weights.get(LINEAR, 0.0)
         if linear >= MOSTLY_LINEAR:
-            lines.append(
-                f"the linear models have {linear:.0%} of the weight: the networks add little"
-            )
+            lines.append(f"linear models have {linear:.0%} of the weight: the networks add little")
     error = session.measured.calibration_error
     if error is not None:
         lines.append(f"expected calibration error of the probabilities: {error:.3f}")
@@ -63,7 +61,7 @@ def outcome_data(session: "Session", result: Result, outcome: Mapping[str, Any])
         lines += ["", *mistakes(session.model.task, part, output, labels, part_title(name))]
     lines += ["", *map(str, session.verdicts())] if outcome["verdicts"] else []
     ending = ENDINGS[result.ending]
-    best = f"; best weights: {_epochs(session.loop)}" if result.best_epoch else ""
+    best = f"; weights of {_epochs(session.loop)}" if result.best_epoch else ""
     rate = f", {result.samples_per_second:,.0f} rows/s" if result.samples_per_second else ""
     path = shortest(session.directory.path)
     lines += ["", f"{plural(result.epochs, 'epoch')} in {result.seconds:.1f} s{rate}{ending}{best}"]
@@ -112,9 +110,9 @@ def metrics_table(
         estimates = (spreads or {}).get(OUT_OF_FOLD, {})
         note = f" ({DEVIATION}: standard error)" if estimates else ""
         lines.append(f"out-of-fold: each row predicted by networks that did not train on it{note};")
-        mean = "the mean of all networks usually predicts new rows better than this score"
+        mean = "usually, the mean of all networks predicts new rows better"
         if OF_MEAN in estimates:
-            mean = "mean of all: estimated score on new rows of the mean prediction of all networks"
+            mean = "mean of all: estimate for new rows, predicted by the mean of all networks"
         elif in_time:
             mean = "newer rows may have larger errors; compare with the test rows"
         lines.append(mean)
@@ -136,7 +134,7 @@ def mistakes(
 ) -> list[str]:
     """Return a confusion matrix, the commonest confusions, or a summary of the residuals."""
     predicted = task.predict(output)
-    if isinstance(task, Regression):
+    if isinstance(task, Regression) and task.has_errors:
         return _residuals(part.truth, predicted, task.target.columns, name)
     if not isinstance(task, Classification):
         return []
@@ -179,6 +177,7 @@ def _residuals(truth: Array, predicted: Array, columns: Sequence[str], name: str
     width = len(lines[0]) - 11 * len(titles)
     for i, column in enumerate(columns):
         off = (predicted - truth)[:, i]
+        off = off[~np.isnan(truth[:, i])]
         values = [off.mean(), *np.quantile(off, (0.05, 0.5, 0.95)), off[np.abs(off).argmax()]]
         lines.append(
             f"  {printable(column)}"[:width].ljust(width) + "".join(f" {v:>10.5g}" for v in values)
@@ -187,9 +186,9 @@ def _residuals(truth: Array, predicted: Array, columns: Sequence[str], name: str
 
 
 def _epochs(loop: Loop) -> str:
-    """Return the best epoch, or the range of best epochs of several networks."""
+    """Return the best epoch, or the range of the networks' best epochs."""
     first, last = min(loop.best_epochs), max(loop.best_epochs)
-    return f"epochs {first} to {last}" if first < last else f"epoch {first}"
+    return f"each network's best epoch ({first} to {last})" if first < last else f"epoch {first}"
 
 
 def _line(first: str, width: int, *texts: str) -> str:

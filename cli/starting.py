@@ -182,7 +182,7 @@ def run_session(
             raise
         state.share_code(ranks)
         if not (shown.quiet or state.code):
-            say("evaluating the weights of the best epoch", err=True)
+            say("evaluating the weights of the best epoch (*: improved)", err=True)
         outcome = session.finish(result)
         lost = False
         try:
@@ -205,8 +205,9 @@ def opening(data: LoadedData, trainer: Trainer, session: Session | None = None) 
     rows = f"{plural(sum(counts.values()), 'row')} ({parts})"
     threads = plural(trainer.threads, "thread")
     networks = len(trainer.networks)
-    several = f"{networks} of " if networks > 1 else ""
-    size = f"{plural(len(mlp.params), 'parameter')}, {mlp.dtype}"
+    several = f"{networks} networks of " if networks > 1 else ""
+    each = " each" if networks > 1 else ""
+    size = f"{plural(len(mlp.params), 'parameter')}{each}, {mlp.dtype}"
     if ranks := trainer.ranks:
         threads = f"{ranks.size} ranks of {threads}"
     lines = [

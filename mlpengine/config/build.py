@@ -29,7 +29,7 @@ from mlpengine.models.task import (
     task_for,
 )
 from mlpengine.models.threshold import check_threshold
-from mlpengine.ops import LOSSES, losses_of
+from mlpengine.ops import LOSSES, KnownTargets, losses_of
 from mlpengine.ops.cross_entropy import SoftmaxCrossEntropy
 from mlpengine.ops.loss import Loss
 from mlpengine.ops.losses import BinaryCrossEntropyWithLogits
@@ -143,7 +143,10 @@ def load_data(
         )
         for part, (table, rows) in tables.parts.items()
     }
-    return LoadedData(file, tables, task, _balanced(file, loss, parts["train"], task), parts)
+    loss = _balanced(file, loss, parts["train"], task)
+    if isinstance(task, Regression) and any(np.isnan(part.y).any() for part in parts.values()):
+        loss = KnownTargets(task.loss)
+    return LoadedData(file, tables, task, loss, parts)
 
 
 def trainer_of(

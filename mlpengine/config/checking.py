@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from mlpengine.config.load import ConfigFile
-from mlpengine.config.tables import profiled_table
+from mlpengine.config.tables import history_of, profiled_table
 from mlpengine.core.wording import plural
 from mlpengine.data.features.checks import Profile, profile
 from mlpengine.data.tables import Table
@@ -33,8 +33,12 @@ class TableCheck(NamedTuple):
         progress: OnProgress | None = None,
     ) -> "TableCheck":
         """Describe the table of a config.  Raises: DataError for a target that cannot be used."""
-        kind = None if file.config.data.task == "auto" else file.config.data.task
-        facts = profile(profiled_table(file, table), targets, task=kind, progress=progress)
+        data, rows = file.config.data, profiled_table(file, table)
+        kind = None if data.task == "auto" else data.task
+        if data.event is not None:
+            rows, kind = rows.drop([data.event]), "survival"
+        earlier = history_of(file).names  # an earlier target is no leak
+        facts = profile(rows, targets, task=kind, trusted=earlier, progress=progress)
         dropped = reasons(file, facts)
         return cls(facts, dropped, facts.warnings(dropped))
 

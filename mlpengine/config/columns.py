@@ -164,7 +164,8 @@ def column_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
     values = sample[target.columns[0]].values.astype(np.float64)  # codes of classes
     sample = tables.preprocessor.with_computed(sample)
     drop = [name for name in file.config.data.drop if name in sample]
-    names = [*tables.preprocessor.kinds, *drop]
+    earlier = tables.preprocessor.history.names  # an earlier target is no leak
+    names = [name for name in [*tables.preprocessor.kinds, *drop] if name not in earlier]
     verdicts = []
     for leak in find_leaks(sample, list(dict.fromkeys(names)), values, task or "regression"):
         if leak.column not in drop:

@@ -119,15 +119,14 @@ def parse_override(text: str) -> Override:
 
 
 def load_config(path: str | Path, overrides: Iterable[Override] = ()) -> ConfigFile:
-    """Read a config file, apply the overrides in order, and check everything.
+    """Read a config file, apply the overrides in any order, and check everything.
 
     Raises: ConfigError listing every problem with its file and line, key path and, where a name
     was misspelled, the nearest valid one.
     """
     path = checked_path(path, "config")
     document = read_document(path)
-    for override in overrides:
-        _apply(override, document)
+    _apply_all(overrides, document)
     return check_config(path, document)
 
 
@@ -147,8 +146,7 @@ def check_config(path: Path, document: Document) -> ConfigFile:
 def with_overrides(file: ConfigFile, overrides: Iterable[Override]) -> ConfigFile:
     """Return a checked config with other settings.  Raises: ConfigError as `load_config`."""
     document = deepcopy(file.document)
-    for override in overrides:
-        _apply(override, document)
+    _apply_all(overrides, document)
     return check_config(file.path, document)
 
 
@@ -156,10 +154,15 @@ def problems_with(path: Path, overrides: Iterable[Override]) -> list[Problem]:
     """Return the problems that `load_config` would list."""
     document = read_document(path)
     with suppress(ConfigError):
-        for override in overrides:
-            _apply(override, document)
+        _apply_all(overrides, document)
         check_config(path, document)
     return sorted(set(document.problems))
+
+
+def _apply_all(overrides: Iterable[Override], document: Document) -> None:
+    """Apply overrides: sections and the network before their options, the last of one key last."""
+    for override in sorted(overrides, key=lambda o: (len(o.path), o.path[-1] != "network")):
+        _apply(override, document)
 
 
 def _apply(override: Override, document: Document) -> None:

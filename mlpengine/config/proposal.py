@@ -9,13 +9,12 @@ import numpy as np
 
 from mlpengine.config.reader import MAX_BYTES, MAX_VALUES, Document, parse_yaml
 from mlpengine.config.sections import fill_missing, sections_of
-from mlpengine.config.tables import dividing_values
 from mlpengine.config.writer import quoted_yaml
 from mlpengine.core.errors import DataError
 from mlpengine.core.wording import plural, printable
 from mlpengine.data.features import Profile, profile, split_rows
 from mlpengine.data.features.checks import KEEP_IF
-from mlpengine.data.features.splits import SPLIT_PARTS
+from mlpengine.data.features.splits import SPLIT_PARTS, dividing_values
 from mlpengine.data.features.thresholds import FEW_LEVELS
 from mlpengine.data.tables import DATASETS, Table
 from mlpengine.data.tables.detect import Detected
@@ -98,11 +97,12 @@ def propose(
     reading: CsvDialect = DEFAULT,
     preset: str = "plain",
     division: Division | None = None,
+    event: str | None = None,
 ) -> str:
     """Return a commented config, as YAML, that predicts `target` from the other columns.
 
     `test` is a file of its own for the final score, in place of a fifth of the rows.  A profile for
-    a `division` is without that column.
+    a `division` or for events in a column `event` is without that column.
 
     Columns that are the target in another coding, or cannot be learned from, are dropped with the
     reason.  Columns that explain nearly all of the target stay, with a comment.
@@ -127,6 +127,7 @@ def propose(
         *([f"  test_source: {quoted_yaml(test)}"] if test else []),
         f"  target: {_flow(target[0] if len(target) == 1 else [*target])}",
         f"  task: {profile.task}",
+        *([f"  event: {quoted_yaml(event)}  # 1: seen, 0: censored"] if event else []),
         *_suspects(profile),
         *_drop(profile),
         *_missing(profile, target),
@@ -295,7 +296,9 @@ def complete_config(
     table, reading = detected.table, detected.reading
     if not target or not {*target} <= {*table.names}:
         return []
-    task = data.get("task", "auto")
+    task, event = data.get("task", "auto"), data.get("event")
+    if event in table.names:
+        table, task = table.drop([event]), "survival"
     if facts is None:
         facts = profile(table, target, task=None if task in ("auto", None) else task)
     facts = replace(
@@ -383,7 +386,8 @@ def _encoding_and_members(
     if folds_of(profile, division) is None:
         return encoded, ()
     features = sum(c.distinct if c.kind == "category" else 1 + (c.missing > 0) for c in columns)
-    numbers_from = features if profile.task == "regression" else None
+    gaps = len(target) > 1 and any(c.missing for c in profile.columns if c.name in target)
+    numbers_from = features if profile.task == "regression" and not gaps else None
     return encoded, members_for(
         profile.n_rows, len(kinds), preset, encoded=encoded, numbers_from=numbers_from
     )

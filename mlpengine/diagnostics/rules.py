@@ -136,20 +136,26 @@ def input_scale(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def target_scale(diagnostics: Diagnostics) -> Verdict | None:
-    """The targets of a regression are far from unit size."""
+    """The targets of a regression, or the loss, are far from unit size."""
     size, limit = diagnostics.target_rms, limits.LARGE_TARGET
     usual = isinstance(diagnostics.loss, MeanSquaredError) and diagnostics.baseline > 0
     times = size / sqrt(diagnostics.baseline) if usual else nan
-    if not (size > limit or times > limits.OFF_CENTER):
+    small = 0 < diagnostics.baseline < limits.SMALL_LOSS
+    if not (size > limit or times > limits.OFF_CENTER or small):
         return None
     headline = "Target is not standardized"
     evidence = f"Its root mean square is {two_digits(size)}; about 1 is usual."
-    if not size > limit:
+    advice, no_fix = "Standardize it: set data.standardize_target to true.", ""
+    fix = [Fix(FeatureSettings, "standardize_target", True)]
+    if small and not size < limits.SMALL_TARGET:  # not known where it is standardized
+        headline, size, limit = "Loss is too small", diagnostics.baseline, limits.SMALL_LOSS
+        evidence = f"A constant prediction has a loss of {size:.1e}, so the gradients are tiny."
+        advice = "Multiply the formula of the loss by a number that makes this loss about 1."
+        fix, no_fix = [], "a factor of the loss is no setting"
+    elif times > limits.OFF_CENTER and not size > limit:
         headline, mean = "Target is not centered", sqrt(max(times**2 - 1, 0.0))
         evidence = f"Its mean is {two_digits(mean)} times its standard deviation; 0 is usual."
-    advice = "Standardize it: set data.standardize_target to true."
-    fix = [Fix(FeatureSettings, "standardize_target", True)]
-    return Verdict("target_scale", None, headline, evidence, size, limit, advice, fix)
+    return Verdict("target_scale", None, headline, evidence, size, limit, advice, fix, no_fix)
 
 
 def no_gradient(diagnostics: Diagnostics) -> Verdict | None:
@@ -526,7 +532,7 @@ for rule, causes, *names in (
     (no_gradient, {"momentum_high", "lr_high", "decay_high"}),
     (clip_low, ()),
     (run.eps_large, {"clip_low", "no_gradient"}),
-    (lr_low, {"clip_low", "no_gradient", "eps_large", "schedule"}),
+    (lr_low, {"clip_low", "no_gradient", "eps_large", "schedule", "target_scale"}),
     (dead, {"no_gradient", "input_scale", "lr_high", "momentum_high", "decay_high", "small_batch"}),
     (saturated, {"input_scale"}),
     (

@@ -73,6 +73,8 @@ OWN = {
     "data.weight": "fit takes sample_weight",
     "data.exposure": "divide the targets, and write fit(sample_weight=)",
     "data.class_weights": "write class_weight=",
+    "data.lags": "mlpengine.fit has lags",
+    "data.rolling": "mlpengine.fit has windows",
     "data.where": "fit takes the rows",
     "data.split": "write validation_fraction=, or fit(groups=) or fit(times=)",
     "data.stream": "fit takes arrays in memory",

@@ -7,11 +7,18 @@ import numpy as np
 
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
-from mlpengine.models import metrics
+from mlpengine.models import censored, metrics
 from mlpengine.models.evaluate import jackknife_error, without_each_block
 from mlpengine.models.linear import fit_linear
-from mlpengine.models.task import Classification, Regression, Split, Task
-from mlpengine.ops import BinaryCrossEntropyWithLogits, Loss, MeanSquaredError, SoftmaxCrossEntropy
+from mlpengine.models.task import Classification, Regression, Split, Survival, Task, mean_targets
+from mlpengine.ops import (
+    BinaryCrossEntropyWithLogits,
+    EntryLoss,
+    KnownTargets,
+    Loss,
+    MeanSquaredError,
+    SoftmaxCrossEntropy,
+)
 
 METRICS: dict[str, Callable[[Array, Array, Array | None], float]] = {
     "accuracy": metrics.accuracy,
@@ -21,6 +28,9 @@ METRICS: dict[str, Callable[[Array, Array, Array | None], float]] = {
     "r2": metrics.r2,
     "mae": metrics.mae,
     "rmse": metrics.rmse,
+    "concordance": lambda truth, times, weights: censored.concordance(
+        truth[:, 0], times[:, 0], weights
+    ),
 }
 """The metrics that compare predictions: functions of targets, predictions and weights.
 
@@ -69,8 +79,10 @@ def constant_prediction(task: Task, train: Split, rows: int) -> Guess:
         counts = np.bincount(truth.astype(np.int64), weights, minlength=_classes(task))
         shares = np.broadcast_to(counts / counts.sum(), (rows, len(counts)))
         return Guess(np.full(rows, counts.argmax()), shares)
-    mean = np.average(truth.astype(np.float64), axis=0, weights=weights)
-    repeated = np.tile(mean, (rows, 1))
+    if isinstance(task, Survival):
+        best = task.loss.best_constant(train.y, task.outputs, weights)
+        return Guess(task.predict(np.tile(best, (rows, 1))))
+    repeated = np.tile(mean_targets(truth.astype(np.float64), weights), (rows, 1))
     return Guess(repeated) if isinstance(task, Regression) else _of_labels(repeated)
 
 
@@ -89,11 +101,16 @@ def linear_prediction(task: Task, train: Split, x: Array, work: float) -> Guess 
     part = train.rows(evenly_spaced(len(train), rows))
     if not np.isfinite(part.x).all():
         return None
+    if isinstance(task, Survival):
+        return Guess(task.predict(_linear(task.loss, part, part.y, x, task.outputs)))
     if isinstance(task, Regression):
-        center, scale = part.truth.mean(axis=0), part.truth.std(axis=0)
+        center, scale = np.nanmean(part.truth, axis=0), np.nanstd(part.truth, axis=0)
         scale = np.where(scale > 0, scale, 1.0)
         standardized = (part.truth - center) / scale
-        return Guess(_linear(MeanSquaredError(), part, standardized, x) * scale + center)
+        loss: EntryLoss = MeanSquaredError()
+        if np.isnan(standardized).any():
+            loss = KnownTargets(loss)
+        return Guess(_linear(loss, part, standardized, x) * scale + center)
     if isinstance(task, Classification):
         classes, truth = _classes(task), part.truth.astype(np.int64)
         logits = _linear(SoftmaxCrossEntropy(), part, truth, x, classes)
@@ -189,4 +206,4 @@ def baseline_scores(
 
 def _all(truth: Array, given: Mapping[str, Array], weights: Array | None) -> dict[str, float]:
     with np.errstate(all="ignore"):
-        return {name: METRICS[name](truth, values, weights) for name, values in given.items()}
+        return {n: metrics.on_known(METRICS[n], truth, v, weights) for n, v in given.items()}

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mlpengine.core.errors import CheckpointError, UsageError
+from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
 from mlpengine.models.task import Regression, Split, Task
 from mlpengine.nn import TabularNetwork
@@ -57,20 +58,20 @@ def error_of_mean(
 
     `outputs` returns the outputs (folds, rows, out_dim) of the networks of each fold for the
     features of at most `COMPARED_ROWS` rows.  The error is the squared error for numbers, and
-    `mean_loss` for classes.
+    `mean_loss` for classes and censored times.
 
     Shape: (targets,) for numbers, (1,) for classes; None for two folds.
     Source: Krogh and Vedelsby 1995, "Neural network ensembles, cross validation, and active
     learning", equation 6, for the gain by averaging.
     """
-    count = int(folds.max()) + 1
+    count, squared = int(folds.max()) + 1, isinstance(task, Regression) and task.has_errors
     if count < 3:
         return None
 
     def error(output: Array) -> Array:
-        if not isinstance(task, Regression):
+        if not squared:
             return np.array([mean_loss(output, part)])
-        squares = (task.predict(output) - part.truth) ** 2
+        squares = np.nan_to_num((task.predict(output) - part.truth) ** 2)  # missing targets
         return np.asarray(np.average(squares, axis=0, weights=part.weights))
 
     some = np.arange(0, len(folds), -(-len(folds) // COMPARED_ROWS))
@@ -79,7 +80,7 @@ def error_of_mean(
     own, *others = (by_fold[(folds + k) % count, rows] for k in range(count))
     one = np.mean([error(output) for output in others], axis=0)
     gain = 1 - error(task.combine(np.stack(others))) / np.where(one > 0, one, np.inf)
-    if not isinstance(task, Regression):
+    if not squared:
         gain *= error(own) / np.where(one > 0, one, np.inf)
     gain *= (1 - 1 / count) / (1 - 1 / (count - 1))  # from count - 1 networks to count
     return np.clip(1 - np.nan_to_num(gain), 1 / count, 1)
@@ -105,8 +106,14 @@ class Residuals:
     def of(cls, errors: Array, predictions: Array, share: Array | None = None) -> "Residuals":
         """Keep errors (rows, targets) of the predictions of rows that did not train them.
 
-        `share` (targets,) is the result of `error_of_mean`.
+        `share` (targets,) is the result of `error_of_mean`.  An error is NaN where the target is
+        missing; then as many rows are used for each target as the rarest target has.
         """
+        if (gaps := np.isnan(errors)).any():
+            known = [np.flatnonzero(~missing) for missing in gaps.T]
+            fewest = min(map(len, known))
+            rows = np.stack([some[evenly_spaced(len(some), fewest)] for some in known], axis=1)
+            errors, predictions = (np.take_along_axis(a, rows, 0) for a in (errors, predictions))
         errors = errors * np.sqrt(1.0 if share is None else share)
         parts = max(1, min(MAX_PLACES, len(errors) // ROWS_OF_PLACE))
         order = np.array_split(np.argsort(predictions, axis=0, kind="stable"), parts)
@@ -150,6 +157,11 @@ class Residuals:
         is_skewed = gain > CHANCE_OF_RANGE / (level * count**0.5)
         low, high = np.where(is_skewed, (first[shortest], last[shortest]), (-half, half))
         return low, high
+
+    def quantile(self, predictions: Array, level: float) -> Array:
+        """Return the quantile of a level of new targets (rows, targets) with these predictions."""
+        errors = np.quantile(self.errors, level, axis=0)
+        return np.asarray(predictions + errors * self._scale(predictions))
 
     def drawn(self, predictions: Array, rng: np.random.Generator) -> Array:
         """Return random targets (rows, targets) of new rows with these predictions."""

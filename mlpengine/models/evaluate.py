@@ -9,8 +9,9 @@ from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.named import NamedRows, arrays_in, one_or_named, row_specs
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural
-from mlpengine.models.task import Split, Task
+from mlpengine.models.task import Regression, Split, Task
 from mlpengine.nn import Network, Scratch
+from mlpengine.ops import EntryLoss, KnownTargets
 from mlpengine.ops.loss import BoundLoss, Loss
 from mlpengine.ops.loss_sum import LossSum
 from mlpengine.step.fault import bad_rows
@@ -43,6 +44,9 @@ class Scorer:
         outputs: int | Mapping[str, int],
         dtype: np.dtype[np.generic],
     ) -> None:
+        if isinstance(task, Regression) and task.target.n_outputs > 1:
+            assert isinstance(loss, EntryLoss)
+            loss = KnownTargets(loss)
         self.loss, self.task = loss, task
         sizes = outputs if isinstance(outputs, Mapping) else {"": outputs}
         self._buffer = one_or_named(
@@ -227,8 +231,10 @@ def odd_value(part: Split, output: Array) -> str:
         return f"outputs of {len(bad):,} of {plural(len(output), 'row')} are not finite"
     with np.errstate(over="ignore", invalid="ignore"):
         off = np.abs(output - part.y if part.y.shape == output.shape else output, dtype=np.float64)
+    off[np.isfinite(output) & np.isnan(off)] = 0  # missing targets
     row = int(np.nan_to_num(off, nan=np.inf, posinf=np.inf).max(axis=1).argmax())
     features, targets = np.abs(part.x[row : row + 1][0]), np.abs(part.y[row].reshape(-1))
+    targets = np.nan_to_num(targets)
     in_target = targets.max() > features.max()
     column = int((targets if in_target else features).argmax())
     value = (part.y[row].reshape(-1) if in_target else part.x[row : row + 1][0])[column]

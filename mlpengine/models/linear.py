@@ -156,6 +156,7 @@ def _singular(x: Array) -> tuple[Array, Array, Callable[[Array], Array]]:
     return sizes, left * sizes, lambda values: x.T @ (left @ (values / sizes[:, None]))
 
 
+@np.errstate(over="ignore", invalid="ignore")  # a step too far is halved
 def minimize(
     function: Callable[[Array], tuple[float, Array]], start: Array, tolerance: float = TOLERANCE
 ) -> Array:

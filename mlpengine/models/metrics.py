@@ -10,7 +10,7 @@ targets and predictions (rows,) or (rows, outputs).
 
 from collections.abc import Callable, Iterable
 from inspect import signature
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -25,7 +25,7 @@ MetricFunction = Callable[[Array, Array, Array | None], float]
 
 HIGHER_IS_BETTER = frozenset(
     {"accuracy", "balanced_accuracy", "macro_f1", "weighted_f1", "roc_auc", "average_precision"}
-    | {"recall", "precision", "r2"}
+    | {"recall", "precision", "r2", "concordance"}
 )
 """Metrics that are better when they are higher, by the first word of their names."""
 
@@ -239,6 +239,22 @@ def calibration_error(target: Array, probabilities: Array, weight: Array | None 
     )
     gaps = np.bincount(number, mass * (right - confidence), minlength=CALIBRATION_BINS)
     return float(np.abs(gaps).sum() / mass.sum())
+
+
+def on_known(function: Callable[..., float], target: Array, *others: Any) -> float:
+    """Return ``function(target, *others)``; if targets (rows, targets) are missing, a mean.
+
+    It is the mean over the targets of the function of the rows that have the target.  NaN marks a
+    missing target; `others` are predictions of the targets' shape, weights (rows,) or options.
+    """
+    if target.ndim != 2 or target.dtype.kind != "f" or not (gaps := np.isnan(target)).any():
+        return function(target, *others)
+    values = []
+    for k in np.flatnonzero(~gaps.all(axis=0)):
+        rows = ~gaps[:, k]
+        own = (x[rows, k] if np.ndim(x) == 2 else x[rows] if np.ndim(x) else x for x in others)
+        values.append(function(target[rows, k], *own))
+    return float(np.mean(values))
 
 
 def mape(target: Array, predicted: Array, weight: Array | None = None) -> float:

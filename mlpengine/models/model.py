@@ -12,14 +12,14 @@ import numpy as np
 from typing_extensions import TypedDict
 
 from mlpengine.core.errors import CheckpointError, DataError, MlpEngineError, UsageError
-from mlpengine.core.fields import Limits
+from mlpengine.core.fields import POSITIVE, Limits
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural, quoted
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.drift import NewRows
-from mlpengine.data.tables import Table, read_table
+from mlpengine.data.tables import Column, Table, read_table
 from mlpengine.data.tables.frames import as_table
 from mlpengine.data.tables.rows import usable_rows
 from mlpengine.models.baselines import Guess, baseline_scores, compared_metrics
@@ -29,6 +29,7 @@ from mlpengine.models.calibration import (
     SET_CLASSES,
     ClassSets,
     Residuals,
+    checked_level,
     spread,
 )
 from mlpengine.models.evaluate import Scorer
@@ -58,6 +59,7 @@ from mlpengine.models.task import (
     Classification,
     Regression,
     Split,
+    Survival,
     Task,
     Threshold,
     make_split,
@@ -163,7 +165,7 @@ class Model:
     @property
     def columns(self) -> list[str]:
         """The columns that predictions need, in the order of a matrix."""
-        return self.preprocessor.columns
+        return self.preprocessor.table_columns
 
     @property
     def target(self) -> list[str]:
@@ -189,6 +191,29 @@ class Model:
             labels: Array = self._labels[predicted]
             return labels
         return predicted[:, 0] if predicted.shape[1] == 1 else predicted
+
+    def predict_next(self, history: Any, row: Any = None) -> Array:
+        """Return `predict` for the row that is ``data.ahead`` rows after the last of `history`.
+
+        `history` is a table of earlier rows.  `row` has the columns of the next row that the model
+        reads, and with ``data.series`` the name of its series; several rows are the next ones of
+        several series.
+
+        Raises: UsageError for a model without lags and windows; DataError as `predict`.
+        """
+        own = self.preprocessor.history
+        if not own.names:
+            raise UsageError("predict_next: needs a model with data.lags or data.rolling")
+        before = self._read(history)
+        rows = (
+            Table({self.target[0]: Column(np.full(1, np.nan))}, "row")
+            if row is None
+            else self._read(row)
+        )
+        if row is None and own.series is not None:
+            text = f"write predict_next(history, {{{own.series!r}: ...}})"
+            raise UsageError(f"predict_next: needs the series to continue; {text}")
+        return self.predict(own.next_rows(before, rows))
 
     def with_threshold(self, value: float) -> "Model":
         """Return the model with another probability above which it predicts its positive class.
@@ -505,6 +530,57 @@ class Model:
         ends = self._task.target_range
         return np.clip(low, *ends), np.clip(high, *ends)
 
+    def predict_quantile(self, data: Any, level: float) -> Array:
+        """Return the quantile of a level of the target of each row: a share `level` is below it.
+
+        It belongs to the distribution that the loss predicts: of `gaussian_nll`, `survival`, or
+        between the levels of `quantile`.  For other losses it comes from out-of-fold errors.
+        Shapes: (rows,), or (rows, targets) if there are several targets.
+
+        Raises: UsageError for a model of classes, a level outside of the levels of the loss, and a
+            loss without a distribution that was trained without folds.
+        """
+        values = self.quantile_of(self.outputs(data), level)
+        return values[:, 0] if values.shape[1] == 1 else values
+
+    def quantile_of(self, output: Array, level: float, where: str = "predict_quantile") -> Array:
+        """Return `predict_quantile` (rows, targets) for outputs (rows, out_dim)."""
+        level, task = checked_level(level, where), self._task
+        values = task.quantile(output, level) if isinstance(task, Regression) else None
+        if values is not None:
+            return values
+        if isinstance(task, Regression) and task.orders:
+            levels = [f"{one.level:g}" for one in task.loss.predictions]
+            raise UsageError(
+                f"{where}: must lie between the levels of the loss, {levels[0]} and {levels[-1]} "
+                f"(got {level:g})"
+            )
+        if not isinstance(task, Regression) or self.residuals is None:
+            raise self._without_folds(where, "numbers")
+        low, high = task.target_range
+        return np.clip(self.residuals.quantile(task.predict(output), level), low, high)
+
+    def predict_survival(self, data: Any, times: Sequence[float]) -> Array:
+        """Return the chance (rows, times) that the event of each row has not happened by a time.
+
+        `times` are in the unit of the target.
+
+        Raises: UsageError for a model of another task, and for a time that is not above 0.
+        """
+        return self.survival_of(self.outputs(data), times)
+
+    def survival_of(
+        self, output: Array, times: Sequence[float], where: str = "predict_survival"
+    ) -> Array:
+        """Return `predict_survival` (rows, times) for outputs (rows, out_dim)."""
+        if not isinstance(self._task, Survival):
+            raise UsageError(
+                f"{where}: a model of censored times is needed, trained with data.event (this one "
+                f"predicts {self.preprocessor.task})"
+            )
+        given = [POSITIVE.check(where, time) for time in times]
+        return self._task.survival(output, np.array(given))
+
     def predict_set(self, data: Any, level: float = 0.9, *, by_class: bool = False) -> Array:
         """Return which of the `classes` are in the set of each row, bool (rows, classes).
 
@@ -525,6 +601,10 @@ class Model:
         return self.sets.contain(chances, level, by_class=by_class)
 
     def _without_folds(self, where: str, what: str) -> UsageError:
+        if isinstance(self._task, Survival):
+            return UsageError(
+                f"{where}: is not for censored times; write predict_quantile, or --quantile"
+            )
         networks = plural(len(self.networks), "network")
         return UsageError(
             f"{where}: needs a model of {what} that was trained with training.folds "
@@ -545,11 +625,19 @@ class Model:
             return spread([self._task.predict(output) for output in outputs])
         return spread([self._task.predicted_numbers(output) for output in outputs])
 
-    def table(self, data: Any) -> Table:
-        """Return data in any form as a table with the kinds that training read.
+    def table(self, data: Any, history: Any = None) -> Table:
+        """Return data in any form as a table with the kinds and derived columns of training.
+
+        A row reads its earlier rows in `data`, and in `history`, a table of further rows, if the
+        model has lags or windows.  Every method takes the table that is returned.
 
         Raises: DataError if it cannot be read as one.
         """
+        before = None if history is None else self._read(history)
+        return self.preprocessor.history.extended(self._read(data), before)
+
+    def _read(self, data: Any) -> Table:
+        """Return data in any form as a table with the kinds that training read."""
         how = self.preprocessor.read_arguments
         if isinstance(data, str | os.PathLike):
             return read_table(data, **how)

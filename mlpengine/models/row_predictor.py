@@ -1,6 +1,7 @@
 """Outputs of a model for a single row, in buffers that are allocated once."""
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -77,7 +78,7 @@ class RowPredictor:
         encoder, but = self._encoder, set() if but is None else but
         if encoder is None or not (encoder.unknown or encoder.far):
             return []
-        texts = {name: (1, text) for name, text in encoder.unknown.items() if name not in but}
+        texts = {name: Counter([text]) for name, text in encoder.unknown.items() if name not in but}
         far = {name: (1, f"{cell:g}") for name, cell in encoder.far.items() if name not in but}
         but |= texts.keys() | far.keys()
         return unknown_remarks(self._preprocessor, texts) + far_remarks(self._preprocessor, far)

@@ -34,7 +34,10 @@ def smooth_units(inputs: int, outputs: int) -> int:
 def check_smooth(loss: str, inputs: int, outputs: int) -> None:
     """Raise UsageError if smooth networks cannot train with this loss or this number of columns."""
     if loss != MeanSquaredError.name:
-        raise UsageError(f"members: smooth needs the loss mse (got {loss}); leave smooth out")
+        raise UsageError(
+            f"members: smooth needs the loss mse and all targets of each row (got {loss}); "
+            "leave smooth out"
+        )
     if smooth_units(inputs, outputs) < FEWEST_UNITS:
         raise UsageError(f"members: smooth reads fewer features (got {inputs}); leave smooth out")
 

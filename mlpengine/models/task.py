@@ -18,13 +18,19 @@ from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.named import NamedRows, check_rows
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural, quoted, suggestion
-from mlpengine.data.features import ClassTarget, MultiLabelTarget, NumberTarget, Preprocessor
+from mlpengine.data.features import (
+    ClassTarget,
+    MultiLabelTarget,
+    NumberTarget,
+    Preprocessor,
+    TimeTarget,
+)
 from mlpengine.data.features.prepared import PreparedRows, Windows
 from mlpengine.data.features.targets import Target
 from mlpengine.data.tables import Table
 from mlpengine.formula import evaluate
-from mlpengine.models import metrics
-from mlpengine.ops import EntryLoss, Loss, MeanSquaredError, losses_of
+from mlpengine.models import censored, metrics
+from mlpengine.ops import EntryLoss, KnownTargets, Loss, MeanSquaredError, losses_of
 
 MAX_CLASSES = 10
 """Maximum number of classes, labels or targets for which separate metrics are reported."""
@@ -413,9 +419,12 @@ class Regression(Task):
     crossing": sorted quantiles are never farther from the true ones.
     """
 
-    headline = ("r2", "mae", "rmse")
-    kinds = ("numbers",)
+    headline: tuple[str, ...] = ("r2", "mae", "rmse")
+    kinds: ClassVar[tuple[metrics.PredictionKind, ...]] = ("numbers",)
     patterns = (f"{PINBALL}LEVEL (such as {PINBALL}0.9)",)
+
+    has_errors: ClassVar[bool] = True
+    """Whether a prediction minus its target is an error: a censored time has none."""
 
     def __init__(self, target: NumberTarget, loss: EntryLoss | None = None) -> None:
         self.target, self.loss = target, loss or MeanSquaredError()
@@ -467,6 +476,18 @@ class Regression(Task):
         own = [self.target.inverse(v) if p.location else v * scale for p, v in values]
         return list(np.sort(own, axis=0)) if self.orders else own
 
+    def quantile(self, output: Array, level: float) -> Array | None:
+        """Return the quantile (rows, targets) of a level, of the distribution of the loss.
+
+        None if the loss predicts no distribution, or not this quantile.
+        """
+        if (formula := self.loss.quantile(level)) is None:
+            return None
+        wide = output.astype(np.float64).reshape(len(output), -1, self.loss.columns)
+        wide = np.sort(wide, axis=2) if self.orders else wide
+        given = {str(o.leaf): wide[:, :, k] for k, o in enumerate(self.loss.formulas.outputs)}
+        return self.target.inverse(evaluate(formula, given))
+
     def _numbered(self, name: str) -> Metric | None:
         """Return the pinball loss of a level: of the quantile of this level, if it is predicted.
 
@@ -481,7 +502,8 @@ class Regression(Task):
             predicted = scored.predicted
             if level in levels:
                 predicted = self._predictions(scored.output)[levels.index(level)]
-            return metrics.pinball(scored.truth, predicted, level, scored.weights)
+            given = scored.truth, predicted, level, scored.weights
+            return metrics.on_known(metrics.pinball, *given)
 
         return pinball
 
@@ -516,26 +538,32 @@ class Regression(Task):
     def _deviance(self, scored: Scored, predicted: Array | None = None) -> float:
         """Return the mean deviance of `predicted` (rows, targets); default: the predicted means."""
         predicted = scored.predicted if predicted is None else predicted
-        with np.errstate(all="ignore"):
-            rows = self.loss.deviance(scored.truth, predicted).mean(axis=1)
-        return float(np.average(rows, weights=scored.weights))
+
+        def mean(truth: Array, predicted: Array, weights: Array | None) -> float:
+            with np.errstate(all="ignore"):
+                each = self.loss.deviance(truth, predicted)
+            rows = each.mean(axis=1) if each.ndim == 2 else each
+            return float(np.average(rows, weights=weights))
+
+        return metrics.on_known(mean, scored.truth, predicted, scored.weights)
 
     def _deviance_explained(self, scored: Scored) -> float:
         """Return 1 - deviance / deviance of the mean target of these rows."""
-        mean = np.average(scored.truth, axis=0, weights=scored.weights)
-        constant = np.broadcast_to(mean, scored.truth.shape)
+        constant = np.broadcast_to(mean_targets(scored.truth, scored.weights), scored.truth.shape)
         return 1 - self._deviance(scored) / self._deviance(scored, constant)
 
     def _nll(self, scored: Scored) -> float:
         mean, deviation = self._predictions(scored.output)
-        return metrics.gaussian_nll(scored.truth, mean, deviation, scored.weights)
+        given = scored.truth, mean, deviation, scored.weights
+        return metrics.on_known(metrics.gaussian_nll, *given)
 
     def _pinball(self, scored: Scored, levels: Sequence[float]) -> float:
         return float(np.mean(self._pinballs(scored, levels)))
 
     def _pinballs(self, scored: Scored, levels: Sequence[float]) -> list[float]:
         pairs = zip(self._predictions(scored.output), levels, strict=True)
-        return [metrics.pinball(scored.truth, q, level, scored.weights) for q, level in pairs]
+        truth, weights = scored.truth, scored.weights
+        return [metrics.on_known(metrics.pinball, truth, q, level, weights) for q, level in pairs]
 
     def _crps(self, scored: Scored, levels: Sequence[float]) -> float:
         """Return the continuous ranked probability score, an integral over levels from 0 to 1.
@@ -549,10 +577,83 @@ class Regression(Task):
 
     def _apart(self, scored: Scored, levels: Sequence[float]) -> float:
         """Return the largest distance between a level and the share of targets below it."""
-        pairs = zip(self._predictions(scored.output), levels, strict=True)
+        pairs, truth = zip(self._predictions(scored.output), levels, strict=True), scored.truth
         return max(
-            abs(metrics.share_below(scored.truth, q, scored.weights) - level) for q, level in pairs
+            abs(metrics.on_known(metrics.share_below, truth, q, scored.weights) - level)
+            for q, level in pairs
         )
+
+
+class Survival(Regression):
+    """Times until an event, some of them censored: targets are negative where they are."""
+
+    headline = ("concordance", "nll")
+    kinds = ()
+    patterns = ("brier_TIME (such as brier_365)",)
+    has_errors = False
+
+    def __init__(self, target: TimeTarget, loss: EntryLoss) -> None:
+        super().__init__(target, loss)
+        self.log_link = False  # locations and scales are averaged, not the times
+
+    def survival(self, output: Array, times: Array) -> Array:
+        """Return the chances (rows, times) that the event has not happened by some times.
+
+        They follow from the loss of a row that is censored at the time.
+        """
+        wide = output.astype(np.float64)
+        given = {str(o.leaf): wide[:, [k]] for k, o in enumerate(self.loss.formulas.outputs)}
+        given[str(self.loss.formulas.target.leaf)] = -times[None] / self.target.scale
+        return np.exp(-evaluate(self.loss.formulas.entry, given) * self.loss.formulas.value_scale)
+
+    def _numbered(self, name: str) -> Metric | None:
+        try:
+            time = float(name.removeprefix("brier_"))
+        except ValueError:
+            return None
+        known = name.startswith("brier_") and 0 < time < np.inf
+        return (lambda s: float(self._brier(s, np.array([time]))[0])) if known else None
+
+    def _own_metrics(self) -> dict[str, Metric]:
+        return {
+            "concordance": lambda s: censored.concordance(
+                s.truth[:, 0], s.predicted[:, 0], s.weights
+            ),
+            "nll": self._nll,
+            "integrated_brier": self._integrated_brier,
+            "calibration_error": self._calibration_error,
+        }
+
+    def _nll(self, scored: Scored) -> float:
+        """Return the mean negative log-likelihood in the units of the times."""
+        wide, truth = scored.output.astype(np.float64), scored.truth
+        losses = self.loss.formulas
+        leaves = dict(zip(losses.outputs, wide.T, strict=True)) | {
+            losses.target: truth[:, 0] / self.target.scale
+        }
+        entry = evaluate(losses.entry, {str(o.leaf): v for o, v in leaves.items()})
+        each = entry * losses.value_scale + np.where(truth > 0, np.log(np.abs(truth)), 0)[:, 0]
+        return float(np.average(each, weights=scored.weights))
+
+    def _brier(self, scored: Scored, times: Array) -> Array:
+        chances = self.survival(scored.output, times)
+        return censored.brier(scored.truth[:, 0], chances, times, scored.weights)
+
+    def _integrated_brier(self, scored: Scored) -> float:
+        if not (scored.truth > 0).any():
+            return float("nan")
+        times = censored.grid(scored.truth[:, 0])
+        return censored.integrated(self._brier(scored, times), times)
+
+    def _calibration_error(self, scored: Scored) -> float:
+        """Return the mean of the calibration errors at the quartiles of the seen events."""
+        truth = scored.truth[:, 0]
+        if not (truth > 0).any():
+            return float("nan")
+        times = np.quantile(truth[truth > 0], (0.25, 0.5, 0.75))
+        columns = zip(self.survival(scored.output, times).T, times, strict=True)
+        errors = [censored.calibration_error(truth, c, t, scored.weights) for c, t in columns]
+        return float(np.mean(errors))
 
 
 class LossOnly(Task):
@@ -622,6 +723,9 @@ def task_for(target: Target | None, loss: Loss, threshold: Threshold | None = No
         raise DataError("task: the preprocessing was fitted without a target")
     if loss.name not in losses_of(target.task):
         raise DataError(f"task: {target.task} has no loss {loss.name!r}")
+    if isinstance(target, TimeTarget):
+        assert isinstance(loss, EntryLoss)
+        return Survival(target, loss)
     if isinstance(target, NumberTarget):
         assert isinstance(loss, EntryLoss)
         return Regression(target, loss)
@@ -686,6 +790,11 @@ def make_split(
     )
 
 
+def mean_targets(truth: Array, weights: Array | None) -> Array:
+    """Return the mean of each target over the rows that have it; truth is (rows, targets)."""
+    return KnownTargets(MeanSquaredError()).best_constant(truth, truth.shape[1], weights)
+
+
 def _level(name: str) -> float | None:
     """Return the level in the name of a pinball loss, such as 0.9."""
     try:
@@ -721,7 +830,7 @@ def _class_metrics(labels: tuple[str, ...]) -> dict[str, Metric]:
 
 
 def _on_predictions(function: Callable[..., float]) -> Metric:
-    return lambda scored: function(scored.truth, scored.predicted, scored.weights)
+    return lambda s: metrics.on_known(function, s.truth, s.predicted, s.weights)
 
 
 def _on_probabilities(function: Callable[..., float]) -> Metric:
@@ -729,7 +838,10 @@ def _on_probabilities(function: Callable[..., float]) -> Metric:
 
 
 def _on_column(function: Callable[..., float], k: int) -> Metric:
-    return lambda s: function(s.truth[:, k], s.predicted[:, k], s.weights)
+    column = slice(k, k + 1)
+    return lambda s: metrics.on_known(
+        function, s.truth[:, column], s.predicted[:, column], s.weights
+    )
 
 
 def _of_class(function: Callable[..., Array], k: int) -> Metric:

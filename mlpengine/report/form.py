@@ -61,7 +61,7 @@ def form_page(model: Model) -> str:
 
 def _background(model: Model) -> list[list[Any]]:
     """Return rows of cells with which the page compares a row; none without a description."""
-    columns = model.columns
+    columns = model.preprocessor.columns
     if not columns or columns[-1] not in model.preprocessor.summary["columns"]:
         return []
     most = int(np.clip(BACKGROUND_EVALUATIONS // len(columns), *BACKGROUND_ROWS))

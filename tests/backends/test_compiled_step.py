@@ -14,6 +14,7 @@ from mlpengine.backends.compiled import (
     LossInstruction,
     chosen_target,
     compile_program,
+    executor,
     target,
 )
 from mlpengine.backends.compiled.target import FLAGS, CompileTarget
@@ -455,6 +456,7 @@ def test_a_processor_may_read_columns_in_place_of_panels(sizes, threads, monkeyp
     outcomes, texts = [], []
     for reads_columns in (False, True):
         monkeypatch.setattr(CompileTarget, "reads_columns", reads_columns)
+        monkeypatch.setattr(executor, "_newest", lambda: None)
         mlp = Mlp(sizes, seed=0)
         options = {"backend": "compiled", "threads": threads}
         step = TrainingStep(mlp, SoftmaxCrossEntropy(), Sgd(mlp, lr=0.1), 96, **options)

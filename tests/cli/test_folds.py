@@ -61,7 +61,7 @@ def test_each_command_knows_folds(target, mlpengine, rows):
     write_config("c.yaml", target, drop=(f"target: {target}", f"target: {target}, drop: {others}"))
     shown = mlpengine("train", "c.yaml")
     assert shown.code == 0, shown.err
-    assert "network  4 of " in shown.err
+    assert "network  4 networks of " in shown.err
     assert "out-of-fold" in shown.out
     assert "validation " not in shown.out
     result = json.loads(Path("runs/c/result.json").read_text())

@@ -106,6 +106,7 @@ CASES = [
      [{"feature_sizes": np.array([1.0, 7.9, 0.0])}]),
     ("target_scale", {"target_rms": 30.1}, [{"target_rms": 29.9}]),
     ("target_scale", {"target_rms": 3.1, "loss": MeanSquaredError()}, [{"target_rms": 2.9}]),
+    ("target_scale", {"baseline": 9e-11, "target_rms": np.nan}, [{"baseline": 1.1e-10}]),
     ("no_gradient", {"mlp": zeros()}, [{"mlp": PLAIN}]),
     ("start", {"first_loss": 10.1}, [{"first_loss": 9.9}, {"mlp": DROPPING}, {"baseline": 1.1}]),
     ("start", {"first_loss": 7.0, "loss": SoftmaxCrossEntropy(), "baseline": 0.1},
@@ -469,8 +470,8 @@ def watched(mlp, lr):
 @pytest.mark.parametrize(
     ("variance", "squared", "text"),
     [
-        (400.0, 1.0, "gradient noise scale 400 rows at batch size 32"),
-        (1.0, 0.0, "far above the batch size of 32"),
+        (400.0, 1.0, "gradient noise scale: 400 rows (batch size 32)"),
+        (1.0, 0.0, "far above 32 rows"),
     ],
 )
 def test_the_table_has_a_line_for_each_layer_and_the_noise_scale(variance, squared, text):

@@ -1,5 +1,6 @@
 """Category features: texts as codes, with a code for unknown texts."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -107,10 +108,13 @@ class Category:
         _refuse_gap(table, self.column, codes, self.strict)
         return np.where(codes < 0, unknown + self.gaps, codes)
 
-    def unknown_rows(self, table: Table) -> Array:
-        """Return the rows with a text that was in no, or too few, training rows."""
-        unknown = self.encode(table) == len(self.levels)
-        return np.flatnonzero(unknown & ~table[self.column].missing)
+    def unknown_texts(self, table: Table) -> Counter[str]:
+        """Count the rows of each text that was in no, or too few, training rows."""
+        codes, texts = coded(table[self.column])
+        unknown = (self.encode(table) == len(self.levels)) & (codes >= 0)
+        found, counts = np.unique(codes[unknown], return_counts=True)
+        pairs = zip(found.tolist(), counts.tolist(), strict=True)
+        return Counter({texts[code]: count for code, count in pairs})
 
     def state_dict(self) -> dict[str, Any]:
         """Return the complete state, ready for JSON."""
@@ -162,7 +166,8 @@ def variance_ratio(codes: Array, target: Array) -> float:
         chance = np.square(np.bincount(target)).sum() / rows
         between, whole = (of_pair**2 / counts[pairs // classes]).sum() - chance, rows - chance
     else:
-        centered = target - target.mean(axis=0, dtype=np.float64)
+        centered = target - np.nanmean(target, axis=0, dtype=np.float64)
+        centered[np.isnan(centered)] = 0.0
         deviations = centered.std(axis=0)
         centered /= np.where(deviations > 0, deviations, 1.0)
         sums = np.stack([np.bincount(codes, column) for column in centered.T])

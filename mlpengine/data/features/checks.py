@@ -32,6 +32,7 @@ from mlpengine.data.features.thresholds import (
     SMALL_CLASS,
 )
 from mlpengine.data.tables.progress import OnProgress, tracked
+from mlpengine.data.tables.rows import has_target
 from mlpengine.data.tables.table import Column, Table, number_text
 from mlpengine.settings.features import TaskName
 
@@ -166,11 +167,13 @@ def profile(
     target: str | Sequence[str] | None = None,
     *,
     task: TaskName | None = None,
+    trusted: Collection[str] = (),
     progress: OnProgress | None = None,
 ) -> Profile:
     """Describe every column of a table, and how the columns relate to the target.
 
-    Leaks are searched when there is one target column, for classification and regression.
+    Leaks are searched when there is one target column, for classification and regression, among the
+    columns that are not `trusted`.
     `progress` is called with the share of the columns that are described.
 
     Raises: DataError if a target column does not exist, or holds neither classes nor numbers.
@@ -182,9 +185,7 @@ def profile(
     described = [
         column_profile(name, column) for name, column in tracked(table.columns.items(), progress)
     ]
-    complete = np.ones(table.n_rows, bool)
-    for name in targets:
-        complete &= ~table[name].missing
+    complete = has_target(table, targets)
     if targets and task is None:
         check_target(table, targets)
         task = task_of([table[name] for name in targets])
@@ -195,7 +196,7 @@ def profile(
     classes: dict[str, int] = {}
     leaks: list[Leak] = []
     if len(targets) == 1 and complete.any():
-        names = [column.name for column in features if column.name not in drop]
+        names = [one.name for one in features if one.name not in {*drop, *trusted}]
         classes, leaks = _relations(table.rows(complete), targets[0], names, task)
     remarks = {name: _remarks(column) for name, column in table.columns.items()}
     return Profile(

@@ -186,7 +186,7 @@ def task_of(columns: list[Column]) -> TaskName:
     Anything else is regression.
     """
     if len(columns) > 1:
-        return "multilabel" if all(map(is_binary, columns)) else "regression"
+        return "multilabel" if all(c.is_binary for c in columns) else "regression"
     (column,) = columns
     if column.kind in ("text", "boolean"):
         return "classification"
@@ -243,11 +243,6 @@ def odd_target_row(column: Column) -> int | None:
     if task_of([Column(values[~np.isnan(values)])]) != "regression":
         return None
     return odd_row(column)
-
-
-def is_binary(column: Column) -> bool:
-    """Whether a column holds nothing but 0 and 1."""
-    return column.kind in ("number", "boolean") and bool(np.isin(column.distinct(), (0, 1)).all())
 
 
 def _number_share(levels: list[str]) -> float:

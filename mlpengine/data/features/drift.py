@@ -1,15 +1,16 @@
 """Distance of new rows from the training rows: texts, numbers, missing values, drift."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import plural
+from mlpengine.core.wording import nearest, plural
 from mlpengine.data.features.preprocessing import Preprocessor
 from mlpengine.data.features.summary import ColumnState, bounds, shares_of
-from mlpengine.data.features.thresholds import KS_LIMIT, LISTED_COLUMNS, ODDS
+from mlpengine.data.features.thresholds import KS_LIMIT, LISTED_COLUMNS, LISTED_TEXTS, ODDS
 from mlpengine.data.tables.table import Column, Table, number_text
 
 
@@ -21,15 +22,15 @@ class NewRows:
         self._columns = preprocessor.summary["columns"]
         self._trained_rows = preprocessor.summary["rows"]
         self._rows = 0
-        self._texts: dict[str, tuple[int, str]] = {}
+        self._texts: dict[str, Counter[str]] = {}
         self._far: dict[str, tuple[int, str]] = {}
         self._gaps: dict[str, int] = {}
 
     def add(self, table: Table) -> "NewRows":
         """Count the rows of a table."""
         self._rows += table.n_rows
-        for name, (count, value) in self._preprocessor.unknown_texts(table).items():
-            _count(self._texts, name, count, value)
+        for name, texts in self._preprocessor.unknown_texts(table).items():
+            self._texts.setdefault(name, Counter()).update(texts)
         for name, column in ((n, table.columns[n]) for n in self._columns if n in table):
             self._gaps[name] = self._gaps.get(name, 0) + int(column.missing.sum())
             if column.kind == "text":
@@ -69,19 +70,26 @@ def _first(lines: list[str], what: str) -> list[str]:
     return lines if more <= 0 else [*lines[:-more], f"{plural(more, 'more column')} {what}"]
 
 
-def unknown_remarks(
-    preprocessor: Preprocessor, unknown: Mapping[str, tuple[int, str]]
-) -> list[str]:
-    """Return a line for each column of `Preprocessor.unknown_texts`."""
+def unknown_remarks(preprocessor: Preprocessor, unknown: Mapping[str, Counter[str]]) -> list[str]:
+    """Return a line for each column of `Preprocessor.unknown_texts`, with the nearest levels."""
     options = preprocessor.options
     why = f"new, or in fewer than {plural(options.min_count, 'training row')}"
     if options.max_levels is not None:
         why += f", or not among the {options.max_levels} most frequent"
-    return [
-        f"column {name!r}: {plural(count, 'row')} with a text that has no feature of its own, "
-        f"such as {text!r:.60} ({why})"
-        for name, (count, text) in unknown.items()
-    ]
+    levels = {category.column: category.levels for category in preprocessor.categories}
+    remarks = []
+    for name, texts in unknown.items():
+        listed = []
+        for text, count in texts.most_common(LISTED_TEXTS):
+            near = nearest(text, levels[name])
+            listed.append(f"{text!r:.60} ({plural(count, 'row')}{f', near {near!r}' * bool(near)})")
+        if (more := len(texts) - len(listed)) > 0:
+            listed.append(plural(more, "other text"))
+        remarks.append(
+            f"column {name!r}: {plural(texts.total(), 'row')} with a text that has no feature of "
+            f"its own: {', '.join(listed)}; such texts are {why}"
+        )
+    return remarks
 
 
 def far_remarks(preprocessor: Preprocessor, far: Mapping[str, tuple[int, str]]) -> list[str]:

@@ -25,6 +25,7 @@ class Options(FeatureSettings):
         default=DEFAULT,
         description="How the tables of the model are read (`Preprocessor.read_arguments`).",
     )
+    time: str | None = Field(default=None, description="Column of the order of rows, for lags.")
     periods: Texts = Field(
         default=(),
         description="Date columns with only their periods as features, as far as the training rows "

@@ -1,5 +1,6 @@
 """From a table to the arrays of a network, fitted on training rows and stored with the model."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -22,6 +23,7 @@ from mlpengine.data.features.computed import (
     with_columns,
 )
 from mlpengine.data.features.dataset import Dataset, TableFeatures
+from mlpengine.data.features.lags import History
 from mlpengine.data.features.numbers import Numbers
 from mlpengine.data.features.options import Options
 from mlpengine.data.features.prepared import prepared_rows
@@ -88,6 +90,7 @@ class Preprocessor:
             self.options = Options(**given)
         except ValidationError as error:
             raise DataError(f"Preprocessor{fault_of(error, given)}") from None
+        self.history = History.of(self.options, self.options.time)
         self.kinds: dict[str, FeatureKind] = {}
         self.numbers: Numbers | None = None
         self.categories: list[Category] = []
@@ -110,8 +113,10 @@ class Preprocessor:
         options = self.options
         self._read_formulas(table.names)
         table = with_columns(table, self.computed, rows)
-        special = [*options.target, *filter(None, [options.weight, options.exposure])]
+        others = options.weight, options.exposure, options.event
+        special = [*options.target, *filter(None, others)]
         named = [*special, *options.drop, *options.categorical, *options.periods]
+        named += self.history.names
         table.require(named, "the config")
         skipped = {*special, *options.drop}
         skipped |= {n for n in options.periods if not self._periods(table, n, rows)}
@@ -122,7 +127,7 @@ class Preprocessor:
         self._refuse_unusable(table)
         if not table.n_rows or (rows is not None and not len(rows)):
             raise DataError(f"{table.source}: there are no training rows")
-        if options.task == "auto":
+        if options.task == "auto" and options.event is None:
             check_target(table, options.target)
         clip = options.clip == "smooth" and options.standardize in ("standard", "robust")
         self.numbers = Numbers.fit(
@@ -145,7 +150,11 @@ class Preprocessor:
             truth = self.target.encode(part)
             for category in self.categories:
                 category.weigh(_part(table, [category.column], rows), truth)
-            if options.transform_target == "auto" and self._log_is_better(table, rows):
+            if (
+                options.transform_target == "auto"
+                and options.event is None
+                and self._log_is_better(table, rows)
+            ):
                 self.target = self._fitted_target(part, log=True)
         self.operands = {
             name: FormulaColumn.of(table[name]) for name in used_columns(self.computed)
@@ -165,6 +174,7 @@ class Preprocessor:
             bounded=options.bound_predictions,
             log=log,
             exposure=options.exposure,
+            event=options.event,
             classes=options.classes,
         )
 
@@ -319,14 +329,10 @@ class Preprocessor:
         if self.categories:
             write_one_hots(self.categories, codes, out[:, width:])
 
-    def unknown_texts(self, table: Table) -> dict[str, tuple[int, str]]:
-        """Return, by column, how many rows hold a text without a feature, and the first text."""
-        unknown = {}
-        for category in self.categories:
-            rows = category.unknown_rows(table)
-            if len(rows):
-                unknown[category.column] = len(rows), table[category.column].text(int(rows[0]))
-        return unknown
+    def unknown_texts(self, table: Table) -> dict[str, Counter[str]]:
+        """Return, by column, the texts without a feature, each with its number of rows."""
+        each = {c.column: c.unknown_texts(table) for c in self.categories}
+        return {column: texts for column, texts in each.items() if texts}
 
     def stream(
         self,
@@ -391,14 +397,14 @@ class Preprocessor:
 
     def target_columns(self, table: Table) -> list[str]:
         """Return the target and weight columns in the table; targets only if it has all of them."""
-        targets = self.target.columns if self.target else []
+        targets = self.target.reads if self.target else []
         columns = list(targets) if all(name in table for name in targets) else []
         weights = self.options.weight, self.options.exposure
         return columns + [name for name in weights if name is not None and name in table]
 
     def _targets(self, part: Table) -> tuple[Array | None, Array | None]:
         encoded = weights = None
-        if self.target is not None and all(name in part for name in self.target.columns):
+        if self.target is not None and all(name in part for name in self.target.reads):
             encoded = self.target.encode(part)
             if encoded.dtype.kind == "f":
                 encoded = encoded.astype(self.options.dtype)
@@ -438,6 +444,13 @@ class Preprocessor:
         ]
 
     @property
+    def table_columns(self) -> list[str]:
+        """The columns of a table from which `History.extended` gives `columns`."""
+        derived = {*self.history.names}
+        own = [name for name in self.columns if name not in derived]
+        return list(dict.fromkeys([*own, *self.history.reads]))
+
+    @property
     def text_columns(self) -> list[str]:
         """Categories that training read as text: `read_table(text=...)` keeps them so."""
         return [category.column for category in self.categories if category.text]
@@ -447,6 +460,7 @@ class Preprocessor:
         """The arguments of `read_table` with which the training table was read."""
         texts, plain = self.text_columns, ("number", "integer", "category")
         numbers = [n for n, kind in self.kinds.items() if kind in plain and n not in texts]
+        numbers += self.history.sources
         if any(isinstance(label, str) for label in self.classes):
             texts = [*texts, *self.options.target]
         dialect = self.options.reading.to_dict()

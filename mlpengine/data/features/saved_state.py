@@ -63,6 +63,16 @@ class NumberState(TypedDict):
     exposure: NotRequired[str]
 
 
+class TimeState(TypedDict):
+    """The result of `TimeTarget.state_dict`."""
+
+    task: Literal["survival"]
+    columns: tuple[str]
+    center: tuple[float]
+    scale: tuple[float]
+    event: str
+
+
 class MultiLabelState(TypedDict):
     """The result of `MultiLabelTarget.state_dict`."""
 
@@ -78,7 +88,7 @@ class PreprocessorState(TypedDict):
     kinds: dict[str, FeatureKind]
     numbers: NumbersState
     categories: list[CategoryState]
-    target: ClassState | NumberState | MultiLabelState | None
+    target: ClassState | NumberState | TimeState | MultiLabelState | None
     reads: list[str]
     operands: dict[str, FormulaColumn]
     summary: SummaryState
@@ -163,7 +173,7 @@ def _check_target(target: Mapping[str, Any], kinds: Mapping[str, FeatureKind]) -
     if target["task"] == "classification":
         labels = [str(label) for label in target["classes"]]
         _demand(len({*labels}) == len(labels) > 1, "target.classes must be two or more")
-    elif target["task"] == "regression":
+    elif target["task"] in ("regression", "survival"):
         low, high = target.get("bounds", (target["center"],) * 2)
         _demand(
             len({len(one) for one in (columns, target["center"], target["scale"], low, high)}) == 1,

@@ -1,5 +1,6 @@
 """Split rows into training, validation and test parts by fractions; assign rows to folds."""
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -8,6 +9,7 @@ import numpy as np
 from mlpengine.core.errors import DataError
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural
+from mlpengine.data.tables.table import Table
 
 SPLIT_PARTS = ("train", "validation", "test")
 
@@ -145,6 +147,32 @@ def _folds_by_time(times: Array, folds: int) -> Array:
     first = np.clip(first, number, len(distinct) - folds + number)
     fold = np.searchsorted(first, np.arange(len(distinct)), "right")
     return fold[place]
+
+
+def dividing_values(table: Table, key: str, name: str) -> Array:
+    """Return the groups or times of rows; `key` is "group" or "time".
+
+    Texts of equal length that begin with a year, such as 2024-W05, are sorted as texts.
+
+    Raises: DataError for a missing group or time, and for texts that are unlikely to be in the
+    order of time.
+    """
+    column = table[name]
+    if column.missing.any():
+        row = int(np.flatnonzero(column.missing)[0])
+        raise DataError(
+            f"{table.where(name, row)}: the {key} of a row is needed; fill it in, or delete the row"
+        )
+    in_order = key == "group" or column.kind != "text"
+    levels = [] if in_order else column.used_levels()
+    for level in levels:
+        if not re.match(r"\d{4}", level) or len(level) != len(levels[0]):
+            row = int(np.flatnonzero(column.values == column.levels.index(level))[0])
+            raise DataError(
+                f"{table.where(name, row)}: is text without an order in time ({level!r}); "
+                "describe dates by data.date_format, or write them as 2024-12-31"
+            )
+    return column.values
 
 
 def _check_columns(where: str, n_rows: int, **given: Array | None) -> None:

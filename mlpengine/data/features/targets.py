@@ -13,7 +13,6 @@ from mlpengine.data.features.column_kinds import (
     are_codes,
     comma_text,
     gap_advice,
-    is_binary,
     kind_of,
     marked_number,
     odd_row,
@@ -32,6 +31,11 @@ class Target(ABC):
 
     task: ClassVar[TaskName]
     columns: list[str]
+
+    @property
+    def reads(self) -> list[str]:
+        """The columns that `encode` needs."""
+        return self.columns
 
     @property
     @abstractmethod
@@ -141,13 +145,14 @@ def deviation(values: Array, where: str) -> float:
 class NumberTarget(Target):
     """One or more columns of numbers, scaled as (y - center) / scale.
 
+    With several columns, a missing value is NaN.
     `bounds` are the lowest and highest prediction of each column, None for no bounds.  With `log`
     the logarithm of y is scaled in place of y; then a y below the lowest bound is replaced by this
     bound, and bounds must be positive.  With an `exposure`, y is the column divided by the
     exposure.
     """
 
-    task = "regression"
+    task: ClassVar[TaskName] = "regression"
 
     def __init__(
         self,
@@ -182,13 +187,17 @@ class NumberTarget(Target):
         With `log` the statistics are taken of the column's logarithm.  The bounds are the range of
         each column if `bounded` or `log` is set.
 
-        Raises: DataError if a value is missing, infinite, no number, or not positive for `log`.
+        Raises: DataError if a value of one column or all values of several are missing, or one is
+        infinite, no number, or not positive for `log`.
         """
-        count = len(columns)
-        units = values = [*_rates(table, columns, exposure).T]
+        count, together = len(columns), _rates(table, columns, exposure)
         if log:
-            together = np.stack(units, axis=1)
             check_positive(together, lambda row, column: table.where(columns[column], row))
+        units = values = [column[~np.isnan(column)] for column in together.T]
+        for name, known in zip(columns, units, strict=True):
+            if not len(known):
+                raise DataError(f"{table.where(name)}: every training row lacks this target")
+        if log:
             values = [np.log(column) for column in units]
         center, scale = [0.0] * count, [1.0] * count
         if standardize == "mean":
@@ -251,6 +260,60 @@ class NumberTarget(Target):
         }
 
 
+class TimeTarget(NumberTarget):
+    """A column of times until an event, and a column that tells whether the event was seen.
+
+    A time is negative where it is censored: the event had not happened by then.
+    """
+
+    task = "survival"
+
+    def __init__(self, column: str, event: str, scale: float = 1.0) -> None:
+        super().__init__([column], [0.0], [scale])
+        self.event = event
+
+    @classmethod
+    def fit_times(cls, table: Table, column: str, event: str, *, scaled: bool) -> "TimeTarget":
+        """Fit the scale, the mean time, or 1 unless `scaled`.
+
+        Raises: DataError as `values`, and if no event was seen.
+        """
+        times = cls(column, event).values(table)
+        if not (times > 0).any():
+            raise DataError(f"{table.where(event)}: one event at least must be seen (all are 0)")
+        return cls(column, event, float(np.abs(times).mean()) if scaled else 1.0)
+
+    @property
+    def reads(self) -> list[str]:
+        """The column of times, and the column of events."""
+        return [*self.columns, self.event]
+
+    def values(self, table: Table) -> Array:
+        """Return the times (rows, 1), negative where they are censored.
+
+        Raises: DataError for a time that is not positive, and an event that is not 0 or 1.
+        """
+        (name,) = self.columns
+        times, seen = _numbers(table, name), _numbers(table, self.event, "the event")
+        for column, is_wrong, text in (
+            (
+                name,
+                ~(times > 0),
+                "a time must be more than 0 ({}); leave such rows out by data.where",
+            ),
+            (self.event, ~np.isin(seen, (0, 1)), "an event must be 1, seen, or 0, censored ({})"),
+        ):
+            if is_wrong.any():
+                row = int(np.argmax(is_wrong))
+                cell = table[column].text(row)
+                raise DataError(f"{table.where(column, row)}: {text.format(cell)}")
+        return np.where(seen > 0, times, -times)[:, None]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything about it, ready for JSON."""
+        return {**super().state_dict(), "event": self.event}
+
+
 class MultiLabelTarget(Target):
     """Several columns of 0 and 1, one for each label."""
 
@@ -271,7 +334,7 @@ class MultiLabelTarget(Target):
         """
         for name in self.columns:
             values = _numbers(table, name)
-            if not is_binary(table[name]):
+            if not table[name].is_binary:
                 row = int(np.flatnonzero(~np.isin(values, (0, 1)))[0])
                 raise DataError(
                     f"{table.where(name, row)}: a multi-label target must be 0 or 1 "
@@ -333,6 +396,7 @@ def fit_target(
     bounded: bool = False,
     log: bool = False,
     exposure: str | None = None,
+    event: str | None = None,
     classes: Sequence[str] = (),
 ) -> Target:
     """Fit the target of a task, inferred from the columns (`task_of`) if it is None.
@@ -340,12 +404,18 @@ def fit_target(
     With `bounded`, predictions of numbers stay in the range of the targets.  With `log`, networks
     learn the logarithm of the target.
 
+    With an `event`, the target is a time until it.
+
     Raises: DataError if the columns do not suit the task.
     """
     table.require(columns, "the target")
-    for name in columns:
-        _complete(table, name)
+    if event is not None:
+        if len(columns) != 1:
+            raise DataError(f"{table.source}: survival has one target ({', '.join(columns)})")
+        return TimeTarget.fit_times(table, columns[0], event, scaled=bool(standardize))
     chosen = task or task_of([table[name] for name in columns])
+    for name in columns if chosen != "regression" else ():
+        _complete(table, name)
     if chosen == "classification":
         if len(columns) != 1:
             raise DataError(
@@ -366,6 +436,8 @@ def target_from_state(state: Mapping[str, Any]) -> Target:
     """Return the target that `state_dict` described."""
     if state["task"] == "classification":
         return ClassTarget(state["columns"][0], state["classes"])
+    if state["task"] == "survival":
+        return TimeTarget(state["columns"][0], state["event"], state["scale"][0])
     if state["task"] == "regression":
         numbers = state["center"], state["scale"], state.get("bounds")
         log, exposure = state.get("log", False), state.get("exposure")
@@ -402,7 +474,8 @@ def exposures(table: Table, column: str) -> Array:
 
 def _rates(table: Table, columns: Sequence[str], exposure: str | None) -> Array:
     """Return columns of numbers (rows, columns), each divided by the exposure, if any."""
-    values = np.column_stack([_numbers(table, name) for name in columns])
+    gaps = len(columns) > 1
+    values = np.column_stack([_numbers(table, name, gaps=gaps) for name in columns])
     return values if exposure is None else values / exposures(table, exposure)[:, None]
 
 
@@ -459,16 +532,17 @@ def check_positive(values: Array, where: Callable[[int, int], str]) -> None:
 
     Raises: DataError, led by ``where(row, column)``, for the first that has none.
     """
-    if not (values > 0).all():
-        row, column = (int(place) for place in np.argwhere(~(values > 0))[0])
+    if (values <= 0).any():
+        row, column = (int(place) for place in np.argwhere(values <= 0)[0])
         raise DataError(
             f"{where(row, column)}: a target with transform_target: log must be positive "
             f"({values[row, column]:g}); set transform_target to none"
         )
 
 
-def _numbers(table: Table, name: str, role: str = "the target") -> Array:
-    _complete(table, name, role)
+def _numbers(table: Table, name: str, role: str = "the target", *, gaps: bool = False) -> Array:
+    if not gaps:
+        _complete(table, name, role)
     column = table[name]
     if column.kind not in ("number", "boolean"):
         row: int | None
@@ -483,7 +557,7 @@ def _numbers(table: Table, name: str, role: str = "the target") -> Array:
         where = table.where(name, row)
         raise DataError(f"{where}: {role} must be a number ({value!r:.60}); {advice}")
     values = column.values.astype(np.float64)
-    wrong = np.flatnonzero(~(np.abs(values) < 1e38))
+    wrong = np.flatnonzero(np.abs(values) >= 1e38)
     if len(wrong):
         raise DataError(
             f"{table.where(name, int(wrong[0]))}: {role} must be finite and within float32 "

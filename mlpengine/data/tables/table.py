@@ -50,6 +50,11 @@ class Column:
         present = self.values[np.isfinite(self.values)]
         return bool(len(present) and (present == np.floor(present)).all())
 
+    @property
+    def is_binary(self) -> bool:
+        """Whether its values, apart from missing ones, are 0 and 1."""
+        return self.kind != "text" and bool(np.isin(self.distinct(), (0, 1)).all())
+
     def distinct(self) -> Array:
         """Return the distinct values (or codes) that occur, sorted, without the missing one."""
         if self.kind == "text":

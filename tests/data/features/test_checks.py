@@ -211,7 +211,7 @@ def test_profiles_without_and_with_odd_targets():
     table = messy_table()
     assert profile(table).task is None
     assert profile(table, ["fine", "gappy"]).leaks == []
-    assert profile(table, ["fine", "gappy"]).target_missing == 400
+    assert profile(table, ["fine", "gappy"]).target_missing == 0  # each row has one of them
     assert profile(table.rows(np.arange(5, 100)), "y").classes == {"class 0": 95}
     assert profile(table, "name", task="regression").leaks == []
     gaps = profile(table, "gappy")
