@@ -50,8 +50,8 @@ def shifted(diagnostics: Diagnostics) -> Verdict | None:
             f"{two_digits(distance)}, by chance up to {two_digits(limit)})."
         )
     advice = (
-        "Check that both parts use the same units of measurement. Take validation rows at random, "
-        "unless they are from another time or group on purpose."
+        "Check that both parts use the same units of measurement, and take validation rows at "
+        "random, unless they are from another time or group on purpose."
     )
     severity = NOTE if diagnostics.planned_split else "warning"  # they differ as new rows will
     return Verdict("shifted", None, headline, evidence, distance, limit, advice, no_fix=no_fix,
@@ -130,8 +130,8 @@ def behind_linear(diagnostics: Diagnostics) -> Verdict | None:
         f"model {known.linear:.3g} (standard error of the difference {two_digits(known.error)})."
     )
     advice = (
-        "The ensemble (training.members) has a linear model already. Compare the log losses of "
-        "both; if the linear model's is lower, set model.hidden to [] and remove training.members."
+        "If the linear model's log loss is lower, too, set model.hidden to [] and remove "
+        "training.members; the ensemble has a linear model already."
     )
     no_fix = "the mean of the networks has a linear model"
     if known.fix:
@@ -210,7 +210,7 @@ def class_codes(diagnostics: Diagnostics) -> Verdict | None:
         "The target has few distinct values, and a simple classifier finds the right one in "
         f"{percent(known.class_gain)} more of the rows than a simple regression."
     )
-    advice = "If the values are codes, set data.task to classification."
+    advice = "If the values are codes of classes, set data.task to classification."
     fix = [Fix(FeatureSettings, "task", "classification")]
     return Verdict("class_codes", None, headline, evidence, known.class_gain, limit, advice, fix)
 
