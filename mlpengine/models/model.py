@@ -16,7 +16,7 @@ from mlpengine.core.fields import POSITIVE, Limits
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import plural, quoted
+from mlpengine.core.wording import networks_text, plural, quoted
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.drift import NewRows
 from mlpengine.data.tables import Column, Table, read_table
@@ -637,7 +637,7 @@ class Model:
         how = self.preprocessor.read_arguments
         if isinstance(data, str | os.PathLike):
             return read_table(data, **how)
-        return as_table(data, names=self.columns, source="predict", **how)
+        return as_table(data, names=self.columns, source="data", **how)
 
     @property
     def n_parameters(self) -> int:
@@ -650,15 +650,14 @@ class Model:
 
     def _facts(self) -> dict[str, str]:
         """Return the main properties by title, for `repr` and notebooks."""
-        count = len(self.networks)
-        size = f"{count} of {self.mlp.title}, {self.n_parameters:,} parameters"
-        network = repr(self.mlp) if count == 1 and not self.mlp.is_linear else size
+        linear = sum(network.is_linear for network in self.networks)
+        size = networks_text(len(self.networks) - linear, self.mlp.title, linear)
         columns = self.columns
         more = ", ..." if len(columns) > SHOWN_COLUMNS else ""
         return {
             "predicts": ", ".join(self.target) + f" ({self.preprocessor.task})",
             "from": ", ".join(columns[:SHOWN_COLUMNS]) + more,
-            "network": network,
+            "network": f"{size}, {plural(self.n_parameters, 'parameter')}",
             "loss": self.loss,
             **({"threshold": self.threshold_text} if self.threshold else {}),
         }

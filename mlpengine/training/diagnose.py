@@ -211,6 +211,9 @@ class LoopDiagnostics(Callback):
             measure_rows(self.core, one.task, one.train, networks)
         return without(verdicts(self.core), self._silence)
 
+    def __repr__(self) -> str:
+        return f"LoopDiagnostics({self.core!r})" if hasattr(self, "core") else "LoopDiagnostics()"
+
     def _repr_html_(self) -> str:
         if not hasattr(self, "core"):
             return "nothing is measured so far"
