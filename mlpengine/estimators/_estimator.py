@@ -513,7 +513,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
             self.ensemble_weights_ = dict(fitted.ensemble_weights)
         self.n_iter_, self.best_epoch_ = result.epochs, result.best_epoch
         if trainer.folds is not None:
-            self.best_epochs_ = fitted.best_epochs
+            self.best_epochs_ = [*result.best_epochs]
         rows = result.history.rows
         self.loss_curve_ = [row.train_loss for row in rows]
         self.validation_loss_curve_ = [row.validation["loss"] for row in rows if row.validation]
