@@ -178,7 +178,8 @@ def _watching(model: Model, option: str, names: Sequence[str]) -> None:
 def file_table(model: Model, source: str) -> Table:
     """Return a file (- is stdin) as a table with the kinds that training read."""
     stream: Any = sys.stdin.buffer if source == "-" else source
-    return read_table(stream, **model.preprocessor.read_arguments)
+    table = read_table(stream, **model.preprocessor.read_arguments)
+    return model.table(table)
 
 
 def read_rows(model: Model, source: str) -> Table:

@@ -17,7 +17,7 @@ from mlpengine.core.wording import plural, printable
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.categories import coded
 from mlpengine.data.features.drift import NewRows
-from mlpengine.data.tables import Column, Table, read_blocks
+from mlpengine.data.tables import Column, Table, read_blocks, read_table
 from mlpengine.data.tables.parsing import FIRST_INEXACT
 from mlpengine.data.tables.reader import table_format
 from mlpengine.models.calibration import checked_level
@@ -36,6 +36,8 @@ Examples:
   mlpengine predict runs/titanic people.csv --id name -o survivors.parquet
   mlpengine predict runs/diamonds new.csv --interval 0.9 --spread
   mlpengine predict runs/penguins new.csv --set 0.9
+  mlpengine predict runs/patients new.csv --quantile 0.25,0.75 --times 365,730
+  mlpengine predict runs/power today.csv --history week.csv
   cat new.csv | mlpengine predict runs/penguins - | head
 """
 
@@ -65,6 +67,17 @@ Examples:
     help="Add the set of classes that holds this share of new classes (needs folds).",
 )
 @click.option(
+    "--quantile",
+    "quantiles",
+    metavar="SHARES",
+    help="Add quantiles, such as 0.1,0.9: of the loss's distribution, or by out-of-fold errors.",
+)
+@click.option(
+    "--times",
+    metavar="TIMES",
+    help="Add the chance that no event has happened by these times, such as 365,730.",
+)
+@click.option(
     "--threshold",
     type=float,
     metavar="SHARE",
@@ -72,6 +85,7 @@ Examples:
 )
 @click.option("--by-class", is_flag=True, help="With --set: hold this share of each class.")
 @click.option("--spread", "with_spread", is_flag=True, help="Add the deviation over the networks.")
+@click.option("--history", metavar="OLD", help="A table of the rows before, for data.lags.")
 @click.option("--id", "key", metavar="COL", help="Column to copy; by default the line in FILE.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def command(
@@ -80,9 +94,12 @@ def command(
     out: str,
     level: float | None,
     set_level: float | None,
+    quantiles: str | None,
+    times: str | None,
     threshold: float | None,
     by_class: bool,
     with_spread: bool,
+    history: str | None,
     key: str | None,
     as_json: bool,
 ) -> None:
@@ -99,10 +116,11 @@ def command(
     <target>_set, such as a|b; a set is empty if no class is likely enough.  The sets contain the
     true class for the given share of all rows or, with --by-class, of the rows of each class; these
     sets are larger.  --threshold replaces the model's threshold (0.5, or the one that
-    training.threshold chose).  --spread adds the standard deviation over the networks, of the
-    number or of the probability of the predicted class.  A .npy file holds numbers only:
-    probabilities or predicted values, and 0 or 1 for each class of --set.  The column of --id keeps
-    the type that its file has; in CSV it is text.
+    training.threshold chose).  --quantile adds <target>_0.1 and so on, --times survival_365 and so
+    on: the chance that the event of a censored time has not happened by then.  --spread adds the
+    standard deviation over the networks, of the number or of the probability of the predicted
+    class.  A .npy file holds numbers only: probabilities or predicted values, and 0 or 1 for each
+    class of --set.  The column of --id keeps the type that its file has; in CSV it is text.
     """
     for name, given in (("--interval", level), ("--set", set_level)):
         if given is not None:
@@ -119,8 +137,17 @@ def command(
         raise _without_folds(model, "--interval", "numbers")
     if set_level is not None and model.sets is None:
         raise _without_folds(model, "--set", "classes")
-    sure = Sure(level, set_level, with_spread, by_class)
-    blocks = _blocks(model, sys.stdin.buffer if file == "-" else file, key, sure)
+    sure = Sure(
+        level,
+        set_level,
+        with_spread,
+        by_class,
+        _listed("--quantile", quantiles),
+        _listed("--times", times),
+    )
+    if history is not None and not model.preprocessor.history.names:
+        raise UsageError("--history: needs a model with data.lags or data.rolling")
+    blocks = _blocks(model, sys.stdin.buffer if file == "-" else file, key, sure, history)
     if path is None and not as_json:
         for number, (columns, _) in enumerate(blocks):
             write_file(csv_text(columns, header=not number))
@@ -141,15 +168,30 @@ def command(
 
 
 class Sure(NamedTuple):
-    """The requested uncertainty of predictions: levels of intervals and sets, and the spread."""
+    """The requested uncertainty of predictions.
+
+    Levels of intervals, sets and quantiles, times of survival, and the spread.
+    """
 
     level: float | None = None
     set_level: float | None = None
     with_spread: bool = False
     by_class: bool = False
+    quantiles: Sequence[float] = ()
+    times: Sequence[float] = ()
 
 
 AS_THEY_ARE = Sure()
+
+
+def _listed(option: str, text: str | None) -> list[float]:
+    """Return the numbers of an option, such as 0.1,0.9."""
+    try:
+        return [float(one) for one in text.split(",")] if text else []
+    except ValueError:
+        raise UsageError(
+            f"{option}: must be numbers with commas between them (got {text})"
+        ) from None
 
 
 def _without_folds(model: Model, option: str, what: str) -> UsageError:
@@ -163,10 +205,14 @@ def _without_folds(model: Model, option: str, what: str) -> UsageError:
 
 
 def _blocks(
-    model: Model, source: str | BinaryIO, key: str | None, sure: Sure
+    model: Model,
+    source: str | BinaryIO,
+    key: str | None,
+    sure: Sure,
+    history: str | None,
 ) -> Iterator[tuple[dict[str, Any], Array]]:
     """Yield the columns to write and the numbers behind them, for some rows at a time."""
-    how = model.preprocessor.read_arguments
+    how, derived = model.preprocessor.read_arguments, model.preprocessor.history
     has_types = isinstance(source, str) and table_format(source) is not None
     if key and key not in model.preprocessor.columns and not has_types:
         how["text"] = [*how["text"], key]  # so that a code keeps its leading zeros
@@ -174,7 +220,12 @@ def _blocks(
     kept = {*own.columns, *own.formula_columns, *filter(None, [key])}
     rows = outside = 0
     new = NewRows(own)
-    for table in read_blocks(source, kept=kept, **how):
+    if derived.names:  # a row reads rows of other blocks
+        before = None if history is None else read_table(history, **how)
+        tables = iter([derived.extended(read_table(source, **how), before)])
+    else:
+        tables = read_blocks(source, kept=kept, **how)
+    for table in tables:
         if key:
             table.require([key], "--id")
         in_use = model.preprocessor.rows_in_use(table)
@@ -216,8 +267,9 @@ def output_columns(
     """Return `prediction_columns` for outputs (rows, out_dim); the spread needs the features."""
     preprocessor, task = model.preprocessor, model.task
     added = _how_sure(model, task, x, output, sure)
+    quantiles = _quantiles(model, output, sure)
     if isinstance(task, Regression):
-        columns = _together(task.columns(output), added)
+        columns = _together(task.columns(output) | quantiles, added)
         return columns, np.stack([*columns.values()], axis=1)
     chances = task.predicted_numbers(output)
     labels = _labels(preprocessor, task, output)
@@ -260,6 +312,18 @@ def _how_sure(
             spread = spread[np.arange(len(output)), task.predict(output)][:, None]
         added |= {f"{name}_spread": spread[:, i] for i, name in enumerate(targets)}
     return added
+
+
+def _quantiles(model: Model, output: Array, sure: Sure) -> dict[str, Any]:
+    """Return the columns of quantiles, and of survival at times; equal names are equal numbers."""
+    columns: dict[str, Any] = {}
+    for level in sure.quantiles:
+        values = model.quantile_of(output, level, "--quantile")
+        columns |= {f"{n}_{level:g}": values[:, i] for i, n in enumerate(model.target)}
+    if sure.times:
+        chances = model.survival_of(output, sure.times, "--times")
+        columns |= {f"survival_{time:g}": chances[:, i] for i, time in enumerate(sure.times)}
+    return columns
 
 
 def _sets(sets: Array, classes: Sequence[object]) -> Coded:

@@ -29,11 +29,11 @@ CodeCell = Annotated[NumberCell, WrapValidator(_unchanged)]
 def row_model(preprocessor: Preprocessor) -> type[BaseModel]:
     """Return the model of a row, with a field for each column in order and its name as alias."""
     nullable = preprocessor.options.missing != "error"
-    fields: dict[str, Any] = {}
-    for number, column in enumerate(preprocessor.columns):
+    own, fields = preprocessor.columns, dict[str, Any]()
+    for number, column in enumerate(preprocessor.table_columns):
         kind, about, examples = _described(preprocessor, column)
         fields[f"column_{number}"] = (
-            kind | None if nullable else kind,
+            kind | None if nullable or column not in own else kind,
             Field(alias=column, title=column, description=about, examples=examples),
         )
     return create_model("Row", __config__=ConfigDict(strict=True), **fields)
@@ -46,6 +46,10 @@ def _described(preprocessor: Preprocessor, column: str) -> tuple[Any, str, list[
             levels = _cells(category) or [""]
             cell = {bool: bool, str: str}.get(type(levels[0]), CodeCell)
             return cell, "A category; the examples are its levels.", levels[:LEVELS_SHOWN]
+    if column not in preprocessor.columns:
+        ordering = column in (preprocessor.history.time, preprocessor.history.series)
+        earlier = CodeCell | bool | str if ordering else CodeCell | bool
+        return earlier, "Later rows of the request read it.", [None]
     operand = preprocessor.operands.get(column)
     kind = preprocessor.kinds.get(column) or (operand.kind if operand else "number")
     if kind == "boolean":

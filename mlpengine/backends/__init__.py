@@ -1,4 +1,4 @@
-"""The backends by name: they run training steps, and have the rules of tape programs."""
+"""The backends by name; they run training steps and replace NumPy rules in programs."""
 
 from typing import TYPE_CHECKING, Literal
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 BackendName = Literal["auto", "numpy", "numexpr", "compiled"]
 """Name of a backend that may run a training step.
 
-``auto`` is the compiled step if there is a compiler and the work is worth a compilation, else
-NumPy.  It never selects NumExpr, because NumExpr was not the fastest in any measured case."""
+``auto`` is ``compiled`` if there is a compiler and the run is long enough to be worth a
+compilation, else ``numpy``.  It is never ``numexpr``, the fastest backend in no measured case."""
 
 __all__ = ["NUMPY", "Backend", "BackendName", "Rule", "find_backend"]
 
@@ -22,9 +22,9 @@ __getattr__, __dir__ = lazy_names(  # lazy: readers of tables need only the cach
 
 
 def find_backend(name: str) -> "Backend":
-    """Return the rules of tape programs called `name`, ``numpy`` or ``numexpr``.
+    """Return the backend of tape programs called `name`, ``numpy`` or ``numexpr``.
 
-    Raises: UsageError for another name; only whole training steps are compiled.
+    Raises: UsageError for another name; ``compiled`` exists for whole training steps only.
     """
     if name == "numpy":
         from mlpengine.backends.backend import NUMPY

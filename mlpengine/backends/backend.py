@@ -1,7 +1,7 @@
-"""Backends of tape programs; an op without a rule of the backend runs its own NumPy rules.
+"""Backends of tape programs; an op without a rule of the backend uses its own NumPy rules.
 
-A backend's rule is a function ``rule(*arrays, out=..., **work)`` that yields calls, as the op's own
-rule does.  It is selected by op and direction while a program is bound, never during a replay.
+Like an op's own rule, a backend's rule is a function ``rule(*arrays, out=..., **work)`` that yields
+calls.  It is chosen by op and direction when a program is bound, never during a replay.
 """
 
 from collections.abc import Callable
@@ -14,13 +14,13 @@ Rule = Callable[..., Calls]
 
 
 class Backend(NamedTuple):
-    """A name, and a function that returns the rule that replaces an op's own rule, or None."""
+    """A name, and a function that returns a replacement for an op's rule, or None."""
 
     name: str
     find: Callable[[GradOp, Direction], Rule | None] = lambda op, direction: None
 
     def rule(self, op: GradOp, direction: Direction) -> Rule:
-        """Return the rule for `op`: this backend's, or the op's own."""
+        """Return this backend's rule for `op`, or else the op's own."""
         own: Rule = getattr(op, direction)
         return self.find(op, direction) or own
 

@@ -1,7 +1,7 @@
-"""Rules of element-wise ops as fused NumExpr kernels, derived from their formulas.
+"""Rules of element-wise ops as fused NumExpr kernels, from their formulas.
 
-Constants are passed as operands of the arrays' dtype: a Python float would promote a float32
-expression to float64.  Kernels are compiled while a program is bound; a replay only calls them.
+Constants are operands with the arrays' dtype, because a Python float would promote a float32
+expression to float64.  Kernels are compiled when a program is bound; a replay only calls them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -70,7 +70,7 @@ def _backward(op: Elementwise, *residuals: Array, out: Slots, **work: Array) -> 
 
 
 def _rule(op: GradOp, direction: Direction) -> Rule | None:
-    """Return the fused rule of an op, where NumPy takes several calls and NumExpr knows all."""
+    """Return the fused rule of an op if NumPy takes several calls and NumExpr has all functions."""
     if not isinstance(op, Elementwise):
         return None
     f = op.formulas

@@ -1,7 +1,7 @@
-"""Values of a generated program: one for every write to an array of its instructions.
+"""Values of a generated program: each write to an array makes a new value.
 
-Planned arrays share memory over time.  Here every write creates a new `MatrixValue`, so that
-kernels are fused and reordered by their operands, independently of the memory that NumPy uses.
+Planned arrays share memory over time.  A `MatrixValue` for every write lets kernels be fused and
+reordered by their operands, independently of the memory that NumPy uses.
 """
 
 import re
@@ -19,11 +19,11 @@ from mlpengine.ops import Dropout
 
 
 class UnsupportedError(Exception):
-    """There is no compiled rule for an instruction; NumPy computes it instead."""
+    """An instruction has no compiled rule, so NumPy computes it."""
 
 
 Origin = Literal["parameters", "rows", "sums"]
-"""The origin of a value: parameters alone, the rows of a batch, or sums over all of them."""
+"""Origin of a value: parameters alone, the rows of a batch, or sums over all rows."""
 
 
 class Batch(NamedTuple):
@@ -31,11 +31,11 @@ class Batch(NamedTuple):
 
     Attributes:
         rows: number of rows.
-        gathered: the buffers of the batch; all other values of its rows follow from them.  Empty if
-            the buffers are not known.
+        gathered: buffers of the batch, from which all other values of its rows follow; empty if
+            they are unknown.
         parameters: the flat vector of all parameters.
-        scalar: whether the program becomes statements on scalars: integers then are stored as
-            numbers like all others.
+        scalar: whether the program becomes statements on single numbers, with integers stored as
+            numbers.
     """
 
     rows: int
@@ -44,7 +44,7 @@ class Batch(NamedTuple):
     scalar: bool = False
 
     def kind_of(self, leaf: Array) -> Origin:
-        """Return the origin of an array that the program reads but does not write."""
+        """Return the origin of an array that the program reads only."""
         given = [array for array in self.gathered if array is not None]
         if given:
             return "rows" if address_of(leaf) in map(address_of, given) else "parameters"
@@ -60,12 +60,12 @@ class Batch(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class MatrixValue:
-    """A matrix: the last axis of an array as columns, all others together as rows.
+    """A matrix: the last axis of an array as columns, all other axes together as rows.
 
-    `written` tells whether a kernel computes it, `final` whether it must be in `array` after the
-    replay.  A `mask` belongs to a dropout with random bytes in memory.  `padded` values are
-    stored in the program's workspace, with rows padded to whole vectors; the others in `array`
-    itself.  `kind` is the origin of the value.
+    `written` tells whether a kernel computes the value, and `final` whether it must be in `array`
+    after the replay.  A `mask` belongs to a dropout with random bytes in memory.  `padded` values
+    lie in the program's workspace, with rows padded to whole vectors; all others lie in `array`.
+    `kind` is the origin of the value.
     """
 
     name: str
@@ -108,12 +108,12 @@ def padded_length(columns: int, lanes: int) -> int:
 
 @dataclass(eq=False, repr=False)
 class Values:
-    """The values of an instruction list, read in its order.
+    """The values of a list of instructions, read in order.
 
     Attributes:
-        batch: the rows that the program is for; None if it does not matter which ones they are.
-        reshaped: pairs of a value and the same numbers in the other shape that an instruction
-            reads; the instruction before has left the numbers there.
+        batch: the rows of the program's batch; None if rows do not matter.
+        reshaped: pairs of a value, which the previous instruction left, and the same numbers in
+            the shape that an instruction reads.
     """
 
     names: Mapping[int, str]
@@ -123,7 +123,7 @@ class Values:
     _current: list[MatrixValue] = field(default_factory=list)
 
     def read(self, array: Array) -> MatrixValue:
-        """Return the value that `array` holds now; a value of one axis may be a column of rows.
+        """Return the value that `array` holds now; a value with one axis may be a column of rows.
 
         Raises: UnsupportedError if the array holds parts of several values, or is not contiguous.
         """
@@ -146,7 +146,7 @@ class Values:
         return self._add(fresh)
 
     def read_each(self, arrays: Iterable[Array | None]) -> list[Any]:
-        """Return the values that arrays hold now, None for one that is left out."""
+        """Return the values that arrays hold now; None for a missing array."""
         return [None if array is None else self.read(array) for array in arrays]
 
     def write(self, array: Array | None, role: str, kind: Origin | None = None) -> MatrixValue:
@@ -165,16 +165,16 @@ class Values:
         return self._add(fresh)
 
     def make(self, shape: tuple[int, ...], like: MatrixValue, role: str) -> MatrixValue:
-        """Return a new value of `shape`, of the dtype and kind of another, that no array holds."""
+        """Return a new value with `shape` and the dtype and kind of `like`; no array holds it."""
         array = np.empty(shape, like.array.dtype)  # nothing uses its memory
         value = MatrixValue(f"{role}{len(self.all)}", array, written=True, kind=like.kind)
         self.all.append(value)
         return value
 
     def count(self, value: MatrixValue) -> int:
-        """Return the number of rows of the batch in a value: 1 if it has none.
+        """Return the number of batch rows in a value, or 1 if it has none.
 
-        Raises: UnsupportedError for other rows than the batch's.
+        Raises: UnsupportedError for rows that are not the batch's.
         """
         if value.kind != "rows":
             return 1
@@ -185,26 +185,26 @@ class Values:
         return self.batch.rows
 
     def finish(self, output: Array | None = None) -> None:
-        """Mark the values that must be in the caller's arrays after the replay: all, or one."""
+        """Mark values that must be in the caller's arrays after the replay: all, or `output`."""
         for value in self.current():
             value.final = output is None or value.address == address_of(output)
 
     def is_current(self, value: MatrixValue) -> bool:
-        """Return whether `current` has a value; fast for a value written recently."""
+        """Return whether `current` contains a value; fast for a recently written value."""
         held = any(other is value for other in reversed(self._current))
         return held and all(copy is not value for _, copy in self.reshaped)
 
     def current(self) -> list[MatrixValue]:
-        """Return the values that were written and that arrays hold now."""
+        """Return the written values that arrays hold now."""
         copies = {copy for _, copy in self.reshaped}
         return [value for value in self._current if value.written and value not in copies]
 
     def place(self, lanes: int, any_length: Iterable[MatrixValue]) -> None:
-        """Assign the values with rows that are not whole vectors to the workspace.
+        """Assign values to the workspace if their rows are not whole vectors.
 
-        The values `any_length` are exceptions: their kernels take rows of any length.  Values that
-        are not final are in the workspace too, because kernels may run in another order than in
-        NumPy; no two final values share memory.
+        The values `any_length` are exceptions, because their kernels accept rows of any length.
+        Values that are not final are in the workspace, too, because kernels may run in another
+        order than in NumPy.  No two final values share memory.
         """
         exceptions = set(any_length)
         for value in self.all:

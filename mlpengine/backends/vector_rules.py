@@ -1,4 +1,4 @@
-"""Compiled element-wise rules, derived from the formulas of the ops."""
+"""Compiled element-wise rules, made from the formulas of the ops."""
 
 from collections.abc import Collection, Mapping
 
@@ -9,9 +9,9 @@ from mlpengine.ops.op import Direction
 
 
 class VectorRule:
-    """Formulas on vectors, by the names that an op's rules use for their buffers.
+    """Formulas on vectors, by the names of the buffers in an op's rules.
 
-    ``y`` is the value and ``dx`` the gradient of an operand ``x``.
+    ``y`` is the value, and ``dx`` is the gradient of an operand ``x``.
     """
 
     def __init__(self, given: Mapping[str, Expr], outputs: Mapping[str, Expr]) -> None:
@@ -19,13 +19,13 @@ class VectorRule:
 
     @cached_property
     def reads(self) -> tuple[str, ...]:
-        """The names of the buffers that the outputs depend on."""
+        """Names of the buffers that the outputs depend on."""
         nodes = set(order(self.outputs.values(), self.given.values()))
         return tuple(name for name, node in self.given.items() if node in nodes)
 
     @property
     def writes(self) -> tuple[str, ...]:
-        """The names of the outputs."""
+        """Names of the outputs."""
         return tuple(self.outputs)
 
     def limited_to(self, names: Collection[str]) -> "VectorRule":
@@ -35,7 +35,7 @@ class VectorRule:
     def steps(self, names: Mapping[str, str], prefix: str = "") -> list[tuple[str, Expr]]:
         """Return the steps that define the outputs (see `in_steps`); `names` are names of values.
 
-        Other names begin with `prefix`, by default the first output and ``_t``.
+        Other names begin with `prefix`, by default the name of the first output and ``_t``.
         """
         given = {self.given[name]: names[name] for name in self.reads}
         outputs = {names[name]: formula for name, formula in self.outputs.items()}

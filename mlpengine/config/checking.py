@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from mlpengine.config.load import ConfigFile
-from mlpengine.config.tables import profiled_table
+from mlpengine.config.tables import history_of, profiled_table
 from mlpengine.core.wording import plural
 from mlpengine.data.features.checks import Profile, profile
 from mlpengine.data.tables import Table
@@ -12,11 +12,11 @@ from mlpengine.data.tables.progress import OnProgress
 
 
 class TableCheck(NamedTuple):
-    """The columns of a table, and what is remarkable about them.
+    """The columns of a table, and their problems.
 
     Attributes:
         facts: columns with types, missing values and ranges; classes, leaks, duplicate rows.
-        dropped: the columns that training leaves out, each with the reason from the data or "".
+        dropped: the columns that training leaves out, each with the data's reason or "".
         warnings: a line for each problem of a column that is not dropped.
     """
 
@@ -33,8 +33,12 @@ class TableCheck(NamedTuple):
         progress: OnProgress | None = None,
     ) -> "TableCheck":
         """Describe the table of a config.  Raises: DataError for a target that cannot be used."""
-        kind = None if file.config.data.task == "auto" else file.config.data.task
-        facts = profile(profiled_table(file, table), targets, task=kind, progress=progress)
+        data, rows = file.config.data, profiled_table(file, table)
+        kind = None if data.task == "auto" else data.task
+        if data.event is not None:
+            rows, kind = rows.drop([data.event]), "survival"
+        earlier = history_of(file).names  # an earlier target is no leak
+        facts = profile(rows, targets, task=kind, trusted=earlier, progress=progress)
         dropped = reasons(file, facts)
         return cls(facts, dropped, facts.warnings(dropped))
 
@@ -69,7 +73,7 @@ class TableCheck(NamedTuple):
 
 
 def reasons(file: ConfigFile, facts: Profile) -> dict[str, str]:
-    """Return the columns that the config leaves out, with reasons from the data."""
+    """Return the columns that the config leaves out, with the data's reasons."""
     data = file.config.data
     known = {leak.column: leak.reason for leak in facts.leaks}
     shown = {name: known.get(name) or facts.drop.get(name, "") for name in data.drop}

@@ -1,4 +1,4 @@
-"""The schema of a config: settings of a run, and settings that only files have."""
+"""The schema of a config: the settings of a run, and settings that only files have."""
 
 from collections.abc import Iterator
 from dataclasses import fields
@@ -194,6 +194,11 @@ class Config:
         ):
             text = f"{kind} needs {setting}; or leave it out"
             yield kind in training.fold_members and not given, text, "training", "members"
+
+        for key in ("lags", "rolling"):
+            text = "needs data.split.time, the column of the order of rows, and no data.stream"
+            usable = data.split.time and not data.stream
+            yield getattr(data, key) and not usable, text, "data", key
 
         any_rows = self.validation_share or data.validation_source or training.folds
         for name, key, wanted in (

@@ -38,10 +38,9 @@ MEASURES_LOSS = (
 
 
 def overrides(values: Mapping[str, Any]) -> list[Override]:
-    """Return the values of a trial as overrides of the config, sections before their keys."""
-    paths = sorted((tuple(key.split(".")), json.dumps(value)) for key, value in values.items())
-    paths.sort(key=lambda item: len(item[0]))
-    return [Override("sweep.space", path, text) for path, text in paths]
+    """Return the values of a trial as overrides of the config."""
+    each = sorted(values.items())
+    return [Override("sweep.space", tuple(k.split(".")), json.dumps(value)) for k, value in each]
 
 
 def load_sweep(path: Path, settings: Iterable[Override] = ()) -> tuple[ConfigFile, SweepSection]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from mlpengine.config.load import ConfigFile
 from mlpengine.config.reader import KeyPath
-from mlpengine.core.errors import DataError, FormulaError
+from mlpengine.core.errors import FormulaError
 from mlpengine.core.files import similar_file
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural, suggestion
@@ -25,7 +25,8 @@ from mlpengine.data.features.computed import (
     with_columns,
 )
 from mlpengine.data.features.duplicate_rows import DuplicateRows, table_duplicates
-from mlpengine.data.features.splits import SPLIT_PARTS
+from mlpengine.data.features.lags import History
+from mlpengine.data.features.splits import SPLIT_PARTS, dividing_values
 from mlpengine.data.features.targets import ClassTarget, row_weights
 from mlpengine.data.features.thresholds import FEW_LEVELS
 from mlpengine.data.tables import DATASETS, Table, load_dataset, read_table
@@ -88,6 +89,8 @@ def read_tables(
         path = getattr(file.config.data, f"{part}_source")
         if path and part not in tables:
             tables[part] = _read(file, f"{part}_source", path, fitted=preprocessor)
+        if part in tables:
+            tables[part] = history_of(file).extended(tables[part])
         for name in target if part in tables else ():
             if name not in tables[part]:
                 text = (
@@ -193,7 +196,7 @@ def preprocessor_of(file: ConfigFile, target: list[str]) -> Preprocessor:
     if isinstance(loss, EntryLoss) and loss.log_link and standardizes:
         standardizes = False if loss.scaling is None else "mean"
     power = loss.scaling if isinstance(loss, EntryLoss) and loss.log_link else None
-    if data.exposure and power is None:
+    if data.exposure and not power:
         text = f"needs loss poisson, tweedie or gamma (got {loss.name if loss else None})"
         raise file.wrong(("data", "exposure"), text)
     drop = tuple(dict.fromkeys([*data.drop, *filter(None, [data.split.group])]))
@@ -204,9 +207,16 @@ def preprocessor_of(file: ConfigFile, target: list[str]) -> Preprocessor:
         "transform_target": transform,
         "exposure_power": power or 0.0,
     }
-    periods = [name for name in [data.split.time] if name and name not in drop]
+    time = data.split.time
+    periods = [name for name in [time] if name and name not in drop]
     dtype = config.training.dtype
-    return Preprocessor(**features, dtype=dtype, periods=periods, reading=reading_of(file))
+    reading = reading_of(file)
+    return Preprocessor(**features, dtype=dtype, periods=periods, time=time, reading=reading)
+
+
+def history_of(file: ConfigFile) -> History:
+    """Return the columns of earlier rows that a config derives."""
+    return History.of(file.config.data, file.config.data.split.time)
 
 
 def reading_of(file: ConfigFile) -> CsvDialect:
@@ -233,6 +243,7 @@ def read_source(
     known = list(fitted.target.columns) if fitted and fitted.target else None
     target = list(file.config.data.target) or known or _own_target(file, table)
     _check_columns(file, table)
+    table = history_of(file).extended(table)
     _check_formulas(file, table, target)
     return table, target
 
@@ -291,7 +302,8 @@ def _unread(file: ConfigFile) -> list[str]:
     """Return the dropped columns that nothing reads."""
     data = file.config.data
     formulas = " ".join([*data.features.values(), data.where or ""])
-    read = {*(data.target or ()), data.weight, data.exposure, data.split.group, data.split.time}
+    special = data.weight, data.exposure, data.event
+    read = {*(data.target or ()), *special, data.split.group, data.split.time}
     return [name for name in data.drop if name not in read and name not in formulas]
 
 
@@ -307,12 +319,16 @@ def _check_columns(file: ConfigFile, table: Table) -> None:
     """Check every column that the config names; report all that do not exist at once."""
     data = file.config.data
     named: list[tuple[KeyPath, str | None]]
-    named = [(("data", key), getattr(data, key)) for key in ("weight", "exposure")]
+    named = [(("data", key), getattr(data, key)) for key in ("weight", "exposure", "event")]
     for key in ("target", "drop", "categorical"):
         named += [(("data", key), name) for name in getattr(data, key) or []]
     if isinstance(data.date_format, dict):
         named += [(("data", "date_format", name), name) for name in data.date_format]
     named += [(("data", "split", key), getattr(data.split, key)) for key in ("group", "time")]
+    named += [
+        (("data", key, name), name) for key in ("lags", "rolling") for name in getattr(data, key)
+    ]
+    named += [(("data", "series"), data.series)]
     for path, name in named:
         if name is None or name in table:
             continue
@@ -326,6 +342,11 @@ def _check_columns(file: ConfigFile, table: Table) -> None:
             hint = hint or f"; it has {', '.join(map(repr, table.names[:20]))}"
             text = f"{table.source} has no column {name!r}{hint}"
             file.document.report(path, text)
+    for one in history_of(file).columns:
+        if one.name in table:
+            key = "lags" if one.function == "lag" else "rolling"
+            text = f"a column is called {one.name!r} already; rename it in {table.source}"
+            file.document.report(("data", key, one.source), text)
     file.document.check()
 
 
@@ -353,7 +374,7 @@ def _duplicates(
 ) -> DuplicateRows | None:
     """Return which of some rows are duplicates; None if groups or times divide the rows."""
     data = file.config.data
-    left_out = {*target, *data.drop, data.weight}
+    left_out = {*target, *data.drop, data.weight, data.event}
     names = [name for name in table.names if name not in left_out]
     if data.stream or data.exposure or data.split.group or data.split.time or not names:
         return None
@@ -365,6 +386,7 @@ def _learned_once(
 ) -> tuple[Array, Array | None, DuplicateRows | None]:
     """Return the rows to learn from, their weights, and which are still duplicates."""
     duplicates, name = _duplicates(file, table, target, rows), file.config.data.weight
+    target = [*target, *filter(None, [file.config.data.event])]
     if duplicates is None or not len(rows):
         return rows, None, duplicates
     targets = np.stack([table[one].values[rows] for one in target], axis=1)
@@ -408,33 +430,6 @@ def _folds(
     with file.errors_at("training", "folds"):
         copied = duplicates and duplicates.together
         return fold_rows(len(rows), count, seed=file.config.seed, duplicates=copied, **together)
-
-
-def dividing_values(table: Table, key: str, name: str) -> Array:
-    """Return the groups or times by which rows are divided; `key` is "group" or "time".
-
-    Texts of equal length that begin with a year, such as 2024-W05, are sorted as texts.
-
-    Raises: DataError for a missing group or time, and for texts that are unlikely to be in the
-    order of time.
-    """
-    column = table[name]
-    if column.missing.any():
-        row = int(np.flatnonzero(column.missing)[0])
-        raise DataError(
-            f"{table.where(name, row)}: the {key} of a row is needed to split by {key}; "
-            "fill it in, or delete the row"
-        )
-    in_order = key == "group" or column.kind != "text"
-    levels = [] if in_order else column.used_levels()
-    for level in levels:
-        if not re.match(r"\d{4}", level) or len(level) != len(levels[0]):
-            row = int(np.flatnonzero(column.values == column.levels.index(level))[0])
-            raise DataError(
-                f"{table.where(name, row)}: is text without an order in time ({level!r}); "
-                "describe dates by data.date_format, or write them as 2024-12-31"
-            )
-    return column.values
 
 
 def _kept_together(

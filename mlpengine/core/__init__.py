@@ -1,1 +1,1 @@
-"""Tools that all rooms share: files, systems, words, memory, checks of names and limits."""
+"""Tools that all rooms share: files, operating systems, messages, memory, checks of options."""

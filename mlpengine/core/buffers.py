@@ -1,4 +1,4 @@
-"""Buffers and the calls that are bound to them: masks, copies, addresses, replay."""
+"""Arrays in aligned memory, copies into them, and calls that are bound to buffers."""
 
 import ctypes
 from collections.abc import Callable, Iterable
@@ -14,9 +14,9 @@ from mlpengine.core.wording import plural
 
 
 def zeros(spec: Spec) -> Array:
-    """Return an array of zeros with the shape and dtype of `spec` that starts at a cache line.
+    """Return an array of zeros that starts at a cache line, with the shape and dtype of `spec`.
 
-    Each vector of 64 bytes then lies in one cache line: compiled steps with AVX-512 take 3 to 5 %
+    Each vector of 64 bytes then lies in one cache line.  Compiled steps with AVX-512 take 3 to 5 %
     less time than on arrays that NumPy allocates (November 2026).
     """
     raw = np.zeros(spec.nbytes + ALIGNMENT, np.uint8)
@@ -25,7 +25,7 @@ def zeros(spec: Spec) -> Array:
 
 
 def aligned(array: Array) -> Array:
-    """Return a copy that starts at a cache line, as `zeros` does."""
+    """Return a copy of an array that starts at a cache line."""
     copy = zeros(Spec.of(array))
     copy[...] = array
     return copy
@@ -33,16 +33,16 @@ def aligned(array: Array) -> Array:
 
 def address_of(array: Array) -> int:
     """Return the address of the first element."""
-    try:  # faster than the array interface
+    try:  # faster than `__array_interface__`
         return ctypes.addressof(ctypes.c_char.from_buffer(array.data))
     except (TypeError, ValueError):  # read-only, with gaps or empty
         return int(array.__array_interface__["data"][0])
 
 
 def write_into(buffer: Array, value: Array, where: str) -> None:
-    """Copy `value` into `buffer` without broadcasting and without losing a dtype's kind.
+    """Copy `value` into `buffer`; neither broadcast it nor change the kind of its dtype.
 
-    Raises: ShapeError or DtypeError naming `where` and both specs.
+    Raises: ShapeError or DtypeError led by `where`, with both shapes or dtypes.
     """
     if value is buffer:
         return
@@ -73,16 +73,16 @@ def with_missing(values: Any) -> Any:
         values, kind = values.astype(np.float64), "f"
     if kind == "f":
         return values.filled(np.nan)
-    return np.where(values.mask, None, values.data.astype(object))  # filled(None) would put "?"
+    return np.where(values.mask, None, values.data.astype(object))  # `filled(None)` would write "?"
 
 
 def unmasked(values: Any, where: str) -> Array:
-    """Return `values` as an array.  Raises: DataError, naming `where`, if a mask hides entries."""
+    """Return `values` as an array.  Raises: DataError, led by `where`, if an entry is masked."""
     if hides_entries(values):
         count = plural(int(np.count_nonzero(values.mask)), "entry", "entries")
         raise DataError(
             f"{where}: must have no masked entries (got {count} of {values.size:,}); write "
-            "x.filled(0), with the value that they shall have, or leave out their rows"
+            "x.filled(0), with the right value in place of 0, or leave out these rows"
         )
     return np.asarray(values)
 
@@ -94,14 +94,14 @@ def replay(calls: Iterable[Call]) -> None:
 
 
 def quiet_runner() -> Callable[..., Any]:
-    """Return a function ``run(f, *args)`` that calls f with NumPy's floating-point warnings off.
+    """Return a function ``run(f, *args)`` that calls f without NumPy's floating-point warnings.
 
     Infinities and NaN are valid values here.  The training step and ``Program(check_finite=True)``
-    check and report values that must be finite.  Every call of the library that computes on the
-    caller's numbers goes through such a runner or through `np.errstate`.
+    check and report values that must be finite.  Every function that computes on the caller's
+    numbers runs in such a runner or in `np.errstate`.
 
-    A runner is for one thread at a time and is not reentrant, like the buffers that its calls use.
-    It costs a twentieth of the time of `np.errstate`.
+    Like the buffers of its calls, a runner serves one thread at a time and is not reentrant.  It
+    takes a twentieth of the time of `np.errstate`.
     """
     context = copy_context()
     context.run(np.seterr, all="ignore")
@@ -109,21 +109,21 @@ def quiet_runner() -> Callable[..., Any]:
 
 
 def refuse_second_call(where: str, error: RuntimeError) -> None:
-    """Raise TapeError if the error of a runner means that another call is using it."""
+    """Raise TapeError if a runner reports that another call is using it."""
     if "already entered" in str(error):
         raise second_call(where) from error
 
 
 def second_call(where: str) -> TapeError:
-    """Return the error of a call while another one is using the same buffers."""
+    """Return the error of a call on buffers that another call is using."""
     text = "serves one call at a time (another is running); give each thread its own"
     return TapeError(f"{where}: {text}")
 
 
 class Uncopyable:
-    """Base of objects that hold calls bound to buffers; a copy would still use these buffers.
+    """Base of objects that hold calls bound to buffers, because a copy would use the same buffers.
 
-    Raises: TapeError when one is copied or pickled.
+    Raises: TapeError when an object is copied or pickled.
     """
 
     _instead: ClassVar[str] = "is bound to its buffers; copy what it was made from"

@@ -61,15 +61,15 @@ class ShapeError(MlpEngineError, ValueError):
 
 
 class DtypeError(MlpEngineError, TypeError):
-    """An array has a dtype that the op or buffer cannot take."""
+    """An array has a dtype that the op or the buffer does not accept."""
 
 
 class IndexRangeError(MlpEngineError, IndexError):
-    """An index, or a class number, lies outside its range; the message names it and its place."""
+    """An index or class number is out of range; the message gives its value and its position."""
 
 
 class TapeError(MlpEngineError, RuntimeError):
-    """A tape, a program or an eager graph is used in a way that its state does not allow."""
+    """A tape, a program or an eager graph is used in the wrong state."""
 
 
 class NumericalError(MlpEngineError, ArithmeticError):
@@ -81,9 +81,9 @@ class GradcheckError(MlpEngineError, AssertionError):
 
 
 class UsageError(MlpEngineError):
-    """The caller asked for something impossible; nothing was run.
+    """The caller asked for something impossible; the library did nothing.
 
-    `setting` is the path of the setting at fault, such as ("training", "freeze"), if it is known.
+    `setting` is the path of the wrong setting, such as ("training", "freeze"), if it is known.
     """
 
     exit_code: ClassVar[int] = 2
@@ -101,7 +101,7 @@ class DataError(UsageError, ValueError):
 class FormulaError(UsageError, ValueError):
     """The text of a formula cannot be read, or a formula is used where it has no meaning.
 
-    `position` is the number of characters before the mistake; None if there is no text.
+    `position` is the number of characters before the error; None if there is no text.
     """
 
     def __init__(self, message: str, position: int | None = None) -> None:
@@ -122,18 +122,17 @@ class CompileError(MlpEngineError, RuntimeError):
 
 
 def install_line(extra: str) -> str:
-    """Return the command that installs an extra, for every message.
+    """Return the command that installs an extra.
 
-    The command also works if mlpengine was installed from a clone: pip keeps an installed mlpengine
-    and adds the packages of the extra.
+    The command also works in a clone: pip keeps the installed mlpengine and adds the packages.
     """
     return f"pip install 'mlpengine[{extra}]'"
 
 
 class MissingExtraError(MlpEngineError, ImportError):
-    """An optional package is missing, or importing an installed one fails.
+    """An optional package is missing, or its import fails.
 
-    The message contains the command that installs the package, or the `failure`.
+    The message gives the command that installs the package, or the `failure`.
     """
 
     def __init__(self, feature: str, extra: str, failure: str = "") -> None:
@@ -151,7 +150,7 @@ class MissingExtraError(MlpEngineError, ImportError):
 
 @contextmanager
 def at_setting(*path: str) -> Iterator[None]:
-    """Add the path of the setting at fault, such as "training", "freeze", to a UsageError."""
+    """Add the path of the wrong setting, such as "training", "freeze", to a UsageError."""
     try:
         yield
     except UsageError as error:
@@ -163,8 +162,8 @@ def at_setting(*path: str) -> Iterator[None]:
 def importing(feature: str, extra: str) -> Iterator[None]:
     """Import the packages of an extra within a ``with`` block.
 
-    Raises: MissingExtraError for any error of an import.  A package that is broken by other
-    versions of its dependencies may raise AttributeError or TypeError as well as ImportError.
+    Raises: MissingExtraError for any error of an import.  If the versions of its dependencies do
+        not fit, a package may raise AttributeError or TypeError as well as ImportError.
     """
     try:
         yield

@@ -1,9 +1,9 @@
-"""Options of engine classes, each with its limits and its description in its annotation.
+"""Options of engine classes; the annotation of an option gives its limits and its description.
 
 An option is a field of a dataclass, or a keyword-only parameter of a constructor, such as
-``delta: Annotated[Positive, "Where it turns linear."] = 1.0``.  The class checks its options when
-an object is made (`check_options`).  Configs, their schema and the reference pages are made from
-`options_of`.
+``delta: Annotated[Positive, "Where it turns linear."] = 1.0``.  `check_options` checks the options
+of a new object.  `options_of` lists the options of a class for configs, their schema and the
+reference pages.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -22,7 +22,7 @@ from mlpengine.core.wording import plural, quoted, suggestion
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a finite or whole number, within the annotation of an option."""
+    """Limits of a number, in the annotation of an option."""
 
     above: float | None = None
     at_least: float | None = None
@@ -31,9 +31,9 @@ class Limits:
     whole: bool = False
 
     def check(self, where: str, value: Any) -> Any:
-        """Return a value as a float, or as an int if it must be whole.
+        """Return a value as a float, or as an int if `whole` is set.
 
-        Raises: UsageError, led by `where`, for another type or a number out of range.
+        Raises: UsageError, led by `where`, for a wrong type or a number out of range.
         """
         is_number = isinstance(value, Integral if self.whole else Real)
         if not is_number or isinstance(value, bool) or not self._allow(value):
@@ -90,18 +90,18 @@ Count: TypeAlias = Annotated[int, COUNT]
 
 
 class Given:
-    """Marks an option that is not in configs: rows or step determine it, or it is rare."""
+    """Mark an option that is not in configs: it is rare, or the data or the step determines it."""
 
 
 @dataclass(frozen=True)
 class ConfigKey:
-    """Gives an option a name in configs that differs from its name in the class."""
+    """Give an option another name in configs than in the class."""
 
     name: str
 
 
 class Option(NamedTuple):
-    """An option of a class; `default` is `MISSING` if the option is required."""
+    """Option of a class; `default` is `MISSING` if the option is required."""
 
     name: str
     type: Any
@@ -109,17 +109,17 @@ class Option(NamedTuple):
 
     @property
     def description(self) -> str:
-        """The description of the option, a sentence."""
+        """Description of the option, a sentence."""
         return next((mark for mark in self._marks if isinstance(mark, str)), "")
 
     @property
     def given(self) -> bool:
-        """Whether rows or step determine the option."""
+        """Whether configs leave out the option (see `Given`)."""
         return Given in self._marks
 
     @property
     def key(self) -> str:
-        """The name of the option in configs."""
+        """Name of the option in configs."""
         return next((mark.name for mark in self._marks if isinstance(mark, ConfigKey)), self.name)
 
     @property
@@ -127,9 +127,9 @@ class Option(NamedTuple):
         return getattr(self.type, "__metadata__", ())
 
     def check(self, where: str, value: Any) -> Any:
-        """Return a value in the form that the class uses; for example, a whole number as a float.
+        """Return a value in the type that the class uses, such as a float for a whole number.
 
-        Raises: UsageError, led by `where`, for a number out of range or a flag that is not a bool.
+        Raises: UsageError, led by `where`, for a number out of range or a value that is no bool.
         """
         if isinstance(self.default, bool) and not isinstance(value, bool):
             raise UsageError(f"{where} must be True or False (got {quoted(value)})")
@@ -149,7 +149,7 @@ class Option(NamedTuple):
 
 
 def _limits_in(kind: Any) -> Limits | None:
-    """Return the limits in the annotation of a number, a tuple of numbers or an optional number."""
+    """Return the limits in the annotation of a number, of an optional number or of a tuple."""
     marks = (*getattr(kind, "__metadata__", ()), *map(_limits_in, get_args(kind)))
     return next((mark for mark in marks if isinstance(mark, Limits)), None)
 
@@ -183,7 +183,7 @@ def _options_of(kind: Any) -> Mapping[str, Option]:
 def _keyword_only(kind: type) -> dict[str, Parameter]:
     """Return the keyword-only parameters of a constructor.
 
-    A constructor with ``**others`` has the parameters of its base class, too.
+    A constructor with ``**others`` also takes the parameters of its base class.
     """
     parameters = signature(kind).parameters.values()
     own = {one.name: one for one in parameters if one.kind is Parameter.KEYWORD_ONLY}
@@ -193,7 +193,7 @@ def _keyword_only(kind: type) -> dict[str, Parameter]:
 
 
 def check_options(owner: Any, where: str = "") -> None:
-    """Check the fields of a dataclass against the limits in their annotations.
+    """Check the fields of a dataclass against their limits.
 
     Raises: UsageError, led by `where` or the name of the class.
     """
@@ -205,7 +205,7 @@ def check_options(owner: Any, where: str = "") -> None:
 
 
 def one_of(where: str, value: Any, names: Collection[str]) -> None:
-    """Raise UsageError, led by `where`, unless a value is one of some names."""
+    """Raise UsageError, led by `where`, unless `names` contains a value."""
     if not isinstance(value, str) or value not in names:
         near = suggestion(value, names) if isinstance(value, str) else ""
         raise UsageError(f"{where} must be one of {', '.join(names)} (got {quoted(value)}){near}")

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and errors that name the file at fault."""
+"""Atomic writes of files, and errors that name the wrong file."""
 
 import os
 import secrets
@@ -16,7 +16,7 @@ from mlpengine.core.errors import MlpEngineError, RunError, UsageError
 from mlpengine.core.wording import nearest, shortened
 
 TEMPORARY = ".tmp-"
-"""Prefix of files that are not complete yet; a process that is killed may leave one behind."""
+"""Prefix of incomplete files; a killed process may leave such a file behind."""
 
 _flushed_from = ContextVar("flushed_from", default=-inf)
 
@@ -44,13 +44,13 @@ def checked_path(path: object, where: str) -> Path:
 
 
 def read_file(path: Path) -> bytes:
-    """Return the bytes of a file.  Raises: RunError naming it and the cause."""
+    """Return the bytes of a file.  Raises: RunError with the path and the cause."""
     with writing(path, "read"):
         return path.read_bytes()
 
 
 def first_line(path: Path) -> str:
-    """Return the kind and the first line of a text file, for a message; "" for other files."""
+    """Return a text file's kind and first line for a message; "" for other files."""
     with suppress(OSError, UnicodeDecodeError):
         with path.open("rb") as file:
             start = file.read(200)
@@ -63,7 +63,7 @@ def first_line(path: Path) -> str:
 
 
 def similar_file(path: Path) -> str:
-    """Return `` - did you mean 'x'?`` for a file of similar name, there or in a similar folder."""
+    """Return `` - did you mean 'x'?`` for the most similar file in this or a similar folder."""
     folder = path.parent
     with suppress(OSError):
         if not folder.is_dir():
@@ -76,7 +76,7 @@ def similar_file(path: Path) -> str:
 
 
 def missing(path: Path, what: str) -> UsageError:
-    """Return the error of a command that names a path that does not exist."""
+    """Return the error of a command whose path does not exist."""
     usual = Path("runs") / path.name
     near = f" - did you mean {str(usual)!r}?" if is_run(usual) else similar_file(path)
     near = near or f"; {_models_in(path.parent)}"
@@ -99,7 +99,7 @@ def is_run(directory: Path) -> bool:
 
 
 def not_a_run(directory: Path, lacks: str = "model and no checkpoint") -> UsageError:
-    """Return the error of a command that names a directory without a run; it lists runs inside."""
+    """Return the error of a command for a directory without a run; the text lists runs inside."""
     inside = next((one for one in (directory, directory / "runs") if _models(one)), directory)
     right = "".join(f"; write {inside / name}" for name in _models(inside)[:1])
     text = f"holds no {lacks}; {_models_in(inside)}{right}"
@@ -107,7 +107,7 @@ def not_a_run(directory: Path, lacks: str = "model and no checkpoint") -> UsageE
 
 
 def _models(directory: Path) -> list[str]:
-    """Return the names of the runs and model files in a directory."""
+    """Return the names of runs and model files in a directory."""
     with suppress(OSError):
         return [
             one.name
@@ -118,7 +118,7 @@ def _models(directory: Path) -> list[str]:
 
 
 def _models_in(directory: Path) -> str:
-    """Return a text that lists the runs and model files in a directory, or says how to make one."""
+    """Return a text that lists runs and model files of a directory, or how to make a run."""
     if names := _models(directory):
         more = ", ..." * (len(names) > 8)
         return f"{directory} has {', '.join(names[:8])}{more}"
@@ -148,15 +148,15 @@ def unflushed(seconds: float) -> Iterator[None]:
 
 
 def sync(descriptor: int) -> None:
-    """Flush an open file to disk, unless files are `unflushed`."""
+    """Flush an open file to disk, except within `unflushed`."""
     if monotonic() >= _flushed_from.get():
         os.fsync(descriptor)
 
 
 def flush(path: Path) -> None:
-    """Flush a file and its name to disk, in any context.
+    """Flush a file and its name to disk, even within `unflushed`.
 
-    Raises: RunError naming the file and the cause.
+    Raises: RunError with the path and the cause.
     """
     with writing(path):
         system.flush_to_disk(path)
@@ -166,12 +166,11 @@ def flush(path: Path) -> None:
 def write_atomically(path: str | Path, data: bytes, *, private: bool = False) -> None:
     """Write a file whole or not at all, and flush it to disk.
 
-    The bytes go to a new file with a random name in the same directory.  The directory is opened
-    once, so that neither a link at that name nor a renamed directory redirects the bytes.  A
-    device or a pipe is written to directly.
-    Only this user may read a `private` file.
+    The function first writes a new file with a random name into the opened directory, then renames
+    it.  So neither a link at the new name nor a renamed directory redirects the bytes.  A device or
+    a pipe is written directly.  Only this user may read a `private` file.
 
-    Raises: RunError naming the file and the cause.
+    Raises: RunError with the path and the cause.
     """
     path = Path(path)
     with writing(path):
@@ -186,7 +185,7 @@ def write_atomically(path: str | Path, data: bytes, *, private: bool = False) ->
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a lock on a file; on a file system without locks do nothing."""
+    """Lock a file within a ``with`` block; a file system without locks gives no lock."""
     with writing(path):
         descriptor = system.open_file(path, os.O_RDWR | os.O_CREAT)
     try:
@@ -198,14 +197,14 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def remove_unfinished(directory: Path) -> None:
-    """Remove the temporary files of killed processes from a directory that this process owns."""
+    """Remove the temporary files of killed processes; no other process may use the directory."""
     for path in directory.glob(f"{TEMPORARY}*"):
         with writing(path):
             path.unlink(missing_ok=True)
 
 
 def write_all(descriptor: int, data: bytes | memoryview) -> None:
-    """Write every byte: on a full disk a single call may write fewer and report success."""
+    """Write every byte; on a full disk one system call may write fewer and report success."""
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
@@ -225,7 +224,7 @@ def _replace(path: Path, directory: int | None, data: bytes, mode: int) -> None:
             os.close(descriptor)
         system.replace(temporary, path, directory)
     except BaseException:
-        with suppress(OSError):  # the first error is the one to report
+        with suppress(OSError):  # report the first error
             os.unlink(temporary, dir_fd=directory)
         raise
 

@@ -1,4 +1,4 @@
-"""Locks that are always free in a forked child, even if a thread of the parent held them."""
+"""Locks that are free in a forked child, even if a thread of the parent held them."""
 
 import functools
 import threading
@@ -11,10 +11,10 @@ T = TypeVar("T")
 
 
 def process_lock() -> threading.RLock:
-    """Return a re-entrant lock for a process, for data that must be consistent in a forked child.
+    """Return a re-entrant lock for data that must be consistent in a forked child.
 
-    A fork waits until no other thread holds the lock, so the child finds the lock free.  Make such
-    locks in modules only: they are never removed.
+    A fork waits until no other thread holds the lock, so the child finds it free.  Make such locks
+    at module level only: they are never removed.
     """
     lock = threading.RLock()
     hold_at_fork(lock)
@@ -22,10 +22,10 @@ def process_lock() -> threading.RLock:
 
 
 class cached_property(functools.cached_property[T]):  # noqa: N801
-    """The `functools.cached_property`, without the lock that it has in Python 3.11.
+    """`functools.cached_property` without the lock of Python 3.11.
 
-    The lock belongs to the class.  A fork would leave it locked if another thread were computing
-    the value for any object of the class.  As in later versions, two threads may compute a value.
+    That lock belongs to the class: a fork would leave it locked while another thread computes the
+    value for any object of the class.  As in later versions, two threads may compute a value.
     """
 
     def __set_name__(self, owner: type, name: str) -> None:

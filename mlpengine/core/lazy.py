@@ -1,4 +1,4 @@
-"""Lazy names of a package: a module is imported when one of its names is first used."""
+"""Lazy names of a package: the first use of a name imports its module."""
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -9,12 +9,12 @@ from typing import Any
 def lazy_names(
     package: str, places: Mapping[str, Sequence[str]], rooms: Sequence[str] = ()
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` of a package.
+    """Return the functions `__getattr__` and `__dir__` of a package.
 
     Args:
-        package: its name.
-        places: its modules, each with the public names that it defines.
-        rooms: public modules, also imported when first used.
+        package: name of the package.
+        places: modules of the package, each with the public names that it defines.
+        rooms: public modules, also imported at their first use.
     """
     place_of = {name: place for place, names in places.items() for name in names}
 

@@ -1,4 +1,4 @@
-"""Named arrays with the same rows: several inputs, outputs or targets."""
+"""Named arrays with the same number of rows: several inputs, outputs or targets."""
 
 from collections.abc import Iterator, KeysView, Mapping, Sequence
 from types import EllipsisType
@@ -13,9 +13,9 @@ from mlpengine.core.wording import plural, quoted
 class NamedRows:
     """Named arrays with the rows along the first axis.
 
-    As in a data frame, a name selects one array, and any other index selects rows of all arrays;
-    `len` is the number of rows.  An empty name stands for a single array; `one_or_named` returns
-    that array itself.
+    As in a data frame, a name selects one array.  Any other index selects rows of all arrays, and
+    `len` is the number of rows.  The empty name stands for a single array without a name;
+    `one_or_named` returns this array itself.
 
     >>> rows = NamedRows({"left": np.zeros((4, 2)), "right": np.ones((4, 3))})
     >>> len(rows), rows["right"].shape, rows[1:3]["left"].shape
@@ -45,9 +45,9 @@ class NamedRows:
         return self.arrays.keys()
 
     def write(self, values: Any, where: str) -> None:
-        """Copy arrays of the same names and shapes into these.
+        """Copy `values`, arrays with the same names and shapes, into these arrays.
 
-        Raises: ShapeError or DtypeError, beginning with `where`, as `write_into`.
+        Raises: ShapeError or DtypeError, led by `where`, as in `write_into`.
         """
         need_names(values, self.arrays, where)
         for name, array in self.arrays.items():
@@ -73,7 +73,7 @@ def need_names(values: Any, names: Mapping[str, Any], where: str, *, more: bool 
 
 
 def need_array(value: Any, where: str) -> None:
-    """Raise ShapeError for named arrays."""
+    """Raise ShapeError if `value` holds named arrays."""
     if isinstance(value, Mapping | NamedRows):
         names = ", ".join(value) or "none"
         raise ShapeError(f"{where} must be one array (got arrays by name: {names})")
@@ -85,7 +85,7 @@ def one_or_named(values: Mapping[str, Any]) -> Any:
 
 
 def as_rows(value: Any) -> Any:
-    """Return an array unchanged, or a mapping as `NamedRows`."""
+    """Return an array unchanged, a mapping as `NamedRows`."""
     if isinstance(value, NamedRows):
         return value
     return NamedRows(value) if isinstance(value, Mapping) else unmasked(value, "rows")
@@ -97,12 +97,12 @@ def arrays_by_name(value: Any) -> dict[str, Any]:
 
 
 def arrays_in(*values: Any) -> list[Any]:
-    """Return a flat list of the arrays in arrays, `NamedRows` and None, in order; None stays."""
+    """Return the arrays in `values` as a flat list: arrays, the arrays of `NamedRows`, and None."""
     return [array for value in values for array in arrays_by_name(value).values()]
 
 
 def matched(values: Sequence[Any], others: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """Return pairs of arrays of both, named arrays by name, in the order of `others`."""
+    """Pair the arrays of both, by name or by position, in the order of `others`."""
     pairs: list[tuple[Any, Any]] = []
     for value, other in zip(values, others, strict=True):
         arrays = arrays_by_name(value)
@@ -111,7 +111,7 @@ def matched(values: Sequence[Any], others: Sequence[Any]) -> list[tuple[Any, Any
 
 
 def row_specs(value: Any, rows: int) -> Any:
-    """Return the spec of `rows` rows like these arrays or specs, by name if they have names."""
+    """Return the spec of `value`, or its specs by name, with `rows` rows."""
     if isinstance(value, NamedRows | Mapping):
         return {name: row_specs(value[name], rows) for name in value}
     return Spec((rows, *value.shape[1:]), value.dtype)

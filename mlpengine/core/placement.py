@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 ALIGNMENT = 64
-"""Bytes: a cache line, and the widest vector register."""
+"""Bytes of a cache line and of the widest vector register."""
 
 
 @dataclass(eq=False)
 class Storage:
-    """A range of bytes with a lifetime; several buffers may use one storage in succession."""
+    """A range of bytes with a lifetime; several buffers may use it one after another."""
 
     nbytes: int
     first: int
@@ -22,18 +22,18 @@ class Storage:
 def place(
     storages: Iterable[Storage], alignment: int = ALIGNMENT, like: Sequence[Storage] = ()
 ) -> int:
-    """Set the offset of every storage, and return the size of the arena in bytes.
+    """Set the offset of every storage; return the size of the arena in bytes.
 
-    Offsets are multiples of `alignment`.  `like` are storages that are placed already: their
-    offsets are used again if they are at least as large and have the same lifetimes.
+    Offsets are multiples of `alignment`.  If every storage fits into a storage of `like` with the
+    same lifetime, it takes that storage's offset.
 
-    The largest storage is placed first.  Each gets the lowest offset without an overlap in space
-    and time.
+    Otherwise the largest storage is placed first.  Each storage gets the lowest offset where it
+    overlaps no other storage in space and time.
     Source: Pisarchyk and Lee 2020, "Efficient memory management for deep neural net inference",
     arXiv 2001.03288, section 5.2 (greedy by size).
     """
     storages = [*storages]
-    # With equal addresses for short and whole batches, one compiled program can run both.
+    # Short and whole batches get equal addresses, so that one compiled program runs both.
     if _fit(storages, like):
         for storage, model in zip(storages, like, strict=True):
             storage.offset = model.offset
@@ -55,7 +55,7 @@ def place(
 
 
 def _fit(storages: Sequence[Storage], like: Sequence[Storage]) -> bool:
-    """Return whether each of `storages` fits into the place of one of `like`."""
+    """Return whether each storage fits into the storage of `like` at the same position."""
     return len(storages) == len(like) and all(
         s.nbytes <= model.nbytes and (s.first, s.last) == (model.first, model.last)
         for s, model in zip(storages, like, strict=True)

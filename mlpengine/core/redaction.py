@@ -1,4 +1,4 @@
-"""Removal of secrets from messages and pages: passwords in URLs, directories of a machine."""
+"""Removal of secrets from messages and pages: passwords in URLs, names of directories."""
 
 import os
 import re
@@ -10,10 +10,10 @@ from urllib.parse import quote
 from mlpengine.core.errors import UsageError
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)\}")
-"""An environment variable in the URL of a database, for example in place of the password."""
+"""An environment variable within the URL of a database, for example for the password."""
 
-# Linear time: a scheme must begin at the start of a run of its characters, so the pattern does
-# not try again from the second character on.
+# A scheme begins at the start of a run of its characters, so the pattern does not try again from
+# each later character: the time stays linear.
 _SCHEME = re.compile(r"(?<![\w+.-])[+.-]*\w[\w+.-]+:/{1,2}")
 _TOKEN = re.compile(r"""[^\s"\\]+""")
 _HOST = re.compile(
@@ -21,16 +21,16 @@ _HOST = re.compile(
 )
 _SECRET = re.compile(
     r"""(?i)((?:password|passphrase|passwd|pwd|secret|token)=)(?!\$\{\w+\}(?:[&\s"'\\]|$))"""
-    r"""[^&\s"'\\]+?(?=:\s|[&\s"'\\]|$)"""  # the colon of a message stays
+    r"""[^&\s"'\\]+?(?=:\s|[&\s"'\\]|$)"""  # keeps the colon of a message
 )
 
 
 def redacted(text: str) -> str:
     """Return text, such as a URL or a command line, with ``***`` in place of each password.
 
-    A password is the text before the ``@`` of a URL, at the end of a URL without ``@``
-    (``scheme://user:password``), or after ``password=`` and similar keys.  A number is a port, not
-    a password, and so is the name of an environment variable, ``${NAME}``.
+    A password is the text before the ``@`` of a URL, the end of a URL without ``@``
+    (``scheme://user:password``), or the text after ``password=`` and similar keys.  Port numbers
+    and environment variables, ``${NAME}``, stay.
     """
     return _SECRET.sub(r"\1***", _TOKEN.sub(_without_password, text) if ":/" in text else text)
 
@@ -57,10 +57,10 @@ def _without_port(place: re.Match[str]) -> str:
 
 
 def with_values(storage: str) -> str:
-    """Return the URL of a database with each ``${NAME}`` replaced by the environment variable.
+    """Return the URL of a database with environment variables in place of each ``${NAME}``.
 
-    A value is quoted where a URL needs quotes: before the ``@``, and after the question mark.
-    Raises: UsageError for a variable that is not set.
+    Values before the ``@`` and after the question mark are percent-encoded.
+    Raises: UsageError for an undefined variable.
     """
     unset = [name for name in _VARIABLE.findall(storage) if name not in os.environ]
     if unset:
@@ -75,7 +75,7 @@ def with_values(storage: str) -> str:
 
 
 def without_values(text: str, storage: str) -> str:
-    """Return a message about a database with each value replaced by its ``${NAME}`` again."""
+    """Return a message about a database with ``${NAME}`` in place of each variable's value."""
     for name in _VARIABLE.findall(storage):
         value = os.environ.get(name, "")
         for one in filter(None, (value, quote(value, ""))):
@@ -90,14 +90,14 @@ _DIRECTORIES = re.compile(
 
 
 def shown_path(path: Path) -> Path:
-    """Return a path for a page: relative if below the working directory, else the name alone."""
+    """Return a path for a page: below the working directory relative to it, else the last part."""
     here = Path.cwd()
     path = path.relative_to(here) if path.is_relative_to(here) else path
     return Path(path.name) if path.is_absolute() else path
 
 
 def without_directories(value: Any) -> Any:
-    """Return texts, also in lists and mappings, with each absolute path cut to its last part."""
+    """Return `value` with each absolute path in texts, lists and mappings cut to its last part."""
     return _without(value, [f"{one}/" for one in {str(Path.cwd()), str(Path.home())} - {"/"}])
 
 

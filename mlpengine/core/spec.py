@@ -1,4 +1,4 @@
-"""Shape and dtype of arrays that may not exist yet, and type aliases for the rules of ops."""
+"""Shape and dtype of an array before it exists, and type aliases for the rules of ops."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,23 +15,23 @@ __all__ = ["Spec", "call"]
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike as ArrayLike
     from numpy.typing import DTypeLike as DTypeLike
-else:  # NumPy's own aliases are long unions; `help` would print ten lines in place of a name
+else:  # NumPy's own alias is a long union: `help` would print ten lines for each use
     ArrayLike, DTypeLike = NewType("ArrayLike", object), NewType("DTypeLike", object)
 
 Array: TypeAlias = np.ndarray[tuple[Any, ...], np.dtype[Any]]
 Slots: TypeAlias = Sequence[Array | None]
-"""One gradient buffer per operand, in order; None if the gradient is not needed."""
+"""One gradient buffer per operand, in order; None for an operand without gradient."""
 
 Call: TypeAlias = Callable[[], object]
-"""One bound call: it holds its arguments, and ``call()`` runs it."""
+"""A function with its arguments; ``call()`` runs it."""
 
 Calls: TypeAlias = Iterator[Call]
-"""The calls that a rule yields, in the order of replay."""
+"""The calls of a rule, in the order in which a program runs them."""
 
 call = partial
-"""The form of a call in a rule: ``yield call(np.multiply, a, b, out)``.
+"""Bind a function to its arguments in a rule: ``yield call(np.multiply, a, b, out)``.
 
-All arguments are positional, including `out`: a bound ufunc with a keyword is slower.
+Pass all arguments by position, including `out`: a bound ufunc with a keyword is slower.
 """
 
 FLOATS = (np.dtype("float32"), np.dtype("float64"))
@@ -39,7 +39,7 @@ FLOATS = (np.dtype("float32"), np.dtype("float64"))
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """Shape and dtype of a buffer, used to plan its memory."""
+    """Shape and dtype of a buffer, known before its memory is allocated."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -51,7 +51,7 @@ class Spec:
 
     @property
     def size(self) -> int:
-        """Number of elements."""
+        """Number of entries."""
         return prod(self.shape)
 
     @property
@@ -61,7 +61,7 @@ class Spec:
 
     @property
     def is_float(self) -> bool:
-        """Whether gradients can flow through it."""
+        """Whether the dtype is floating, so that the buffer can have a gradient."""
         return self.dtype in FLOATS
 
     def __str__(self) -> str:
@@ -71,12 +71,12 @@ class Spec:
 def floating(dtype: DTypeLike, where: str) -> np.dtype[Any]:
     """Return `dtype` as float32 or float64.
 
-    Raises: DtypeError for any other dtype, naming `where`.
+    Raises: DtypeError, led by `where`, for any other dtype.
     """
     try:
         chosen = None if dtype is None else np.dtype(dtype)
     except TypeError:
         chosen = None
-    if chosen is None or chosen not in FLOATS:  # None, to NumPy, is float64
+    if chosen is None or chosen not in FLOATS:  # NumPy reads None as float64
         raise DtypeError(f"{where}: dtype must be float32 or float64 (got {dtype!r})")
     return chosen

@@ -1,7 +1,7 @@
 """Checks of parsed JSON, key by key, and conversion of numbers for JSON.
 
-A hash shows that a file has not changed since it was written, but not who wrote it.  So the content
-of a file is checked before anything is built from it.
+A hash shows that a file is unchanged, but not who wrote it.  So the content is checked before
+anything is built from it.
 """
 
 from collections.abc import Collection, Mapping
@@ -20,11 +20,11 @@ WORDS: dict[type, str] = {
     list: "a list",
     dict: "a mapping",
 }
-"""The types of JSON in words."""
+"""Names of JSON types in messages."""
 
 
 def finite(value: Any) -> Any:
-    """Return numbers, also in lists and mappings, for JSON: non-finite numbers become None."""
+    """Return a value for JSON: in lists and mappings, too, non-finite numbers become None."""
     if isinstance(value, float):
         return float(value) if isfinite(value) else None
     if isinstance(value, Mapping):
@@ -33,9 +33,9 @@ def finite(value: Any) -> Any:
 
 
 def of_type(value: Any, kind: type[Wanted], where: str) -> Wanted:
-    """Return a value of JSON if it has type `kind`, a key of `WORDS`; a float may be whole.
+    """Return a JSON value of type `kind`, a key of `WORDS`; a whole number passes as a float.
 
-    Raises: CheckpointError naming `where`.
+    Raises: CheckpointError, led by `where`, for a value of another type.
     """
     good = isinstance(value, int | float if kind is float else kind)
     if isinstance(value, bool) and kind is not bool:
@@ -50,9 +50,9 @@ def of_type(value: Any, kind: type[Wanted], where: str) -> Wanted:
 def check_keys(
     value: Any, where: str, needed: Collection[str], others: Collection[str] = ()
 ) -> None:
-    """Check that a value of JSON is a mapping with the keys `needed` and no more than `others`.
+    """Check that a JSON value is a mapping with all keys of `needed`, and otherwise only `others`.
 
-    Raises: CheckpointError naming `where`.
+    Raises: CheckpointError, led by `where`.
     """
     of_type(value, dict, where)
     for problem, names in (

@@ -1,7 +1,7 @@
 """Differences between operating systems: files, locks, signals, cores.
 
-No other module asks for the system.  Windows has no descriptors of directories, no reads at an
-offset and no signals between processes, and it does not release the names of open files.
+No other module asks which system it runs on.  Windows has no descriptors of directories, no reads
+at an offset and no signals between processes, and it does not release the names of open files.
 """
 
 import os
@@ -32,18 +32,18 @@ if sys.platform == "win32":
     EXIT_CODES = {signal.SIGINT: 130, signal.SIGBREAK: 130, signal.SIGTERM: 143}
 else:
     EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
-"""Exit codes by the signal that ends a command: Ctrl-C, a closed terminal, an ended process."""
+"""Exit codes by the signal that ends a command: Ctrl-C, a closed terminal, a request to end."""
 
 START_METHOD = "fork" if sys.platform == "linux" else "spawn"
-"""The start method of workers; a fork has all imports, but is unsafe with libraries of macOS."""
+"""Start method of workers.  A fork copies all imports, but some libraries of macOS break it."""
 
 LOCKED_BYTE = 1 << 30
 """Offset of the byte that is locked on Windows.
 
-Other processes cannot read a locked byte, so the offset lies beyond the end of all lock files."""
+Other processes cannot read a locked byte, so the offset lies beyond the end of every lock file."""
 
 PATIENCE, PAUSE = 2.0, 0.01
-"""Seconds to wait on Windows for a file that another process has open, and between two tries."""
+"""Seconds to wait on Windows for a file that another process uses, and between two attempts."""
 
 _at_offset = nullcontext() if sys.platform != "win32" else Lock()
 
@@ -56,9 +56,10 @@ def open_file(
     directory: int | None = None,
     mode: int = 0o666,
 ) -> int:
-    """Open a binary file in an open directory; child processes do not inherit it.
+    """Open a binary file; child processes do not inherit its descriptor.
 
-    Unless `follow`, the path must not be a link.  A new file has `mode`.
+    `directory` is an open directory or None.  Unless `follow`, a link is refused.  A new file gets
+    `mode`.
     """
     if sys.platform == "win32":
         if not follow and path.is_symlink():
@@ -68,7 +69,7 @@ def open_file(
 
 
 def open_unnamed(path: Path) -> int:
-    """Create a file that the system removes when it is closed, however the process ends."""
+    """Create a file that the system removes when its descriptor is closed, even by a crash."""
     flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC
     if sys.platform == "win32":
         return open_file(path, flags | os.O_TEMPORARY)
@@ -79,10 +80,10 @@ def open_unnamed(path: Path) -> int:
 
 @contextmanager
 def opened_directory(path: Path, *, follow: bool = True) -> Iterator[tuple[Path, int | None]]:
-    """Yield the prefix for paths of files in a directory, and the matching ``dir_fd``.
+    """Yield a prefix for the paths of files in a directory, and the matching ``dir_fd``.
 
-    Except on Windows, the paths stay in that directory even if another one is moved to its path.
-    Unless `follow`, the path must not be a link.
+    Except on Windows, the paths stay in this directory even if another directory takes its name.
+    Unless `follow`, a link is refused.
     """
     if sys.platform == "win32":
         yield path, None
@@ -96,9 +97,9 @@ def opened_directory(path: Path, *, follow: bool = True) -> Iterator[tuple[Path,
 
 
 def replace(source: Path, target: Path, directory: int | None = None) -> None:
-    """Rename a file to a name that may exist, in an open directory.
+    """Rename a file in an open directory; an existing file of the new name is replaced.
 
-    On Windows this waits up to `PATIENCE` seconds for processes that have either file open.
+    On Windows, wait up to `PATIENCE` seconds for processes that have one of the files open.
     """
     end = time.monotonic() + PATIENCE
     while True:
@@ -112,7 +113,7 @@ def replace(source: Path, target: Path, directory: int | None = None) -> None:
 
 
 def remove_unused(path: Path) -> None:
-    """Remove a file if it exists; on Windows an open file stays."""
+    """Remove a file if it exists; on Windows a file in use stays."""
     try:
         path.unlink(missing_ok=True)
     except PermissionError:
@@ -121,7 +122,7 @@ def remove_unused(path: Path) -> None:
 
 
 def flush_to_disk(path: Path) -> None:
-    """Flush a file to disk, or, except on Windows, the names in a directory."""
+    """Flush a file to disk, or, except on Windows, the entries of a directory."""
     if sys.platform == "win32":
         if path.is_dir():
             return
@@ -135,9 +136,9 @@ def flush_to_disk(path: Path) -> None:
 
 
 def read_into(descriptor: int, view: memoryview, offset: int) -> int:
-    """Read bytes of a file from `offset` on into a view; return their number.
+    """Read bytes from `offset` into a view; return the number of bytes.
 
-    The position in the file stays.
+    The file's position does not change.
     """
     if sys.platform != "win32":
         return os.preadv(descriptor, [view], offset)
@@ -153,7 +154,7 @@ def read_into(descriptor: int, view: memoryview, offset: int) -> int:
 
 
 def reserve(descriptor: int, size: int) -> None:
-    """Reserve space for an empty file, if the system can; a full disk then fails at once."""
+    """Reserve space for an empty file, if the system can, so that a full disk fails at once."""
     if sys.platform == "win32":
         os.ftruncate(descriptor, size)
     elif size and hasattr(os, "posix_fallocate"):
@@ -161,9 +162,9 @@ def reserve(descriptor: int, size: int) -> None:
 
 
 def lock(descriptor: int, *, wait: bool = True) -> bool:
-    """Lock a file until it is closed or the process ends; return whether it is locked.
+    """Lock a file until it is closed or the process ends; return whether the lock succeeded.
 
-    Without `wait` it is not locked if another process holds the lock.
+    Without `wait`, a lock of another process makes it fail at once.
     Raises: OSError on a file system without locks.
     """
     if sys.platform == "win32":
@@ -180,13 +181,13 @@ def lock(descriptor: int, *, wait: bool = True) -> bool:
 
 
 def read_pipe(path: str, patience: float) -> bytes | None:
-    """Return all bytes written into a named pipe; None without a writer for `patience` seconds."""
+    """Return the bytes of a named pipe; None if no process writes for `patience` seconds."""
     if sys.platform == "win32":
-        raise NotImplementedError  # no path is a pipe
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # opens without a writer, too
+        raise NotImplementedError  # Windows has no pipes with paths
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # does not wait for a writer
     with open(descriptor, "rb", buffering=0) as stream:
         end = time.monotonic() + patience
-        while (start := stream.read(1)) == b"":  # None if there is a writer
+        while (start := stream.read(1)) == b"":  # None: a writer is there
             if time.monotonic() > end:
                 return None
             time.sleep(PAUSE)
@@ -195,7 +196,7 @@ def read_pipe(path: str, patience: float) -> bytes | None:
 
 
 def hold_at_fork(held: AbstractContextManager[object]) -> None:
-    """Hold a lock during every fork, so that the child finds it free; Windows has no forks."""
+    """Hold a lock during every fork, so that the child finds it free; nothing on Windows."""
     if sys.platform != "win32":
         os.register_at_fork(
             before=held.__enter__,
@@ -208,13 +209,13 @@ hold_at_fork(_at_offset)
 
 
 def call_in_forks(action: Callable[[], None]) -> None:
-    """Call `action` at the beginning of every forked child; Windows has no forks."""
+    """Call `action` at the start of every forked child; nothing on Windows."""
     if sys.platform != "win32":
         os.register_at_fork(after_in_child=action)
 
 
 def end_group(process: "subprocess.Popen[str]") -> None:
-    """Kill a process that began a session, and its children; on Windows the process alone."""
+    """Kill a process that leads a session, with its children; on Windows the process alone."""
     if sys.platform == "win32":
         process.kill()
         return
@@ -223,7 +224,7 @@ def end_group(process: "subprocess.Popen[str]") -> None:
 
 
 def other_writers(status: os.stat_result) -> str:
-    """Return the reason why other users may write to a file or directory, or ""; "" on Windows."""
+    """Return why other users may write to a file or directory; "" if not, or on Windows."""
     if sys.platform == "win32":
         return ""
     if status.st_uid != os.getuid():
@@ -234,7 +235,7 @@ def other_writers(status: os.stat_result) -> str:
 
 
 def lets_others_replace(status: os.stat_result) -> bool:
-    """Return whether other users could replace files in a directory; False on Windows."""
+    """Return whether other users can replace files in a directory; False on Windows."""
     if sys.platform == "win32":
         return False
     writable = status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX
@@ -243,7 +244,7 @@ def lets_others_replace(status: os.stat_result) -> bool:
 
 @contextmanager
 def ends_within(seconds: int) -> Iterator[None]:
-    """Let the system end this process after `seconds` in the context; no effect on Windows."""
+    """Limit the process to `seconds` in a ``with`` block, then end it; no effect on Windows."""
     if sys.platform == "win32":
         yield
         return
@@ -265,14 +266,14 @@ def usable_cores() -> set[int]:
 
 
 def processor_lines() -> list[str]:
-    """Return the system's description of its processors, line by line; only on Linux."""
+    """Return the lines in which Linux describes the processors; [] on other systems."""
     with suppress(OSError, UnicodeDecodeError):
         return Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     return []
 
 
 def processor() -> str | None:
-    """Return the name of the processor, if the system gives it without another process."""
+    """Return the name of the processor, if no other process is needed to ask for it."""
     for line in processor_lines():
         key, _, name = line.partition(":")
         if key.strip() == "model name":
@@ -293,14 +294,14 @@ def peak_bytes() -> int | None:
 def open_files() -> int:
     """Return the number of files and connections that this process may have open."""
     if sys.platform == "win32":
-        return 512  # as many as `select` takes
+        return 512  # the limit of `select`
     import resource
 
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def start_worker() -> None:
-    """Ignore Ctrl-C in this worker: the parent process handles it; `interrupt` still works."""
+    """Ignore Ctrl-C in this worker, because the parent handles it; `interrupt` still works."""
     if sys.platform == "win32":
         _kernel.SetConsoleCtrlHandler(_ignore_console, True)
         Thread(target=_raise_when_told, args=(Listener(_pipe(os.getpid())),), daemon=True).start()
@@ -321,9 +322,9 @@ def interrupt(pid: int) -> None:
 
 
 def words_of(command: str) -> list[str]:
-    """Return the words of a command line; paths have backslashes on Windows.
+    """Split a command line into words; Windows keeps backslashes, because paths have them.
 
-    Raises: ValueError if a quotation is not closed.
+    Raises: ValueError if a quotation mark is not closed.
     """
     if sys.platform == "win32":
         return [word.strip('"') for word in shlex.split(command, posix=False)]
@@ -344,7 +345,7 @@ if sys.platform == "win32":
     _ignore_console = ctypes.WINFUNCTYPE(ctypes.c_int, ctypes.c_uint)(lambda _event: 1)
 
     def _lock_byte(descriptor: int) -> bool:
-        """Return whether the byte is locked now; under Wine `msvcrt.locking` does not report it."""
+        """Return whether the byte is locked; under Wine `msvcrt.locking` does not report a lock."""
         handle = ctypes.c_void_p(msvcrt.get_osfhandle(descriptor))
         if _kernel.LockFile(handle, LOCKED_BYTE, 0, 1, 0):
             return True

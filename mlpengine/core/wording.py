@@ -1,17 +1,17 @@
-"""Parts of messages, for many modules: numbers with nouns, similar names, foreign text."""
+"""Parts of messages: numbers with nouns, similar names, text from files."""
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
 from unicodedata import normalize
 
 LONGEST_NAME = 200
-"""Maximum length of a name for which similar names are searched."""
+"""Maximum length of a name that `nearest` compares."""
 
 LONGEST_WORD, LONGEST_LINE, MOST_LINES = 200, 2000, 200
-"""Maximum characters of a word and of a line of a message, and maximum number of lines."""
+"""Maximum characters of a word and of a line, and maximum lines of a message."""
 
 _LONG_WORD = re.compile(rf"(?<!\S)\S{{{LONGEST_WORD + 1},}}")
 
@@ -35,21 +35,33 @@ def plural(number: int, noun: str, many: str = "") -> str:
     return f"{number:,} {noun if number == 1 else many or f'{noun}s'}"
 
 
-def printable(text: str) -> str:
-    """Return text from a file in one line, with control characters escaped as by `repr`.
+def best_text(epochs: Sequence[int]) -> str:
+    """Return the best epochs of networks in words, such as ``best epochs 4 to 15``."""
+    first, last = min(epochs), max(epochs)
+    return f"best epochs {first} to {last}" if first < last else f"best epoch {first}"
 
-    Undecodable bytes of a path (surrogates) stay.
+
+def networks_text(networks: int, sizes: str, linear_models: int = 0) -> str:
+    """Return the networks of a model in words: its sizes alone if it is a single network."""
+    if networks == 1 and not linear_models:
+        return sizes
+    kinds = [f"{plural(networks, 'network')} of {sizes}"] * (networks > 0)
+    return " and ".join(kinds + [plural(linear_models, "linear model")] * (linear_models > 0))
+
+
+def printable(text: str) -> str:
+    """Return text from a file as one line, with control characters escaped as by `repr`.
+
+    Surrogates, the undecodable bytes of a path, stay.
     """
     if text.isprintable():
         return text
-    return "".join(
-        c if c.isprintable() or "\ud800" <= c <= "\udfff" else c.encode("unicode_escape").decode()
-        for c in text
-    )
+    odd = [c for c in {*text} if not (c.isprintable() or "\ud800" <= c <= "\udfff")]
+    return text.translate({ord(c): c.encode("unicode_escape").decode() for c in odd})
 
 
 def quoted(value: object) -> str:
-    """Return the text of a value for a message: dtype and shape of an array, name of a class."""
+    """Return a value as text for a message: an array as dtype and shape, a class as its name."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
     if isinstance(shape := getattr(value, "shape", None), tuple):
@@ -63,9 +75,9 @@ def quoted(value: object) -> str:
 
 
 def shortened(text: str) -> str:
-    """Return a message with long words shortened in their middle.
+    """Return a message with long words shortened in the middle and long lines cut at the end.
 
-    Long lines are cut at their ends, and many lines after the first `MOST_LINES`.
+    After the first `MOST_LINES` lines, the rest is left out.
     """
     text = _LONG_WORD.sub(lambda word: f"{word[0][: LONGEST_WORD // 2]}...{word[0][-20:]}", text)
     lines = text.split("\n", MOST_LINES)
@@ -74,20 +86,20 @@ def shortened(text: str) -> str:
 
 
 def as_setting(value: Any) -> str:
-    """Return the text of a JSON value as in configs and `--set`: null, not None."""
+    """Return a JSON value as configs and `--set` write it: null, not None."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def suggestion(wrong: object, names: Iterable[str]) -> str:
-    """Return `` - did you mean 'x'?`` for the nearest of `names`, or nothing."""
+    """Return `` - did you mean 'x'?`` for the nearest of `names`, or ""."""
     near = nearest(wrong, names)
     return f" - did you mean {near!r}?" if near else ""
 
 
 def nearest(wrong: object, names: Iterable[str]) -> str | None:
-    """Return the name that was most likely meant, ignoring case, or None."""
+    """Return the most similar name, ignoring case, or None."""
     text = str(wrong)
-    if len(text) > LONGEST_NAME:  # the comparison takes a time proportional to the square
+    if len(text) > LONGEST_NAME:  # the time grows with the square of the length
         return None
     by_case = {normalize("NFC", name.lower()): name for name in names if len(name) <= LONGEST_NAME}
     near = get_close_matches(normalize("NFC", text.lower()), by_case, 1, 0.6)
@@ -95,12 +107,12 @@ def nearest(wrong: object, names: Iterable[str]) -> str | None:
 
 
 def shown_name(name: str) -> str:
-    """Return the name of a metric or a column of metrics.csv as people write it."""
+    """Return the display name of a metric or of a column of metrics.csv."""
     return DISPLAY_NAMES.get(name, name.replace("_", " "))
 
 
 def metric_text(value: float | None) -> str:
-    """Return a metric for a table."""
+    """Return a metric as text for a table."""
     if value is None:
         return "-"
     if abs(value) < 100:
@@ -109,7 +121,7 @@ def metric_text(value: float | None) -> str:
 
 
 def script_json(value: object) -> str:
-    """Return JSON that is safe within a script element of a page: no text can end the element."""
+    """Return JSON for a script element of a page; no text in it can end the element."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
@@ -117,7 +129,7 @@ def script_json(value: object) -> str:
 
 
 def differing(first: Any, second: Any) -> tuple[Any, Any]:
-    """Return two values; two mappings are reduced to the keys with different values, sorted."""
+    """Return two values; of two mappings, only the keys with different values, sorted."""
     if not isinstance(first, dict) or not isinstance(second, dict):
         return first, second
     names = sorted(n for n in first.keys() | second if first.get(n) != second.get(n))

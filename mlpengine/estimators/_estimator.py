@@ -73,6 +73,8 @@ OWN = {
     "data.weight": "fit takes sample_weight",
     "data.exposure": "divide the targets, and write fit(sample_weight=)",
     "data.class_weights": "write class_weight=",
+    "data.lags": "mlpengine.fit has lags",
+    "data.rolling": "mlpengine.fit has windows",
     "data.where": "fit takes the rows",
     "data.split": "write validation_fraction=, or fit(groups=) or fit(times=)",
     "data.stream": "fit takes arrays in memory",
@@ -511,7 +513,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
             self.ensemble_weights_ = dict(fitted.ensemble_weights)
         self.n_iter_, self.best_epoch_ = result.epochs, result.best_epoch
         if trainer.folds is not None:
-            self.best_epochs_ = fitted.best_epochs
+            self.best_epochs_ = [*result.best_epochs]
         rows = result.history.rows
         self.loss_curve_ = [row.train_loss for row in rows]
         self.validation_loss_curve_ = [row.validation["loss"] for row in rows if row.validation]

@@ -20,6 +20,7 @@ from mlpengine.core.errors import DataError, UsageError
 from mlpengine.core.spec import Array
 from mlpengine.data.tables.table import number_text
 from mlpengine.export._exported import Exported
+from mlpengine.export._lags_c import lags_c
 from mlpengine.export._table_c import TableCode, prediction, table_code
 from mlpengine.export.network_c import (
     NetworkCode,
@@ -194,15 +195,17 @@ def to_c(model: Model | Network, name: str | None = None) -> tuple[bytes, Export
         return c_file(alone).encode(), exported
     code = model_code(model, name)
     table, real = code.table, code.network.real
-    text = f"{table.macros}\n{c_definitions(code.definitions)}"
+    columns = model.preprocessor.columns
+    declarations, body = lags_c(model.preprocessor.history, columns, name, real)
+    text = f"{table.macros}\n{c_definitions(code.definitions)}{declarations}{body}"
     if np.isfinite(code.example[2]).all():
         text += _self_test(model, code, upper)
     sizes = {"inputs": table.inputs, "outputs": table.outputs}
     declared = PREDICT_DECLARATION.format(name=name, real=real, about=table.about, **sizes)
-    declared += _declared(code.network)
+    declared += _declared(code.network) + declarations
     functions, reason = [code.predict, code.network.name], why_double(model)
     beside = _header(name, functions, real, table.macros, declared, reason)
-    kinds, outputs = (dict.fromkeys(n, real) for n in (model.preprocessor.columns, code.names))
+    kinds, outputs = (dict.fromkeys(n, real) for n in (columns, code.names))
     return c_file(code.network, text).encode(), Exported("c", kinds, outputs, beside=beside)
 
 

@@ -1,7 +1,7 @@
-"""Element-wise functions as data: the code for every target is derived from one formula.
+"""Element-wise functions as data: one formula gives the code for every target.
 
-A formula is a graph of `Expr` nodes, built with Python's operators and the functions here, or
-parsed from text against a white list::
+A formula is a graph of `Expr` nodes.  Build it with Python's operators and the functions of this
+package, or parse it from text; `parse` accepts a fixed list of names only::
 
     >>> from mlpengine.formula import gradients, parse, tanh, softplus, variable
     >>> x, dy = variable("x"), variable("dy")
@@ -12,18 +12,18 @@ parsed from text against a white list::
     mul(x, tanh(softplus(x)))
     >>> (dx,) = gradients(mish, dy, [x])
 
-`parse(text, names)` raises `FormulaError`; its `position` is the character that cannot be read.
-`variables(formula)` are the names that a formula reads; `formula.is_mask` tells whether its value
-is a bool.  `evaluate(formula, {"x": array})` computes it once; the targets compile it:
+`parse(text, names)` raises `FormulaError`; its `position` is the first character that cannot be
+read.  `variables(formula)` are the names that a formula reads; `formula.is_mask` tells whether its
+value is a bool.  `evaluate(formula, {"x": array})` computes a value.  Targets compile a formula:
 
 * `plan(outputs, given)` and `Plan.calls`: bound NumPy calls on planned work buffers;
-* `in_steps(outputs, given)`: one function at a time, in order, for languages of statements;
-* `c_expression(formula, itemsize)`: C that serves vectors (kind ``vec``) and numbers (``real``,
-  after the macros `SCALARS`; ``double``, by math.h);
+* `in_steps(outputs, given)`: one function a statement, for other languages;
+* `c_expression(formula, itemsize)`: C for vectors (kind ``vec``) or single numbers (``real``, with
+  the macros `SCALARS`; ``double``, with math.h);
 * `numexpr_text(formula, names)`; `onnx_node(formula, given, add_node, add_constant)`.
 
-`gradients` differentiates; `saved_for_backward` returns the values that forward keeps.  The
-functions are the rows of `FUNCTIONS`; to add one, add a row.
+`gradients` differentiates; `saved_for_backward` returns the values that forward keeps.  To add a
+function, add a row to `FUNCTIONS`.
 """
 
 from mlpengine.formula.calls import Plan, evaluate, plan

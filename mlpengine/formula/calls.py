@@ -19,11 +19,11 @@ from mlpengine.formula.numpy_functions import copied
 OUT, FLOAT, BOOLEAN, GIVEN = "out", "float", "mask", "given"
 
 Place = tuple[str, int]
-"""A kind of buffer and its number among them."""
+"""A kind of buffer, and a number among the buffers of this kind."""
 
 
 class FunctionCall(NamedTuple):
-    """One function: its node, its output buffer and its work buffers."""
+    """One function of a plan: its node, its output buffer and its work buffers."""
 
     node: Expr
     out: Place
@@ -32,10 +32,10 @@ class FunctionCall(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The steps that compute `outputs` from the nodes `given`, and the number of work buffers.
+    """The steps that compute `outputs` from the nodes `given`.
 
-    `floats` and `masks` count the work buffers, of the shape of the outputs.  `in_place`
-    tells whether the first output may be the buffer of the first given node.
+    `floats` and `masks` are the numbers of work buffers; these have the shape of the outputs.
+    `in_place` tells whether the first output may share the buffer of the first given node.
     """
 
     given: tuple[Expr, ...]
@@ -48,7 +48,7 @@ class Plan(NamedTuple):
 
     @property
     def streams(self) -> int:
-        """The number of buffers that the steps read and write, summed over the steps."""
+        """Number of buffers that a step reads or writes, summed over the steps."""
         touched = (
             {s.out, *s.floats, *s.masks, *(self.places[a] for a in s.node.args if a in self.places)}
             for s in self.steps
@@ -62,7 +62,7 @@ class Plan(NamedTuple):
         floats: Sequence[Array] = (),
         masks: Sequence[Array] = (),
     ) -> Calls:
-        """Yield the calls on these buffers, in the order of the plan's fields."""
+        """Yield the plan's calls on these buffers, given in the order of its fields."""
         buffers = {OUT: out, FLOAT: floats, BOOLEAN: masks, GIVEN: given}
 
         def at(place: Place) -> Array:
@@ -84,7 +84,7 @@ class Plan(NamedTuple):
                 yield from copied(source, out[i])
 
     def _to_copy(self) -> list[int]:
-        """Return the outputs that are copied or filled at the end, each after its last read."""
+        """Return the outputs that are copied or filled at the end, each after its last reader."""
         sources = {i: self.places.get(node) for i, node in enumerate(self.outputs)}
         sources = {i: place for i, place in sources.items() if place != (OUT, i)}
         copies: list[int] = []
@@ -103,17 +103,16 @@ def plan(
     alike: int = 1,
     overwritten: Sequence[Expr] = (),
 ) -> Plan:
-    """Return the plan of formulas.
+    """Return the plan that computes formulas with the fewest work buffers.
 
-    Of several orders and placements, the plan with the fewest work buffers is returned.  Ties are
-    decided in this order: the first output may share the buffer of the first given node; the steps
-    touch the fewest buffers.
+    If several orders need equally many, a plan wins that can write the first output into the buffer
+    of the first given node, then the plan whose steps touch the fewest buffers.
 
     Args:
         outputs: the formulas.
-        given: their variables and shared values.
-        alike: number of first given nodes that may be one array.
-        overwritten: old values of the first outputs.  Each old value is in the buffer of its output
+        given: variables and shared values that the formulas read.
+        alike: number of first given nodes that may be the same array.
+        overwritten: old values of the first outputs.  An output's buffer holds its old value
         until the output is written; outputs are then computed from last to first.
     """
     return _plan(tuple(outputs), tuple(given), alike, tuple(overwritten))
@@ -134,7 +133,7 @@ def _plan(
 
 
 def evaluate(formula: Expr, operands: Mapping[str, Array]) -> Array:
-    """Return the value of a formula on arrays of one dtype by name, broadcast."""
+    """Return the value of a formula on named arrays of one dtype, broadcast."""
     names = variables(formula)
     given = [np.asarray(operands[name]) for name in names]
     shape = np.broadcast_shapes(*(a.shape for a in given))
@@ -150,7 +149,7 @@ def evaluate(formula: Expr, operands: Mapping[str, Array]) -> Array:
 
 
 def _order(roots: Sequence[Expr], known: Set[Expr]) -> list[Expr]:
-    """Return the nodes in the order of computing: the argument that needs most buffers comes first.
+    """Return the nodes in an order of computation; the argument that needs most buffers is first.
 
     Source: Sethi and Ullman 1970, section 3.
     """
@@ -177,7 +176,7 @@ class _Planner:
         follows: bool,
     ) -> None:
         self.outputs, self.given, self.nodes = outputs, given, nodes
-        self.follows = follows  # values that lead to an output use its buffer
+        self.follows = follows  # values on the way to an output use its buffer
         self.time = {n: i for i, n in enumerate(self.nodes)}
         self.last = {a: i for i, n in enumerate(self.nodes) for a in n.args}
         self.place: dict[Expr, Place] = {n: (GIVEN, i) for i, n in enumerate(given)}
@@ -212,7 +211,7 @@ class _Planner:
         kind = BOOLEAN if node.is_mask else FLOAT
         own = self.own.get(node)
         if own is not None and not self._is_writable(own, time, node):
-            del self.own[node]  # an old value is still read: copied at the end
+            del self.own[node]  # a later step reads the old value: copy at the end
             own = None
         out = own or self._free(kind, time, node)
         taken = {out, *(self.place[a] for a in node.args if a in self.place)}
@@ -234,7 +233,7 @@ class _Planner:
         node: Expr | None,
         taken: set[Place] | frozenset[Place] = frozenset(),
     ) -> Place:
-        """Return a buffer for `node`, or a work buffer for the step at `time` if `node` is None."""
+        """Return a buffer for `node`, or a work buffer of the step at `time` if `node` is None."""
         until = time if node is None else self.last.get(node, time)
         first = self._destination(node) if self.follows else None
         for place in sorted(self.holder, key=lambda place: place != first):
@@ -250,26 +249,26 @@ class _Planner:
         return place
 
     def _destination(self, node: Expr | None) -> Place | None:
-        """Return the buffer of the output that a value reaches by following last readers."""
+        """Return the buffer of the output that reads a value last, directly or in steps."""
         while node is not None and node not in self.own:
             reader = self.last.get(node, len(self.nodes))
             node = self.nodes[reader] if reader < len(self.nodes) else None
         return None if node is None else self.own[node]
 
     def _is_writable(self, place: Place, time: int, node: Expr | None) -> bool:
-        """Return whether the function of `node`, or its work, may overwrite a buffer."""
+        """Return whether the function of `node` may write to a buffer, as output or as work."""
         holder = self.holder.get(place)
         return holder is None or self._is_over(holder, time, node)
 
     def _is_over(self, holder: Expr, time: int, node: Expr | None) -> bool:
-        """Return whether a value's last read is before `time`, or at `time` in place."""
+        """Return whether the last read of a value is before `time`, or in place at `time`."""
         end = self.last.get(holder, -1)
         if end != time:
             return end < time
         return node is not None and _may_alias(node, holder)
 
     def _fits_before(self, place: Place, until: int, node: Expr | None) -> bool:
-        """Return whether an output's buffer is free until its own value is computed."""
+        """Return whether an output's buffer is unused until its own value is computed."""
         owner = self.outputs[place[1]]
         if self.own.get(owner) != place:
             return until < len(self.nodes)  # filled or copied at the end
@@ -292,6 +291,6 @@ class _Planner:
 
 
 def _may_alias(node: Expr, arg: Expr) -> bool:
-    """Return whether the function of `node` may write over its argument `arg`."""
+    """Return whether the function of `node` may write its output over its argument `arg`."""
     allowed = FUNCTIONS[node.name].alias
     return all(allowed is None or i in allowed for i, a in enumerate(node.args) if a is arg)

@@ -1,8 +1,7 @@
-"""The expression graph: functions of numbers as data, and the table of the functions in it.
+"""The expression graph, and the table of its functions.
 
-An `Expr` is a node of a hash-consed graph: equal subexpressions are one object, so ``is`` compares
-formulas.  A function that a formula may use is one row of `FUNCTIONS`: its derivative, what it
-costs, and its spelling in each target.
+Equal subexpressions are one `Expr` object (hash consing), so ``is`` compares formulas.  A row of
+`FUNCTIONS` gives a function's derivative, its cost, and its code for each target.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -25,8 +24,8 @@ Number = Union["Expr", float]
 class Expr:
     """A node: a function and its arguments; ``variable`` and ``constant`` are leaves.
 
-    Arithmetic and the comparisons ``<``, ``<=``, ``>``, ``>=`` build nodes, simplified where that
-    changes no bit (see `make`).  ``==`` compares objects; `equal` is the function in formulas.
+    Arithmetic and the comparisons ``<``, ``<=``, ``>``, ``>=`` make nodes; `make` simplifies them
+    if no bit of the value changes.  ``==`` compares objects; `equal` compares values in a formula.
     """
 
     __slots__ = ("__weakref__", "args", "leaf", "name")
@@ -38,7 +37,7 @@ class Expr:
     def __new__(
         cls, name: str, args: "tuple[Expr, ...]" = (), leaf: str | float | None = None
     ) -> "Expr":
-        key = (name, tuple(map(id, args)), repr(leaf))  # 0.0 and -0.0 are two constants
+        key = (name, tuple(map(id, args)), repr(leaf))  # tells 0.0 from -0.0
         with _lock:
             node = _nodes.get(key)
             if node is None:
@@ -54,7 +53,7 @@ class Expr:
 
     @property
     def number(self) -> float | None:
-        """The value of a constant; None for any other node."""
+        """The number of a constant; None for any other node."""
         return self.leaf if self.name == "constant" else None  # type: ignore[return-value]
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -70,7 +69,7 @@ class Expr:
         return self._shown(3)
 
     def _shown(self, levels: int) -> str:
-        """Return the node as text, with `levels` levels of arguments: shared nodes are repeated."""
+        """Return the node as text with `levels` levels of arguments; shared nodes are repeated."""
         if not self.args:
             return str(self.leaf)
         if not levels:
@@ -136,35 +135,35 @@ class Expr:
 
 
 _nodes: WeakValueDictionary[object, Expr] = WeakValueDictionary()
-_lock = process_lock()  # re-entrant: a node may be collected, and its key removed, inside it
+_lock = process_lock()  # re-entrant: garbage collection may remove a key while the lock is held
 
 
 def variable(name: str) -> Expr:
-    """Return the operand of that name."""
+    """Return the operand with that name."""
     return Expr("variable", (), name)
 
 
 def constant(value: float) -> Expr:
-    """Return a number, kept in float64 and rounded to the dtype of the operands when used."""
+    """Return a float64 number; a computation rounds it to the dtype of the operands."""
     return Expr("constant", (), float(value))
 
 
 def power(base: Number, exponent: Number) -> Expr:
-    """Return base**exponent for single numbers; in a function of many, the exponent is a number."""
+    """Return base**exponent for numbers; a formula needs a constant exponent."""
     args = (x if isinstance(x, Expr) else constant(x) for x in (base, exponent))
     return Expr("pow", tuple(args))
 
 
 def make(name: str, *args: Number) -> Expr:
-    """Return the node of a function of the table, simplified where that changes no value.
+    """Return the node of a function of `FUNCTIONS`, simplified if no value changes.
 
-    Constants are folded, in float64.  Every other rewrite is exact for NaN, infinities and both
-    zeros: x - 0, x + (-0.0), x * 1, x / 1, x ** 1, x ** 0, -(-x), x * -1, where(c, a, a).  Neither
-    0 * x nor x + 0 is among them: 0 * inf is NaN, and -0.0 + 0 is 0.0.  Powers of 2, 4, 0.5, -0.5,
-    -1 and -2 are products, square roots and quotients by definition, as in PyTorch; expm1 below 0
-    is a function of its own, to take less time.
+    Constants are folded in float64.  Every other rewrite is exact for NaN, infinities and both
+    zeros: x - 0, x + (-0.0), x * 1, x / 1, x ** 1, x ** 0, -(-x), x * -1, where(c, a, a).  0 * x
+    and x + 0 stay, because 0 * inf is NaN, and -0.0 + 0 is 0.0.  Powers of 2, 4, 0.5, -0.5, -1 and
+    -2 become products, square roots and quotients, as in PyTorch.  expm1(minimum(x, 0)) becomes one
+    function, because this takes less time.
 
-    A bool where a number is needed becomes 1 or 0.
+    A bool becomes 1 or 0 where a number is needed.
 
     Raises: FormulaError for a number where a bool is needed, a wrong number of arguments, an
     exponent that is not a number, or a comparison of constants.
@@ -178,14 +177,14 @@ def make(name: str, *args: Number) -> Expr:
     if all(n is not None for n in numbers):
         if function.is_mask:
             given = " and ".join(f"{n:g}" for n in numbers)
-            raise FormulaError(f"{name}: must compare something that varies (got {given})")
+            raise FormulaError(f"{name}: must compare a variable (got {given})")
         return constant(_folded(function, numbers))  # type: ignore[arg-type]
     simple = _simplified(name, nodes, numbers)
     return Expr(name, nodes) if simple is None else simple
 
 
 def _typed(name: str, function: "Function", nodes: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    """Return the arguments, bools as 1 and 0 where numbers are needed."""
+    """Return the arguments; where numbers are needed, bools become 1 and 0."""
     if len(nodes) != function.arity:
         raise FormulaError(f"{name}: takes {function.arity} arguments (got {len(nodes)})")
     typed = []
@@ -239,12 +238,12 @@ def _simplified(name: str, nodes: tuple[Expr, ...], numbers: list[float | None])
     if name in ("neg", "logical_not") and first.name == name:
         return first.args[0]
     if name in ("add", "mul", "maximum", "minimum") and first.number is not None:
-        return Expr(name, (others[0], first))  # a constant is the second argument
+        return Expr(name, (others[0], first))  # put the constant second
     return None
 
 
 def _composed(name: str, nodes: tuple[Expr, ...]) -> Expr | None:
-    """Return expm1 below 0, or a multiple of it, as one node."""
+    """Return the node for expm1(minimum(x, 0)) or a multiple of it; None for other nodes."""
     if name == "expm1":
         bound = nodes[0].args[1].number if nodes[0].name == "minimum" else None
         below = bound is not None and bound <= 0
@@ -257,18 +256,18 @@ def _composed(name: str, nodes: tuple[Expr, ...]) -> Expr | None:
 
 # ---------------------------------------------------------------- what a formula may use
 class Function(NamedTuple):
-    """A row of the table: what a function is, in every target.
+    """A row of the table: a function in every target.
 
     Attributes:
-        gradient: takes dy, the node itself and its arguments; returns a gradient, or None, for each
-            argument.
-        numpy: a ufunc, or a piece ``piece(*args, out, *floats, *masks)`` that yields calls.
-        c: text on vectors; scalars define the same names as macros.
+        gradient: function of dy, the node and its arguments that returns a gradient, or None, for
+            each argument.
+        numpy: a ufunc, or a generator ``piece(*args, out, *floats, *masks)`` of bound calls.
+        c: C on vectors; for single numbers, macros define the same names.
         numexpr: text for NumExpr, or None.
-        onnx: the operator's name, or how other functions express it.
-        expensive: whether keeping the value for backward is better than computing it again.
+        onnx: name of the operator, or a function that builds it from other functions.
+        expensive: whether backward keeps the value rather than computing it again.
         arity: number of arguments; the first `masks` are bools.
-        floats, masks_needed: numbers of work buffers that the piece takes.
+        floats, masks_needed: numbers of work buffers of the piece.
         alias: positions of the arguments that may share their buffer with `out`; None for all.
         takes_numbers: whether constant arguments reach the piece as Python floats.
     """
@@ -327,7 +326,10 @@ def _logical(ufunc: np.ufunc, text: str, numexpr: str, onnx: str, arity: int = 2
 
 
 def _of_maximum(d: Expr, y: Expr, a: Expr, b: Expr) -> Sequence[Expr | None]:
-    """Return dy for the larger argument, half on a tie, as in PyTorch; dy for both with a NaN."""
+    """Return dy for the larger argument, dy / 2 for each on a tie, dy for both if one is NaN.
+
+    PyTorch defines the same gradient.
+    """
     shared = where(equal(a, b), 0.5, 1) * d
     return where(~(a < b), shared, 0), where(~(b < a), shared, 0)
 
@@ -409,7 +411,7 @@ FUNCTIONS: dict[str, Function] = {
         lambda x: exp(x) - 1,
         expensive=True,
     ),
-    "expm1_below_0": Function(  # what `make` writes for expm1(minimum(x, 0)), and its multiples
+    "expm1_below_0": Function(  # `make` writes it for expm1(minimum(x, 0))
         lambda d, y, x, factor: (d * (y + factor), None),
         pieces.expm1_below_0,
         "v_expm1_below_0({}) * {}",
@@ -465,7 +467,7 @@ FUNCTIONS: dict[str, Function] = {
         floats=2,
         alias=(),
     ),
-    "softplus_tail": Function(  # log(1 + exp(-abs(x))), what softplus adds to max(x, 0)
+    "softplus_tail": Function(  # log(1 + exp(-abs(x))) = softplus(x) - max(x, 0)
         lambda d, y, x: (-(sign(x) * sigmoid(-abs(x)) * d),),
         pieces.log1p_exp_of_minus_abs,
         "v_log1p_exp_of_minus_abs({})",
@@ -549,9 +551,9 @@ def order(
     given: Iterable[Expr] = (),
     by: Callable[[Expr], int] = lambda node: 0,
 ) -> list[Expr]:
-    """Return the nodes below `roots`, arguments first, without those below `given`.
+    """Return the nodes below `roots`, arguments first; nodes below `given` are left out.
 
-    The arguments of a node are in their own order, or in increasing order of the key `by`.
+    The arguments of a node keep their order, or are sorted by the key `by`.
     """
     nodes: dict[Expr, None] = {}
     stops = set(given)
@@ -588,12 +590,12 @@ def gradients(y: Expr, dy: Expr, operands: Sequence[Expr]) -> tuple[Expr, ...]:
 
 
 def saved_for_backward(y: Expr, grads: Sequence[Expr], dy: Expr) -> list[Expr]:
-    """Return the values that forward keeps for backward, in addition to `y` and the operands.
+    """Return the values besides `y` and the operands that forward keeps for backward.
 
-    A gradient is a sum of products of `dy` and factors.  Forward computes and keeps a factor that
-    takes several expensive functions, or one and more than `MAX_RECOMPUTED` others.  Otherwise
-    backward computes the factor; the value of an expensive function in it is kept if forward
-    computes it.
+    A gradient is a sum of products of `dy` and factors.  Forward computes and keeps a factor with
+    several expensive functions, or with one and more than `MAX_RECOMPUTED` others.  Backward
+    computes all other factors; if forward computes an expensive function of such a factor, it
+    keeps the function's value.
     """
     forward = set(order([y]))
     kept: dict[Expr, None] = {}
@@ -609,9 +611,9 @@ def saved_for_backward(y: Expr, grads: Sequence[Expr], dy: Expr) -> list[Expr]:
 
 
 MAX_RECOMPUTED = 4
-"""Cheap functions of a factor that backward computes rather than forward.
+"""Maximum number of cheap functions in a factor that backward computes.
 
-silu's slope takes 3; the slope of gelu's approximation takes 9, and is worth keeping."""
+silu's slope has 3; the slope of gelu's approximation has 9, so keeping it is faster."""
 
 
 def _is_expensive(node: Expr) -> bool:
@@ -619,10 +621,10 @@ def _is_expensive(node: Expr) -> bool:
 
 
 def _free_of(dy: Expr, roots: Sequence[Expr]) -> list[Expr]:
-    """Return the largest subexpressions of the roots without `dy` that are numbers.
+    """Return the largest numbers below the roots that do not depend on `dy`.
 
-    A mask cannot be kept, since kept values have the dtype of the operands: its arguments stand for
-    it.
+    Kept values have the dtype of the operands, so a mask cannot be kept.  The arguments of a mask
+    are returned instead.
     """
     depends: set[Expr] = set()
     for node in order(roots):
@@ -632,7 +634,7 @@ def _free_of(dy: Expr, roots: Sequence[Expr]) -> list[Expr]:
     for node in order(roots):
         if node in depends:
             factors |= {a: None for a in node.args if a not in depends}
-    for mask in reversed(order(factors)):  # arguments of a mask may be masks themselves
+    for mask in reversed(order(factors)):  # a mask may have masks as arguments
         if mask in factors and mask.is_mask:
             factors |= dict.fromkeys(mask.args)
     return [f for f in factors if f.args and not f.is_mask]

@@ -1,7 +1,7 @@
-"""Pieces of NumPy code: constants, masks, and functions for which NumPy has no fast version.
+"""Generators of NumPy calls: constants, masks, and functions that are slow in NumPy or missing.
 
-A piece yields bound calls (see `mlpengine.core.spec`).  Unless stated otherwise, `out` may be the
-buffer of its first array and shares no memory with the others.
+A generator yields bound calls (see `mlpengine.core.spec`).  By default, `out` may be the buffer of
+the first array argument, and overlaps no other argument.
 """
 
 from functools import lru_cache
@@ -14,15 +14,15 @@ from mlpengine.core.buffers import address_of
 from mlpengine.core.spec import Array, Calls, call
 
 CONSTANT_LENGTH = 16384
-"""Longest row of a constant, in elements: 64 kB of float32 stay in the second-level cache.
+"""Longest row of a constant, in entries: 64 kB of float32 fit into the second-level cache.
 
-A call over several rows has a cost for each of them."""
+Longer rows are better up to this size, because each row of a call costs time."""
 
 
 def constant_like(value: float, like: Array) -> Array:
-    """Return `value` as a 0-d array of the dtype of `like`, infinite if it is beyond that.
+    """Return `value` as a 0-d array with the dtype of `like`; infinity if it overflows.
 
-    A call with a 0-d array is faster than one with a Python float.
+    Calls with a 0-d array are faster than with a Python float.
     """
     with np.errstate(over="ignore"):
         return np.array(value, like.dtype)
@@ -31,7 +31,7 @@ def constant_like(value: float, like: Array) -> Array:
 def bounded(extremum: np.ufunc, x: Array, bound: float, out: Array) -> Calls:
     """Yield the call of np.maximum or np.minimum that bounds `x`; NaN stays NaN.
 
-    NumPy does not vectorize a float32 extremum with a 0-d bound, and does one with a row of it.
+    NumPy vectorizes a float32 extremum if the bound is a row, but not if it is a 0-d array.
     """
     n = _row_length(x.size)
     plain = x.flags.c_contiguous and out.flags.c_contiguous and x.shape == out.shape
@@ -43,7 +43,7 @@ def bounded(extremum: np.ufunc, x: Array, bound: float, out: Array) -> Calls:
 
 
 def _row_length(size: int) -> int:
-    """Return the greatest row length that divides `size`, or 0 if only short ones do."""
+    """Return the greatest useful row length that divides `size`, or 0 if there is none."""
     if size <= CONSTANT_LENGTH:
         return size
     return next(
@@ -59,7 +59,7 @@ def _row(value: float, n: int) -> Array:
 
 
 def copied(source: Array, out: Array) -> Calls:
-    """Yield the copy into `out`, or nothing where both are the same buffer."""
+    """Yield a copy into `out`; nothing if both are the same buffer."""
     if address_of(source) != address_of(out):
         yield call(np.copyto, out, source)
 
@@ -68,22 +68,21 @@ _BITS: dict[int, np.dtype[np.integer[Any]]] = {4: np.dtype(np.int32), 8: np.dtyp
 
 
 def bits(x: Array) -> Array:
-    """Return a view of the floats of `x` as integers of the same size."""
+    """Return a view of floats as integers of the same size."""
     return x.view(_BITS[x.dtype.itemsize])
 
 
 def masked(x: Array, mask: Array, out: Array) -> Calls:
-    """Yield x where the bool `mask` holds and 0 elsewhere, infinities and NaN included.
+    """Yield x where the bool `mask` is true, and 0 elsewhere, even for infinities and NaN.
 
-    The bits are multiplied by the mask as integers: as fast as a product of floats, in which
-    0 * inf is NaN, and much faster than np.where or np.copyto(where=), which branch at every
-    element.
+    The bits of x are multiplied by the mask as integers.  A product of floats is as fast, but
+    0 * inf is NaN.  np.where and np.copyto(where=) branch at every entry, so they are much slower.
     """
     yield call(np.multiply, bits(x), mask, bits(out))
 
 
 def chosen(mask: Array, a: Array, b: Array, out: Array) -> Calls:
-    """Yield a where the bool `mask` holds and b elsewhere: b ^ ((a ^ b) * mask) of their bits.
+    """Yield a where the bool `mask` is true, and b elsewhere: b ^ ((a ^ b) * mask) of their bits.
 
     This is much faster than np.where.  `out` may be `a` and must not be `b`.
     """
@@ -94,7 +93,7 @@ def chosen(mask: Array, a: Array, b: Array, out: Array) -> Calls:
 
 
 def select(mask: Array, a: Array | float, b: Array | float, out: Array) -> Calls:
-    """Yield a where the bool `mask` holds and b elsewhere; `out` may be `a` and must not be `b`."""
+    """Yield a where `mask` is true, and b elsewhere; `out` may be `a` and must not be `b`."""
     if isinstance(a, float) and isinstance(b, float) and isfinite(a - b):
         yield call(np.multiply, mask, constant_like(a - b, out), out)
         if b:
@@ -112,9 +111,9 @@ def clip(x: Array, low: float, high: float, out: Array) -> Calls:
 
 
 def logistic(x: Array, out: Array, workspace: Array) -> Calls:
-    """Yield 1 / (1 + exp(-x)) into `out`, as e / (1 + e).
+    """Yield 1 / (1 + exp(-x)) into `out`, computed as e / (1 + e) with e = exp(x).
 
-    Above the bound, where exp would overflow, the value is 1 already.
+    x is bounded above, so that exp does not overflow; the value at the bound is 1.
     """
     limit = float(np.floor(np.log(np.finfo(x.dtype).max)))
     yield from bounded(np.minimum, x, limit, out)
@@ -133,9 +132,9 @@ def softplus(x: Array, out: Array, workspace: Array, more: Array) -> Calls:
 def log1p_exp_of_minus_abs(x: Array, out: Array, workspace: Array, more: Array) -> Calls:
     """Yield log(1 + exp(-abs(x))) into `out`, with a small relative error at every magnitude.
 
-    With e the exponential and u = 1 + e as rounded, it is log(u) + (e - (u - 1)) / u; the second
-    term corrects the rounding of u.  In float32 the eight passes are faster than np.log1p, which
-    NumPy does not vectorize.
+    With e = exp(-abs(x)) and u = 1 + e, rounded, the value is log(u) + (e - (u - 1)) / u.  The
+    second term corrects the rounding of u.  In float32 these eight calls are faster than np.log1p,
+    because NumPy does not vectorize np.log1p.
     Source: the correction c / u of FreeBSD's s_log1p.c (Sun Microsystems 1993).
     """
     one = constant_like(1.0, x)
@@ -154,8 +153,8 @@ def log1p_exp_of_minus_abs(x: Array, out: Array, workspace: Array, more: Array) 
 def expm1_below_0(x: Array, factor: float, out: Array, workspace: Array) -> Calls:
     """Yield factor * (exp(x) - 1) for x <= 0.
 
-    In float32 exp(x) - 1 is 2 t / (1 - t) with t = tanh(x / 2), without cancellation: faster than
-    np.expm1: NumPy does not vectorize it.
+    In float32, exp(x) - 1 = 2 t / (1 - t) with t = tanh(x / 2), without cancellation.  This is
+    faster than np.expm1, because NumPy does not vectorize np.expm1.
     """
     if x.dtype == np.float32:
         yield call(np.multiply, x, constant_like(0.5, x), out)
@@ -169,11 +168,11 @@ def expm1_below_0(x: Array, factor: float, out: Array, workspace: Array) -> Call
         yield call(np.multiply, out, constant_like(factor, x), out)
 
 
-# NumPy has no erf.  For z >= 0 the normal distribution function Phi is Phi(-z) = exp(-z**2 / 2)
-# P(u) with u = (z - 4) / (z + 4), where P is the polynomial with the smallest maximal error of the
-# product, fitted for 0 <= z <= 9 by Remez' algorithm in 40 digits; for larger z the exponential
-# dominates.  The errors of the fits are 2e-17 (float64) and 6e-10 (float32).  The substitution is
-# the one by Shepherd and Laframboise 1981, Mathematics of Computation 36, p. 249.
+# NumPy has no erf.  For z >= 0, the normal distribution function is Phi(-z) = exp(-z**2 / 2) P(u)
+# with u = (z - 4) / (z + 4).  The polynomial P has the smallest maximal error of the product for
+# 0 <= z <= 9, fitted by Remez' algorithm with 40 digits: 2e-17 (float64) and 6e-10 (float32).  For
+# larger z the exponential dominates.  The substitution u is from Shepherd and Laframboise 1981,
+# Mathematics of Computation 36, p. 249.
 _CENTER = 4.0
 TAIL_SINGLE = (
     0.000517948884, -0.0005045072227, -0.01008151466, 0.02960110124, -0.07228264662,
@@ -189,13 +188,13 @@ TAIL_DOUBLE = (
 """Coefficients of P, highest power first."""
 
 TAIL_END = {4: 14.5, 8: 39.0}
-"""The z, by bytes of the dtype, from which exp(-z**2 / 2) is 0."""
+"""The z from which exp(-z**2 / 2) is 0, by the bytes of the dtype."""
 
 
 def normal_tail(z: Array, out: Array, u: Array) -> Calls:
-    """Yield Phi(-z), z from 0 to `TAIL_END`, into `out` and exp(-z**2 / 2) into `u`.
+    """Yield Phi(-z) into `out` and exp(-z**2 / 2) into `u`, for z from 0 to `TAIL_END`.
 
-    Neither may be `z`.
+    Neither `out` nor `u` may be `z`.
     """
     yield call(np.add, z, constant_like(_CENTER, z), u)
     yield call(np.divide, constant_like(2 * _CENTER, z), u, u)
@@ -213,7 +212,7 @@ def normal_tail(z: Array, out: Array, u: Array) -> Calls:
 
 
 def normal_cdf(x: Array, out: Array, workspace: Array, more: Array, mask: Array) -> Calls:
-    """Yield Phi(x): Phi(-z) below 0 and 1 - Phi(-z) above, z = abs(x); `out` must not be `x`."""
+    """Yield Phi(x): Phi(-z) for x < 0, else 1 - Phi(-z), with z = abs(x); `out` must not be `x`."""
     z, tail = out, more
     yield call(np.abs, x, z)
     yield from bounded(np.minimum, z, TAIL_END[x.itemsize], z)

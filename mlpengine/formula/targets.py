@@ -1,4 +1,4 @@
-"""Formulas as code in other languages: C on vectors or scalars, NumExpr, ONNX."""
+"""Formulas as code in other languages: C for vectors or single numbers, NumExpr, ONNX."""
 
 from collections.abc import Callable, Mapping
 from math import isinf, isnan
@@ -8,7 +8,7 @@ import numpy as np
 from mlpengine.formula.expr import FUNCTIONS, Expr, order, variable
 
 LONGEST_TEXT = 10_000
-"""Maximum length of a NumExpr text, with shared nodes repeated; NumPy computes longer formulas."""
+"""Maximum length of a NumExpr text, with shared nodes repeated; longer formulas use NumPy."""
 
 SCALARS = """\
 #define splat(x) ((real)(x))
@@ -37,18 +37,19 @@ SCALARS = """\
 #define v_softplus(x) (vmax(x, splat(0)) + v_log1p(v_exp(-v_abs(x))))
 #define v_normal_cdf(x) (splat(0.5) * M(erfc)((x) * splat(-0.70710678118654752440)))
 """
-"""The functions of `c_expression` for scalars.  They need ``typedef float real;`` (or double) and a
-macro M that returns the name of a function of math.h for that type."""
+"""The functions of `c_expression` for single numbers, as macros of C.
+
+They need ``typedef float real;`` (or double), and a macro M that adds the suffix of that type to
+a function of math.h."""
 
 
 def in_steps(
     outputs: Mapping[str, Expr], given: Mapping[Expr, "str | Expr"], prefix: str = "t"
 ) -> list[tuple[str, Expr]]:
-    """Return the names of `outputs` and of what they need, each with a function of names alone.
+    """Return named steps that compute `outputs`: for each name, a function of names.
 
-    There is one step for each node, in the order in which they are computed.  `given` maps operands
-    and shared values to their names, or to other leaves; the other names are the `prefix` and a
-    number.
+    Each node is one step, in the order of computation.  `given` maps operands and shared values to
+    their names, or to other leaves.  All other names are `prefix` with a number.
     """
     known = {node: variable(x) if isinstance(x, str) else x for node, x in given.items()}
     wanted = {node: name for name, node in reversed(list(outputs.items()))}
@@ -72,16 +73,15 @@ BINDS = {
     **dict.fromkeys(("mul", "div", "expm1_below_0"), 4),
     "neg": 5,
 }
-"""How tightly operators bind; all else is a name, a number or a call."""
+"""Precedence of operators; all other nodes are a name, a number or a call."""
 
 
 def c_expression(node: Expr, itemsize: int, kind: str = "vec") -> str:
     """Return the C of a formula as one expression.
 
-    The same text serves vectors (``kind`` "vec", with the compiled backend's headers) and scalars
-    ("real", with `SCALARS`); "double" is for scalars too, with functions of math.h.  Functions that
-    are no rows of `FUNCTIONS` are in `SCALAR_FUNCTIONS`, or functions of the program with arguments
-    of text.
+    The same text serves vectors (``kind`` "vec", with the compiled backend's headers) and single
+    numbers ("real", with `SCALARS`; "double", with math.h).  A function that is no row of
+    `FUNCTIONS` is in `SCALAR_FUNCTIONS`, or is a function of the program.
     """
     if node.number is not None:
         literal = c_number(node.number, itemsize)
@@ -114,15 +114,15 @@ SCALAR_FUNCTIONS = {
     "not_finite": "!is_finite({})",
     "floor": "M(floor)({})",
 }
-"""The C of what formulas of scalars may have besides: a number of a vector, an integer as a number,
-and functions that no op needs.  Their arguments are text, but for the last three."""
+"""C of further functions of single numbers, which no op needs: an entry of a vector, an integer as
+a number, and others.  The last three take formulas as arguments, the others take text."""
 
 C_MASKS = {"vec": "ivec", "real": "int", "double": "int"}
 """The C type of a bool, by the C type of a number."""
 
 
 def c_number(value: float, itemsize: int) -> str:
-    """Return a C constant that reads back as the same number, rounded once."""
+    """Return a C constant that reads back as `value`, rounded once."""
     if itemsize == 4:
         with np.errstate(over="ignore"):
             value = float(np.float32(value))
@@ -136,8 +136,8 @@ def c_number(value: float, itemsize: int) -> str:
 def numexpr_text(formula: Expr, names: Mapping[Expr, str]) -> str | None:
     """Return the formula for NumExpr, or None if NumExpr lacks a function or the text is too long.
 
-    `names` maps operands and constants to names; a Python float in the text would promote float32
-    operands to float64.
+    `names` maps operands and constants to names.  Constants need names, because NumExpr would
+    promote float32 operands to float64 if the text contained a Python float.
     """
     texts: dict[Expr, str] = {}
     for node in order([formula], names):
@@ -162,7 +162,7 @@ def onnx_node(
     add_node: Callable[..., str],
     add_constant: Callable[[float], str],
 ) -> str:
-    """Write the formula as ONNX nodes and return the name of its value.
+    """Add the formula as ONNX nodes; return the name of its value.
 
     ``add_node(operator, *inputs)`` and ``add_constant(number)`` return names.
     """

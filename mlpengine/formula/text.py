@@ -1,4 +1,4 @@
-"""Formulas as text: parsed against a white list, never evaluated."""
+"""Formulas as text: parsed by a fixed list of names, never evaluated as Python."""
 
 import ast
 import re
@@ -25,7 +25,7 @@ FUNCTION_NAMES = {
     "max": "maximum",
     "min": "minimum",
 }
-"""The names that a formula may call, and the functions of the table that they stand for."""
+"""The function of the table for each name that a formula may call."""
 
 CONSTANTS = {"pi": pi}
 
@@ -47,10 +47,10 @@ _OPERATORS: dict[type[ast.AST], str] = {
 
 
 def parse(text: str, names: Iterable[str]) -> Expr:
-    """Return the formula that `text` describes in terms of `names`.
+    """Return the formula that `text` describes; `names` are its variables.
 
     The notation is Python's: numbers, ``+ - * / **``, comparisons, ``and or not``, and calls of
-    `FUNCTION_NAMES`.  A name that is not an identifier is written between backticks.
+    `FUNCTION_NAMES`.  Write a name that is not an identifier between backticks.
 
     Raises: FormulaError; its `position` is the first character that cannot be read.
     """
@@ -77,9 +77,9 @@ def parse(text: str, names: Iterable[str]) -> Expr:
 
 
 def parse_number(text: str, names: Sequence[str]) -> Expr:
-    """Return the formula of a number that depends on the first of `names`, as `parse` reads it.
+    """Parse a formula for a number that depends on the first of `names`.
 
-    Raises: FormulaError for a comparison, or a formula without that name.
+    Raises: FormulaError for a comparison, or for a formula without that name.
     """
     formula = parse(text, names)
     if formula.is_mask or names[0] not in variables(formula):
@@ -112,10 +112,10 @@ def _limit_depth(text: str, tree: ast.AST) -> None:
 
 
 def _unquoted(text: str) -> tuple[str, dict[str, str]]:
-    """Return the text with an identifier of equal length for each quoted name, and their map.
+    """Return the text with each quoted name replaced by an identifier, and the names by identifier.
 
-    Names that Python would replace by another form of them, such as a micro sign by a mu, count as
-    quoted.
+    An identifier has the length of its name.  Names that Python normalizes, such as a micro sign to
+    a mu, are replaced, too.
     """
     quoted: dict[str, str] = {}
 
@@ -133,7 +133,7 @@ def _unquoted(text: str) -> tuple[str, dict[str, str]]:
 
 
 class _Reader:
-    """Turns nodes of Python's grammar into nodes of the graph."""
+    """Turns nodes of Python's syntax tree into nodes of the graph."""
 
     def __init__(
         self, text: str, plain: str, names: dict[str, None], quoted: dict[str, str]

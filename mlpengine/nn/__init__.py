@@ -12,7 +12,7 @@ from mlpengine.nn.scratch import Scratch
 from mlpengine.nn.tabular import TabularNetwork
 
 NETWORKS: dict[str, type[TabularNetwork]] = {"mlp": Mlp, "residual": Residual}
-"""The networks that configs and models may have, by their names in configs."""
+"""The networks that configs and models may have, by their names."""
 
 __all__ = [
     "ACTIVATIONS",

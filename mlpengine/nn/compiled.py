@@ -12,15 +12,15 @@ from mlpengine.nn.scratch import Scratch
 
 
 class CompiledMlp:
-    """The forward pass of `scratch` in one call; make it with `Mlp.compile`.
+    """The forward pass of a scratch in one call; `Mlp.compile` makes it.
 
     Each call reads the network's current parameters.  Use one object for each thread.
 
     Attributes:
-        input: (batch, in_dim), the buffer that a call reads; write into it to save a copy.
+        input: (batch, in_dim), the buffer that a call reads; to save a copy, write into it.
         output: (batch, out_dim), a view, valid until the next call.
 
-    Raises: CompileError if there is no compiler, or an activation has no compiled rule.
+    Raises: CompileError if there is no compiler, or if an activation has no compiled rule.
     """
 
     def __init__(self, scratch: Scratch) -> None:
@@ -38,7 +38,10 @@ class CompiledMlp:
                 names=names,
             )
         except UnsupportedError as reason:
-            raise CompileError(f"compile: every layer needs a compiled rule ({reason})") from reason
+            raise CompileError(
+                f"compile: every op must have a compiled rule (got {reason}); use predict, or "
+                "export the network to C"
+            ) from reason
         self.input: Array = scratch.input
         self.output: Array = scratch.output
         self.source = self._executor.source.text

@@ -1,4 +1,4 @@
-"""Gradients of a network: of its parameters, in one flat vector, and of its activations."""
+"""Gradients of a network: by its parameters, in one flat vector, and by its activations."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,8 +26,8 @@ class GradientMemory:
     """Memory for gradients, shared by all batch sizes.
 
     Shapes: d_output (batch, out_dim); d_input (batch, in_dim) or None, for the largest batch.
-    `arena` holds the hidden gradients; None before the first backward.  `storages` are their places
-    in the arena; shorter batches use the same places.
+    `arena` holds the hidden gradients; it is None before the first backward.  `storages` are the
+    positions of these gradients, which shorter batches use again.
     """
 
     params: Flat
@@ -50,17 +50,23 @@ class GradientMemory:
 
 
 class Gradients:
-    """Buffers that `Network.backward` overwrites; make it with `Network.gradients`.
+    """Buffers that `Network.backward` overwrites; `Network.gradients` makes them.
 
-    A copy has buffers of its own with the same contents, except for `d_hidden`: the copy needs a
-    backward first.  Where outputs or inputs have names, `d_output` and `d_input` are `NamedRows`.
+    A copy has its own buffers with the same contents.  Only `d_hidden` is not copied: the copy
+    needs a backward first.  If outputs or inputs have names, `d_output` and `d_input` are
+    `NamedRows`.
 
     Attributes:
         d_output: (batch, out_dim), where a loss writes its gradient.
-        d_input: (batch, in_dim), the gradient of the input, or None unless asked for.
+        d_input: (batch, in_dim), the gradient of the input; None unless it was requested.
         flat: (parameters,), one vector.
-        views: the views of it by parameter name.
+        views: views of `flat` by parameter name.
     """
+
+    __slots__ = (
+        *("__weakref__", "_bound", "_last", "_memory", "_norm", "_quietly", "_scale", "_shorter"),
+        *("batch_size", "d_input", "d_output", "flat", "mlp", "views"),
+    )
 
     def __init__(
         self,
@@ -87,12 +93,12 @@ class Gradients:
         self._shorter: dict[int, Gradients] = {}
 
     def bind(self, scratch: Scratch) -> Backward:
-        """Return the backward program from `scratch` to these gradients; it is created once."""
+        """Return the backward program from `scratch` to these gradients, made at the first call."""
         bound = self._bound.get(id(scratch))
         if bound is None:
             bound = scratch, self._bind(scratch)
             self._bound[id(scratch)] = (
-                bound  # keeps the scratch alive, so that its id stays its own
+                bound  # keeps the scratch, so that no other scratch gets its id
             )
         if self._last is not bound:
             self._last = bound
@@ -114,7 +120,7 @@ class Gradients:
         frozen = self.mlp.params.frozen
         wanted = [n for n in recording.tape.parameters if n.name not in frozen]
         for name in frozen:
-            self.views[name].fill(0.0)  # once: no backward writes them
+            self.views[name].fill(0.0)  # only once: no backward writes them
         gradients = {n.index: self.views[n.name] for n in wanted}
         if self.d_input is not None:
             slots = arrays_by_name(self.d_input)
@@ -138,20 +144,20 @@ class Gradients:
 
     @property
     def d_weights(self) -> list[Array]:
-        """The views of the group ``weights``: of an `Mlp` by layer, (out_dim, in_dim)."""
+        """Views of the group ``weights``; in an `Mlp` one for each layer, (out_dim, in_dim)."""
         return [self.views[name] for name in self.mlp.groups["weights"]]
 
     @property
     def d_biases(self) -> list[Array]:
-        """The views of the group ``biases``: of an `Mlp` by layer, (out_dim,)."""
+        """Views of the group ``biases``; in an `Mlp` one for each layer, (out_dim,)."""
         return [self.views[name] for name in self.mlp.groups["biases"]]
 
     @property
     def d_hidden(self) -> list[Array]:
-        """Gradients of the pre-activations of the layers, (batch, out_dim), of the last backward.
+        """Gradients by the layers' pre-activations, (batch, out_dim), in the last backward.
 
-        The last one is `d_output` itself if the output has no activation.  Frozen layers before the
-        first trained layer have zeros.
+        If the output has no activation, the last gradient is `d_output` itself.  Frozen layers
+        before the first trained layer have zeros.
         Raises: TapeError before the first backward.
         """
         if self._last is None:
@@ -170,7 +176,7 @@ class Gradients:
         return self._last[1].plan.nbytes if self._last else 0
 
     def for_rows(self, rows: int) -> "Gradients":
-        """Return the gradients for a shorter batch: the same `flat`, views of the same memory.
+        """Return the gradients of a shorter batch: the same `flat`, and views of the same memory.
 
         Raises: ShapeError if `rows` exceeds the batch size.
         """

@@ -1,7 +1,7 @@
 """Initial weights: He, Glorot and LeCun, normal and uniform, unit normal, and zeros.
 
-Weights w (out_dim, in_dim) have mean 0 and a variance chosen by the fans; biases start at 0.
-``unit_variance`` needs rows of features to set the scale (`Mlp.initialize_from`).
+Weights w (out_dim, in_dim) have mean 0, and fan_in and fan_out determine their variance; biases
+start at 0.  ``unit_variance`` also needs rows of features (`Mlp.initialize_from`).
 
 Sources: He et al. 2015, arXiv 1502.01852, equation 10; Glorot and Bengio 2010, equations 12, 16;
 LeCun et al. 1998, "Efficient BackProp", section 4.6; Klambauer et al. 2017, arXiv 1706.02515,
@@ -35,12 +35,12 @@ INITIALIZERS = (
 
 
 def suited_to(activation: GradOp | None) -> str:
-    """Return the default initializer of a layer with that activation."""
+    """Return the default initializer of a layer with this activation."""
     return getattr(activation, "initializer", "glorot_uniform")
 
 
 def initialize(weight: Array, name: str, rng: np.random.Generator) -> None:
-    """Fill `weight` (out_dim, in_dim) in place, drawing from `rng` in float64.
+    """Fill `weight` (out_dim, in_dim) in place with float64 draws from `rng`.
 
     Raises: UsageError for an unknown name.
     """
@@ -50,7 +50,7 @@ def initialize(weight: Array, name: str, rng: np.random.Generator) -> None:
     if name == "zeros":
         weight[...] = 0
         return
-    if name in ("unit_normal", "unit_variance"):  # `unit_variance` is rescaled by rows later
+    if name in ("unit_normal", "unit_variance"):  # `initialize_from` rescales `unit_variance`
         weight[...] = rng.standard_normal(weight.shape)
         return
     out_dim, in_dim = weight.shape
@@ -64,10 +64,10 @@ def initialize(weight: Array, name: str, rng: np.random.Generator) -> None:
 
 
 def biases_from(z: Array, rng: np.random.Generator) -> Array:
-    """Return a bias for each column of `z` (rows, units): minus a random mixture of its rows.
+    """Return a bias for each column of `z` (rows, units): the negative of a random mixture of rows.
 
-    Each mixture is a convex combination of five rows, drawn with replacement and with weights
-    uniform on the simplex.
+    A mixture is a convex combination of five rows, drawn with replacement; its weights are uniform
+    on the simplex.
     """
     picked = rng.integers(len(z), size=(MIXED_ROWS, z.shape[1]))
     shares = rng.standard_exponential(picked.shape)
@@ -76,4 +76,4 @@ def biases_from(z: Array, rng: np.random.Generator) -> Array:
 
 
 MIXED_ROWS = 5
-"""Number of rows in the mixture of a bias."""
+"""Number of rows that a bias mixes."""

@@ -1,4 +1,4 @@
-"""The part of a network before its dense layers: embeddings of numbers, and a scaling layer."""
+"""The part of a network before its dense layers: embeddings of numbers, and a scaling."""
 
 from dataclasses import dataclass, fields
 from math import pi, sqrt
@@ -16,12 +16,12 @@ from mlpengine.tape.tape import Node, Tape
 EmbeddingName = Literal["pbld", "periodic", "none"]
 
 EMBEDDING, SCALE, MASK = "input_layer.embedding", "input_layer.scale", "input_layer.mask"
-"""The prefix of the parameters' names, and the names."""
+"""The prefix of the parameters' names, and these names."""
 
 
 @dataclass(frozen=True)
 class InputLayer:
-    """Learned functions of the features; the first dense layer reads them in place of the features.
+    """Learned functions of the features; the first dense layer reads these functions.
 
     Source: Holzmueller et al. 2024, arXiv 2407.04491, section 3 and appendix A.
     """
@@ -59,14 +59,14 @@ class InputLayer:
 
     @classmethod
     def from_dict(cls, description: Any) -> Self:
-        """Return the described input layer.  Raises: CheckpointError or UsageError."""
+        """Return an input layer from its description.  Raises: CheckpointError or UsageError."""
         check_keys(description, "input_layer", (), [one.name for one in fields(cls)])
         return cls(**description)
 
     def count(self, in_dim: int) -> int:
         """Return how many of `in_dim` features are embedded.
 
-        Raises: UsageError if there are fewer than `embedded`.
+        Raises: UsageError if `embedded` is larger.
         """
         if self.embedding == "none":
             return 0
@@ -80,7 +80,7 @@ class InputLayer:
         return self.embedded
 
     def out_dim(self, in_dim: int) -> int:
-        """Return how many numbers the first layer reads."""
+        """Return the number of inputs of the first layer."""
         added = self.outputs - 1 if self.embedding == "pbld" else self.frequencies
         return in_dim + self.count(in_dim) * added
 
@@ -100,7 +100,7 @@ class InputLayer:
         return {name: Spec(shape, dtype) for name, shape in shapes.items()}
 
     def initialize(self, views: dict[str, Array], rng: np.random.Generator) -> None:
-        """Fill the input layer's parameters among `views`, drawing from `rng` in float64.
+        """Fill the input layer's parameters in `views` with float64 draws from `rng`.
 
         Frequencies are normal, phases uniform in -pi to pi; weight and bias are uniform in
         -b to b with b = 1 / sqrt(frequencies).

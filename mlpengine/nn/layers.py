@@ -26,7 +26,7 @@ from mlpengine.tape.tape import Node, Tape
 
 
 class ActivationNames(Sequence[str]):
-    """The names of activations: ``identity``, the element-wise ones and the softmaxes."""
+    """Names of activations: ``identity``, the element-wise ops and the softmaxes."""
 
     def __getitem__(self, index: Any) -> Any:
         registered = (n for n, op in REGISTRY.items() if issubclass(op, Activation | AlongAxis))
@@ -42,7 +42,7 @@ class ActivationNames(Sequence[str]):
 ACTIVATIONS = ActivationNames()
 
 _ROWS = Spec((2, 3), np.dtype("float32"))
-"""An example spec: an activation must return the shape and dtype of its input."""
+"""Example of an input; an activation must return its shape and dtype."""
 
 ActivationLike = str | GradOp | None
 """A name of `ACTIVATIONS`, a formula of x, an op such as ``LeakyRelu(0.2)``, or None."""
@@ -79,10 +79,10 @@ def activation_to_dict(op: GradOp) -> dict[str, Any]:
 
 
 def activation_from_dict(description: dict[str, Any]) -> GradOp:
-    """Return the activation that `activation_to_dict` returned.
+    """Return an activation from the data of `activation_to_dict`.
 
-    Raises: UsageError for an op that is unknown or no activation; CheckpointError for options
-        that the op does not have.
+    Raises: UsageError for an unknown op, or one that is no activation; CheckpointError for unknown
+        options of the op.
     """
     options = dict(description)
     name = options.pop("name", None)
@@ -110,9 +110,9 @@ def activation_from_dict(description: dict[str, Any]) -> GradOp:
 
 @dataclass(frozen=True)
 class Layer:
-    """One dense layer: factor * weight (out_dim, in_dim), bias (out_dim,), activation, dropout.
+    """A dense layer: factor * weight (out_dim, in_dim), bias (out_dim,), activation, dropout.
 
-    With an `alpha_name` the activation f becomes x + alpha * (f(x) - x), with the learned parameter
+    With `alpha_name` the activation f becomes x + alpha * (f(x) - x), with a learned parameter
     alpha (out_dim,).
     """
 
@@ -127,7 +127,7 @@ class Layer:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of its parameters."""
+        """Names of the layer's parameters."""
         own = self.weight_name, self.bias_name
         return own if self.alpha_name is None else (*own, self.alpha_name)
 
@@ -141,12 +141,12 @@ def plan_layers(
     learned_activation: bool = False,
     neural_tangent: bool = False,
 ) -> tuple[Layer, ...]:
-    """Return the layers; names count the modules of a PyTorch ``nn.Sequential`` of the same net.
+    """Return the layers; their numbers are the modules' numbers in an equal ``nn.Sequential``.
 
-    `dropout` has a rate for each hidden layer.  If any rate is above 0, the ``nn.Sequential`` has a
-    dropout module after every hidden layer.
+    `dropout` has a rate for each hidden layer.  If any rate is above 0, PyTorch's ``nn.Sequential``
+    has a dropout module after every hidden layer.
 
-    Raises: UsageError if learned activations are asked for and one is not element-wise.
+    Raises: UsageError for a learned activation that is not element-wise.
     """
     stride = 3 if any(dropout) else 2
     last = len(sizes) - 2
@@ -175,7 +175,7 @@ def plan_layers(
 def parameter_specs(
     layers: Sequence[Layer], dtype: np.dtype[Any], input_layer: InputLayer | None, in_dim: int
 ) -> dict[str, Spec]:
-    """Return the specs of all parameters by name, in the order of the flat vector."""
+    """Return the specs of all parameters by name, in their order in the flat vector."""
     specs = input_layer.specs(in_dim, dtype) if input_layer else {}
     for layer in layers:
         specs[layer.weight_name] = Spec((layer.out_dim, layer.in_dim), dtype)
@@ -186,7 +186,7 @@ def parameter_specs(
 
 
 def record_layers(layers: Sequence[Layer], tape: Tape, h: Node) -> Node:
-    """Record dense layers, named by their numbers, on `tape`; return the output of the last."""
+    """Record dense layers on `tape`, named by their numbers; return the last layer's output."""
     for number, layer in enumerate(layers):
         weight, bias = tape.parameter(layer.weight_name), tape.parameter(layer.bias_name)
         h = z = tape.apply(Linear(layer.factor), h, weight, bias)

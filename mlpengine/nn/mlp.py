@@ -1,4 +1,4 @@
-"""A multilayer perceptron of fixed architecture, recorded on the tape."""
+"""A multilayer perceptron, recorded on the tape."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -27,38 +27,40 @@ from mlpengine.tape.tape import Node, Tape
 Parametrization = Literal["standard", "neural_tangent"]
 
 ROWS_AT_START = 2048
-"""Maximum number of rows that initial weights are fitted on."""
+"""Maximum number of rows that scale initial weights."""
 
 
 class Mlp(TabularNetwork):
-    """Dense layers with an activation after each, and one flat vector of parameters.
+    """Dense layers, each followed by an activation, with all parameters in one flat vector.
 
     Args:
         sizes: in_dim, the hidden sizes, out_dim.
-        activation: after every hidden layer, or a sequence with one for each.
-        output_activation: after the last layer; usually None, because losses take logits.
-        dropout: probability with which a hidden activation is dropped in training, rounded to a
-            multiple of 1/256 (see `mlpengine.ops.Dropout`), or a sequence with one for each hidden
-            layer.
-        initializer: of the weights, one of `INITIALIZERS`; by default the one that suits each
+        activation: activation after every hidden layer, or a sequence with one for each.
+        output_activation: activation after the last layer; usually None, because losses take
+            logits.
+        dropout: probability of dropping a hidden activation in training, or a sequence with one for
+            each hidden layer; rounded to a multiple of 1/256 (see `mlpengine.ops.Dropout`).
+        initializer: initializer of the weights, one of `INITIALIZERS`; by default it suits each
             activation.
-        seed: of the initial weights and of dropout.
-        dtype: float32 or float64, of everything.
-        input_layer: computes the first layer's input from the features.
-        learned_activation: whether hidden activations f become x + alpha (f(x) - x) with one
-            learned alpha for each unit; alpha starts at 1.
-        parametrization: ``neural_tangent`` divides products with weights by the root of in_dim,
-            and weights start with variance 1 unless an initializer is given.
+        seed: seed of the initial weights and of dropout.
+        dtype: float32 or float64, for everything.
+        input_layer: an `InputLayer` between the features and the first layer, or None.
+        learned_activation: whether hidden activations f become x + alpha (f(x) - x) with a learned
+            alpha for each unit; alpha starts at 1.
+        parametrization: ``neural_tangent`` divides products with weights by the root of in_dim;
+            then weights start with variance 1 unless an initializer is given.
 
     Attributes:
-        layers: in order.
-        input_layer: the part that computes the first layer's input from the features, or None.
-        params: all parameters; they have the names in a PyTorch ``nn.Sequential`` of the same net.
-            Names of the input layer's parameters begin with "input_layer."; parameters of learned
-            activations are "1.alpha" etc.
+        layers: the layers in order.
+        input_layer: the `InputLayer`, or None.
+        params: all parameters, named as in PyTorch's ``nn.Sequential`` of an equal network.  The
+            input layer's parameters begin with "input_layer."; learned activations have "1.alpha"
+            etc.
 
     Raises: UsageError for invalid sizes, names or rates; DtypeError.
     """
+
+    __slots__ = ("dropout", "layers", "learned_activation", "parametrization")
 
     linear_option: ClassVar = LinearOption("learned_activation", "alphas", 1.0)
 
@@ -129,7 +131,7 @@ class Mlp(TabularNetwork):
             self.input_layer.initialize(self.params.views, rng)
 
     def record(self, tape: Tape, x: Node) -> Node:
-        """Record input layer and layers on `tape`, and return the output."""
+        """Record the input layer and the dense layers on `tape`; return the output."""
         return record_layers(
             self.layers, tape, self.input_layer.record(tape, x) if self.input_layer else x
         )
@@ -140,12 +142,12 @@ class Mlp(TabularNetwork):
 
     @property
     def weights(self) -> list[Array]:
-        """By layer, views (out_dim, in_dim) of ``params.flat``."""
+        """Weights by layer, views (out_dim, in_dim) of ``params.flat``."""
         return [self.params.views[layer.weight_name] for layer in self.layers]
 
     @property
     def biases(self) -> list[Array]:
-        """By layer, views (out_dim,)."""
+        """Biases by layer, views (out_dim,) of ``params.flat``."""
         return [self.params.views[layer.bias_name] for layer in self.layers]
 
     @property
@@ -177,18 +179,18 @@ class Mlp(TabularNetwork):
 
     @property
     def is_linear(self) -> bool:
-        """Whether the network is linear: all activations are learned ones with an alpha of 0."""
+        """Whether the network is linear: all activations are learned and have an alpha of 0."""
         alphas = [self.params.views[name] for name in self.groups["alphas"]]
         return bool(alphas) and not any(alpha.any() for alpha in alphas)
 
     def initialize_from(self, x: ArrayLike, *, seed: int = 0) -> None:
-        """Rescale the weights to pre-activations of variance 1 on rows `x` (rows, in_dim).
+        """Rescale the weights so that pre-activations have variance 1 on rows `x` (rows, in_dim).
 
-        It goes layer by layer, in float64, on up to 2,048 evenly spaced rows.  Each bias then
-        becomes minus a random convex mixture of five of its pre-activations, drawn with `seed`.
-        Units with a constant pre-activation keep their weights.
+        The method goes layer by layer, in float64, on up to 2,048 evenly spaced rows.  Each bias
+        then becomes the negative of a random convex mixture of its unit's pre-activations in five
+        rows, drawn with `seed`.  Units with a constant pre-activation keep their weights.
 
-        Raises: ShapeError or DtypeError if `x` does not fit, or has no rows.
+        Raises: ShapeError or DtypeError if `x` does not fit or has no rows.
         """
         given = unmasked(x, "initialize_from: x")
         if not len(given):
@@ -226,11 +228,11 @@ class Mlp(TabularNetwork):
         }
 
     def linear(self, projection: Array, weight: Array, bias: Array) -> "Mlp":
-        """Return a network like this one that computes x @ projection @ weight.T + bias.
+        """Return a network with these settings that computes x @ projection @ weight.T + bias.
 
         `projection` is a matrix (in_dim, columns), or the indices (columns,) of columns of x.
-        Its learned activations have an alpha of 0.  If a hidden layer is narrower than the output,
-        the network computes the best low-rank approximation, with the width of that layer as rank.
+        Learned activations have an alpha of 0.  If a hidden layer is narrower than the output, the
+        network computes the best low-rank approximation with the layer's width as rank.
 
         Raises: UsageError for an activation that is not element-wise.
         """

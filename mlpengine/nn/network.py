@@ -1,14 +1,13 @@
-"""Networks: parameters, their recording, and the computation of outputs and gradients."""
+"""Networks: parameters, outputs and gradients."""
 
 from copy import copy
 from threading import local
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
 from mlpengine.core.buffers import unmasked, write_into
 from mlpengine.core.errors import ShapeError, TapeError
-from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.named import NamedRows, as_rows, check_rows, need_names
 from mlpengine.core.spec import Array, DTypeLike, Spec
 from mlpengine.nn.gradients import Gradients
@@ -25,10 +24,10 @@ PREDICT_ROWS = 256
 
 
 class Network(Recordable):
-    """Named parameters in one flat vector, and the computation of outputs from them.
+    """Named parameters in one flat vector, and the outputs that are computed from them.
 
-    `Mlp` is the ready-made network.  To define another one, write a subclass that gives its
-    parameters to this constructor and overrides `record`; `TrainingStep` and `Loop` then train it:
+    `Mlp` is the usual network.  For another network, write a subclass that passes its parameters to
+    this constructor and overrides `record`; `TrainingStep` and `Loop` then train it:
 
     >>> from mlpengine import Adam, MeanSquaredError, TrainingStep
     >>> from mlpengine.nn import Network
@@ -46,32 +45,39 @@ class Network(Recordable):
     >>> network = Gated(4, 16, seed=0)
     >>> step = TrainingStep(network, MeanSquaredError(), Adam(network), batch_size=32)
 
-    With shapes of several inputs, `record` gets a node for each, in their order; it may return
-    several outputs by name.  Data and outputs then are arrays by name, too.
+    With shapes of several inputs, `record` gets a node for each input, in order; it may return
+    several outputs by name.  Data and outputs are then arrays by name, too.
 
-    ``copy.copy`` shares the parameters; a deep or pickled copy has its own.
+    ``copy.copy`` shares the parameters; a deep or pickled copy has its own parameters.
 
     Args:
-        inputs: shape of a row of the input, or its number of features; for several inputs, shapes
-        by name.  ``("int64", shape)`` is an input of integers, for embeddings and gathers.
-        parameters: shapes by name, or arrays with the initial values.  Of the parameters given by
-            shape, matrices are drawn by the `initializer`, as weights (out_dim, in_dim), and
-            vectors are zeros.
-        buffers: shapes or arrays by name, of values that are saved with the parameters and never
+        inputs: shape of an input row, or number of features; for several inputs, shapes by name.
+            ``("int64", shape)`` is an input of integers, for embeddings and gathers.
+        parameters: by name, shapes or arrays with initial values.  For a shape, `initializer` draws
+            a matrix, a weight (out_dim, in_dim); a vector starts at 0.
+        buffers: by name, shapes or arrays of values that are saved with the parameters, but never
             trained: the running statistics of ``tape.batch_norm``.
         initializer: one of `mlpengine.nn.INITIALIZERS`; by default Glorot's, uniform.
-        groups: names of parameters by group, for an optimizer's `groups`, beside the groups
-            ``weights`` (with two or more axes) and ``biases`` (all others).
-        seed: of the initial weights and of dropout.
-        dtype: float32 or float64, of everything but inputs of integers.
+        groups: names of parameters by group, for an optimizer's `groups`; ``weights`` (two or more
+            axes) and ``biases`` (all others) always exist.
+        seed: seed of the initial weights and of dropout.
+        dtype: float32 or float64, for everything but inputs of integers.
 
     Attributes:
-        in_shape: shape of a row of the input; for several inputs, shapes by name.
+        in_shape: shape of an input row; for several inputs, shapes by name.
         params: all parameters.
-        rng: the generator that dropout draws from; `TrainingStep` sets its step.
+        rng: generator for dropout; `TrainingStep` sets its step.
 
     Raises: UsageError for invalid parameters, names or seed; DtypeError.
     """
+
+    __slots__ = ("_thread",)
+
+    def __new__(cls, *args: Any, **named: Any) -> Self:
+        """Return an object that ``__init__`` or a copy fills."""
+        network = super().__new__(cls, *args, **named)
+        network._thread = local()
+        return network
 
     def scratch(
         self,
@@ -83,7 +89,7 @@ class Network(Recordable):
     ) -> Scratch:
         """Return the buffers and bound calls of a forward pass over `batch_size` rows.
 
-        With `training` False dropout is left out and activations share memory.  `backend` is as for
+        Unless `training`, there is no dropout, and activations share memory.  `backend` is as in
         `Program`.
         """
         return Scratch(
@@ -95,7 +101,7 @@ class Network(Recordable):
         )
 
     def gradients(self, batch_size: int, *, input_gradient: bool = False) -> Gradients:
-        """Return buffers for the gradients of `batch_size` rows, with `d_input` if asked for."""
+        """Return buffers for the gradients of `batch_size` rows; `d_input` only on request."""
         return Gradients(self, batch_size, input_gradient=input_gradient)
 
     def compile(self, batch_size: int = 1) -> "CompiledMlp":
@@ -110,7 +116,7 @@ class Network(Recordable):
         return CompiledMlp(self.scratch(batch_size, training=False))
 
     def forward(self, x: Any, scratch: Scratch) -> Any:
-        """Compute the output for `x` (batch, in_dim) and return it, a view of the scratch.
+        """Compute the output for `x` (batch, in_dim); return a view of the scratch.
 
         Raises: ShapeError or DtypeError if `x` does not fit the scratch; nothing is broadcast.
         """
@@ -126,19 +132,19 @@ class Network(Recordable):
         return scratch.output
 
     def backward(self, scratch: Scratch, grads: Gradients) -> None:
-        """Overwrite `grads` with the gradients of the last forward, from ``grads.d_output``."""
+        """Compute the gradients of the last forward from ``grads.d_output``; overwrite `grads`."""
         grads.bind(scratch).run()
 
     def predict(self, x: Any) -> Any:
         """Return the output for `x` (rows, in_dim) as a new array, without dropout.
 
-        Inputs and outputs that have names are arrays by name.
+        Named inputs and outputs are arrays by name.
 
-        The same rows in the same order give bitwise identical outputs in each call.  The rounding
-        of BLAS depends on the number of rows and on the position of a row, so the output for a row
-        may differ in its last bits between calls with other rows.  Of several passes, the last one
-        also has a full `PREDICT_ROWS` rows and repeats some of them, so this seldom happens.  Safe
-        to call from several threads.
+        The same rows in the same order give the same bits in each call.  The rounding of BLAS
+        depends on the number of rows and on a row's position.  So with other rows in the call, a
+        row's output may differ in its last bits.  To make this rare, the last of several passes
+        also has a full `PREDICT_ROWS` rows, some of them repeated.  Several threads may call this
+        method.
         Raises: ShapeError or DtypeError.
         """
         rows = self._rows(x)
@@ -167,21 +173,21 @@ class Network(Recordable):
         return rows
 
     def without_dropout(self, dtype: DTypeLike | None = None) -> Self:
-        """Return a copy with its own parameters and without dropout, also in training.
+        """Return a copy with its own parameters that has no dropout, not even in training.
 
         Random samples become their means, and batch norm uses its running averages.  `dtype` is the
-        dtype of the copy's parameters, by default the dtype of this network.
+        dtype of the copy, by default the dtype of this network.
         """
         kind, other = self.dtype if dtype is None else np.dtype(dtype), copy(self)
         params = Flat({n: Spec(s.shape, kind) for n, s in self.params.specs.items()})
         params.flat[...], params.frozen = self.params.flat, self.params.frozen
-        vars(other).update(params=params, rng=None)  # a tape without a generator records no dropout
+        other.params = params
+        other.rng = None  # type: ignore[assignment]  # without a generator, no dropout is recorded
         return other
 
-    @cached_property
-    def _thread(self) -> local:
-        """Its ``scratch`` is the scratch of `predict` in this thread."""
-        return local()
+    _thread: local
+    """Scratch of `predict` in this thread; each copy has a new one."""
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in vars(self).items() if k != "_thread"}
+    def __getstate__(self) -> tuple[Any, dict[str, Any]]:
+        own, slots = cast("tuple[Any, dict[str, Any]]", super().__getstate__())
+        return own, {k: v for k, v in slots.items() if k != "_thread"}

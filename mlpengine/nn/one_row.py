@@ -1,4 +1,4 @@
-"""The outputs of all networks of one architecture for one row, computed together."""
+"""The outputs of all networks of a population for one row, computed together."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,12 +15,12 @@ from mlpengine.tape.binding import Forward, Instruction
 
 
 class OneRow:
-    """The forward pass of networks of one architecture over one row.
+    """The forward pass over one row for networks of one architecture.
 
-    Write the features to `input` (1, in_dim) and call the object; `outputs` holds the outputs
-    (networks, 1, out_dim).  For a `Population` of dense layers `together` is true, and one NumPy
-    call computes a product or function of all networks: for small networks the calls cost more than
-    the arithmetic.
+    Write the features to `input` (1, in_dim) and call the object; `outputs` (networks, 1, out_dim)
+    then has the result.  For a `Population` of dense layers, `together` is True: one NumPy call
+    computes a product or a function for all networks, because small networks need less time for the
+    arithmetic than for the calls.
     """
 
     def __init__(self, networks: Sequence[Network]) -> None:
@@ -56,9 +56,9 @@ class OneRow:
 
 
 class _Together:
-    """The calls of one network's program, on arrays with a leading axis of all networks.
+    """The calls of one network's program, on arrays with a leading axis for the networks.
 
-    Raises: UnsupportedError for other ops than dense layers and element-wise functions.
+    Raises: UnsupportedError for ops other than dense layers and element-wise functions.
     """
 
     def __init__(self, networks: Population[Any], x: Array, program: Forward) -> None:
@@ -85,14 +85,14 @@ class _Together:
             yield from one.op.forward(*given, out=out, **work)
 
     def written(self, x: Any) -> Array:
-        """Return the buffer (networks, ...) for a value of the first network."""
+        """Return the buffer (networks, ...) for a value in the first network."""
         key = _place(x), x.shape
         if key not in self._buffers:
             self._buffers[key] = np.empty((len(self._block), *x.shape), x.dtype)
         return self._buffers[key]
 
     def _read(self, x: Any) -> Array | None:
-        """Return `x` of all networks: a buffer, a view of parameters or a shared value."""
+        """Return `x` for all networks: a buffer, a view of parameters or a shared value."""
         if x is None:
             return None
         if (_place(x), x.shape) in self._buffers:

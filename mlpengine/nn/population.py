@@ -17,20 +17,20 @@ N = TypeVar("N", bound=Network)
 
 
 class Population(Sequence[N]):
-    """Networks of the class and settings of `mlp`, with their parameters in one block.
+    """Networks with the class and settings of `mlp`, with all parameters in one block.
 
-    Member k has the same bits as a network of the class and options of `mlp` with the seed
-    ``seeds[k]``, such as ``Mlp(..., seed=seeds[k])``.  The parameters of `mlp` itself are not used.
-    ``members[k]`` has views of the block as parameters, so a write to either changes both.
+    Member k has the same bits as a network with the same class and options and the seed
+    ``seeds[k]``, such as ``Mlp(..., seed=seeds[k])``.  The parameters of `mlp` are not used.  The
+    parameters of ``members[k]`` are views of the block, so a write to either changes both.
     Iteration yields the members.  ``copy.copy`` shares the parameters; a deep or pickled copy has
     its own.
 
     Args:
         count: number of members.
-        seeds: one for each member, for initial weights and dropout; by default 0, 1, 2, ...
+        seeds: seed of each member, for initial weights and dropout; by default 0, 1, 2, ...
 
-    Raises: UsageError for no members, another number of seeds, a seed that is not a whole number
-    from 0, or a class that takes no seed.
+    Raises: UsageError for no members, a wrong number of seeds, a seed that is not a whole number
+        from 0, or a class without seed.
     """
 
     def __init__(self, mlp: N, count: int, *, seeds: Sequence[int] | None = None) -> None:
@@ -48,7 +48,7 @@ class Population(Sequence[N]):
         self._place()
 
     def _place(self) -> None:
-        """Move all parameters into a new block with rows that are whole cache lines apart."""
+        """Move all parameters into a new block with rows of whole cache lines."""
         line = ALIGNMENT // self[0].dtype.itemsize
         length = -(-len(self[0].params) // line) * line
         self._block = zeros(Spec((len(self), length), self[0].dtype))
@@ -57,7 +57,7 @@ class Population(Sequence[N]):
 
     @property
     def params(self) -> Array:
-        """(count, parameters), a view of the block; row k is ``members[k].params.flat``."""
+        """The block (count, parameters) as a view; row k is ``members[k].params.flat``."""
         return self._block[:, : len(self[0].params)]
 
     def __len__(self) -> int:
@@ -83,21 +83,21 @@ class Population(Sequence[N]):
     def mean(self, x: ArrayLike) -> Array:
         """Return the mean (rows, out_dim) of the members' outputs for `x` (rows, in_dim).
 
-        If the loss takes logits, it is a mean of logits.  Raises: ShapeError or DtypeError.
+        If the loss takes logits, the mean is over logits.  Raises: ShapeError or DtypeError.
         """
         return np.asarray(self.predict(x).mean(axis=0))
 
     def state_dict(self) -> dict[str, Array]:
-        """Return copies of the parameters by name, each (count, ...) with a row for each member."""
+        """Return copies of the parameters by name, (count, ...), with a row for each member."""
         names = self[0].params.views
         return {name: np.stack([m.params.views[name] for m in self]) for name in names}
 
     def load_state_dict(self, state: Mapping[str, ArrayLike]) -> None:
         """Copy the parameters from `state`, all or none.
 
-        `state` is the result of `state_dict` of a population of this size and shape.
+        `state` comes from `state_dict` of a population with the same size and shapes.
 
-        Raises: CheckpointError listing every missing, unknown or misshapen name.
+        Raises: CheckpointError with every missing, unknown or misshapen name.
         """
         arrays = {name: np.asarray(value) for name, value in state.items()}
         specs = self[0].params.specs.items()

@@ -1,4 +1,4 @@
-"""Trainable networks: named parameters in one flat vector, and the recording of an output."""
+"""Trainable networks: named parameters in one flat vector, and the recording of outputs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -7,7 +7,6 @@ import numpy as np
 
 from mlpengine.core.buffers import zeros
 from mlpengine.core.errors import CheckpointError, UsageError
-from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.named import one_or_named
 from mlpengine.core.spec import Array, ArrayLike, DTypeLike, Spec, floating
 from mlpengine.core.wording import plural, quoted, suggestion
@@ -20,19 +19,19 @@ from mlpengine.tape.tape import Node, RecordedLayer, Tape
 
 ShapeLike = int | Sequence[int]
 InputLike = ShapeLike | tuple[str, ShapeLike]
-"""The shape of a row of an input, or ``("int64", shape)`` for an input of integers."""
+"""Shape of an input row, or ``("int64", shape)`` for an input of integers."""
 
 INTEGERS = np.dtype(np.int64)
-"""The dtype of inputs of integers."""
+"""Dtype of integer inputs."""
 
 SHOWN_PARAMETERS = 20
 """Number of parameters that an error message lists."""
 
 
 class Recording(NamedTuple):
-    """A network on a tape: its inputs and outputs by name, and its layers up to the outputs.
+    """A network on a tape: inputs and outputs by name, and the layers before the outputs.
 
-    The only input or output has the empty name.
+    A single input or output has the empty name.
     """
 
     tape: Tape
@@ -56,33 +55,32 @@ class Recording(NamedTuple):
 
     @property
     def draws(self) -> bool:
-        """Whether it draws random numbers."""
+        """Whether the recording draws random numbers."""
         return any(isinstance(r.op, Dropout | Normal) for r in self.tape.records)
 
     @property
     def predicts(self) -> bool:
-        """Whether it has one input and one output, and only dropout differs in predictions."""
+        """Whether there is one input and one output, and predictions omit only dropout."""
         plain = "" in self.inputs and "" in self.outputs
         return plain and not any(isinstance(r.op, Normal | BatchNorm) for r in self.tape.records)
 
     @property
     def statistics(self) -> list[RunningStatistics]:
-        """The running statistics of batch norm."""
+        """Running statistics of batch norm."""
         ops = (r.op for r in self.tape.records)
         return [op.running for op in ops if isinstance(op, BatchNorm) and op.running is not None]
 
     @property
     def rates(self) -> frozenset[float]:
-        """The rates of its dropout."""
+        """Dropout rates of the recording."""
         return frozenset(r.op.rate for r in self.tape.records if isinstance(r.op, Dropout))
 
     @property
     def traced(self) -> list[Value]:
-        """The values for which a backward keeps the gradients.
+        """The values whose gradients a backward keeps, for gradients of single rows.
 
-        They are the pre-activations of the layers.  If a layer does not name its pre-activation,
-        they are the values that ops compute from rows and parameters.  Gradients of single rows are
-        computed from them.
+        They are the pre-activations of the layers.  For a layer without a named pre-activation,
+        they are the values that ops compute from rows and parameters.
         """
         ends: list[Value] = [layer.pre_activation for layer in self.layers]
         if any(layer.pre_activation is not layer.output for layer in self.layers):
@@ -100,10 +98,11 @@ class Recording(NamedTuple):
 
 
 class Recordable(Saved):
-    """Named parameters, and how outputs are recorded from them; `Network` adds the buffers."""
+    """Named parameters, and the recording of outputs; `Network` adds the buffers."""
+
+    __slots__ = ("_buffers", "_groups", "_integers", "_out_sizes", "in_shape", "rng")
 
     in_shape: Any
-    params: Flat
     rng: Philox
 
     def __init__(
@@ -132,6 +131,7 @@ class Recordable(Saved):
         else:
             rows = {"": _input_spec(inputs, where, kind)}
             self.in_shape = rows[""].shape
+        self._out_sizes: Mapping[str, int] = {}
         self._integers = frozenset(name for name, spec in rows.items() if spec.dtype != kind)
         self._buffers = frozenset(buffers or {})
         parameters = {**parameters, **(buffers or {})}
@@ -139,7 +139,7 @@ class Recordable(Saved):
         specs = {n: Spec(_shape(v, f"{self._where}: {n}"), kind) for n, v in parameters.items()}
         if self._expected is not None:
             check_arrays(specs, self._expected)
-            del self._expected
+            self._expected = None
         try:
             weights_rng, rng = np.random.default_rng(seed).spawn(2)
         except (TypeError, ValueError) as error:
@@ -156,24 +156,25 @@ class Recordable(Saved):
             self.params.views[name][...] = value
 
     def _initialize(self, initializer: str | None, rng: np.random.Generator) -> None:
-        """Draw the initial values; all parameters are 0."""
+        """Draw the initial values into parameters that are all 0."""
         for name, view in self.params.views.items():
             if view.ndim > 1 and name not in self._buffers:
                 initialize(view.reshape(len(view), -1), initializer or suited_to(None), rng)
 
     def record(self, tape: Tape, *inputs: Any, **_: Any) -> Any:
-        """Record the network on `tape` and return its output (rows, outputs), or several by name.
+        """Record the network on `tape`; return its output (rows, outputs), or several by name.
 
         ``tape.parameter(name)`` returns a parameter, ``tape.dropout(h, rate)`` applies dropout, and
-        ``tape.layer(name, h)`` names the nodes up to h for messages.  The `inputs` (rows, ...) are
-        in the order of `in_shape`; with one input there is only `x`.  The method is called once for
-        each number of rows, so the output of a row must depend only on the input of this row,
-        except through ``tape.batch_norm``.
+        ``tape.layer(name, h)`` names the nodes before h in messages.  The `inputs` (rows, ...) are
+        in the order of `in_shape`; a single input is called `x`.
+
+        The method is called once for each number of rows.  So the output of a row must depend only
+        on the input of this row, except through ``tape.batch_norm``.
         """
         raise UsageError(f"{self._where}: record must be overridden, to return an output")
 
     def recorded(self, batch_size: int, *, training: bool) -> Recording:
-        """Return the recording for a number of rows, without dropout unless `training`.
+        """Return the recording for `batch_size` rows; dropout only with `training`.
 
         Raises: UsageError for a recording that cannot be trained.
         """
@@ -225,7 +226,7 @@ class Recordable(Saved):
         return Recording(tape, inputs, outputs)
 
     def _check_outputs(self, outputs: Mapping[str, Any], rows: int, where: str) -> None:
-        """Raise UsageError unless all are different nodes (rows, outputs)."""
+        """Raise UsageError unless the outputs are different nodes (rows, outputs)."""
         for name, output in outputs.items():
             spec = output.spec if isinstance(output, Node) else Spec((), np.dtype(bool))
             if spec != Spec((rows, *spec.shape[1:2]), self.dtype) or len(spec.shape) != 2:
@@ -240,12 +241,12 @@ class Recordable(Saved):
 
     @property
     def in_shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """The shapes of a row of each input by name; the only one has the empty name."""
+        """Shape of a row of each input by name; a single input has the empty name."""
         return self.in_shape if isinstance(self.in_shape, dict) else {"": self.in_shape}
 
     @property
     def in_dtypes(self) -> Mapping[str, np.dtype[Any]]:
-        """The dtype of each input by name, int64 or the dtype of the network."""
+        """Dtype of each input by name, int64 or the dtype of the network."""
         return {name: INTEGERS if name in self._integers else self.dtype for name in self.in_shapes}
 
     def _owns(self, op: BatchNorm) -> bool:
@@ -254,12 +255,12 @@ class Recordable(Saved):
 
     @property
     def _where(self) -> str:
-        """The text with which messages begin."""
+        """Start of each message."""
         return type(self).__name__
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """float32 or float64, of everything but inputs of integers."""
+        """float32 or float64, for everything but inputs of integers."""
         return self.params.flat.dtype
 
     def need_one(self, where: str) -> None:
@@ -269,20 +270,22 @@ class Recordable(Saved):
                 f"{where}: takes networks of one input and one output, without names (got {self!r})"
             )
 
-    @cached_property
+    @property
     def outputs(self) -> Any:
-        """Number of outputs of a row, by name if they have names."""
+        """Number of outputs of a row, or numbers by name if outputs have names."""
         sizes = self.out_sizes
         return sizes.get("", sizes)
 
-    @cached_property
+    @property
     def out_sizes(self) -> Mapping[str, int]:
-        """The number of columns of each output by name; the only one has the empty name."""
-        outputs = self.recorded(2, training=False).outputs
-        return {name: node.spec.shape[1] for name, node in outputs.items()}
+        """Number of columns of each output by name; a single output has the empty name."""
+        if not self._out_sizes:  # a recording has them
+            outputs = self.recorded(2, training=False).outputs
+            self._out_sizes = {name: node.spec.shape[1] for name, node in outputs.items()}
+        return self._out_sizes
 
     def empty_outputs(self, rows: int) -> Any:
-        """Return new zeros for the outputs of `rows` rows, `NamedRows` if outputs have names."""
+        """Return new zeros for the outputs of `rows` rows; `NamedRows` for named outputs."""
         sizes = self.out_sizes
         return one_or_named({name: zeros(Spec((rows, n), self.dtype)) for name, n in sizes.items()})
 
@@ -295,12 +298,12 @@ class Recordable(Saved):
         return {"weights": weights, "biases": biases, **self._groups}
 
     def freeze(self, names: Iterable[str]) -> None:
-        """Freeze the parameters of these names, and train all others.
+        """Freeze the parameters with these names, and train all others.
 
-        ``"block"`` names all parameters with a name that begins with ``"block."``; an empty list
-        unfreezes all.  No backend computes the gradients of frozen parameters; they are zero.  No
-        optimizer moves or decays frozen parameters.  Call this before making gradients, optimizer
-        and training step.
+        ``"block"`` also freezes every parameter with a name that begins with ``"block."``; an empty
+        list unfreezes all.  No backend computes gradients of frozen parameters (they are zero),
+        and no optimizer moves or decays the parameters.  Call this method before you make
+        gradients, optimizer and training step.
 
         Raises: UsageError for an unknown name, or if no parameter is left to train.
         """
@@ -315,7 +318,7 @@ class Recordable(Saved):
         self.params.frozen = frozenset(frozen)
 
     def _need_names(self, names: Iterable[str], what: str) -> None:
-        """Raise UsageError for the first of `names` that is no parameter."""
+        """Raise UsageError for the first of `names` that is not a parameter."""
         for name in names:
             if name not in self.params.specs:
                 raise UsageError(
@@ -325,7 +328,7 @@ class Recordable(Saved):
 
     @property
     def _fixed(self) -> frozenset[str]:
-        """The names of the buffers: they are never trained."""
+        """Names of the buffers, which are never trained."""
         return self._buffers
 
     def state_dict(self) -> dict[str, Array]:
@@ -335,7 +338,7 @@ class Recordable(Saved):
     def load_state_dict(self, state: Mapping[str, ArrayLike]) -> None:
         """Copy the parameters from `state`, all or none.
 
-        Raises: CheckpointError listing every missing, unknown or misshapen name.
+        Raises: CheckpointError with every missing, unknown or misshapen name.
         """
         if not isinstance(state, Mapping):
             raise CheckpointError(
@@ -348,7 +351,7 @@ class Recordable(Saved):
             self.params.views[name][...] = array
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a description as JSON-able data; `TrainingStep.load` compares it with a file's."""
+        """Return a description as JSON-able data, for comparison with a file's description."""
         shapes = self.in_shapes
         return {
             "network": type(self).__name__,
@@ -359,7 +362,7 @@ class Recordable(Saved):
         }
 
     def move_to(self, block: Array, row: int) -> None:
-        """Move the parameters into that row of `block`, before anything is bound to them."""
+        """Move the parameters into row `row` of `block`, before anything is bound to them."""
         self.params.move_to(block, row)
 
     def __repr__(self) -> str:
@@ -367,7 +370,7 @@ class Recordable(Saved):
 
 
 def _advice_on_names(own: Sequence[str], given: Sequence[str]) -> str:
-    """Return advice for arrays if none of them has the name of a parameter, else ""."""
+    """Return advice if no array has the name of a parameter, else ""."""
     if len(own) != len(given) or {*own} & {*given}:
         return ""
     text = f"must be called {', '.join(own[:4])}, ... (got {', '.join(given[:4])}, ...)"
@@ -384,9 +387,9 @@ def _advice_on_names(own: Sequence[str], given: Sequence[str]) -> str:
 
 
 def check_arrays(specs: Mapping[str, Spec], arrays: Mapping[str, Array]) -> None:
-    """Check that arrays are the parameters that `specs` describes.
+    """Check that arrays fit the parameters of `specs`.
 
-    Raises: CheckpointError listing what is missing, unknown or misshapen.
+    Raises: CheckpointError with everything missing, unknown or misshapen.
     """
     problems = [f"{name} is missing" for name in specs if name not in arrays]
     for name, array in arrays.items():
@@ -411,7 +414,7 @@ def check_arrays(specs: Mapping[str, Spec], arrays: Mapping[str, Array]) -> None
 
 
 def _input_spec(given: InputLike, where: str, dtype: np.dtype[Any]) -> Spec:
-    """Return the spec of a row of an input; without a dtype of its own it has `dtype`."""
+    """Return the spec of an input row; the default dtype is `dtype`."""
     shape: Any = given
     if isinstance(given, Sequence) and len(given) == 2 and isinstance(given[0], str):
         name, shape = given
@@ -425,7 +428,7 @@ def _input_spec(given: InputLike, where: str, dtype: np.dtype[Any]) -> Spec:
 
 
 def _shape(shape: ShapeLike | Array, where: str) -> tuple[int, ...]:
-    """Return the shape of an array, or `shape` as a tuple; a number n is the shape (n,)."""
+    """Return the shape of an array, or a shape as a tuple; n stands for (n,)."""
     given = shape.shape if isinstance(shape, np.ndarray) else shape
     sizes = tuple(given) if isinstance(given, Sequence) else (given,)
     if not all(isinstance(n, int | np.integer) and n >= 1 for n in sizes):

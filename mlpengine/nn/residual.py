@@ -21,10 +21,10 @@ MAX_BLOCKS = 1_000
 
 
 class Residual(TabularNetwork):
-    """Blocks of layer norm and two dense layers, each added to its input.
+    """Blocks of layer norm and two dense layers; the output of a block is added to its input.
 
-    A block is h + dropout(down(dropout(activation(up(norm(h)))))); a dense layer comes before the
-    blocks, and norm, activation and a dense layer after them.
+    A block is h + dropout(down(dropout(activation(up(norm(h)))))).  Before the blocks there is a
+    dense layer; after them there are norm, activation and a dense layer.
 
     >>> from mlpengine.nn import Residual
     >>> network = Residual(4, 1, blocks=2, width=32, dropout=0.1)
@@ -35,16 +35,16 @@ class Residual(TabularNetwork):
         in_dim: number of features.
         outputs: number of outputs.
         blocks: number of blocks.
-        width: size of the vector that blocks read and add to.
+        width: length of the vector that each block reads and changes.
         expansion: size between the two layers of a block, as a multiple of `width`.
-        activation: in blocks and before the last layer; it must keep the shape of its input.
-        dropout: share of units that is dropped within blocks while training.
-        residual_dropout: share of the units of a block's output that is dropped.
-        initializer: of the weights, one of `INITIALIZERS` but unit_variance; by default the one
-            that suits the activation.
-        seed: of the initial weights and of dropout.
-        dtype: float32 or float64, of everything.
-        input_layer: computes the first layer's input from the features.
+        activation: activation in blocks and before the last layer; it must keep its input's shape.
+        dropout: share of units that training drops within blocks.
+        residual_dropout: share of a block's outputs that training drops.
+        initializer: initializer of the weights, one of `INITIALIZERS` except unit_variance; by
+            default it suits the activation.
+        seed: seed of the initial weights and of dropout.
+        dtype: float32 or float64, for everything.
+        input_layer: an `InputLayer` between the features and the first layer, or None.
         linear: whether a linear function of the first layer's input is added to the output; its
             weights start at 0.
 
@@ -53,6 +53,8 @@ class Residual(TabularNetwork):
     Source: Gorishniy, Rubachev, Khrulkov and Babenko 2021, arXiv 2106.11959, section 3.2, with
     layer norm in place of batch norm.
     """
+
+    __slots__ = ("activation", "blocks", "dropout", "expansion", "residual_dropout", "width")
 
     linear_option: ClassVar = LinearOption("linear", "linear", 0.0)
 
@@ -123,7 +125,7 @@ class Residual(TabularNetwork):
             self.input_layer.initialize(self.params.views, rng)
 
     def record(self, tape: Tape, x: Node) -> Node:
-        """Record input layer, blocks and output on `tape`, and return the output."""
+        """Record the input layer, the blocks and the output on `tape`; return the output."""
         if self.input_layer is not None:
             x = self.input_layer.record(tape, x)
         h = tape.layer("first", self._dense(tape, x, "first"))
@@ -167,7 +169,7 @@ class Residual(TabularNetwork):
 
     @property
     def layer_names(self) -> Sequence[tuple[str, ...]]:
-        """The names of the parameters by layer: the first layer, each block, the last layer."""
+        """Names of the parameters by layer: the first layer, each block, the last layer."""
         blocks = [
             tuple(
                 f"blocks.{k}.{part}.{of}" for part in ("up", "norm", "down") for of in WEIGHT_BIAS
@@ -217,7 +219,7 @@ class Residual(TabularNetwork):
 
     @property
     def is_linear(self) -> bool:
-        """Whether only the linear function contributes to the output; blocks get no gradient."""
+        """Whether only the linear function affects the output; then blocks get no gradient."""
         return self.can_be_linear and not self.params.views["out.weight"].any()
 
     def linear(self, projection: Array, weight: Array, bias: Array) -> "Residual":

@@ -1,7 +1,7 @@
-"""Gradients of single rows from the buffers of a backward pass, op by op.
+"""Gradients of single rows, computed from the buffers of a backward pass, op by op.
 
-The gradient of a parameter for one row is the outer product of two vectors where a dense layer or a
-matrix product reads the parameter, and a vector where element-wise ops and layer norm read it.
+If a dense layer or a matrix product reads a parameter, its gradient for a row is the outer product
+of two vectors.  If element-wise ops or layer norm read the parameter, the gradient is a vector.
 """
 
 from collections.abc import Mapping
@@ -19,14 +19,14 @@ from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import BatchNorm, Elementwise, LayerNorm, Linear, MatMul
 from mlpengine.tape.record import Record, Value, as_tuple, dependents
 
-MAX_TOKENS = tuned(256, "vectors", "of a row, for which gradients of single rows are computed")
+MAX_TOKENS = tuned(256, "vectors", "most tokens of a row for gradients of single rows")
 
 
 class RowGradient(NamedTuple):
-    """The gradients of rows at one place: factor * outer(left, right), or left without `right`.
+    """Gradients of rows from one op: factor * outer(left, right), or left if `right` is None.
 
-    Shapes: left (batch, m), right (batch, n); with a further axis, (batch, tokens, m) and (batch,
-    tokens, n), they are the sums of the outer products over the tokens.
+    Shapes: left (batch, m), right (batch, n).  With left (batch, tokens, m) and right (batch,
+    tokens, n), the gradients are sums of outer products over the tokens.
     """
 
     left: Array
@@ -35,7 +35,7 @@ class RowGradient(NamedTuple):
 
 
 class RowGradients:
-    """The gradients of rows for each parameter that is trained and in `wanted`.
+    """The gradients of rows for each trained parameter in `wanted`.
 
     `before` holds the parameters that the backward read, by name.
 
@@ -43,7 +43,7 @@ class RowGradients:
         calls: the calls that compute the arrays of `places` from the buffers.
         places: by parameter name, one `RowGradient` for each op that reads the parameter.
 
-    Raises: UsageError where there is no rule for an op that reads a parameter.
+    Raises: UsageError if an op that reads a parameter has no rule.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class RowGradients:
                 raise UsageError(f"{node.name!r} is read by ops of two kinds")
 
     def _add(self, record: Record) -> None:
-        """Add the gradients of the operands of `record` other than rows."""
+        """Add the gradients of the record's operands that are not rows."""
         positions = [
             position
             for position, x in enumerate(record.operands)
@@ -121,7 +121,7 @@ class RowGradients:
         return self._summed(out, x.spec.shape)
 
     def _summed(self, slope: Array, shape: tuple[int, ...]) -> RowGradient:
-        """Return the gradient of a value that is broadcast from `shape` to a row of `slope`."""
+        """Return the gradient of a value with `shape` that was broadcast to a row of `slope`."""
         own = (*[1] * slope.ndim, *shape)[1 - slope.ndim :]  # aligned at the right
         axes = tuple(n for n in range(1, slope.ndim) if own[n - 1] != slope.shape[n])
         if not axes:
@@ -133,7 +133,7 @@ class RowGradients:
         return RowGradient(total.reshape(len(slope), -1))
 
     def _entries(self, record: Record, position: int, slope: Array, out: Array) -> Calls:
-        """Yield the calls of an element-wise op that write its gradient, not summed over rows."""
+        """Yield the calls of an element-wise op's gradient, without the sum over rows."""
         op, slots = record.op, [None] * len(record.operands)
         values = {**record.named_operands, "y": record.outputs}
         names = op.signature.residuals[1:]
@@ -144,7 +144,7 @@ class RowGradients:
         )
 
     def _work(self, record: Record, specs: Mapping[str, Spec]) -> dict[str, Array]:
-        """Return the work buffers of a backward: the ones that forward filled, and new ones."""
+        """Return the work buffers of a backward: forward's buffers, and new ones."""
         program, new = self._scratch.program, set(record.op.signature.work["backward"])
         saved = {n: program.resolve(b) for n, b in program.plan.saved.get(record.key, {}).items()}
         own = {n: zeros(spec) for n, spec in specs.items() if n in new - saved.keys()}
@@ -161,7 +161,7 @@ class RowGradients:
         return self._scratch.program.value(x)
 
     def _need_rows(self, record: Record, x: Value) -> None:
-        """Raise UsageError unless the first axis of the value is the rows of the batch."""
+        """Raise UsageError unless the value has a row for each row of the batch."""
         shape, longer = x.spec.shape, self._longer[x.index].spec.shape
         batch = self._scratch.batch_size
         if len(shape) < 2 or (shape[0], longer[0]) != (batch, batch + 1):
@@ -175,5 +175,5 @@ class RowGradients:
 
 
 def _by_token(array: Array) -> Array:
-    """Return (batch, n) as it is, and (batch, ..., n) as (batch, tokens, n)."""
+    """Return (batch, n) unchanged, and (batch, ..., n) as (batch, tokens, n)."""
     return array if array.ndim == 2 else array.reshape(len(array), -1, array.shape[-1])

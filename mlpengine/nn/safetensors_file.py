@@ -1,8 +1,8 @@
-"""Named arrays in a safetensors file, written whole or not at all, and verified when read.
+"""Named arrays in a safetensors file: atomic writes, and verification when a file is read.
 
-The header is one metadata key holding JSON with sorted keys, so equal states give equal bytes
-(safetensors writes several keys in random order), and it carries a SHA-256 over names, dtypes,
-shapes and bytes (safetensors does not notice a flipped bit).
+The header has a single metadata key with sorted JSON, because safetensors writes several keys in
+random order; so equal states give equal bytes.  A SHA-256 over names, dtypes, shapes and bytes
+detects a flipped bit, which safetensors does not.
 """
 
 import hashlib
@@ -31,17 +31,16 @@ def digest(arrays: Mapping[str, Array], header: Mapping[str, Any]) -> str:
 
 
 def write_tensors(path: str | Path, arrays: Mapping[str, Array], header: Mapping[str, Any]) -> None:
-    """Write `arrays` and the JSON-able `header` to `path`.
+    """Write `arrays` and the JSON-able `header` to `path`, atomically.
 
-    The file appears whole or not at all.
-    Raises: CheckpointError for arrays that are not contiguous; RunError naming file and cause.
+    Raises: CheckpointError for arrays that are not contiguous; RunError with path and cause.
     """
     from safetensors.numpy import save
 
     path = checked_path(path, "save")
     contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     scattered = [name for name, array in contiguous.items() if not array.flags.c_contiguous]
-    if scattered:  # would be stored wrongly
+    if scattered:  # safetensors would store them wrongly
         raise CheckpointError(f"{path}: arrays must be C-contiguous ({', '.join(scattered)})")
     metadata = json.dumps(
         {"header": header, "sha256": digest(contiguous, header)}, sort_keys=True, allow_nan=False
@@ -52,7 +51,7 @@ def write_tensors(path: str | Path, arrays: Mapping[str, Array], header: Mapping
 def read_tensors(path: str | Path) -> tuple[dict[str, Array], dict[str, Any]]:
     """Return the arrays and the header of a file that `write_tensors` wrote.
 
-    Raises: CheckpointError if it is missing, damaged, or was not written by `write_tensors`.
+    Raises: CheckpointError if the file is missing, damaged, or not written by `write_tensors`.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -67,7 +66,7 @@ def read_tensors(path: str | Path) -> tuple[dict[str, Array], dict[str, Any]]:
             text = (file.metadata() or {}).get(METADATA_KEY, "null")
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         metadata = json.loads(text, parse_constant=_refuse_constant)
-        same_text = json.dumps(metadata, sort_keys=True) == text  # 1e-5 and 1E-5 are one number
+        same_text = json.dumps(metadata, sort_keys=True) == text  # 1e-5 and 1E-5 are equal numbers
     except (
         *(SafetensorError, OSError, ValueError, MemoryError, TypeError, RecursionError),
         *(AttributeError, KeyError),  # safetensors, for dtypes that NumPy lacks
@@ -87,7 +86,7 @@ def check_finite(
     where: str | Path,
     error: type[MlpEngineError] = CheckpointError,
 ) -> None:
-    """Check that arrays hold finite numbers.  Raises: `error`, naming the first other number."""
+    """Check that arrays hold finite numbers.  Raises: `error` for the first nonfinite number."""
     for name, array in arrays.items():
         wrong = ~np.isfinite(array)
         if wrong.any():

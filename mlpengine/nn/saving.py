@@ -1,4 +1,4 @@
-"""Files of networks: the name of the class, its settings, and the parameters; never code."""
+"""Files of networks: name of the class, settings and parameters; never code."""
 
 import logging
 from collections.abc import Mapping
@@ -19,10 +19,10 @@ from mlpengine.tape.flat import Flat
 _log = logging.getLogger("mlpengine")
 
 NETWORK_KEY = "network"
-"""The key of a network's description in the header of a file."""
+"""Key of a network's description in the header of a file."""
 
 _REFUSALS = (MlpEngineError, TypeError, ValueError, LookupError, ArithmeticError, MemoryError)
-"""Errors that a constructor may raise for settings that it does not take."""
+"""Errors that a constructor may raise for unsuitable settings."""
 
 
 class _Unsaved(NamedTuple):
@@ -32,27 +32,29 @@ class _Unsaved(NamedTuple):
 
 
 class Saved:
-    """A network that files describe by its class and the arguments that it was made with."""
+    """A network that a file describes by its class and its constructor's arguments."""
+
+    __slots__ = ("__weakref__", "_arguments", "_expected", "_made_with", "params")
 
     params: Flat
 
     _made_with: tuple[tuple[Any, ...], dict[str, Any]]
     _arguments: tuple[list[Any], dict[str, Any]]
-    """The arguments in the form of a file, copied when the network was made."""
-    _expected: Mapping[str, Array] | None = None
-    """The parameters from a file; their shapes are checked before memory is allocated."""
+    """The constructor's arguments in the form of a file, copied when the network was made."""
+    _expected: Mapping[str, Array] | None
+    """Parameters from a file; their shapes are checked before memory is allocated."""
 
     def __new__(cls, *args: Any, **named: Any) -> Self:
-        """Return the network that ``__init__`` makes; the network keeps its arguments."""
+        """Return an object that keeps its arguments; ``__init__`` fills it."""
         network = super().__new__(cls)
         network._made_with = args, named
-        network._arguments = _plain(args), _plain(named)
+        network._arguments, network._expected = (_plain(args), _plain(named)), None
         return network
 
     def like(self, **changes: Any) -> Self:
-        """Return a new network made with the arguments of this one, except for `changes`.
+        """Return a new network with the arguments of this one, except for `changes`.
 
-        Its parameters get new initial values, and the same parameters are frozen.
+        It has new initial values, and the same parameters are frozen.
         Raises: UsageError for an argument that the class does not take.
         """
         kind, (args, named) = type(self), self._made_with
@@ -74,9 +76,9 @@ class Saved:
         return network
 
     def describe(self) -> Mapping[str, Any]:
-        """Return class and settings as JSON-able data; `restored` reads them.
+        """Return class and settings as JSON-able data for `restored`.
 
-        Settings are the arguments of the constructor, including the defaults.
+        Settings are the constructor's arguments, including defaults.
         Raises: UsageError for an argument that no file can hold.
         """
         name, (args, named) = type(self).__name__, self._arguments
@@ -104,10 +106,10 @@ class Saved:
 
     @classmethod
     def restored(cls, description: Mapping[str, Any], state: Mapping[str, Array]) -> Self:
-        """Return the described network with these parameters.
+        """Return the network of a description with these parameters.
 
-        Raises: CheckpointError if it is of another class, its constructor does not take the
-        settings, or the parameters have other names or shapes.
+        Raises: CheckpointError for another class, for settings that its constructor refuses, or for
+        parameters with other names or shapes.
         """
         check_keys(description, "network", ("name", "settings"))
         name = of_type(description["name"], str, "network.name")
@@ -134,21 +136,21 @@ class Saved:
 
     @classmethod
     def _constructed(cls, settings: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the arguments of the constructor for the settings of a file."""
+        """Return the constructor's arguments for the settings of a file."""
         return settings
 
     def save(self, path: str | Path) -> None:
         """Write class, settings and parameters to a safetensors file, atomically.
 
-        Raises: UsageError for an argument of the constructor that no file can hold.
+        Raises: UsageError for an argument that no file can hold.
         """
         write_tensors(path, self.params.views, {NETWORK_KEY: self.describe()})
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Return the network that `save` wrote, or the network of a model without preprocessing.
+        """Return the network from a file of `save` or from a model, without preprocessing.
 
-        The file has the name of the class and the arguments of its constructor, no code.
+        The file has the class's name and the constructor's arguments, no code.
         Raises: CheckpointError for another class, other settings or shapes, or a damaged file.
         """
         arrays, header = read_tensors(path)
@@ -174,7 +176,7 @@ class Saved:
 
 
 def _plain(value: Any) -> Any:
-    """Return a copy of a value as JSON data; `_Unsaved` stands for a part that JSON cannot hold."""
+    """Return a value as JSON data; `_Unsaved` stands for a part that JSON cannot hold."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, np.dtype) or value is float:
@@ -193,7 +195,7 @@ def _plain(value: Any) -> Any:
 
 
 def _unsaved(value: Any) -> str:
-    """Return the first part of a plain value that no file can hold, as a message quotes it."""
+    """Return the first part that no file can hold, as text for a message."""
     if isinstance(value, _Unsaved):
         return value.text
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()

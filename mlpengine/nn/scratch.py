@@ -1,4 +1,4 @@
-"""The forward program of a network at one batch size, and its activations."""
+"""The forward program of a network for one batch size, and its activations."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,23 +15,28 @@ from mlpengine.tape.rematerialization import Rematerialization
 
 
 class Scratch:
-    """Buffers of one forward pass; make it with `Network.scratch`, one for each thread.
+    """Buffers of a forward pass; `Network.scratch` makes them.  Each thread needs its own.
 
     A copy has separate buffers with the same contents; a deep copy also copies the network.
 
     Args:
-        input: the buffer to read; by default it is allocated.
-        arena: memory for the activations; by default it is allocated.
-        like: the storages of a larger batch in `arena`; this batch uses the same places.
+        input: buffer to read; by default a new one.
+        arena: memory for the activations; by default new memory.
+        like: storages of a larger batch in `arena`; this batch uses the same positions.
 
-    Where inputs or outputs have names, `input` and `output` are `NamedRows`.
+    If inputs or outputs have names, `input` and `output` are `NamedRows`.
 
     Attributes:
-        input: (batch, in_dim), the buffer that the program reads; writing the batch into it
-            directly saves a copy.
+        input: (batch, in_dim), the buffer that the program reads; to save a copy, write the batch
+            into it.
         output: (batch, out_dim), a view, valid until the next forward.
         calls: the bound calls of the forward pass, in order.
     """
+
+    __slots__ = (
+        *("__weakref__", "_shorter", "backend", "batch_size", "calls", "input", "like", "mlp"),
+        *("output", "program", "recording", "rematerialization", "training"),
+    )
 
     def __init__(
         self,
@@ -73,7 +78,7 @@ class Scratch:
 
     @property
     def first(self) -> Array:
-        """The input of layer 0 of an `Mlp`: the network's input, or the output of the input layer.
+        """The input of layer 0 of an `Mlp`: the network's input, or the input layer's output.
 
         Raises: TapeError as `activations`.
         """
@@ -83,22 +88,22 @@ class Scratch:
 
     @property
     def activations(self) -> list[Array]:
-        """The outputs of the layers, after activation and dropout; the last is `output`.
+        """Outputs of the layers, after activation and dropout; the last one is `output`.
 
-        Raises: TapeError where balanced rematerialization, or evaluation, does not keep them.
+        Raises: TapeError if balanced rematerialization, or evaluation, does not keep them.
         """
         return [self.program.value(layer.output) for layer in self.recording.layers]
 
     @property
     def planned_bytes(self) -> int:
-        """Bytes of the activations and their workspace, the input not counted."""
+        """Bytes of the activations and their workspace, without the input."""
         return self.program.plan.nbytes
 
     def for_rows(self, rows: int) -> "Scratch":
-        """Return the scratch for a shorter batch; it is created once.
+        """Return the scratch for a shorter batch; the first call makes it.
 
-        Its arrays are the first rows of these; with balanced rematerialization they may lie
-        elsewhere in the same memory.
+        Its arrays are the first rows of this scratch's arrays.  With balanced rematerialization
+        they may have another position in the same memory.
 
         Raises: ShapeError if `rows` exceeds the batch size.
         """
@@ -120,7 +125,7 @@ class Scratch:
         return self._shorter[rows]
 
     def require_training(self) -> None:
-        """Raise TapeError unless backward can follow this scratch's forward."""
+        """Raise TapeError unless a backward can follow the forward pass."""
         if not self.training:
             raise TapeError("backward: needs a scratch with training=True (got training=False)")
 

@@ -1,4 +1,4 @@
-"""The base of the networks of configs and models: input layer, layers, linear counterparts."""
+"""The base of networks for configs and models: input layer, layers, linear networks."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,12 +19,12 @@ from mlpengine.ops import GradOp
 
 
 class LinearOption(NamedTuple):
-    """An option of a network; with it, the network can hold a linear model.
+    """An option of a network that lets the network hold a linear model.
 
     Attributes:
-        name: of the option, False by default.
-        group: of the parameters that it adds.
-        neutral: their initial value; with it they do not change the outputs of the network.
+        name: name of the option, False by default.
+        group: group of the parameters that the option adds.
+        neutral: initial value of these parameters, which does not change the outputs.
     """
 
     name: str
@@ -33,13 +33,15 @@ class LinearOption(NamedTuple):
 
 
 class TabularNetwork(Network):
-    """A network between the features and the outputs of a table, for configs and models.
+    """A network between a table's features and its outputs, for configs and models.
 
     Attributes:
-        sizes: in_dim, the sizes of the layers' outputs, and out_dim.
-        input_layer: the part that computes the first layer's input from the features, or None.
-        initializer: of the weights, or None for the initializers that suit the activations.
+        sizes: in_dim, the output sizes of the layers, and out_dim.
+        input_layer: the `InputLayer`, or None.
+        initializer: initializer of the weights; None if it suits each activation.
     """
+
+    __slots__ = ("initializer", "input_layer", "sizes")
 
     linear_option: ClassVar[LinearOption]
 
@@ -50,50 +52,50 @@ class TabularNetwork(Network):
     @property
     @abstractmethod
     def options(self) -> dict[str, Any]:
-        """The arguments of the constructor that make such a network, except the seed."""
+        """Arguments of the constructor for an equal network, without the seed."""
 
     @property
     @abstractmethod
     def layer_names(self) -> Sequence[tuple[str, ...]]:
-        """The names of the parameters by layer, without the parameters of the input layer.
+        """Names of the parameters by layer, without those of the input layer.
 
-        The first is the weight that reads the input layer's output.
+        The first name is the weight that reads the input layer's output.
         """
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """The names of the parameters of the last layer: scaling them scales the outputs."""
+        """Names of the last layer's parameters: a factor on them is a factor on the outputs."""
         return self.layer_names[-1]
 
     @property
     @abstractmethod
     def dense_sizes(self) -> Sequence[tuple[int, int]]:
-        """The inputs and outputs of each product with a weight, the input layer not counted."""
+        """Inputs and outputs of each product with a weight, without the input layer."""
 
     @property
     @abstractmethod
     def dropped_units(self) -> int:
-        """The number of units of a row that dropout may drop."""
+        """Number of a row's units that dropout may drop."""
 
     @property
     @abstractmethod
     def activations(self) -> Mapping[str, str]:
-        """The names of the activations, by the name of the weight of the layer before."""
+        """Names of the activations, by the name of the weight before the activation."""
 
     @property
     @abstractmethod
     def is_linear(self) -> bool:
-        """Whether the network holds a linear model; training keeps it linear."""
+        """Whether the network is a linear model; training keeps it linear."""
 
     @abstractmethod
     def linear(self, projection: Array, weight: Array, bias: Array) -> Self:
-        """Return a network like this one that computes x @ projection @ weight.T + bias.
+        """Return a network with these settings that computes x @ projection @ weight.T + bias.
 
         `projection` is a matrix (in_dim, columns), or the indices (columns,) of columns of x.
         """
 
     def of_features(self, weight: Array, projection: Array) -> Array:
-        """Return `weight` (rows, columns) of x @ projection as a weight (rows, in_dim) of x."""
+        """Return the weight (rows, in_dim) of x for `weight` (rows, columns) of x @ projection."""
         if projection.ndim == 2:
             product: Array = weight @ projection.T
             return product
@@ -123,7 +125,7 @@ class TabularNetwork(Network):
     @classmethod
     def restored(cls, description: Mapping[str, Any], state: Mapping[str, Array]) -> Self:
         network = super().restored(description, state)
-        network.initializer = None  # the description does not name it
+        network.initializer = None  # `describe` leaves it out
         return network
 
     @property
@@ -133,37 +135,37 @@ class TabularNetwork(Network):
 
     @property
     def title(self) -> str:
-        """Its sizes in a word, such as 4-16-1."""
+        """Sizes as text, such as 4-16-1."""
         return "-".join(map(str, self.sizes))
 
     @property
     def can_be_linear(self) -> bool:
-        """Whether it has the option to hold a linear model."""
+        """Whether an option lets the network hold a linear model."""
         return bool(self.options[self.linear_option.name])
 
     def like(self, **changes: Any) -> Self:
-        """Return a new network of this architecture and these options, except for `changes`.
+        """Return a new network with this architecture and these options, except for `changes`.
 
-        Its weights get new initial values; the same layers are frozen.
+        It has new initial weights, and the same layers are frozen.
         """
         network = type(self)(**self.options | changes)
         network.freeze(self.frozen)
         return network
 
     def like_linear(self, **changes: Any) -> Self:
-        """Return a network as `like` does; the network may hold a linear model.
+        """Return a network as `like` does, with the option to hold a linear model.
 
-        Raises: UsageError for an activation that is not element-wise, of an `Mlp`.
+        Raises: UsageError if an `Mlp` has an activation that is not element-wise.
         """
         return self.like(**{self.linear_option.name: True}, **changes)
 
     def freeze(self, layers: Iterable[Any]) -> None:
         """Freeze the parameters of these layers, and train all others.
 
-        Layers count from 0, or from -1 backwards; the input layer belongs to layer 0; an empty list
-        unfreezes all.  No backend computes the gradients of frozen layers; they are zero.  No
-        optimizer moves or decays frozen layers.  Call this before making gradients, optimizer and
-        training step.
+        Layers count from 0, or backwards from -1; the input layer belongs to layer 0; an empty list
+        unfreezes all.  No backend computes gradients of frozen layers (they are zero), and no
+        optimizer moves or decays these layers.  Call this method before you make gradients,
+        optimizer and training step.
 
         >>> from mlpengine import Adam, MeanSquaredError, Mlp, TrainingStep
         >>> mlp = Mlp([4, 8, 8, 1])
@@ -186,7 +188,7 @@ class TabularNetwork(Network):
 
     @property
     def frozen(self) -> list[int]:
-        """The numbers of the layers that `freeze` froze."""
+        """Numbers of the frozen layers."""
         frozen = self.params.frozen
         return [k for k, (first, *_) in enumerate(self.layer_names) if first in frozen]
 
@@ -196,7 +198,7 @@ class TabularNetwork(Network):
 
     @property
     def _input_layer_groups(self) -> dict[str, tuple[str, ...]]:
-        """The groups of the input layer's parameters."""
+        """Groups of the input layer's parameters."""
         names = self.params.specs
         return {
             "embedding": tuple(name for name in names if name.startswith(f"{EMBEDDING}.")),
@@ -204,11 +206,11 @@ class TabularNetwork(Network):
         }
 
     def mask_inputs(self, kept: ArrayLike) -> None:
-        """Let layer 0 read only the outputs of the input layer where `kept` (outputs,) is true.
+        """Let layer 0 read only the outputs of the input layer where `kept` (outputs,) is True.
 
-        The weights of layer 0 must be new; they are rescaled to the number of inputs that are kept.
+        The weights of layer 0 must be new; they are rescaled to the number of kept inputs.
 
-        Raises: UsageError if the input layer has no mask, or no number is kept; ShapeError.
+        Raises: UsageError if the input layer has no mask, or if nothing is kept; ShapeError.
         """
         mask = np.asarray(kept, np.bool_)
         if MASK not in self.params.views:
@@ -222,7 +224,7 @@ class TabularNetwork(Network):
 
     @property
     def n_inputs(self) -> int:
-        """Number of inputs of the first layer, the features or the outputs of the input layer."""
+        """Number of inputs of the first layer: features, or outputs of the input layer."""
         return self.input_layer.out_dim(self.in_dim) if self.input_layer else self.in_dim
 
     def divide_outputs(self, number: float) -> None:
@@ -232,7 +234,7 @@ class TabularNetwork(Network):
 
 
 def _data_of(value: Any) -> Any:
-    """Return an option of a network as JSON-able data."""
+    """Return the value of a network's option as JSON-able data."""
     if isinstance(value, GradOp):
         return activation_to_dict(value)
     if isinstance(value, InputLayer):
@@ -243,7 +245,7 @@ def _data_of(value: Any) -> Any:
 
 
 def _activation_of(value: Any) -> Any:
-    """Return the activations that `_data_of` returned."""
+    """Return the activations from the data of `_data_of`."""
     if isinstance(value, list):
         return [_activation_of(one) for one in value]
     return activation_from_dict(value) if isinstance(value, dict) else value

@@ -52,6 +52,7 @@ from mlpengine.ops.losses import (
     Gamma,
     GaussianNll,
     Huber,
+    KnownTargets,
     LogCosh,
     MeanAbsoluteError,
     MeanOutput,
@@ -71,6 +72,7 @@ from mlpengine.ops.selection import Where
 from mlpengine.ops.sequence import SsmScan
 from mlpengine.ops.shape import Cast, Cat, Chunk, Detach, Reshape, Slice
 from mlpengine.ops.softmax import LogSoftmax, Softmax
+from mlpengine.ops.survival import Survival
 
 __all__ = [
     "LOSSES",
@@ -107,6 +109,7 @@ __all__ = [
     "Hardswish",
     "Huber",
     "IndexSelect",
+    "KnownTargets",
     "LayerNorm",
     "LeakyRelu",
     "LearnedActivation",
@@ -161,6 +164,7 @@ __all__ = [
     "StructField",
     "Sub",
     "Sum",
+    "Survival",
     "Tanh",
     "Transpose",
     "Tweedie",

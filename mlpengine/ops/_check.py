@@ -1,4 +1,4 @@
-"""Checks that several families of ops make while recording."""
+"""Checks of operands that several families of ops share."""
 
 import numpy as np
 
@@ -6,16 +6,16 @@ from mlpengine.core.errors import DtypeError, ShapeError
 from mlpengine.core.spec import Spec
 
 WIDE = np.dtype(np.intp)
-"""The dtype of indices that ops compute; NumPy casts indices of any other dtype into a copy."""
+"""Dtype of indices that ops compute; NumPy would first copy indices of any other dtype."""
 
 
 def listing(**operands: Spec | None) -> str:
-    """Return the operands as an error message names them: ``x float32[2, 3], w float32[4, 3]``."""
+    """Return the operands as text for a message: ``x float32[2, 3], w float32[4, 3]``."""
     return ", ".join(f"{name} {spec}" for name, spec in operands.items() if spec is not None)
 
 
 def need_floats(where: str, **operands: Spec | None) -> None:
-    """Raise DtypeError unless all given operands have the same floating dtype."""
+    """Raise DtypeError unless all given operands are floats of one dtype."""
     present = [spec for spec in operands.values() if spec is not None]
     if not all(spec.is_float and spec.dtype == present[0].dtype for spec in present):
         raise DtypeError(
@@ -34,7 +34,7 @@ def need_integers(where: str, **operands: Spec) -> None:
 
 
 def normal_axis(where: str, axis: int, x: Spec) -> int:
-    """Return `axis` counted from the front; raise ShapeError unless `x` has it."""
+    """Return `axis` counted from the front; raise ShapeError if `x` has no such axis."""
     rank = len(x.shape)
     if not -rank <= axis < rank:
         raise ShapeError(f"{where}: the operand must have the axis (axis {axis}, {listing(x=x)})")

@@ -1,4 +1,4 @@
-"""Vectors of ones: a sum is computed as a product with ones."""
+"""Vectors of ones: a product with ones is a sum."""
 
 from functools import lru_cache
 from typing import Any
@@ -8,7 +8,7 @@ import numpy as np
 from mlpengine.core.spec import Array
 
 REMEMBERED = 1 << 16
-"""Length up to which a vector of ones is cached."""
+"""Longest vector of ones that is cached."""
 
 
 def ones(n: int, dtype: np.dtype[Any]) -> Array:

@@ -29,7 +29,7 @@ from mlpengine.ops.elementwise_op import TUNED, Activation, Tuned
 class Relu(Activation, name="relu"):
     """Rectifier, y = max(x, 0); NaN stays NaN.
 
-    Backward: dx = dy where x > 0 or is NaN, and 0 elsewhere, so it is 0 at x = 0.
+    Backward: dx = dy where x > 0 or x is NaN, else 0; so dx is 0 at x = 0.
     """
 
     range = (0.0, inf)
@@ -45,7 +45,7 @@ class Relu(Activation, name="relu"):
 class LeakyRelu(Activation, name="leaky_relu"):
     """Leaky rectifier, y = x where x > 0 and alpha * x elsewhere.
 
-    Backward: dx = dy where x > 0 and alpha * dy elsewhere, so it is alpha * dy at x = 0.
+    Backward: dx = dy where x > 0, else alpha * dy; so dx is alpha * dy at x = 0.
     Raises: UsageError unless 0 <= alpha <= 1.
     Source: Maas et al. 2013, section 2.
     """
@@ -107,8 +107,8 @@ class Silu(Activation, name="silu"):
 class Softplus(Activation, name="softplus"):
     """Smooth rectifier, y = log(1 + exp(x)) = max(x, 0) + log(1 + exp(-abs(x))).
 
-    Backward: dx = dy * exp(x - y), the sigmoid of x, from the stored y; NaN at x = infinity, where
-    the sigmoid itself is 1, but takes up to twice the time.
+    Backward: dx = dy * exp(x - y), the sigmoid of x, from the stored y.  At x = infinity dx is NaN.
+    The sigmoid itself would be 1 there, but takes up to twice the time.
     """
 
     range = (0.0, inf)
@@ -121,7 +121,7 @@ class Softplus(Activation, name="softplus"):
 
 
 def _exponential_unit(x: Expr, scale: float, depth: float) -> Expr:
-    return expm1(minimum(x, 0)) * depth + maximum(x, 0) * scale  # in this order, one work buffer
+    return expm1(minimum(x, 0)) * depth + maximum(x, 0) * scale  # needs one work buffer
 
 
 def _exponential_slope(y: Expr, scale: float, depth: float) -> Expr:
@@ -132,7 +132,7 @@ def _exponential_slope(y: Expr, scale: float, depth: float) -> Expr:
 class Elu(Activation, name="elu"):
     """Exponential linear unit, y = x where x > 0 and alpha * (exp(x) - 1) elsewhere.
 
-    Backward: dx = dy where x > 0 and dy * (y + alpha) elsewhere, so it is alpha * dy at x = 0.
+    Backward: dx = dy where x > 0, else dy * (y + alpha); so dx is alpha * dy at x = 0.
     Raises: UsageError unless alpha is positive.
     Source: Clevert et al. 2016, equation 15.
     """
@@ -153,7 +153,7 @@ class Elu(Activation, name="elu"):
 class Selu(Activation, name="selu"):
     """Self-normalizing unit, y = scale * x where x > 0 and scale * alpha * (exp(x) - 1) elsewhere.
 
-    Backward: dx = dy * scale where x > 0 and dy * (y + scale * alpha) elsewhere, x = 0 included.
+    Backward: dx = dy * scale where x > 0, else dy * (y + scale * alpha), also at x = 0.
     Source: Klambauer et al. 2017, equation 2 and the constants of section 3 (alpha_01, lambda_01).
     """
 
@@ -174,7 +174,7 @@ NORMAL_TAIL = 40.0
 
 @dataclass(frozen=True)
 class Gelu(Activation, name="gelu"):
-    """Gaussian error linear unit, y = x * Phi(x), Phi the normal distribution function.
+    """Gaussian error linear unit, y = x * Phi(x), with the normal distribution function Phi.
 
     With ``approximate="tanh"`` Phi is (1 + tanh(sqrt(2 / pi) (x + 0.044715 x**3))) / 2.
 
@@ -203,7 +203,7 @@ class Gelu(Activation, name="gelu"):
         return (self.formula(x) * (1 - gate) * inner + gate) * dy
 
     def gate(self, x: Expr) -> tuple[Expr, Expr]:
-        """Return the approximation sigmoid(v) of Phi and the derivative of v."""
+        """Return v and its derivative; sigmoid(v) approximates Phi."""
         near = clip(x, -22, 21)  # outside, the gate is 0 or 1 in float32 and float64
         square = near * near * (0.044715 * 2 * sqrt(2 / pi))
         linear = 2 * sqrt(2 / pi)
@@ -213,8 +213,8 @@ class Gelu(Activation, name="gelu"):
 class Mish(Activation, name="mish"):
     """Self-regularized smooth unit, y = x * tanh(softplus(x)).
 
-    With e = exp(x) and n = e * (e + 2) the hyperbolic tangent is n / (n + 2), equal to 1 beyond
-    x = 20.
+    With e = exp(x) and n = e * (e + 2), the hyperbolic tangent is n / (n + 2); beyond x = 20 it
+    equals 1.
     Backward: dx = dy * (n / (n + 2) + x * 4 * e * (e + 1) / (n + 2) ** 2).
     Source: Misra 2019, equation 1.
     """
@@ -239,7 +239,7 @@ def _tanh_softplus(e: Expr) -> Expr:
 class Hardswish(Activation, name="hardswish"):
     """Piecewise quadratic unit, y = x * min(max(x + 3, 0), 6) / 6.
 
-    Backward: dx = dy * (x / 3 + 1 / 2) where -3 < x < 3, 0 up to -3 and dy from 3 on.
+    Backward: dx = dy * (x / 3 + 1 / 2) where -3 < x < 3; 0 below this range, dy above.
     Source: Howard et al. 2019, section 5.2.
     """
 
@@ -271,8 +271,8 @@ class Softsign(Activation, name="softsign"):
 def _gelu(x: Array, y: Array, slope: Array, workspace: Array) -> Calls:
     """Yield y = max(x, 0) - z Phi(-z), z = abs(x), and its derivative into `slope`.
 
-    With m = Phi(-z) - z Phi'(z), at most 1/2, the derivative is m below 0 and 1 - m
-    above: 1/2 plus 1/2 - m with the sign of x.
+    With m = Phi(-z) - z Phi'(z), at most 1/2, the derivative is m for x < 0, else 1 - m.  This is
+    1/2 plus 1/2 - m with the sign of x.
     """
     z, half = slope, constant_like(0.5, x)
     yield call(np.abs, x, z)
@@ -289,5 +289,5 @@ def _gelu(x: Array, y: Array, slope: Array, workspace: Array) -> Calls:
     yield call(np.add, workspace, half, slope)
 
 
-# Faster than the derived calls.
+# These calls are faster than the derived ones.
 TUNED["gelu", "none"] = Tuned(_gelu, floats=1)

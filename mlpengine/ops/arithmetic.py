@@ -55,7 +55,7 @@ class Div(Elementwise, name="div"):
 class Maximum(Elementwise, name="maximum"):
     """Larger of the two, y = max(a, b); NaN in either stays NaN.
 
-    Backward: dy to the larger, dy / 2 to each on a tie, dy to each where one is NaN.
+    Backward: dy to the larger operand, dy / 2 to each on a tie, dy to each if one is NaN.
     """
 
     def formula(self, a: Expr, b: Expr) -> Expr:
@@ -65,7 +65,7 @@ class Maximum(Elementwise, name="maximum"):
 class Minimum(Elementwise, name="minimum"):
     """Smaller of the two, y = min(a, b); NaN in either stays NaN.
 
-    Backward: dy to the smaller, dy / 2 to each on a tie, dy to each where one is NaN.
+    Backward: dy to the smaller operand, dy / 2 to each on a tie, dy to each if one is NaN.
     """
 
     def formula(self, a: Expr, b: Expr) -> Expr:

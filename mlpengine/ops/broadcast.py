@@ -1,4 +1,4 @@
-"""Sums and maxima over the axes along which the result has length 1, by fast NumPy calls."""
+"""Fast sums and maxima over the axes along which the result has length 1."""
 
 from math import prod
 
@@ -8,17 +8,17 @@ from mlpengine.core.spec import Array, Calls, call
 from mlpengine.ops._constant import ones
 
 NARROW = 32
-"""Entries of a line up to which maxima of many lines are computed from a transposed copy.
+"""Longest line for which maxima of many lines are computed from a transposed copy.
 
-NumPy reduces short rows one by one."""
+NumPy reduces short lines one by one."""
 
 
 def unbroadcast(wide: Array, out: Array) -> Calls:
-    """Yield the calls that sum `wide` over the axes along which `out` was broadcast to its shape.
+    """Yield the calls that sum `wide` over the axes along which `out` broadcasts to its shape.
 
-    Shapes: `out` broadcasts to `wide` as NumPy does, aligned at the right; both are contiguous.
-    A sum over only leading or only trailing axes is a product with ones: several times
-    as fast as a reduction.
+    Shapes: `out` broadcasts to `wide` as in NumPy; both are contiguous.
+    A sum over only leading or only trailing axes is a product with ones, because this takes a
+    fraction of a reduction's time.
     """
     small = (1,) * (wide.ndim - out.ndim) + out.shape
     axes, kept = _axes(wide.shape, small)
@@ -39,7 +39,7 @@ def unbroadcast(wide: Array, out: Array) -> Calls:
 def largest(x: Array, out: Array, workspace: Array) -> Calls:
     """Yield the maximum of `x` over the axes that have length 1 in `out`.
 
-    Shapes: `out` broadcasts to `x`, with as many axes; `workspace` is as large as `x`; all are
+    Shapes: `out` broadcasts to `x` and has as many axes; `workspace` has the size of `x`; all are
     contiguous.
     """
     if not x.size:
@@ -65,6 +65,6 @@ def largest(x: Array, out: Array, workspace: Array) -> Calls:
 
 
 def _axes(wide: tuple[int, ...], small: tuple[int, ...]) -> tuple[tuple[int, ...], list[int]]:
-    """Return the axes over which an array is reduced, and the others that are longer than 1."""
+    """Return the axes that are reduced, and the other axes longer than 1."""
     axes = tuple(i for i, (n, m) in enumerate(zip(small, wide, strict=True)) if n != m)
     return axes, [i for i, n in enumerate(small) if n != 1]

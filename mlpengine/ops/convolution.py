@@ -1,9 +1,9 @@
-"""Convolution and pooling over images, (batch, channels, height, width).
+"""Convolution and pooling of images (batch, channels, height, width).
 
-A convolution copies the patches under all windows from a strided view and multiplies them by the
-kernel, with one `numpy.dot` for each group. Backward copies the patches again: to keep them would
-take the memory of the image times the size of the kernel, and the copy takes only a fifth of the
-product's time at 64 channels.
+A convolution copies the patches under all windows and multiplies them by the kernel, with one
+`numpy.dot` for each group.  Backward copies the patches again, because kept patches would take the
+image's memory times the kernel's size.  At 64 channels the copy takes a fifth of the product's
+time.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Conv2d(GradOp, name="conv2d"):
     Shapes: x (batch, channels, height, width), w (out_channels, channels / groups, kh, kw),
     b (out_channels,) or left out, y (batch, out_channels, rows, columns), where
     rows = floor((height + 2 padding - dilation (kh - 1) - 1) / stride) + 1, columns likewise.
-    Backward: dw = dy times the patches of x, dx = w times dy added up where windows overlap,
+    Backward: dw = dy times the patches of x; dx = w times dy, added where windows overlap;
     db = dy summed over all axes but the channels.
     Raises: ShapeError if channels, groups or sizes do not fit; UsageError for wrong options.
     """
@@ -40,7 +40,7 @@ class Conv2d(GradOp, name="conv2d"):
     cheap = False
 
     def window(self, kernel: tuple[int, ...]) -> Window:
-        """Return the geometry of kernels of that size; raise UsageError for invalid options."""
+        """Return the geometry of kernels with this size; raise UsageError for invalid options."""
         return Window(
             (kernel[0], kernel[1]),
             pair(self.name, "stride", self.stride, 1),
@@ -84,14 +84,14 @@ class Conv2d(GradOp, name="conv2d"):
 
 @dataclass(frozen=True)
 class MaxPool2d(GradOp, name="max_pool2d"):
-    """Largest entry under each window; the stride is the kernel's size unless it is given.
+    """Largest entry under each window; by default the stride is the kernel's size.
 
-    The first entry wins a tie, and padding never does. NaN stays NaN.
+    The first entry wins a tie; padding never wins.  NaN stays NaN.
 
     Shapes: x (batch, channels, height, width), y (batch, channels, rows, columns), where
     rows = floor((height + 2 padding - kh) / stride) + 1, columns likewise.
     Backward: dx = dy added at the largest entry of each window; forward stores its position.
-    Raises: ShapeError unless the kernel fits; UsageError for padding beyond half of the kernel.
+    Raises: ShapeError if the kernel does not fit; UsageError for padding beyond half of the kernel.
     """
 
     kernel: int | Pair
@@ -175,7 +175,7 @@ def _matrices(w: Array, groups: int) -> Array:
 
 
 def _products_of(groups: int, w: Spec, y: Spec) -> tuple[Spec, Spec]:
-    """Return what the products of a group read and write: patches, and sums over them."""
+    """Return the specs of the patches and of the products, for one group."""
     cells = y.size // y.shape[1]
     tiles = Spec((groups, prod(w.shape[1:]), cells), y.dtype)
     return tiles, Spec((groups, w.shape[0] // groups, cells), y.dtype)
@@ -188,9 +188,9 @@ def _products(left: Array, right: Array, out: Array) -> Calls:
 
 
 def _finished(sums: Array, b: Array | None, out: Array) -> Calls:
-    """Yield the calls that add a bias to each channel, if there is one, and write the images.
+    """Yield the calls that add a bias to each channel, if any, and write the images.
 
-    The bias is added first: adding it while the axes are permuted takes twice as long.
+    The bias is added first, because adding it while the axes are permuted takes twice as long.
     """
     if b is not None:
         matrix = sums.reshape(b.size, -1)
@@ -203,8 +203,8 @@ def _contest(
 ) -> Calls:
     """Yield the calls that make `entry` the winner of the windows in which its pixel is larger.
 
-    The entries are compared in ascending order, so `np.maximum` selects the later winner; a copy
-    under a mask would branch at every window.
+    Entries are compared in ascending order, so `np.maximum` selects the later winner.  A masked
+    copy would branch at every window.
     """
     yield call(np.greater, pixels, best, better)
     yield call(np.maximum, best, pixels, out=best)
@@ -221,7 +221,7 @@ def _as_images(sums: Array, images: Array) -> Array:
 def _unfolded(
     window: Window, x: Array, frame: Array, tiles: Array, places: tuple[int, ...]
 ) -> Calls:
-    """Yield the calls that copy the patches of x, through the padded `frame` if there is one."""
+    """Yield the calls that copy the patches of x, through the padded `frame` if it exists."""
     source = x
     if frame.ndim == 4:
         source = frame
@@ -234,7 +234,7 @@ def _unfolded(
 def _folded(
     window: Window, tiles: Array, frame: Array, dx: Array, places: tuple[int, ...]
 ) -> Calls:
-    """Yield the calls that add the patches to the images: one call for each kernel entry."""
+    """Yield the calls that add the patches to the images, one call for each kernel entry."""
     target = frame if frame.ndim == 4 else dx
     yield call(target.fill, 0)
     pixels = window.patches(target, places)

@@ -16,21 +16,20 @@ from mlpengine.ops.broadcast import largest
 from mlpengine.ops.loss import VALUE, Loss, need_rows, total, wide_spec
 
 PROBABILITY_TOLERANCE = 1e-3
-"""How far a row of probabilities may be from a sum of 1, or below 0."""
+"""Largest difference of a row's sum from 1, and of a probability below 0."""
 
 SMALLEST_SHARE = 1e-6
 """Smallest share of a class in the best constant prediction."""
 
 TABLE_CLASSES = 256
-"""Number of classes up to which target rows come from a table, at most 0.25 MB of float32."""
+"""Maximum number of classes for which target rows come from a table (0.25 MB of float32)."""
 
 
 @dataclass(frozen=True)
 class SoftmaxCrossEntropy(Loss, name="softmax_cross_entropy"):
-    """Cross-entropy over classes.
+    """Cross-entropy over classes: the target against softmax(output), in nats.
 
-    It compares softmax(output) with the target, in nats, divided by the batch size. The divisor
-    counts all rows, including rows with a small weight or the ignored index.
+    The sum is divided by the batch size; rows with a small weight or the ignored index count, too.
 
     Shapes: output (batch, classes), target (batch,) class indices of int64 or (batch, classes)
     probabilities, weight (batch,).
@@ -38,8 +37,8 @@ class SoftmaxCrossEntropy(Loss, name="softmax_cross_entropy"):
     loss is the sum of -q log softmax(output).  The outputs must be finite.
     Backward: d_output = dy * weight * (sum(q) softmax(output) - q) / batch
     (in C `mlpengine/backends/compiled/loss_rows.py`).
-    Raises: IndexRangeError, when replayed, naming row and index of a class out of range; from
-    calls of the loss and of a step also for a row that does not sum to 1.
+    Raises: IndexRangeError in a replay, with row and index of a class out of range.  A call of the
+        loss, or of a step, also raises it for a row that does not sum to 1.
 
     Source: label smoothing as in Szegedy et al. 2016, section 7.
     """
@@ -74,7 +73,7 @@ class SoftmaxCrossEntropy(Loss, name="softmax_cross_entropy"):
             _check_probabilities(self.name, target)
 
     def best_constant(self, target: Array, outputs: int, weights: Array | None = None) -> Array:
-        """Return the logarithms of the shares of the classes."""
+        """Return the logarithms of the classes' shares."""
         if target.ndim == 1:
             if self.ignore_index is not None:
                 known = target != self.ignore_index
@@ -85,12 +84,12 @@ class SoftmaxCrossEntropy(Loss, name="softmax_cross_entropy"):
         return self._logits(shares / max(shares.sum(), SMALLEST_SHARE), SMALLEST_SHARE)
 
     def best_outputs(self, target: Array, outputs: int) -> Array:
-        """Return the logarithms of the target's shares, one of 0 as a very small one."""
+        """Return the logarithms of the target's probabilities; 0 counts as a tiny number."""
         shares = np.equal(target[:, None], np.arange(outputs)) if target.ndim == 1 else target
         return self._logits(shares * 1.0, SMALLEST_SHARE**2)
 
     def _logits(self, shares: Array, smallest: float) -> Array:
-        """Return the best logits for targets that are smoothed and weighted `shares`."""
+        """Return the best logits for the class shares `shares`, after smoothing and weighting."""
         shares = (1 - self.label_smoothing) * shares + self.label_smoothing / shares.shape[-1]
         shares *= 1.0 if self.class_weights is None else np.array(self.class_weights)
         logits: Array = np.log(np.maximum(shares, smallest))
@@ -195,7 +194,7 @@ def _target_rows(
 ) -> Calls:
     """Yield the calls that write q / batch into `rows`.
 
-    Workspace: for each row, `labels` has two int64 and `workspace` one float.
+    Workspace: for each row, two int64 in `labels` and one float in `workspace`.
     """
     if target.ndim == 1:
         yield from _rows_of_indices(loss, target, rows, labels, workspace)
@@ -213,9 +212,9 @@ def _rows_of_probabilities(loss: SoftmaxCrossEntropy, target: Array, rows: Array
 
 
 def _check_probabilities(where: str, target: Array) -> None:
-    """Raise IndexRangeError unless all rows are probabilities, or not finite.
+    """Raise IndexRangeError unless each row is finite and sums to 1, or is not finite.
 
-    Their products come first: they are faster than reductions.
+    A product with ones tests first: it is faster than a reduction.
     """
     with np.errstate(all="ignore"):
         off = target.dot(ones(target.shape[1], target.dtype)) - 1
@@ -236,13 +235,13 @@ def _check_probabilities(where: str, target: Array) -> None:
 def _rows_of_indices(
     loss: SoftmaxCrossEntropy, target: Array, rows: Array, labels: Array, workspace: Array
 ) -> Calls:
-    """Yield the calls that write q / batch into `rows`; see `_target_rows` for the workspace."""
+    """Yield the calls that write q / batch into `rows`; workspace as in `_target_rows`."""
     (batch, classes), (used, valid) = rows.shape, labels
     if loss.ignore_index is None:
         used = target
     else:
         yield call(np.not_equal, target, np.array(loss.ignore_index), valid)
-        yield call(np.multiply, target, valid, used)  # an ignored row takes class 0 ...
+        yield call(np.multiply, target, valid, used)  # an ignored row takes class 0
     yield call(_check_labels, loss.name, used.view(np.uint64), classes)
     scale = _column_scale(loss, rows)
     smoothing = loss.label_smoothing / classes * scale
@@ -257,13 +256,13 @@ def _rows_of_indices(
         yield call(rows.reshape(-1).put, labels[0], workspace, "clip")
     if loss.ignore_index is not None:
         yield call(np.copyto, workspace, valid)
-        yield call(np.multiply, rows, workspace[:, None], rows)  # ... and then weighs nothing
+        yield call(np.multiply, rows, workspace[:, None], rows)  # then its weight is 0
 
 
 def _check_labels(where: str, labels: Array, classes: int) -> None:
-    """Raise IndexRangeError unless all labels, read as unsigned numbers, are classes.
+    """Raise IndexRangeError unless all labels are classes; a negative label is huge unsigned.
 
-    Finding the largest by `argmax` is faster than a reduction.
+    `argmax` finds the largest label faster than a reduction.
     """
     if labels.item(labels.argmax()) >= classes:
         row = int(np.flatnonzero(labels >= classes)[0])
@@ -279,7 +278,8 @@ def _check_labels(where: str, labels: Array, classes: int) -> None:
 def _losses(probs: Array, rows: Array, vectors: Array, *, one_sum: bool) -> Calls:
     """Yield the calls that turn `probs` from shifted logits into sum(q) softmax / batch.
 
-    The last of `vectors` becomes each row's loss / batch, the first the log of its partition sum.
+    They write each row's loss / batch into the last of `vectors`, and the logarithm of the row's
+    partition sum into the first.
     """
     shift, total, mass, logs, loss = vectors
     columns = ones(probs.shape[1], probs.dtype)

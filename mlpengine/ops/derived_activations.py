@@ -1,4 +1,4 @@
-"""Activations made from others: by the text of a formula, by a learned mixture, and slopes."""
+"""Activations from a formula's text, learned mixtures with an activation, and slopes."""
 
 from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any, ClassVar, Self
@@ -11,9 +11,9 @@ from mlpengine.ops.op import REGISTRY
 
 @dataclass(frozen=True)
 class FormulaActivation(Elementwise, name="formula_activation"):
-    """An element-wise function of x defined by a text, such as ``x * tanh(softplus(x))``.
+    """An element-wise function of x, defined by text such as ``x * tanh(softplus(x))``.
 
-    Raises: FormulaError for a text that cannot be read, or that does not depend on x.
+    Raises: FormulaError for a text that cannot be read or does not depend on x.
     """
 
     text: str
@@ -29,7 +29,7 @@ class FormulaActivation(Elementwise, name="formula_activation"):
 
 @dataclass(frozen=True)
 class _OfActivation(Elementwise):
-    """Base of functions of another element-wise op of one operand, by its name and options."""
+    """Base of functions of another element-wise op f, given by f's name and options."""
 
     activation: str = "mish"
     options: tuple[tuple[str, Any], ...] = ()
@@ -50,12 +50,12 @@ class _OfActivation(Elementwise):
 
     @property
     def base(self) -> Any:
-        """The other op, f."""
+        """The op f."""
         return REGISTRY[self.activation](**dict(self.options))
 
 
 class LearnedActivation(_OfActivation, name="learned_activation"):
-    """A mixture of x and an activation f in learned shares, y = x + alpha * (f(x) - x).
+    """A mixture of x and an activation f with a learned share, y = x + alpha * (f(x) - x).
 
     Shapes: x (..., units), alpha (units,), or any shapes that broadcast.
     Backward: dx = dy * (1 - alpha) + alpha * dy * f'(x), dalpha = dy * (f(x) - x).
@@ -64,7 +64,7 @@ class LearnedActivation(_OfActivation, name="learned_activation"):
     """
 
     def formula(self, x: Expr, alpha: Expr) -> Expr:
-        y: Expr = (1 - alpha) * x + alpha * self.base.formula(x)  # exact where alpha is 1
+        y: Expr = (1 - alpha) * x + alpha * self.base.formula(x)  # exact if alpha is 1
         return y
 
     def gradient(self, dy: Expr, x: Expr, alpha: Expr) -> tuple[Expr, Expr]:
@@ -76,7 +76,7 @@ class LearnedActivation(_OfActivation, name="learned_activation"):
 
 @dataclass(frozen=True)
 class Slope(_OfActivation, name="slope"):
-    """A derivative of an element-wise op f of one operand, times a value, y = g * f^(order)(x).
+    """A derivative of an element-wise op f, times a value: y = g * f^(order)(x).
 
     Shapes: g and x broadcast to y.
     Backward: dg = dy * f^(order)(x), dx = dy * g * f^(order + 1)(x), 0 at kinks.

@@ -1,11 +1,11 @@
-"""Element-wise ops: each is a formula, from which its rules for every target are derived.
+"""Element-wise ops: an op is a formula, and its rules for every target come from the formula.
 
     class Mish(Activation, name="mish"):
         def formula(self, x):
             return x * tanh(softplus(x))
 
 This module derives the value, the gradients (by reverse mode), the values saved for backward, the
-work buffers and the NumPy calls; `mlpengine.backends` and the exports derive their own code.
+work buffers and the NumPy calls.  `mlpengine.backends` and the exports derive their own code.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -27,10 +27,10 @@ from mlpengine.ops.op import Direction, GradOp, Signature, parameters_of
 
 @dataclass(frozen=True, eq=False)
 class Formulas:
-    """Everything that is derived from the formula of one op.
+    """Everything that is derived from the formula of an op.
 
-    `kept` are the values that forward saves for backward in addition to y, by buffer name;
-    `residuals` are the other arrays that backward reads, by name, dy first.
+    `kept` are the values besides y that forward saves for backward, by buffer name.  `residuals`
+    are the other arrays that backward reads, by name; dy is the first.
     """
 
     operands: Mapping[str, Expr]
@@ -40,7 +40,7 @@ class Formulas:
     residuals: Mapping[str, Expr]
     forward: Plan
     backward: Mapping[tuple[bool, ...], Plan]
-    """One plan for each choice of gradients; the key says which of them are wanted."""
+    """One plan for each combination of wanted gradients, which is its key."""
 
     @cached_property
     def signature(self) -> Signature:
@@ -64,9 +64,9 @@ class Formulas:
 
 
 class Elementwise(GradOp):
-    """Base of the ops that apply a function entry by entry to floating operands of one dtype.
+    """Base of the ops that apply a function to each entry of floating operands of one dtype.
 
-    The parameters of `formula` are the operands; two or more broadcast.  Hyper-parameters are the
+    The parameters of `formula` are the operands; several operands broadcast.  Hyper-parameters are
     fields of a ``@dataclass(frozen=True)``.
     """
 
@@ -75,9 +75,10 @@ class Elementwise(GradOp):
         raise NotImplementedError
 
     def gradient(self, *dy_and_operands: Any) -> Any:
-        """Return the gradient of each operand: by reverse mode, unless an op overrides this method.
+        """Return the gradient of each operand, by default by reverse mode.
 
-        An override has the parameters ``dy, *operands``; ``self.formula(*operands)`` is the value.
+        A method that overrides this one has the parameters ``dy, *operands``; the value is
+        ``self.formula(*operands)``.
         """
         dy, *operands = dy_and_operands
         return gradients(self.formula(*operands), dy, operands)
@@ -94,7 +95,7 @@ class Elementwise(GradOp):
 
     @property
     def signature(self) -> Signature:
-        """The planner's names, from the formulas instead of the rules."""
+        """The planner's names, which come from the formulas, not from rules."""
         return self.formulas.signature
 
     @property
@@ -128,21 +129,20 @@ class Elementwise(GradOp):
 
 
 class Activation(Elementwise):
-    """Base of the element-wise ops that a layer of a network may apply to its output.
+    """Base of the element-wise ops that a layer may apply to its output.
 
-    Every subclass is available as an activation, by its name, in configs, estimators, exports and
-    the compiled step.
+    Configs, estimators, exports and the compiled step accept every subclass by its name.
     """
 
     initializer: ClassVar[str] = "he_normal"
-    """The default initializer of the layer before it."""
+    """Default initializer of the layer before the activation."""
 
     range: ClassVar[tuple[float, float]] = (-inf, inf)
-    """The least and the greatest y, from which diagnostics know units that die or saturate."""
+    """Smallest and largest y; diagnostics use them to find dead and saturated units."""
 
 
 class Tuned(NamedTuple):
-    """Hand-written NumPy calls that are faster than the derived ones; they replace a `Plan`.
+    """Hand-written NumPy calls that replace a `Plan` because they are faster.
 
     ``rule(*given, *out, *floats, *masks)`` yields the calls.  The fields are as in `Plan`.
     """
@@ -153,19 +153,19 @@ class Tuned(NamedTuple):
     in_place: bool = False
 
     def calls(self, given: Any, out: Any, floats: Any, masks: Any = ()) -> Calls:
-        """Yield the calls on these buffers, as `Plan.calls` does."""
+        """Yield the calls on these buffers, as in `Plan.calls`."""
         yield from self.rule(*given, *out, *floats, *masks)
 
 
 TUNED: dict[tuple[object, ...], Tuned] = {}
-"""Forward rules by the op's name and options; tests compare them with the formula."""
+"""Forward rules by the op's name and options; tests compare the rules with the formula."""
 
 
 def option_values(op: GradOp) -> tuple[object, ...]:
     """Return the values of an op's hyper-parameters, in the order of its fields.
 
-    Raises: UsageError for other attributes, because formulas are derived from the fields only and
-    are cached, and for a value that is mutable.
+    Formulas are derived from the fields only, and are cached.
+    Raises: UsageError for an attribute that is not a field, or for a mutable value.
     """
     names: list[str] = [f.name for f in fields(op)] if is_dataclass(op) else []
     for name in vars(op).keys() - {*names, "_bindings"}:
@@ -185,7 +185,7 @@ def option_values(op: GradOp) -> tuple[object, ...]:
 def _derived(kind: type[Elementwise], options: tuple[object, ...], _spelled: str) -> Formulas:
     """Return the formulas of ``kind(*options)``.
 
-    `_spelled`, the text of the options, separates 0.0 from -0.0 in the cache's keys.
+    `_spelled`, the text of the options, makes different cache keys of 0.0 and -0.0.
     """
     op = kind(*options)
     operands = {p.name: variable(p.name) for p in parameters_of(kind.formula)}
@@ -221,14 +221,14 @@ def _names(direction: str, plans: Any) -> list[str]:
 
 
 def _sorted(work: Mapping[str, Array]) -> tuple[list[Array], list[Array], list[Array]]:
-    """Return the kept values and the work buffers of floats and of masks, in their order."""
+    """Return the kept values, and the work buffers of floats and of masks, in order."""
     kept = [a for name, a in work.items() if name.startswith("kept")]
     masks = [a for name, a in work.items() if "mask" in name]
     return kept, [a for name, a in work.items() if "_workspace" in name], masks
 
 
 def broadcast(where: str, **operands: Spec) -> tuple[int, ...]:
-    """Return the shape that all operands broadcast to; raise ShapeError, naming them, if none."""
+    """Return the shape to which all operands broadcast; raise ShapeError if there is none."""
     try:
         return np.broadcast_shapes(*(spec.shape for spec in operands.values()))
     except ValueError:

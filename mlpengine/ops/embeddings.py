@@ -14,10 +14,10 @@ from mlpengine.ops.op import GradOp
 
 @dataclass(frozen=True)
 class PeriodicEmbedding(GradOp, name="periodic_embedding"):
-    """All features, then linear functions of cosines of the first `embedded` features.
+    """All features, followed by linear functions of cosines of the first `embedded` features.
 
-    With c = cos(2 pi frequency[j] x_j + phase[j]), a vector, feature j gives the numbers
-    weight[j] @ c + bias[j], or c itself where weight and bias are left out.
+    Feature j gives the vector c = cos(2 pi frequency[j] x_j + phase[j]), and from c the numbers
+    weight[j] @ c + bias[j].  Without weight and bias, the numbers are c.
 
     Shapes: x (batch, features), frequency and phase (embedded, waves) with embedded <= features,
     weight (embedded, outputs, waves), bias (embedded, outputs),
@@ -151,11 +151,11 @@ class PeriodicEmbedding(GradOp, name="periodic_embedding"):
 
 
 def _columns(x: Array, count: int) -> Array:
-    """Return the first columns of `x`, (count, batch, 1)."""
+    """Return the first `count` columns of `x` as (count, batch, 1)."""
     return x[:, :count].T[:, :, None]
 
 
 def _by_feature(y: Array, features: int, shape: tuple[int, ...]) -> Array:
-    """Return the columns of `y` after the features as a view of `shape` (embedded, batch, n)."""
+    """Return the columns of `y` behind the features as a view with `shape` (embedded, batch, n)."""
     embedded, rows, count = shape
     return y[:, features:].reshape(rows, embedded, count).transpose(1, 0, 2)

@@ -1,4 +1,4 @@
-"""Losses that are means over entries, each a formula of output and target."""
+"""Losses that are means over entries; a formula of output and target gives each loss."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
@@ -20,11 +20,11 @@ from mlpengine.ops.op import parameters_of
 
 
 class Prediction(NamedTuple):
-    """A number that a loss predicts, as a formula of the output columns of one target.
+    """A number that a loss predicts, as a formula of a target's output columns.
 
-    Its name is the target's name and `suffix`.  `location` tells whether it moves with the target,
-    as a mean does; a deviation is only scaled with it.  `level` is the share of targets below a
-    quantile.
+    Its name is the target's name with `suffix`.  A number with `location` moves with the target,
+    as a mean does; a number without it, such as a deviation, only scales.  `level` is the share of
+    targets below a quantile.
     """
 
     suffix: str
@@ -37,17 +37,18 @@ class EntryLoss(Loss):
     """Base of the losses that are a mean over the entries of the target.
 
     Shapes: output (batch, ...), target as output, weight (batch,).
-    A loss is a `formula` of the output and the target.  A weight multiplies its row's losses; the
-    mean divides by the number of entries, not by the sum of the weights.
-    With several `columns`, the output has that many adjacent columns for each column of the target;
-    the formula takes them as separate arguments, followed by the target.
+    A loss is a `formula` of the output and the target.  A weight multiplies the losses of its row;
+    the mean still divides by the number of entries.
+
+    With several `columns`, the output has this many adjacent columns for each column of the target.
+    They are separate arguments of the formula, and the target is its last argument.
     """
 
     target_range: ClassVar[tuple[float, float]] = (-np.inf, np.inf)
-    """The range of valid targets: all numbers, or from 0 to a bound."""
+    """Range of valid targets: None for all numbers, or the bounds."""
 
     open_below: ClassVar[bool] = False
-    """Whether the lower end of `target_range` is not a valid target itself."""
+    """Whether the lower end of `target_range` is an invalid target."""
 
     @property
     def columns(self) -> int:
@@ -64,27 +65,27 @@ class EntryLoss(Loss):
 
     @property
     def log_link(self) -> bool:
-        """Whether an output is the logarithm of the prediction, by the minimum of the formula.
+        """Whether an output is the logarithm of the prediction, as the formula's minimum shows.
 
-        If so, targets are never shifted; they are divided by their mean if the loss has a
-        `scaling`.
+        If so, targets are never shifted.  If the loss also has a `scaling`, targets are divided by
+        their mean.
         """
         return self.formulas.log_link
 
     @property
     def scaling(self) -> float | None:
-        """The exponent p if slopes grow by c**p with targets times c and outputs plus log(c).
+        """The exponent p, if slopes grow by c**p with targets times c and outputs plus log(c).
 
-        Then the best weights do not depend on the scale of the targets.  None if there is no p.
+        The best weights then do not depend on the scale of the targets.  None if no p exists.
         """
         return self.formulas.scaling
 
     @property
     def predictions(self) -> Sequence[Prediction]:
-        """The predictions of the output columns of a target.
+        """The predictions of a target's output columns.
 
-        By default these are all outputs that shift with the target.  If there are none, it is the
-        first output or, with a log link, its exponential.
+        By default these are all outputs that shift with the target.  If no output does, the
+        prediction is the first output or, with a log link, exp(first output).
         """
         f = self.formulas
         if len(f.locations) < 2:
@@ -92,33 +93,43 @@ class EntryLoss(Loss):
             return [Prediction("", exp(y) if self.log_link else y)]
         return [Prediction(f"_{k}" if k else "", f.outputs[k]) for k in f.locations]
 
+    def quantile(self, level: float) -> Expr | None:
+        """Return the quantile of the target of a level as a formula of the output columns.
+
+        None if the loss predicts no distribution, or no quantile of this level.  Columns that are
+        quantiles themselves ascend.
+        """
+        return None
+
     @property
     def takes_logs(self) -> bool:
-        """Whether targets may be logarithms; then all predictions are logarithms, too."""
+        """Whether targets may be logarithms; then all predictions are logarithms as well."""
         return not self.log_link and all(one.location for one in self.predictions)
 
     @property
     def point(self) -> int:
-        """The number of the prediction that is compared with the target."""
+        """Index of the prediction that is compared with the target."""
         return 0
 
     def deviance(self, target: Array, mean: Array) -> Array:
-        """Return twice the loss of predicted means above its lowest value, NaN if not defined.
+        """Return twice the excess of the loss over its lowest value, NaN where undefined.
+
+        The prediction is `mean`.
 
         Shapes: all (rows, targets), in the units of the target.
         """
         return np.full_like(mean, np.nan)
 
     def outside(self, t: Any) -> Any:
-        """Return where the targets `t`, an array or a formula, lie outside `target_range`."""
+        """Return where the targets `t`, an array or a formula, are outside `target_range`."""
         low, high = self.target_range
         below = t <= low if self.open_below else t < low
         return below if isinf(high) else below | (t > high)
 
     def check_targets(self, target: Array, where: Callable[[int, int], str]) -> None:
-        """Check that all targets (rows, targets) lie in `target_range`.
+        """Check that all targets (rows, targets) are in `target_range`.
 
-        Raises: DataError, led by ``where(row, column)``, for the first that does not.
+        Raises: DataError, led by ``where(row, column)``, for the first invalid target.
         """
         if isfinite(self.target_range[0]) and (outside := self.outside(target)).any():
             row, column = (int(i[0]) for i in outside.nonzero())
@@ -141,13 +152,13 @@ class EntryLoss(Loss):
         return _derived(kind, options, repr(options))
 
     def best_constant(self, target: Array, outputs: int, weights: Array | None = None) -> Array:
-        """Return the output (outputs,), the same for all rows, with the lowest mean loss.
+        """Return the constant output (outputs,) with the lowest mean loss.
 
         Shapes: target (rows, targets), weights (rows,) or None.
         """
         weights = np.ones(len(target)) if weights is None else weights
         best: list[Array] = []
-        for column in target.astype(np.float64).T:  # equal targets count as one
+        for column in target.astype(np.float64).T:  # each distinct target once
             values, places = np.unique(column, return_inverse=True)
             total = partial(np.dot, np.bincount(places, weights))
             start, each = [np.zeros(1)] * self.columns, range(self.columns)
@@ -157,8 +168,8 @@ class EntryLoss(Loss):
     def best_outputs(self, target: Array, outputs: int) -> Array:
         """Return the output (rows, outputs) with the lowest loss of each row.
 
-        If some outputs shift with the target, the other outputs, such as a deviation, keep the
-        values of the best constant: otherwise a likelihood would have no lowest value.
+        Outputs that do not shift with the target, such as a deviation, keep their best constant if
+        other outputs do shift.  Otherwise a likelihood would have no lowest value.
         """
         wide, f = target.astype(np.float64), self.formulas
         constant = self.best_constant(target, outputs)
@@ -278,9 +289,9 @@ class EntryLoss(Loss):
             yield call(np.multiply, rows[1], np.array(1.0) if dy is None else dy, d_weight)
 
     def _check_range(self, target: Array) -> None:
-        """Raise IndexRangeError for an invalid target, unless one is NaN: then the loss is NaN.
+        """Raise IndexRangeError for an invalid target; if a target is NaN, the loss is NaN instead.
 
-        For a small batch `argmin` and `argmax` cost less than comparisons, and they allocate
+        For a small batch, `argmin` and `argmax` take less time than comparisons and allocate
         nothing.
         """
         low, high = self.target_range
@@ -317,12 +328,12 @@ def _derived(kind: type[EntryLoss], options: tuple[object, ...], _spelled: str) 
 
 
 def _columns_of(x: Array, count: int) -> list[Array]:
-    """Return `count` views of `x`; view k holds every `count`-th column from column k on."""
+    """Return `count` views of `x`; view k has every `count`-th column, starting at column k."""
     return [x] if count == 1 else [x[:, k::count] for k in range(count)]
 
 
 def _each(stack: Array) -> list[Array]:
-    """Return the arrays along the first axis, as 0-d arrays where no axis remains."""
+    """Return the arrays along the first axis; arrays without axes are 0-d arrays."""
     return [stack[i, ...] for i in range(len(stack))]
 
 
@@ -338,7 +349,7 @@ def weighted(slot: Array, weight: Array | None) -> Calls:
 
 
 def scaled_dy(dy: Array | None, scale: float, factor: Array) -> Calls:
-    """Yield the call that writes ``dy * scale`` into `factor`; for dy None write `scale` now."""
+    """Yield the call that writes ``dy * scale`` into `factor`; if dy is None, write it now."""
     if dy is None:
         factor[...] = scale
     else:

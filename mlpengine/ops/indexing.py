@@ -1,7 +1,7 @@
 """Ops that select entries by integer arrays, and parts of records and mappings by number or key.
 
-Their gradients are scatter-adds. `numpy.add.at` on flat arrays, with flat positions in a planned
-buffer, is the fastest method that allocates nothing during a replay.
+Their gradients are scatter-adds.  The fastest method without allocation in a replay is
+`numpy.add.at` on flat arrays, with flat positions in a planned buffer.
 """
 
 from collections.abc import Hashable
@@ -23,8 +23,8 @@ from mlpengine.ops.op import GradOp
 class Gather(GradOp, name="gather"):
     """Entries along an axis by an index array of the same rank, as `numpy.take_along_axis`.
 
-    Shapes: x and index have equal rank, and their other axes broadcast.  y has the broadcast shape,
-    with the index's length along `axis`.
+    Shapes: x and index have equal rank, and all axes but `axis` broadcast.  y has the broadcast
+    shape, with the length of index along `axis`.
     Backward: dx = dy added at the indexed positions; repeated indices accumulate.
     Raises: ShapeError for other shapes; IndexRangeError on replay for an index out of range.
     """
@@ -52,7 +52,7 @@ class Gather(GradOp, name="gather"):
         self, x: Array, index: Array, *, out: Array, workspace: Array, places: Array
     ) -> Calls:
         axis = self.axis % x.ndim
-        strides = [1 if n > 1 else 0 for n in x.shape]  # 0: x broadcasts along this axis
+        strides = [1 if n > 1 else 0 for n in x.shape]  # 0 where x broadcasts
         strides = [s * prod(x.shape[i + 1 :]) for i, s in enumerate(strides)]
         rows, calls = _counted(index, workspace, x.shape[axis])
         yield from _in_range(index, x.shape[axis], f"gather: index along axis {axis}")
@@ -150,7 +150,7 @@ class _Section(CopiedEntries):
         return Spec((*x.shape[:axis], stop - start, *x.shape[axis + 1 :]), x.dtype)
 
     def bounds(self, length: int) -> tuple[int, int]:
-        """Return where the part starts and stops in a record of `length`; check that it fits."""
+        """Return start and stop of the part in a record of `length`; check that the record fits."""
         raise NotImplementedError
 
     def part(self, x: Array) -> Array:
@@ -162,7 +162,7 @@ class _Section(CopiedEntries):
 class StructField(_Section, name="struct_field"):
     """One field of a record that is stored as the concatenation of its fields.
 
-    `fields` is the number of fields, all of one size, or the sizes of all fields in order.
+    `fields` is the number of equally long fields, or the sizes of all fields in order.
 
     Shapes: x (..., sum of the sizes, ...) along `axis`, y (..., the field's size, ...).
     Backward: dx = dy in the field's place, 0 elsewhere.
@@ -181,8 +181,8 @@ class StructField(_Section, name="struct_field"):
 class MapLookup(_Section, name="map_lookup"):
     """One entry of an ordered mapping that is stored as the concatenation of its values.
 
-    `keys` are all keys in the order of insertion, or their number; `key` is then a number too.
-    `sizes` are the lengths of the values; without `sizes` all lengths are equal.
+    `keys` are all keys in the order of insertion, or their number; `key` is then a number, too.
+    `sizes` are the lengths of the values; by default, all lengths are equal.
 
     Shapes: x (..., sum of the sizes, ...) along `axis`, y (..., the value's size, ...).
     Backward: dx = dy in the value's place, 0 elsewhere.
@@ -204,7 +204,7 @@ class MapLookup(_Section, name="map_lookup"):
 
 
 def _bounds(where: str, part: int, parts: int | tuple[int, ...], length: int) -> tuple[int, int]:
-    """Return where part number `part` starts and stops; `parts` are the sizes or their number."""
+    """Return start and stop of part number `part`; `parts` are all sizes, or their number."""
     count = parts if isinstance(parts, int) else len(parts)
     if not 0 <= part < count:
         raise IndexRangeError(f"{where}: part must be from 0 to {count - 1} (got {part})")
@@ -216,7 +216,7 @@ def _bounds(where: str, part: int, parts: int | tuple[int, ...], length: int) ->
 
 
 def _in_range(index: Array, length: int, what: str) -> Calls:
-    """Yield the call that checks an index; it may count from the end."""
+    """Yield the call that checks an index; a negative index counts from the end."""
     if index.size:
         yield call(_check, index, index.reshape(-1), length, what)
 
@@ -233,7 +233,7 @@ def _check(index: Array, flat: Array, length: int, what: str) -> None:
 
 
 def _widened(index: Array, workspace: Array) -> tuple[Array, tuple[Call, ...]]:
-    """Return the index in the dtype that NumPy does not cast, and the calls that write it."""
+    """Return the index in a dtype that NumPy does not cast, and the calls that write it."""
     if index.dtype == WIDE:
         return index, ()
     wide = workspace[0, ...]
@@ -243,8 +243,8 @@ def _widened(index: Array, workspace: Array) -> tuple[Array, tuple[Call, ...]]:
 def _counted(index: Array, workspace: Array, length: int) -> tuple[Array, tuple[Call, ...]]:
     """Return the index counted from the front, and the calls that write it.
 
-    As an unsigned number, a negative index is huge.  So the result is the minimum of index and
-    index + length, both unsigned; this is much faster than `numpy.remainder`.
+    As an unsigned number, a negative index is huge.  So the result is the unsigned minimum of index
+    and index + length.  This is much faster than `numpy.remainder`.
     """
     wide, calls = _widened(index, workspace)
     counted: Array = workspace[1, ...]
@@ -257,11 +257,11 @@ def _taken(x: Array, index: Array, workspace: Array, axis: int, out: Array) -> C
     """Yield the calls that take slices of x by a checked index."""
     rows, calls = _widened(index, workspace)
     yield from calls
-    yield call(x.take, rows, axis, out, "wrap")  # resolves negative indices, too
+    yield call(x.take, rows, axis, out, "wrap")  # "wrap" also resolves negative indices
 
 
 def _scattered(dy: Array, places: Array, dx: Array) -> Calls:
-    """Yield the calls that set dx to the sum of dy at flat `places`."""
+    """Yield the calls that set dx to the sum of dy at the flat positions `places`."""
     yield call(dx.fill, 0)
     yield call(np.add.at, dx.reshape(-1), places.reshape(-1), dy.reshape(-1))
 

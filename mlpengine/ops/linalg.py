@@ -1,8 +1,8 @@
 """Linear algebra: dense layers, matrix products, permutations of axes.
 
-The products are calls of `numpy.dot` with an output buffer: for contiguous operands and their
-transposes it makes no copy, allocates no workspace, and is faster than `numpy.matmul` on small
-matrices.
+Products are calls of `numpy.dot` with an output buffer.  For contiguous operands and their
+transposes, this call copies and allocates nothing, and on small matrices it is faster than
+`numpy.matmul`.
 """
 
 from dataclasses import dataclass
@@ -98,10 +98,10 @@ class MatMul(GradOp, name="matmul"):
 
 
 class BatchMatMul(GradOp, name="batch_matmul"):
-    """Matrix products over leading axes, y[i] = a[i] @ b[i], the leading axes broadcast.
+    """Matrix products over leading axes, y[i] = a[i] @ b[i]; the leading axes broadcast.
 
     Shapes: a (..., rows, inner), b (..., inner, columns), y (..., rows, columns).
-    Backward: da = dy @ b.T and db = a.T @ dy (of the last two axes), summed where broadcast.
+    Backward: da = dy @ b.T and db = a.T @ dy (last two axes), summed over broadcast axes.
     Raises: ShapeError if the inner sizes differ or the leading axes do not broadcast.
     """
 
@@ -147,7 +147,7 @@ class BatchMatMul(GradOp, name="batch_matmul"):
 
 @dataclass(frozen=True)
 class Transpose(GradOp, name="transpose"):
-    """A permutation of the axes; without `axes`, all of them reversed.
+    """A permutation of the axes; without `axes`, their order is reversed.
 
     Shapes: x (...), y: axis i of y is axis axes[i] of x.
     Backward: the inverse permutation.
@@ -175,28 +175,28 @@ class Transpose(GradOp, name="transpose"):
 
     def backward(self, dy: Array, *, out: Slots) -> Calls:
         (dx,) = out
-        if dx is not None:  # dx with the axes of y is a view that dy is copied into
+        if dx is not None:  # copy dy into the view of dx with the axes of y
             yield call(np.copyto, dx.transpose(self._axes(dy.ndim)), dy)
 
 
 def _rows(x: Array) -> Array:
-    """Return `x` as a matrix of its last axis: a view, as buffers are contiguous."""
+    """Return `x` as a matrix of its last axis; buffers are contiguous, so this is a view."""
     return x.reshape(prod(x.shape[:-1]), x.shape[-1])
 
 
 def _is_single(shape: tuple[int, ...]) -> bool:
-    """Return whether there is only one matrix, so that one product computes the whole batch."""
+    """Return whether each operand is a single matrix, so that one product suffices."""
     return prod(shape[:-2]) == 1
 
 
 def _wide(x: Spec, lead: tuple[int, ...], b: Spec) -> Spec:
-    """Return the buffer for the gradient of `x` before its sum over axes; empty without a sum."""
+    """Return the spec of the gradient of `x` before its sum over axes; empty without a sum."""
     needed = x.shape[:-2] != lead and not _is_single(b.shape)
     return Spec((*lead, *x.shape[-2:]) if needed else (0,), x.dtype)
 
 
 def _product(left: Array, right: Array, wide: Array, out: Array) -> Calls:
-    """Yield the batched product into `out`, through `wide` where `out` was broadcast."""
+    """Yield the batched product into `out`, through `wide` if `out` was broadcast."""
     target = wide if wide.ndim > 1 else out
     yield call(np.matmul, left, right, target)
     if target is not out:

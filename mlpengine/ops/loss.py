@@ -1,9 +1,9 @@
-"""The base of all losses: ops with one number as value, callable in hand-written loops."""
+"""The base of all losses: an op with a single number as value, also callable in your own loop."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,25 +18,27 @@ from mlpengine.ops._check import listing
 from mlpengine.ops.op import Direction, GradOp
 
 VALUE = Spec((), np.dtype(np.float64))
-"""The value of a loss: a sum in float64, whatever the dtype of the operands."""
+"""Spec of a loss's value: a float64 sum for operands of any dtype."""
 
 MAX_BINDINGS = 8
-"""Bindings that a loss caches: train and validation, full and last batch, weighted or not."""
+"""Maximum number of bindings that a loss caches: train and validation, full and last batch, with
+and without weights."""
 
 
 LOSSES: dict[str, type["Loss"]] = {}
-"""The losses of some task by the names that configs and estimators give them."""
+"""The losses of configs and estimators by name."""
 
 DEFAULTS = {
     "classification": "softmax_cross_entropy",
     "multilabel": "bce_with_logits",
     "regression": "mse",
+    "survival": "survival",
 }
-"""The loss of each task unless another is given."""
+"""Default loss of each task."""
 
 
 def losses_of(task: str) -> list[str]:
-    """Return the names of the losses that a task may have, its default first."""
+    """Return the names of the losses for a task, the default first."""
     names = [name for name, loss in LOSSES.items() if task in loss.tasks]
     return sorted(names, key=lambda name: (name != DEFAULTS[task], name == "formula"))
 
@@ -45,10 +47,11 @@ def losses_of(task: str) -> list[str]:
 class BoundLoss(Uncopyable):
     """A loss on fixed buffers: write `target`, replay `calls`, read `value`.
 
-    `sample_weight` is the buffer of the weights, or None for an unweighted loss; `backward` is
-    empty if the loss was bound without `d_output`.  The value is a sum over rows divided by
-    `mean_rows`.  For a `LossSum`, `target` is by name, `parts` are the losses by output, each times
-    its weight, and `sums` are the last calls of `forward`: they add the values of the parts.
+    `sample_weight` is the buffer of the weights, or None without weights.  Without `d_output`,
+    `backward` is empty.  The value is a sum over rows divided by `mean_rows`.
+
+    For a `LossSum`, `target` is by name.  `parts` are the weighted losses by output, and `sums` are
+    the last calls of `forward`, which add the values of the parts.
     """
 
     output: Array
@@ -69,7 +72,7 @@ class BoundLoss(Uncopyable):
         return [*self.forward, *self.backward]
 
     def run(self) -> float:
-        """Compute the value and, if there is a buffer for it, the gradient; return the value."""
+        """Compute the value, and the gradient if `d_output` is bound; return the value."""
         self._quietly(replay, self.calls)
         return float(self.value.item())
 
@@ -77,27 +80,26 @@ class BoundLoss(Uncopyable):
 class Loss(GradOp):
     """Base of the losses: operands output, target and one optional weight per row.
 
-    As a callable, ``loss(output, target, d_output)`` returns the value as a Python float and
-    overwrites `d_output` with the gradient by `output`.  It is bound to those two arrays at the
-    first call, so a loop that calls it with the same two allocates nothing.
+    ``loss(output, target, d_output)`` returns the value as a Python float and overwrites `d_output`
+    with the gradient by `output`.  The first call binds the loss to these two arrays, so a loop
+    with the same arrays allocates nothing.
 
-    Its options are fields of a frozen dataclass, with their limits.
+    Options are fields of a frozen dataclass, with their limits.
 
-    The rules take ``dy=None`` where the loss itself is differentiated, so that dy is 1.
+    The rules take ``dy=None`` for dy = 1, the gradient of the loss by itself.
     """
 
     tasks: ClassVar[tuple[str, ...]] = ()
-    """The tasks that may have the loss in a config or an estimator."""
+    """Tasks for which a config or an estimator may name the loss."""
 
     takes_target: ClassVar[bool] = True
-    """Whether it has targets; a loss without targets must be one of several losses.
-    """
+    """Whether the loss has targets; without targets, it must be one of several losses."""
 
     training_options: ClassVar[tuple[str, ...]] = ()
-    """Options that affect only the training, such as class weights; evaluation ignores them."""
+    """Options that only training uses, such as class weights; evaluation ignores them."""
 
     def __init_subclass__(cls, *, name: str | None = None, **kwargs: object) -> None:
-        """Register the loss, if a task may have it."""
+        """Register the loss if it has tasks."""
         super().__init_subclass__(name=name, **kwargs)
         if name and cls.tasks:
             LOSSES[name] = cls
@@ -107,14 +109,14 @@ class Loss(GradOp):
 
     @abstractmethod
     def target_spec(self, output: Spec, target: Spec | None = None) -> Spec:
-        """Return the spec of the target buffer for the spec of the caller's target, if known.
+        """Return the spec of the target buffer; `target` is the caller's spec, if known.
 
         Raises: ShapeError or DtypeError if `target` does not fit.
         """
 
     @property
     def measured_options(self) -> dict[str, Any]:
-        """The options that change the loss of an evaluation, by name."""
+        """The options that change the loss in an evaluation, by name."""
         names: list[str] = [f.name for f in fields(self)] if is_dataclass(self) else []
         return {n: getattr(self, n) for n in names if n not in self.training_options}
 
@@ -122,14 +124,13 @@ class Loss(GradOp):
         """Return the loss for a target of `count` classes."""
         return self
 
-    def plain(self) -> Self:
+    def plain(self) -> "Loss":
         """Return the loss for evaluation, without its `training_options`."""
         return type(self)(**self.measured_options)
 
     def best_constant(self, target: Array, outputs: int, weights: Array | None = None) -> Array:
-        """Return the output (outputs,), the same for all rows, with the lowest mean loss.
+        """Return the constant output (outputs,) with the lowest mean loss, NaN if undefined.
 
-        NaN if the loss does not define it.
         Shapes: target (rows, ...) as the loss takes it, weights (rows,) or None.
         """
         return np.full(outputs, np.nan)
@@ -139,10 +140,7 @@ class Loss(GradOp):
         return np.full((len(target), outputs), np.nan)
 
     def check_target(self, target: Array) -> None:
-        """Check targets for errors that a replay of the loss does not detect.
-
-        Raises: IndexRangeError.
-        """
+        """Raise IndexRangeError for wrong targets that a replay does not detect."""
 
     def __call__(
         self,
@@ -173,7 +171,7 @@ class Loss(GradOp):
                 del bindings[next(iter(bindings))]
             bound = self.bind(output, d_output, weighted=weighted, target=Spec.of(target))
             self.check_target(target)
-            bindings[key] = bound  # keeps the arrays alive: their ids are not reused
+            bindings[key] = bound  # the binding keeps the arrays, so no other array gets their ids
         write_into(bound.target, target, f"{self.name}: target")
         if bound.sample_weight is not None:
             weights = np.asarray(sample_weight)
@@ -199,11 +197,11 @@ class Loss(GradOp):
     ) -> BoundLoss:
         """Bind the loss to `output` and to `d_output`, the buffer of its gradient or None.
 
-        `target` is the spec of the targets, for losses that accept several kinds of targets.
-        `mean_rows` is the number of rows of the mean if `output` holds only a part of these rows;
-        the values and gradients of all parts add up to the mean.  `memory` is the loss of a larger
-        batch: the first rows of its targets and weights are used.  `weight` is the buffer of the
-        weights if another loss shares them.
+        `target` is the spec of the targets, for losses with several kinds of targets.  If `output`
+        holds only a part of the rows, `mean_rows` is the number of all rows; the values and
+        gradients of the parts then add up to the mean.  `memory` is the loss of a larger batch;
+        its first targets and weights are used.  `weight` is the buffer of the weights if another
+        loss shares it.
         """
         x = Spec.of(output)
         if d_output is not None and Spec.of(d_output) != x:
@@ -253,10 +251,10 @@ def wide_spec(x: Spec) -> Spec:
 
 
 def total(x: Array, scale: float, wide: Array, out: Array) -> Calls:
-    """Yield the calls that write scale times the sum of the vector `x`, in float64, into `out`.
+    """Yield the calls that write scale times the sum of the vector `x` into `out`, in float64.
 
-    Each block is copied to float64 and multiplied by a row of `scale`: faster than a
-    reduction that casts.
+    Each block is copied to float64 and multiplied by a row of `scale`; a reduction that casts
+    takes longer.
     """
     blocks = -(-x.size // CONSTANT_LENGTH)
     parts, workspace = wide[:blocks], wide[blocks:]
@@ -273,13 +271,13 @@ def total(x: Array, scale: float, wide: Array, out: Array) -> Calls:
 
 
 FEW_COLUMNS = 32
-"""Maximum length of a row for which a product with ones is faster than a reduction."""
+"""Longest row for which a product with ones is faster than a reduction."""
 
 
 def row_totals(x: Array, wide: Array, out: Array) -> Calls:
-    """Yield the calls that write the sums of the rows of the matrix `x`, in float64, into `out`.
+    """Yield the calls that write the row sums of the matrix `x` into `out`, in float64.
 
-    Blocks are copied to float64 in `wide` (see `wide_spec`) and multiplied by ones.
+    Blocks are copied to `wide` in float64 (see `wide_spec`) and multiplied by ones.
     """
     columns = x.shape[1]
     if columns == 1:
@@ -298,9 +296,9 @@ def row_totals(x: Array, wide: Array, out: Array) -> Calls:
 
 
 def need_rows(where: str, output: Spec, weight: Spec | None) -> None:
-    """Raise ShapeError if `output` is empty, or if `weight` has not one entry for each row.
+    """Raise ShapeError if `output` is empty or `weight` does not have one entry for each row.
 
-    The mean of no entries is not defined.
+    An empty output has no mean.
     """
     if not output.size:
         raise ShapeError(f"{where}: output needs at least one entry ({listing(output=output)})")

@@ -1,4 +1,4 @@
-"""Everything derived from the formula of a loss of entries: slopes, link, lowest value."""
+"""Everything derived from a loss's formula: slopes, link, lowest value."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,28 +12,28 @@ from mlpengine.core.spec import Array
 from mlpengine.formula import Expr, Plan, evaluate, order, plan
 
 DOUBLINGS = 40
-"""Maximum doublings of the range -1 to 1 in the search for the lowest value of a loss."""
+"""Maximum number of doublings of the range -1 to 1 in the search for a loss's lowest value."""
 
 HALVINGS = 64
-"""Halvings of the range, enough for the precision of float64 near 1."""
+"""Number of halvings of the range; gives the precision of float64 near 1."""
 
 NEAR = 1e-2
-"""Length of a range in which a slope is smooth enough to accept a secant step that hardly moves."""
+"""In a shorter range, slopes are smooth: accept a secant step even if it hardly moves."""
 
 COLUMN_PASSES = 50
-"""Maximum number of times that each of several output columns is set to its best value."""
+"""Maximum number of passes that set each output column to its best value."""
 
 ZERO_SLOPE = 1e-9
-"""Maximum size of a slope that counts as zero, for numbers of order 1."""
+"""Largest slope that counts as zero, for numbers near 1."""
 
 
 @dataclass(frozen=True, eq=False)
 class LossFormulas:
     """Everything that is derived from a loss's formula.
 
-    The value of an entry is ``value_scale * entry`` and its slope by output column k is
-    ``scales[k] * slopes[k]``: constant factors are applied with the mean.  The last slope is by
-    the target.
+    The value of an entry is ``value_scale * entry``.  Its slope by output column k is
+    ``scales[k] * slopes[k]``; the division by the number of entries includes these constant
+    factors.  The last slope is by the target.
     """
 
     outputs: tuple[Expr, ...]
@@ -45,11 +45,10 @@ class LossFormulas:
 
     @cached_property
     def saved(self) -> tuple[Expr, ...]:
-        """The values that forward keeps for backward, one for each output column.
+        """The value that forward keeps for backward, for each output column.
 
-        It is the slope.  But if the slope is a function of one value that forward computes anyway,
-        it is
-        this value: forward then needs no pass for the last function.
+        Usually this is the slope.  If the slope is a function of one value that forward computes
+        anyway, forward keeps that value and saves a pass.
         """
         forward = set(order([self.entry]))
         saved = []
@@ -61,26 +60,26 @@ class LossFormulas:
 
     @property
     def given(self) -> tuple[Expr, ...]:
-        """The operands of backward: outputs, target and what forward keeps."""
+        """The operands of backward: outputs, target and the saved values."""
         return (*self.outputs, self.target, *self.saved)
 
     @cached_property
     def forward(self) -> Plan:
-        """Entry and what backward needs, from outputs and target."""
+        """Plan of the entry and the saved values, from outputs and target."""
         return plan([self.entry, *self.saved], [*self.outputs, self.target])
 
     @cached_property
     def backward(self) -> tuple[Plan, ...]:
-        """Each slope, from `given`."""
+        """A plan for each slope, from `given`."""
         return tuple(plan([slope], self.given) for slope in self.slopes)
 
     @property
     def is_of_difference(self) -> bool:
-        """Whether the gradients of the target and of the one output are each other's negative."""
+        """Whether the gradient of the target is the negative gradient of the only output."""
         return self.slopes[1:] == self.slopes[:1] and self.scales[1:] == (-self.scales[0],)
 
     def slope(self, k: int, outputs: Sequence[Array], target: Array) -> Array:
-        """Return the derivative by output column `k`, or by the target for -1, in float64."""
+        """Return the float64 derivative by output column `k`, or by the target for k = -1."""
         leaves = (*self.outputs, self.target)
         given = {str(x.leaf): v for x, v in zip(leaves, (*outputs, target), strict=True)}
         value = evaluate(self.slopes[k], given) * self.scales[k]
@@ -90,7 +89,7 @@ class LossFormulas:
     def log_link(self) -> bool:
         """Whether the loss is lowest if the first output is the logarithm of the target.
 
-        It is False if the loss is also lowest with the target itself, as in a flat part of a loss.
+        False if the target itself also gives the lowest loss, as in a flat part of a loss.
         """
         y = np.linspace(-1.5, 1.5, 8)
         outputs = [y, *(np.full_like(y, 0.3) for _ in self.outputs[1:])]
@@ -102,9 +101,9 @@ class LossFormulas:
 
     @cached_property
     def scaling(self) -> float | None:
-        """The exponent p if slopes grow by 2**p with targets times 2 and outputs plus log(2).
+        """The exponent p, if slopes grow by 2**p with targets times 2 and outputs plus log(2).
 
-        None if there is no p.
+        None if no p exists.
         """
         y, t = np.linspace(-1.5, 1.5, 8), np.linspace(0.2, 0.9, 8)
         others = [np.full_like(y, 0.3) for _ in self.outputs[1:]]
@@ -117,8 +116,8 @@ class LossFormulas:
     def locations(self) -> tuple[int, ...]:
         """The output columns that shift with the target, such as means and quantiles.
 
-        Adding one number to these columns and to the target does not change the loss, so their
-        slopes and the slope of the target add up to 0 everywhere.  Empty if there are none.
+        Adding a number to these columns and to the target does not change the loss.  So their
+        slopes and the slope of the target add up to 0 everywhere.
         """
         rng, count = np.random.default_rng(0), len(self.outputs)
         points = rng.normal(size=(count, 8 * count + 8))
@@ -139,13 +138,13 @@ class LossFormulas:
         moved: Sequence[int],
         total: Callable[[Array], Array],
     ) -> list[Array]:
-        """Return the outputs with the columns `moved` at the lowest loss that descent reaches.
+        """Return the outputs with the columns `moved` set to the lowest loss, by descent.
 
-        One column after the other is set to the point where its slope changes from negative to
+        One column after the other is set to the point where its slope turns from negative to
         positive.
 
-        Shapes: target (rows, targets), outputs a column for each of the loss; ``total(slopes)``
-        adds the slopes (rows, targets) of what one number of a column stands for.
+        Shapes: target (rows, targets); outputs: one array for each column of the loss.
+        ``total(slopes)`` adds the slopes (rows, targets) that belong to one number of a column.
         """
         best = list(outputs)
 
@@ -164,10 +163,10 @@ class LossFormulas:
 
 
 def turning_point(slope: Callable[[Array], Array], shape: tuple[int, ...]) -> Array:
-    """Return for each entry where its slope turns from negative to positive.
+    """Return the point of each entry where its slope turns from negative to positive.
 
-    It is 0 if the slope does not change its sign between -2**40 and 2**40: then there is no lowest
-    value.  Secant steps alternate with halvings of the range.
+    If the slope does not change its sign between -2**40 and 2**40, the point is 0: there is no
+    lowest value.  Secant steps alternate with halvings of the range.
     """
     with np.errstate(all="ignore"):
         low, high = np.full(shape, -1.0), np.full(shape, 1.0)

@@ -1,4 +1,4 @@
-"""Several losses, one for each output of a network, and their weighted sum."""
+"""The weighted sum of several losses, one for each output of a network."""
 
 from collections.abc import Mapping
 from math import isfinite
@@ -14,14 +14,14 @@ from mlpengine.ops.loss import BoundLoss, Loss
 
 
 class LossSum:
-    """A weighted sum of losses, each of one output by name.
+    """A weighted sum of losses; each loss belongs to the output of its name.
 
     Args:
-        losses: by output.
-        weights: factors of the losses; 1 where there is none.
+        losses: losses by the name of the output.
+        weights: factors of the losses by name, 1 by default.
 
-    Raises: UsageError for a value that is not a loss, or a weight that is 0, infinite or without a
-    loss.
+    Raises: UsageError for a value that is not a loss, or for a weight that is 0, infinite or
+        without a loss.
     """
 
     name = "sum"
@@ -59,7 +59,7 @@ class LossSum:
         return [name for name, loss in self.losses.items() if loss.takes_target]
 
     def target_spec(self, output: Any, target: Any = None) -> dict[str, Spec]:
-        """Return the specs of the targets by name, as `Loss.target_spec` does of each loss.
+        """Return the specs of the targets by name (see `Loss.target_spec`).
 
         Raises: ShapeError or DtypeError if `target` does not fit.
         """
@@ -68,7 +68,7 @@ class LossSum:
         return {n: self.losses[n].target_spec(output[n], target[n]) for n in self.targets}
 
     def check_target(self, target: Any) -> None:
-        """Check targets by name as `Loss.check_target`."""
+        """Check targets by name (see `Loss.check_target`)."""
         for name in self.targets:
             self.losses[name].check_target(target[name])
 
@@ -82,7 +82,7 @@ class LossSum:
         mean_rows: int | None = None,
         memory: Any = None,
     ) -> BoundLoss:
-        """Bind the losses to outputs and gradients by name, as `Loss.bind` does each of them."""
+        """Bind each loss to outputs and gradients by name (see `Loss.bind`)."""
         rows = len(output)
         mean_rows = rows if mean_rows is None else mean_rows
         parts: dict[str, BoundLoss] = {}
@@ -115,7 +115,7 @@ class LossSum:
         )
 
     def values(self, bound: BoundLoss) -> dict[str, float]:
-        """Return the value of each loss without its weight, after a replay."""
+        """Return the value of each loss by name, without its weight, after a replay."""
         return {n: float(part.value) / self.weights[n] for n, part in bound.parts.items()}
 
     def __repr__(self) -> str:

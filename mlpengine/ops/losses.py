@@ -1,9 +1,11 @@
-"""Losses that are means over entries, each an op and a callable (see `Loss`)."""
+"""Losses that are means over entries; each is an op and a callable (see `Loss`)."""
 
+from bisect import bisect
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from math import log
+from statistics import NormalDist
 from typing import Annotated, Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from mlpengine.core.spec import Array
 from mlpengine.formula import (
     Expr,
     clip,
+    equal,
     exp,
     maximum,
     minimum,
@@ -26,9 +29,10 @@ from mlpengine.formula import (
     where,
 )
 from mlpengine.ops.entry_loss import EntryLoss, Prediction
+from mlpengine.ops.loss import Loss
 
 SMALLEST_MEAN = 1e-6
-"""Lower bound of a mean or variance before its logarithm is taken in the best constant."""
+"""Smallest mean or variance whose logarithm is taken in the best constant."""
 
 MAX_LEVELS = 99
 """Largest number of quantiles that one network predicts."""
@@ -37,7 +41,7 @@ MAX_LEVELS = 99
 class MeanSquaredError(EntryLoss, name="mse"):
     """Mean squared error: (output - target)**2.
 
-    Backward: d_output = dy * 2 (output - target) / entries, d_target its negative.
+    Backward: d_output = dy * 2 (output - target) / entries; d_target is its negative.
     """
 
     tasks = ("regression",)
@@ -54,11 +58,52 @@ class MeanSquaredError(EntryLoss, name="mse"):
         return mean
 
 
+@dataclass(frozen=True)
+class KnownTargets(EntryLoss, name="known_targets"):
+    """A loss without the entries whose target is missing (NaN): their value and gradient are 0.
+
+    The mean still divides by the number of all entries.
+    """
+
+    loss: EntryLoss = field(default_factory=MeanSquaredError)
+
+    def __post_init__(self) -> None:
+        """Accept any loss of entries."""
+
+    @property
+    def columns(self) -> int:
+        return self.loss.columns
+
+    def formula(self, *operands: Expr) -> Expr:
+        return where(equal(operands[-1], operands[-1]), self.loss.formula(*operands), 0)
+
+    def gradient(self, *operands: Expr) -> tuple[Expr, ...]:
+        is_known = equal(operands[-1], operands[-1])
+        return tuple(where(is_known, slope, 0) for slope in self.loss.gradient(*operands))
+
+    def plain(self) -> Loss:
+        """Return the loss of rows with all targets, for evaluation."""
+        return self.loss.plain()
+
+    def best_constant(self, target: Array, outputs: int, weights: Array | None = None) -> Array:
+        """Return the best constant of each target for the rows that have it."""
+        best = []
+        for column in target.T:
+            known = ~np.isnan(column)
+            some = None if weights is None else weights[known]
+            best.append(self.loss.best_constant(column[known, None], self.columns, some))
+        return np.concatenate(best)
+
+    def best_outputs(self, target: Array, outputs: int) -> Array:
+        """Return the best outputs of known targets; those of missing targets are arbitrary."""
+        return self.loss.best_outputs(np.where(np.isnan(target), 1.0, target), outputs)
+
+
 class MeanAbsoluteError(EntryLoss, name="mae"):
     """Mean absolute error: abs(output - target).
 
-    Backward: d_output = dy * sign(output - target) / entries, 0 where they are equal; d_target
-    its negative.
+    Backward: d_output = dy * sign(output - target) / entries, 0 for equal numbers; d_target is its
+    negative.
     """
 
     tasks = ("regression",)
@@ -76,10 +121,10 @@ class MeanAbsoluteError(EntryLoss, name="mae"):
 
 @dataclass(frozen=True)
 class Huber(EntryLoss, name="huber"):
-    """Squared near zero, absolute beyond delta: d**2 / 2, and delta (abs(d) - delta / 2).
+    """d**2 / 2 up to delta, then delta (abs(d) - delta / 2), with d = output - target.
 
-    d is output - target; with c the d clipped to delta, both are c (2 d - c) / 2.
-    Backward: d_output = dy * c / entries, d_target its negative.
+    With c = d clipped to delta, both are c (2 d - c) / 2.
+    Backward: d_output = dy * c / entries; d_target is its negative.
 
     Source: Huber 1964, section 1.
     """
@@ -98,9 +143,9 @@ class Huber(EntryLoss, name="huber"):
 
 
 class LogCosh(EntryLoss, name="log_cosh"):
-    """log(cosh(error)), squared near zero, absolute far off.
+    """log(cosh(error)): squared near zero, absolute far from zero.
 
-    Backward: d_output = dy * tanh(output - target) / entries, d_target its negative.
+    Backward: d_output = dy * tanh(output - target) / entries; d_target is its negative.
     """
 
     tasks = ("regression",)
@@ -117,10 +162,10 @@ class Quantile(EntryLoss, name="quantile"):
     """Predicts quantiles of the target: max(level * d, (level - 1) * d) with d = target - output.
 
     The loss is the sum over the levels, averaged over all entries of the target.
-    Shapes: output (batch, targets * levels), the levels of a target next to each other; with one
-    level (batch, ...), target as output.
-    Backward: d_output = dy * (1 - level) / entries where the output is larger than the target,
-    -dy * level / entries where it is smaller, and the mean of both where they are equal.
+    Shapes: output (batch, targets * levels), with the levels of a target in adjacent columns; for
+    a single level, output (batch, ...) and target alike.
+    Backward: d_output = dy * (1 - level) / entries if the output is larger than the target,
+    -dy * level / entries if it is smaller, and the mean of both if it is equal.
 
     Source: Koenker and Bassett 1978, equation 2.1.
     """
@@ -142,20 +187,31 @@ class Quantile(EntryLoss, name="quantile"):
 
     @property
     def columns(self) -> int:
-        """Columns of the output for each of the target."""
+        """Number of output columns for each target."""
         return len(self.levels)
 
     @property
     def point(self) -> int:
-        """The number of the level that is nearest to the median."""
+        """Index of the level nearest to 0.5."""
         return min(range(len(self.levels)), key=lambda k: abs(self.levels[k] - 0.5))
 
     @property
     def predictions(self) -> Sequence[Prediction]:
-        """A quantile for each level, named by the level; a single level has the target's name."""
+        """A quantile for each level, with the level in its name; a single level needs no name."""
         suffixes = [f"_{level:g}" for level in self.levels] if self.columns > 1 else [""]
         quantiles = zip(suffixes, self.formulas.outputs, self.levels, strict=True)
         return [Prediction(suffix, y, level=level) for suffix, y, level in quantiles]
+
+    def quantile(self, level: float) -> Expr | None:
+        """Return a quantile of `levels`, or the line between its neighbors."""
+        ys, levels = self.formulas.outputs, self.levels
+        if level in levels:
+            return ys[levels.index(level)]
+        k = bisect(levels, level)
+        if not 0 < k < len(levels):
+            return None
+        share = (level - levels[k - 1]) / (levels[k] - levels[k - 1])
+        return ys[k - 1] * (1 - share) + ys[k] * share
 
     def formula(self, *ys_and_t: Any) -> Any:
         *ys, t = ys_and_t
@@ -171,7 +227,7 @@ class Quantile(EntryLoss, name="quantile"):
 
 
 def _quantile(target: Array, weights: Array | None, level: float) -> Array:
-    """Return a quantile of each column; if several values qualify, their midpoint."""
+    """Return a quantile of each column, or the midpoint if several values qualify."""
     values = target.astype(np.float64)
     weights = np.ones(len(values)) if weights is None else weights
     order = np.argsort(values, axis=0)
@@ -189,13 +245,12 @@ def _quantile(target: Array, weights: Array | None, level: float) -> Array:
 class BinaryCrossEntropyWithLogits(EntryLoss, name="bce_with_logits"):
     """Binary cross-entropy: two classes, or several labels.
 
-    The mean over all entries of -(1 - t) log(1 - p) - positive_weight t log(p), with p =
-    sigmoid(output), where t is the target, 0, 1 or a probability. Both logs come from log(1 +
-    exp(-abs(x))): nothing overflows or cancels; without a weight it is max(x, 0) - x t +
-    log(1 + exp(-abs(x))).
+    The mean over all entries of -(1 - t) log(1 - p) - positive_weight t log(p), with
+    p = sigmoid(output) and the target t: 0, 1 or a probability.  Both logarithms come from
+    log(1 + exp(-abs(x))), so nothing overflows or cancels.
     Backward: d_output = dy * (p - t + (positive_weight - 1) (p - 1) t) / entries;
     d_target = -dy * (output + (positive_weight - 1) log(p)) / entries.
-    Raises: IndexRangeError, when replayed, naming row and value of a target outside 0 to 1.
+    Raises: IndexRangeError in a replay, with row and value of a target outside 0 to 1.
     """
 
     tasks = ("classification", "multilabel")
@@ -220,10 +275,11 @@ class BinaryCrossEntropyWithLogits(EntryLoss, name="bce_with_logits"):
 class BinaryFocal(EntryLoss, name="binary_focal"):
     """Focal loss: two classes, or several labels.
 
-    Binary cross-entropy times (1 - c)**gamma, to reduce the loss of confident answers; c is the
-    probability of the true class: p = sigmoid(output) for a target of 1 and 1 - p for 0.  With
-    `alpha` the loss of a 1 is multiplied by alpha, the loss of a 0 by 1 - alpha.
-    Raises: IndexRangeError, when replayed, naming row and value of a target outside 0 to 1.
+    Binary cross-entropy times (1 - c)**gamma, which reduces the loss of confident predictions.  c
+    is
+    the probability of the true class: p = sigmoid(output) for target 1, and 1 - p for target 0.
+    `alpha` multiplies the loss of target 1, and 1 - alpha the loss of target 0.
+    Raises: IndexRangeError in a replay, with row and value of a target outside 0 to 1.
 
     Source: Lin et al. 2017, equation 5.
     """
@@ -254,15 +310,15 @@ class BinaryFocal(EntryLoss, name="binary_focal"):
 
 @dataclass(frozen=True)
 class Ordinal(EntryLoss, name="ordinal"):
-    """Cross-entropy of ordered classes: of each threshold between two classes.
+    """Cross-entropy of ordered classes, summed over the thresholds between adjacent classes.
 
-    The sum over thresholds k of -log(probability of the true side), where class t is at most k or
-    above it.  The probability of a side is the sum of its classes' probabilities, a softmax of the
-    outputs, so that cumulative logits are ordered.  Far mistakes cost more than near ones.
-    Shapes: output (batch, classes), target (batch, 1), class numbers from 0 as floats.
+    Threshold k adds -log(probability of the true side): class <= k or class > k.  The probability
+    of a side is the sum of its classes' softmax probabilities, so cumulative logits are ordered.
+    Distant mistakes cost more than near ones.
+    Shapes: output (batch, classes), target (batch, 1) with class numbers from 0 as floats.
 
-    Source: McCullagh 1980, "Regression models for ordinal data", for cumulative logits; Frank and
-    Hall 2001, "A simple approach to ordinal classification", for one binary problem a threshold.
+    Source: McCullagh 1980, "Regression models for ordinal data" (cumulative logits); Frank and
+    Hall 2001, "A simple approach to ordinal classification" (one binary problem per threshold).
     """
 
     tasks = ("classification",)
@@ -271,7 +327,7 @@ class Ordinal(EntryLoss, name="ordinal"):
 
     @property
     def columns(self) -> int:
-        """Columns of the output: the classes."""
+        """Number of output columns: the classes."""
         return self.classes
 
     def of_classes(self, count: int) -> "Ordinal":
@@ -293,7 +349,7 @@ class Ordinal(EntryLoss, name="ordinal"):
         return _log(np.bincount(target[:, 0].astype(np.int64), weights, self.classes) / len(target))
 
     def best_outputs(self, target: Array, outputs: int) -> Array:
-        """Return outputs with all probability in the class of each row."""
+        """Return outputs with probability 1 for the class of each row."""
         return 50.0 * np.equal(target, np.arange(self.classes))
 
 
@@ -303,12 +359,12 @@ def _logaddexp(a: Expr, b: Expr) -> Expr:
 
 
 def _log_probabilities(y: Expr) -> tuple[Expr, Expr]:
-    """Return log(p) and -log(1 - p) of the logit y."""
+    """Return log(p) and -log(1 - p) for the logit y."""
     return minimum(y, 0) - softplus_tail(y), maximum(y, 0) + softplus_tail(y)
 
 
 class MeanLoss(EntryLoss):
-    """Base of the losses that predict a mean by its logarithm."""
+    """Base of losses that predict the logarithm of a mean."""
 
     tasks = ("regression",)
     target_range = (0.0, np.inf)
@@ -319,13 +375,13 @@ class MeanLoss(EntryLoss):
 
 
 class Poisson(MeanLoss, name="poisson"):
-    """Predicts the mean of counts, or of numbers from 0 on.
+    """Predicts the mean of counts, or of numbers that are at least 0.
 
-    The negative log-likelihood of a Poisson distribution, exp(output) - target * output, where
-    output is the log of the mean; the mean over all entries.  The term log(target!) is left out: no
-    output changes it.
+    The loss is the negative log-likelihood of a Poisson distribution, exp(output) - target *
+    output, averaged over all entries.  The output is the logarithm of the mean.  log(target!) is
+    left out, because it does not depend on the output.
     Backward: d_output = dy * (exp(output) - target) / entries.
-    Raises: IndexRangeError, when replayed, naming row and value of a target below 0.
+    Raises: IndexRangeError in a replay, with row and value of a target below 0.
     """
 
     def formula(self, y: Expr, t: Expr) -> Expr:
@@ -339,11 +395,11 @@ class Poisson(MeanLoss, name="poisson"):
 class Gamma(MeanLoss, name="gamma"):
     """Predicts the mean of positive numbers, with relative errors.
 
-    The negative log-likelihood of a gamma distribution, output + target * exp(-output), where
-    output is the log of the mean; the mean is over all entries, and terms that no output changes
+    The loss is the negative log-likelihood of a gamma distribution, output + target * exp(-output),
+    averaged over all entries.  The output is the logarithm of the mean; terms without the output
     are left out.
     Backward: d_output = dy * (1 - target * exp(-output)) / entries.
-    Raises: IndexRangeError, when replayed, naming row and value of a target that is not positive.
+    Raises: IndexRangeError in a replay, with row and value of a target that is not positive.
     """
 
     open_below = True
@@ -360,11 +416,11 @@ class Gamma(MeanLoss, name="gamma"):
 class Tweedie(MeanLoss, name="tweedie"):
     """Predicts the mean of amounts that are often exactly 0, such as claims or rainfall.
 
-    The negative log-likelihood of a sum of gamma amounts, as many as a Poisson count, with a
-    variance of mean**power: exp((2 - power) output) / (2 - power) + target exp((1 - power) output)
-    / (power - 1), where output is the log of the mean; the mean over all entries.  Terms that no
-    output changes are left out.
-    Raises: IndexRangeError, when replayed, naming row and value of a target below 0.
+    The loss is the negative log-likelihood of a sum of gamma amounts with a Poisson count and the
+    variance mean**power: exp((2 - power) output) / (2 - power) + target exp((1 - power) output)
+    / (power - 1), averaged over all entries.  The output is the logarithm of the mean; terms
+    without the output are left out.
+    Raises: IndexRangeError in a replay, with row and value of a target below 0.
 
     Source: Jorgensen 1987, "Exponential dispersion models".
     """
@@ -389,12 +445,12 @@ class Tweedie(MeanLoss, name="tweedie"):
 class NegativeBinomial(MeanLoss, name="negative_binomial"):
     """Predicts the mean of counts that vary more than Poisson counts.
 
-    The variance is mean + dispersion * mean**2.  The negative log-likelihood is (target + 1 /
-    dispersion) log(1 + dispersion exp(output)) - target * output, where output is the log of the
-    mean; the mean over all entries.  Terms that no output changes are left out.
-    Backward: d_output = dy * ((target + 1 / dispersion) p - target) / entries, with p =
-    sigmoid(output + log(dispersion)).
-    Raises: IndexRangeError, when replayed, naming row and value of a target below 0.
+    The variance is mean + dispersion * mean**2.  The loss is the negative log-likelihood, (target +
+    1 / dispersion) log(1 + dispersion exp(output)) - target * output, averaged over all entries.
+    The output is the logarithm of the mean; terms without the output are left out.
+    Backward: d_output = dy * ((target + 1 / dispersion) p - target) / entries, with
+    p = sigmoid(output + log(dispersion)).
+    Raises: IndexRangeError in a replay, with row and value of a target below 0.
 
     Source: Hilbe 2011, "Negative binomial regression", section 8.2 (NB2).
     """
@@ -418,7 +474,7 @@ def _xlog(target: Array, mean: Array) -> Array:
 
 
 def _log(mean: Array) -> Array:
-    """Return the logarithm of a mean, or of a small number where the mean is smaller."""
+    """Return log(mean); a very small mean is raised first."""
     logarithm: Array = np.log(np.maximum(mean, SMALLEST_MEAN))
     return logarithm
 
@@ -426,10 +482,10 @@ def _log(mean: Array) -> Array:
 class GaussianNll(EntryLoss, name="gaussian_nll"):
     """Predicts mean and standard deviation.
 
-    The negative log-likelihood of a normal distribution, (s + (mean - target)**2 exp(-s)) / 2, the
-    mean over all entries of the target; log(2 pi) / 2 is left out.
-    Shapes: output (batch, 2 * targets), for each target its mean and s, the log of its variance;
-    target (batch, targets).
+    The loss is the negative log-likelihood of a normal distribution, (s + (mean - target)**2
+    exp(-s)) / 2, averaged over all entries of the target, without log(2 pi) / 2.
+    Shapes: output (batch, 2 * targets), with mean and s = log(variance) for each target; target
+    (batch, targets).
     Source: Nix and Weigend 1994, equation 2.
     """
 
@@ -439,7 +495,7 @@ class GaussianNll(EntryLoss, name="gaussian_nll"):
         return (s + (mean - t) * (mean - t) * exp(-s)) * 0.5
 
     def best_constant(self, target: Array, outputs: int, weights: Array | None = None) -> Array:
-        """Return the mean of each target and the logarithm of its variance."""
+        """Return the mean and the logarithm of the variance of each target."""
         wide = target.astype(np.float64)
         mean = np.average(wide, 0, weights)
         return np.stack([mean, _log(np.average(np.square(wide - mean), 0, weights))], 1).ravel()
@@ -450,14 +506,19 @@ class GaussianNll(EntryLoss, name="gaussian_nll"):
         mean, s = self.formulas.outputs
         return [Prediction("", mean), Prediction("_std", exp(s * 0.5), location=False)]
 
+    def quantile(self, level: float) -> Expr:
+        mean, s = self.formulas.outputs
+        return mean + exp(s * 0.5) * NormalDist().inv_cdf(level)
+
 
 @dataclass(frozen=True)
 class FormulaLoss(EntryLoss, name="formula"):
-    """A custom formula of output and target, such as ``abs(y - t) ** 1.5``.
+    """A custom formula of output y and target t, such as ``abs(y - t) ** 1.5``.
 
-    The mean over all entries.
-    Backward: d_output = dy * (derivative of the formula by y) / entries, d_target likewise.
-    Raises: FormulaError for a text that cannot be read, or that does not depend on y.
+    The loss is the mean over all entries.
+    Backward: d_output = dy * (derivative by y) / entries, d_target = dy * (derivative by t) /
+    entries.
+    Raises: FormulaError for a text that cannot be read or does not depend on y.
     """
 
     tasks = ("classification", "multilabel", "regression")
@@ -476,10 +537,9 @@ class FormulaLoss(EntryLoss, name="formula"):
 
 
 class MeanOutput(EntryLoss, name="mean_output"):
-    """The mean of the output itself, for what a network computes as its loss, such as a penalty.
+    """The mean of the output, for an output that is itself a loss, such as a penalty.
 
-    It can be one of several losses of a `TrainingStep`.  It has no target: this operand is not
-    read.
+    A `TrainingStep` may have it as one of several losses.  It has no target.
     Backward: d_output = dy / entries.
     """
 

@@ -1,8 +1,7 @@
-"""Normalizations: over the features of a row, or over the rows of a feature.
+"""Normalizations over the features of a row, or over the rows of a feature.
 
-Both treat x as an array (rows, features, inner), called the cube. Sums are computed as products
-with ones: `numpy.add.reduce` takes 3.9 times as long for rows of 512, almost 10 times for rows of
-8.
+Both reshape x to (rows, features, inner), the cube.  Sums are products with ones, because
+`numpy.add.reduce` takes 3.9 times as long for rows of 512, and almost 10 times for rows of 8.
 """
 
 from collections.abc import Callable
@@ -26,7 +25,7 @@ Means = Callable[[Array, Array], Calls]
 class _Normalization(GradOp):
     """y = xhat * scale + bias, where xhat = (x - mean) * rstd and rstd = 1 / sqrt(variance + eps).
 
-    Forward stores xhat and rstd for backward. Subclasses define the axes of the averages.
+    Forward stores xhat and rstd for backward.  Subclasses define the axes of the means.
     """
 
     eps: float
@@ -49,15 +48,15 @@ class _Normalization(GradOp):
         return shared | {"product": cube, "dmean": column, "dsums": sums}
 
     def _cube(self, x: Spec) -> tuple[int, int, int]:
-        """Return the shape (rows, features, inner) that the rules give x."""
+        """Return the shape (rows, features, inner) of x as a cube."""
         raise NotImplementedError
 
     def _column(self, cube: tuple[int, int, int]) -> tuple[int, ...]:
-        """Return the shape of the statistics; it broadcasts to the cube."""
+        """Return the shape of the statistics; this shape broadcasts to the cube."""
         raise NotImplementedError
 
     def _means(self, sums: Array) -> Means:
-        """Return how to average a cube into a column; sums (rows, features) are workspace."""
+        """Return the calls that average a cube; `sums` (rows, features) is workspace."""
         raise NotImplementedError
 
     def forward(
@@ -92,7 +91,7 @@ class _Normalization(GradOp):
     def _centered(
         self, x: Array, workspace: Array, xhat: Array, variance: Array, mean: Array, sums: Array
     ) -> Calls:
-        """Yield the calls that write x - mean, and mean and variance."""
+        """Yield the calls that write x - mean, the mean and the variance."""
         means = self._means(sums)
         yield from means(x, mean)
         yield call(np.subtract, x, mean, xhat)
@@ -115,10 +114,10 @@ class _Normalization(GradOp):
 class LayerNorm(_Normalization, name="layer_norm"):
     """Normalization over the last axis, y = (x - mean) / sqrt(variance + eps) * scale + bias.
 
-    The variance is the biased one. Forward stores what backward needs: xhat = (x - mean) * rstd
-    and rstd = 1 / sqrt(variance + eps).
+    The variance is the biased one.  Forward stores xhat = (x - mean) * rstd and
+    rstd = 1 / sqrt(variance + eps) for backward.
 
-    Shapes: x, y (..., features), scale and bias (features,), each may be left out.
+    Shapes: x, y (..., features); scale and bias (features,), both optional.
     Backward: dx = (h - mean(h) - xhat * mean(h * xhat)) * rstd, h = dy * scale;
     dscale = dy * xhat and dbias = dy, both summed over the rows.
     Raises: ShapeError unless scale and bias have one entry per feature.
@@ -150,7 +149,7 @@ class RunningStatistics:
 
     @classmethod
     def over(cls, mean: Array, variance: Array, momentum: float) -> "RunningStatistics":
-        """Return statistics that are these arrays."""
+        """Return statistics that use these arrays."""
         statistics = cls.__new__(cls)
         statistics._use(mean, variance, momentum)
         return statistics
@@ -160,14 +159,14 @@ class RunningStatistics:
         self._before = mean.copy(), variance.copy()
 
     def restore(self) -> None:
-        """Set both as they were before the last update."""
+        """Restore the values before the last update."""
         for running, before in zip((self.mean, self.variance), self._before, strict=True):
             running[...] = before
 
     def moved(self, mean: Array, variance: Array, count: int, workspace: Array) -> Calls:
-        """Yield the calls that update both by the statistics of a batch of `count` rows.
+        """Yield the calls that update the statistics with a batch of `count` rows.
 
-        `variance` is the biased one; the running variance follows the unbiased one.
+        `variance` is biased; the running variance follows the unbiased one.
         """
         unbiased = count / (count - 1)
         for running, before in zip((self.mean, self.variance), self._before, strict=True):
@@ -182,14 +181,14 @@ class RunningStatistics:
 
 @dataclass(frozen=True)
 class BatchNorm(_Normalization, name="batch_norm"):
-    """Normalization of each feature over the batch, y = xhat * scale + bias, as in `LayerNorm`.
+    """Normalization of each feature over the batch, y = xhat * scale + bias (see `LayerNorm`).
 
-    Training uses the batch's mean and biased variance, and updates `running` with them; evaluation
-    uses `running` and changes nothing.
+    Training uses the batch's mean and biased variance, and updates `running`.  Evaluation uses
+    `running` unchanged.
 
-    Shapes: x, y (batch, features, ...), averaged over all axes but the second; scale and bias
-    (features,), each may be left out.
-    Backward: as `LayerNorm`, per feature; in evaluation dx = dy * scale * rstd.
+    Shapes: x, y (batch, features, ...); means are over all axes but the second; scale and bias
+    (features,), both optional.
+    Backward: as in `LayerNorm`, per feature; in evaluation dx = dy * scale * rstd.
     Raises: ShapeError for a single row in training, or for parameters that do not fit x.
     Source: Ioffe and Szegedy 2015, algorithms 1 and 2.
     """
@@ -252,7 +251,7 @@ def _check_running(running: RunningStatistics | None, training: bool, x: Spec) -
 
 
 def _scaled(cube: Array, scale: Array | None, bias: Array | None, out: Array) -> Calls:
-    """Yield the calls that write cube * scale + bias; either may be None and is then left out."""
+    """Yield the calls that write cube * scale + bias; a None is left out."""
     if scale is not None:
         yield call(np.multiply, cube, scale[:, None], out)
         cube = out
@@ -263,20 +262,20 @@ def _scaled(cube: Array, scale: Array | None, bias: Array | None, out: Array) ->
 
 
 def _row_means(cube: Array, out: Array) -> Calls:
-    """Yield the calls that average over the features; the inner axis has length 1."""
+    """Yield the calls for the mean over the features; the inner axis has length 1."""
     features = cube.shape[1]
     yield call(np.dot, cube.reshape(-1, features), ones(features, cube.dtype), out.reshape(-1))
     yield call(np.divide, out, constant_like(features, out), out)
 
 
 def _feature_means(cube: Array, out: Array, sums: Array) -> Calls:
-    """Yield the calls that average over rows and the inner axis."""
+    """Yield the calls for the mean over rows and the inner axis."""
     yield from _feature_sums(cube, out.reshape(-1), sums)
     yield call(np.divide, out, constant_like(cube.shape[0] * cube.shape[2], out), out)
 
 
 def _feature_sums(cube: Array, out: Array, sums: Array) -> Calls:
-    """Yield the calls that sum over rows and the inner axis, through sums (rows, features)."""
+    """Yield the calls for the sum over rows and the inner axis, with workspace (rows, features)."""
     rows, features, inner = cube.shape
     if inner == 1:
         sums = cube.reshape(rows, features)

@@ -1,10 +1,10 @@
 """The contract of every op.
 
-An op is one class with three rules, in this order: the shape, the value and the gradients.  Its
-NumPy code is the definition; a backend may replace a rule with a faster one that computes the same.
+An op is a class with three rules, in this order: shape, value, gradients.  Its NumPy code is the
+definition; a backend may replace a rule by a faster one with the same result.
 
-A rule does not compute.  It receives the buffers once, when a program is bound, and yields calls;
-the program replays these calls at every step::
+A rule does not compute.  When a program is bound, the rule receives the buffers once and yields
+calls; the program replays the calls at every step::
 
     class Linear(GradOp, name="linear"):
         def infer(self, x, w, b):
@@ -21,7 +21,7 @@ the program replays these calls at every step::
                 yield call(np.dot, dy, w, dx)
             ...
 
-So views (``w.T``) and constants are made, and decisions are taken, once, while binding.
+So the rule makes views (``w.T``) and constants, and takes decisions, only once.
 """
 
 import inspect
@@ -34,19 +34,20 @@ from mlpengine.core.spec import Calls, Spec
 Direction = Literal["forward", "backward"]
 
 REGISTRY: dict[str, type["GradOp"]] = {}
-"""Every op by its name.  `GradOp.__init_subclass__` fills it; a class that is defined again, as in
-a notebook, replaces the one before."""
+"""Every op by its name, filled by `GradOp.__init_subclass__`.
+
+A class that is defined again, as in a notebook, replaces the earlier class."""
 
 
 class Signature(NamedTuple):
-    """The names and counts that the planner reads of an op.
+    """The names and counts of an op that the planner reads.
 
     Attributes:
-        operands: their names.
-        required: how many of them, the first ones, must not be left out.
-        is_variadic: whether there may be any number, as ``infer(self, *xs)`` says.
-        residuals: what `backward` reads, in the order it takes it, from ``dy`` on.
-        work: the names of the work buffers of the rule of each direction.
+        operands: names of the operands.
+        required: number of operands, counted from the first, that must be given.
+        is_variadic: whether the op takes any number of operands, as in ``infer(self, *xs)``.
+        residuals: parameters of `backward` in order; ``dy`` is the first.
+        work: names of the work buffers, by direction.
     """
 
     operands: tuple[str, ...]
@@ -57,55 +58,57 @@ class Signature(NamedTuple):
 
 
 class GradOp:
-    """A differentiable function of arrays that writes into buffers it is given.
+    """A differentiable function of arrays that writes into given buffers.
 
-    A subclass is declared as ``class Tanh(GradOp, name="tanh")``.  Hyper-parameters are the fields
-    of a ``@dataclass(frozen=True)``.  The planner reads the signatures:
+    Declare a subclass as ``class Tanh(GradOp, name="tanh")``.  Hyper-parameters are fields of a
+    ``@dataclass(frozen=True)``.  The planner reads the signatures:
 
-    * The parameters of `infer` are the operands.  A parameter with the default None is an operand
-      that may be left out; then every rule gets None in its place.
+    * The parameters of `infer` are the operands.  A parameter with default None is an optional
+      operand; if it is missing, every rule gets None.
     * The positional parameters of `backward` are its residuals: ``dy`` (always first), ``y`` and
-      the names of operands.  Only what is named is kept alive until then.
-    * The keyword-only parameters of `forward` and `backward`, ``out`` aside, are buffers declared
-      by `work`.  One that both name lives from forward to backward; one that a single rule names
-      lives during that rule.
+      names of operands.  Only these values stay in memory until backward.
+    * The keyword-only parameters of `forward` and `backward`, except ``out``, are buffers from
+      `work`.  A buffer that both rules name lives from forward to backward; another buffer lives
+      during its rule.
 
-    Every rule satisfies these conditions; the op table in ``tests/ops`` checks them for each op:
+    Every rule satisfies these conditions; the table of ops in ``tests/ops`` checks them:
 
-    * It overwrites all of `out` and writes nothing else but its work buffers.  Adding up the
-      gradients of several consumers is the program's job.
-    * A None slot of `out` is a gradient that is not wanted; it is not computed.
-    * Its calls allocate nothing that grows with the operands.
+    * The rule overwrites all of `out`, and writes nothing else but its work buffers.  The program,
+      not the rule, adds the gradients of several consumers.
+    * If a slot of `out` is None, its gradient is not wanted and is not computed.
+    * The calls allocate nothing that grows with the operands.
     * `out` shares no memory with an operand, except as `in_place` allows.
     """
 
     name: ClassVar[str]
 
     broadcasts: ClassVar[bool] = False
-    """Operands broadcast as in NumPy: every slot of `backward` has the shape of the *output*, and
-    the program sums it over the broadcast axes back to the operand's shape."""
+    """Operands broadcast as in NumPy.  Then every slot of `backward` has the shape of the
+    *output*, and the program sums the slot to the operand's shape."""
 
     in_place: ClassVar[tuple[Direction, ...]] = ()
-    """Directions in which `out` may be the buffer of an operand of the same size: the first operand
-    in forward, ``dy`` for the first slot in backward.  The program shares the buffer where that
-    operand is not read afterwards."""
+    """Directions in which `out` may be the buffer of an operand of equal size.
+
+    This is the first operand in forward, and ``dy`` for the first slot in backward.  The program
+    shares the buffer if no later step reads the operand."""
 
     view: ClassVar[bool] = False
-    """The value has the bytes of the operand and another shape (reshape).
+    """Whether the value has the operand's bytes in another shape (reshape).
 
-    The program gives both one buffer.  The rules copy only if the two do not share memory."""
+    The program gives both one buffer, and the rules then copy nothing."""
 
     stops_gradient: ClassVar[bool] = False
-    """No gradient flows to the operands: they have none unless other ops read them."""
+    """Whether no gradient flows to the operands."""
 
     cheap: ClassVar[bool] = True
-    """Whether balanced rematerialization may compute the op twice: True for memory-bound ops, False
-    for products, convolutions, and ops that must not run twice, such as random draws."""
+    """Whether balanced rematerialization may compute the op twice.
+
+    True for memory-bound ops; False for products, convolutions and ops that draw random numbers."""
 
     def __init_subclass__(cls, *, name: str | None = None, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         if name is None:
-            return  # an abstract base of a family
+            return  # an abstract base class
         known = REGISTRY.get(name, cls)
         if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
             raise TypeError(f"op {name!r} is already registered by {known.__name__}")
@@ -114,12 +117,12 @@ class GradOp:
 
     @property
     def signature(self) -> Signature:
-        """The parameters of the rules."""
-        kind: Any = type(self)  # to mypy a class of ops is not hashable
+        """Names and counts from the parameters of the rules."""
+        kind: Any = type(self)  # mypy: a class of ops is not hashable
         return _signature_of(kind)
 
     def infer(self, *operands: Any) -> Spec | tuple[Spec, ...]:
-        """Return the spec of the output, or of each; raise ShapeError naming the operands."""
+        """Return the spec of the output, or a tuple; raise ShapeError for wrong operands."""
         raise NotImplementedError
 
     def work(self, *operands: Any) -> dict[str, Spec]:

@@ -17,30 +17,30 @@ KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
 LOW, WORD_BITS = 0xFFFFFFFF, 32
 
 COUNTER_BYTES = 16
-"""Bytes of a block: the four words of 32 bits that one counter gives."""
+"""Bytes of a block: four 32-bit words for each counter."""
 
 GROUP = 8
-"""Blocks with alternating bytes: the first eight bytes of each, then the last eight of each."""
+"""Number of blocks whose bytes are interleaved: first eight bytes of each, then the last eight."""
 
 BLOCKS_AT_ONCE = 8192
-"""Number of blocks in one pass; if a step has fewer, a pass computes several steps.
+"""Number of blocks in one pass; if a step needs fewer, a pass computes several steps.
 
-A pass has 50 calls on 64 bytes a block; these stay in the second-level cache."""
+A pass has 50 calls on 64 bytes per block, which stay in the second-level cache."""
 
 
 class Philox:
-    """Random bytes as a function of seed, step, stream and place, on every backend.
+    """Random bytes as a function of seed, step, stream and position, equal on every backend.
 
-    The counter of a block is (number, stream, low and high half of step), its key is the seed.
-    Bytes of a matrix lie in rows padded to whole blocks.  A copy has a state of its own.
+    The counter of a block is (number, stream, low half of step, high half of step); the key is the
+    seed.  Rows of a matrix are padded to whole blocks.  A copy has its own state.
 
     Attributes:
         seed, step: whole numbers of 64 bits.
-        row: the row of the batch at which the drawn matrices begin.
+        row: row of the batch at which the drawn matrices begin.
         rows: maximum number of rows of a batch that is cut into several matrices; else 0.
-        scheduled: whether ops that are recorded from now on multiply their rates by the share of
+        scheduled: whether ops recorded from now on multiply their rates by the share of
         `scale_rates`.
-        state: seed, step and row, as (3,) of uint64, read by compiled code.
+        state: seed, step and row, as (3,) of uint64, for compiled code.
 
     Source: Salmon et al. 2011, Parallel random numbers: as easy as 1, 2, 3, section 3.3.
     """
@@ -60,7 +60,7 @@ class Philox:
 
     @property
     def seed(self) -> int:
-        """The key."""
+        """The key of the generator."""
         return int(self.state[0])
 
     @seed.setter
@@ -125,22 +125,22 @@ class Philox:
 
 
 def scaled_limit(rate: float, share: float) -> int:
-    """Return the number of byte values that drop an entry with the rate times `share`."""
+    """Return the number of byte values that drop an entry at `rate` times `share`."""
     return min(round(rate * share * BYTE_VALUES), BYTE_VALUES - 1)
 
 
 def lines_per_row(shape: Sequence[int]) -> int:
-    """Return the number of lines (vectors along the last axis) of each row of a batch."""
+    """Return the number of lines (vectors along the last axis) in each row of a batch."""
     return prod(shape[1:-1])
 
 
 def padded_columns(columns: int) -> int:
-    """Return the bytes of a row of a matrix."""
+    """Return the bytes of a padded row."""
     return -(-columns // COUNTER_BYTES) * COUNTER_BYTES
 
 
 class _Stream:
-    """The bytes of one stream for some consecutive steps, computed when the first is needed."""
+    """Bytes of one stream for consecutive steps, computed at the first request."""
 
     def __init__(self, rng: Philox, number: int, nbytes: int) -> None:
         self._rng, self.number, self.nbytes = rng, number, nbytes
@@ -151,13 +151,13 @@ class _Stream:
         self._calls: list[Call] = []
 
     def forget(self) -> None:
-        """Compute the bytes anew when they are next needed."""
+        """Compute the bytes again at the next request."""
         self._first, self._bytes = None, None
 
     def write(self, out: Array, width: int, pitch: int) -> None:
         """Write the bytes of the generator's step into `out`.
 
-        Its rows take `width` bytes, and a row of the batch takes `pitch`.
+        A row of `out` takes `width` bytes, and a row of the batch takes `pitch`.
         """
         step = self._rng.step
         first = step - step % self._steps
@@ -172,7 +172,7 @@ class _Stream:
         np.copyto(out, part.reshape(len(out), width)[:, : out.shape[1]])
 
     def _bind(self) -> Array:
-        """Bind the calls that compute the bytes, and return those: a row for each step."""
+        """Bind the calls that compute the bytes; return the bytes, one row per step."""
         total = self._steps * self._blocks
         n = total if self._steps > 1 else min(total, BLOCKS_AT_ONCE)
         words = np.zeros((-(-total // n) * n // GROUP, 2, GROUP), np.uint64)

@@ -1,4 +1,4 @@
-"""Ops that draw random numbers, from a generator that the caller passes (`philox`)."""
+"""Ops that draw random numbers from the caller's generator (`philox`)."""
 
 from dataclasses import dataclass
 from math import pi
@@ -17,11 +17,11 @@ from mlpengine.ops.philox import BYTE_VALUES, Philox, lines_per_row
 class Dropout(GradOp, name="dropout"):
     """Inverted dropout, y = x * mask; mask is 0 with probability p, else 1 / (1 - p).
 
-    p is `rate` rounded to a multiple of 1/256, at least 1/256 and at most 255/256 unless rate is 0:
-    each entry has one random byte.  The mask is a function of the seed and the step of `rng`, of
-    `layer` and of the entry's place, on every backend.  In a forward pass, layer 0 is the first to
-    draw and takes the generator on to its next step.  Evaluation records no dropout at all.
-    If `rng` is scheduled, p is a share of `rate`, also rounded; it may become 0.
+    p is `rate` rounded to a multiple of 1/256, because each entry has one random byte; unless rate
+    is 0, p is 1/256 to 255/256.  On every backend, the mask is a function of the seed and the step
+    of `rng`, of `layer`, and of the entry's position.  Layer 0 draws first in a forward pass, and
+    moves the generator to its next step.  Evaluation records no dropout.  If `rng` is scheduled, p
+    is a rounded share of `rate` and may be 0.
 
     Shapes: x (..., columns), y (..., columns).
     Backward: dx = dy * mask, the mask of the last forward.
@@ -45,12 +45,12 @@ class Dropout(GradOp, name="dropout"):
 
     @property
     def limit(self) -> int:
-        """The number of byte values, the lowest ones, that drop an entry: p * 256."""
+        """The number of byte values, from 0 up, that drop an entry: p * 256."""
         return min(max(round(self.rate * BYTE_VALUES), 1), BYTE_VALUES - 1) if self.rate else 0
 
     @property
     def scale(self) -> float:
-        """The factor of the other entries, 1 / (1 - p)."""
+        """The factor of the kept entries, 1 / (1 - p)."""
         return BYTE_VALUES / (BYTE_VALUES - self.limit)
 
     def infer(self, x: Spec) -> Spec:
@@ -83,11 +83,11 @@ class Dropout(GradOp, name="dropout"):
 
 
 class Normal(GradOp, name="normal"):
-    """A sample of a normal distribution, y = mean + deviation * z, z being standard normal.
+    """A sample of a normal distribution, y = mean + deviation * z, with standard normal z.
 
-    z is a function of the seed and the step of `rng`, of `layer` and of the position in the row.
-    It is computed by the Box-Muller transform of 32-bit numbers, so abs(z) < 6.7.  `rng` and
-    `layer` are as in `Dropout`.
+    z is a function of the seed and the step of `rng`, of `layer`, and of the position in the row.
+    The Box-Muller transform of 32-bit numbers gives z, so abs(z) < 6.7.  `rng` and `layer` are as
+    in `Dropout`.
 
     Shapes: mean, deviation and y (..., columns).
     Backward: dmean = dy, ddeviation = dy * z (Kingma and Welling 2014, section 2.4).

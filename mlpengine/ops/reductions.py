@@ -1,4 +1,4 @@
-"""Reductions over all axes, one or several."""
+"""Reductions over all axes or over given axes."""
 
 from dataclasses import dataclass, replace
 from math import nan, prod
@@ -25,7 +25,7 @@ class Reduction(GradOp):
     keepdims: bool = False
 
     needs_entries: ClassVar[bool] = False
-    """Whether the reduction of no entries is not defined."""
+    """Whether the reduction is undefined if there is no entry."""
 
     def infer(self, x: Spec) -> Spec:
         need_floats(self.name, x=x)
@@ -47,11 +47,11 @@ class Reduction(GradOp):
         return tuple(sorted(normal_axis(self.name, i, Spec(x.shape, x.dtype)) for i in several))
 
     def count(self, x: Spec | Array) -> int:
-        """Return how many entries of `x` go into one of y."""
+        """Return the number of entries of `x` for each entry of y."""
         return prod(x.shape[i] for i in self.axes(x))
 
     def kept(self, y: Array, x: Array) -> Array:
-        """Return `y` with the reduced axes of `x` as axes of length 1."""
+        """Return `y` with length 1 along the reduced axes of `x`."""
         axes = self.axes(x)
         return y.reshape([1 if i in axes else n for i, n in enumerate(x.shape)])
 
@@ -59,7 +59,7 @@ class Reduction(GradOp):
 class Sum(Reduction, name="sum"):
     """Sum, y = sum(x) over `axis`.
 
-    Shapes: x (...), y: x without the axes, or with 1 in their place.
+    Shapes: x (...), y: x without the reduced axes, or with length 1 along them.
     Backward: dx = dy, broadcast.
     """
 
@@ -134,7 +134,7 @@ class Var(Reduction, name="var"):
             yield call(np.multiply, centered, share, dx)
 
     def factor(self, x: Array) -> float:
-        """Return 1 / (n - ddof), or 1 where there is no y."""
+        """Return 1 / (n - ddof), or 1 if y is empty."""
         return 1 / max(self.count(x) - self.ddof, 1)
 
 
@@ -156,8 +156,8 @@ class Extreme(Reduction):
     def backward(self, dy: Array, x: Array, *, out: Slots, moved: Array, winner: Array) -> Calls:
         """Yield the calls that write dy at the first winner, 0 elsewhere.
 
-        If the reduced axes are not the last ones, the calls work on `moved`, a copy in which they
-        are; otherwise NumPy would allocate such a copy at each call.
+        The calls work on `moved`, a copy with the reduced axes last, unless they are last in x.
+        Otherwise NumPy would allocate such a copy in each call.
         """
         (dx,) = out
         if dx is None:
@@ -179,22 +179,22 @@ class Extreme(Reduction):
 
 
 class Max(Extreme, name="max"):
-    """Largest, y = max(x) over `axis`; NaN wins.
+    """Maximum, y = max(x) over `axis`; NaN wins.
 
     Shapes: x (...), y: x without the axes, or with 1 in their place.
     Backward: dx = dy at the first of the largest, 0 elsewhere.
-    Raises: ShapeError where there is nothing to choose from.
+    Raises: ShapeError if there is no entry.
     """
 
     ufunc = np.maximum
 
 
 class Min(Extreme, name="min"):
-    """Smallest, y = min(x) over `axis`; NaN wins.
+    """Minimum, y = min(x) over `axis`; NaN wins.
 
     Shapes: x (...), y: x without the axes, or with 1 in their place.
     Backward: dx = dy at the first of the smallest, 0 elsewhere.
-    Raises: ShapeError where there is nothing to choose from.
+    Raises: ShapeError if there is no entry.
     """
 
     ufunc = np.minimum
@@ -203,12 +203,12 @@ class Min(Extreme, name="min"):
 class LogSumExp(Reduction, name="logsumexp"):
     """Logarithm of a sum, y = m + log(sum(exp(x - m))) over `axis`, m = max(x).
 
-    An infinite m is bounded to a finite number, so that y is -inf if every x is -inf, and inf if
+    An infinite m is replaced by a finite number.  So y is -inf if every x is -inf, and inf if
     any x is inf.
 
     Shapes: x (...), y: x without the axes, or with 1 in their place.
     Backward: dx = dy * exp(x - m) / sum(exp(x - m)), the softmax.
-    Raises: ShapeError where there is nothing to sum.
+    Raises: ShapeError if there is no entry.
     """
 
     needs_entries = True
@@ -238,8 +238,8 @@ class LogSumExp(Reduction, name="logsumexp"):
 def summed(x: Array, out: Array) -> Calls:
     """Yield the sum of `x` over the axes that have length 1 in `out`.
 
-    A long sum to one number is pairwise, for accuracy in float32; other sums are products with
-    ones.
+    A long sum to a single number is pairwise, for accuracy in float32.  Other sums are products
+    with ones.
     """
     if out.size == 1 and x.size > CONSTANT_LENGTH:
         yield call(np.add.reduce, x, None, None, out.reshape(()))

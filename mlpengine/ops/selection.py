@@ -10,12 +10,12 @@ from mlpengine.ops.op import GradOp
 
 
 class Where(GradOp, name="where"):
-    """Choice, y = a where cond holds and b elsewhere.
+    """Choice, y = a where cond is true, else b.
 
     Shapes: cond, a and b broadcast to y.
     Dtype: cond is bool, or a mask of 0 and 1 of any dtype; a and b have the dtype of y.
-    Backward: da = dy where cond holds and 0 elsewhere, db = dy - da, dcond = 0.
-    Raises: ShapeError if the three do not broadcast.
+    Backward: da = dy where cond is true, else 0; db = dy - da; dcond = 0.
+    Raises: ShapeError if the operands do not broadcast.
     """
 
     broadcasts = True
@@ -42,5 +42,5 @@ class Where(GradOp, name="where"):
         for slot in (da, db):
             if slot is not None:
                 yield from masked(dy, kept, slot)
-        if db is not None:  # dy without the part that da receives
+        if db is not None:  # db = dy - da
             yield call(np.bitwise_xor, bits(db), bits(dy), bits(db))

@@ -1,4 +1,4 @@
-"""Ops that move values and compute none: reshape, cast, detach, join, split, slice."""
+"""Ops that move values without computing: reshape, cast, detach, join, split, slice."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ _BASIC = (int, np.integer, slice, EllipsisType, type(None))
 
 
 class _Moved(GradOp):
-    """Base of the ops that give x in another shape or dtype."""
+    """Base of the ops that return x in another shape or dtype."""
 
     view = True
 
@@ -61,7 +61,7 @@ class Reshape(_Moved, name="reshape"):
 
 @dataclass(frozen=True)
 class Cast(_Moved, name="cast"):
-    """The same values in another floating dtype, rounded where it is narrower.
+    """The same values in another floating dtype, rounded if it is narrower.
 
     Shapes: x (...), y (...).
     Dtype: x of any numbers, y `dtype`.
@@ -79,7 +79,7 @@ class Cast(_Moved, name="cast"):
 
 
 class Detach(_Moved, name="detach"):
-    """The same value, through which no gradient flows.
+    """The same value without a gradient.
 
     Shapes: x (...), y (...).
     Backward: dx = 0; ops that contribute only to x have no backward.
@@ -101,10 +101,10 @@ class Detach(_Moved, name="detach"):
 class Cat(GradOp, name="cat"):
     """Operands joined along an existing axis.
 
-    `sizes` are the operands' lengths along the axis. They may be left out unless there are operands
-    without a gradient both before and after one with a gradient.
+    `sizes` are the operands' lengths along the axis.  They are needed only if an operand with a
+    gradient lies between operands without one.
 
-    Shapes: xs are equal except along `axis`; there the length of y is the sum of theirs.
+    Shapes: xs are equal except along `axis`; along it, y has the sum of their lengths.
     Backward: each operand gets its part of dy.
     Raises: ShapeError unless the operands agree on rank, dtype and all other axes.
     """
@@ -175,7 +175,7 @@ class Chunk(GradOp, name="chunk"):
 
 @dataclass(frozen=True)
 class Slice(CopiedEntries, name="slice"):
-    """Basic slicing, y = x[key]; integers, slices, an ellipsis and new axes (None).
+    """Basic slicing, y = x[key], with integers, slices, an ellipsis and new axes (None).
 
     Shapes: x (...), y as NumPy gives it.
     Backward: dx = dy at the sliced entries, 0 elsewhere.
@@ -208,7 +208,7 @@ class Slice(CopiedEntries, name="slice"):
 
 
 def _moved(source: Array, target: Array) -> Calls:
-    """Yield a copy into another shape or dtype, or nothing where both are the same memory."""
+    """Yield a copy into another shape or dtype; nothing if both are the same memory."""
     if address_of(source) != address_of(target):
         yield call(np.copyto, target, source.reshape(target.shape))
 
@@ -231,8 +231,8 @@ def _parts(x: Array, axis: int, sizes: Any) -> Iterator[Array]:
 def _sizes_of(slots: Slots, axis: int, total: int) -> list[int]:
     """Return the operands' lengths along `axis`.
 
-    Slots of operands without a gradient are None.  They must be adjacent; the first of them gets
-    their total length, and the others get 0.
+    The slots of operands without a gradient are None.  These operands must be adjacent; the first
+    gets their total length, the others get 0.
     """
     sizes = [0 if slot is None else slot.shape[axis] for slot in slots]
     unwanted = [i for i, slot in enumerate(slots) if slot is None]

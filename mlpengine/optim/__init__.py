@@ -1,4 +1,4 @@
-"""Optimizers, learning-rate schedules and gradient clipping over flat vectors."""
+"""Optimizers, learning-rate schedules and gradient clipping on flat vectors."""
 
 from mlpengine.optim._optimizer import OPTIMIZERS, Optimizer
 from mlpengine.optim.adam import Adam, AdamW, NAdam

@@ -1,4 +1,4 @@
-"""The base of all optimizers: binding to flat vectors, step count, learning rate, decay, state."""
+"""The base of all optimizers: flat vectors, step count, learning rate, weight decay, state."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -26,14 +26,14 @@ from mlpengine.optim.update_formulas import UpdateFormulas
 from mlpengine.tape.flat import Flat
 
 OPTIMIZERS: dict[str, type["Optimizer"]] = {}
-"""The optimizers by the names that configs and estimators give them."""
+"""The optimizers by their names in configs and estimators."""
 
 BOUND_AT_ONCE = 8
-"""Maximum number of gradient objects with cached calls; the oldest is dropped first."""
+"""Maximum number of gradient objects with cached calls; the oldest entry is dropped first."""
 
 
 _BOUND = ("_bound", "_formulas", "_numpy", "moments")
-"""Attributes that a copy makes for itself."""
+"""Attributes that a copy creates anew."""
 
 
 LearningRate: TypeAlias = Annotated[NonNegative, "Learning rate."]
@@ -47,21 +47,21 @@ STEP_LIMITS = Limits(at_least=0, whole=True)
 
 
 class HasParams(Protocol):
-    """A model: anything with parameters in one flat vector."""
+    """A model: an object with parameters in one flat vector."""
 
     @property
     def params(self) -> Flat: ...
 
 
 class HasFlat(Protocol):
-    """Gradients: anything with one vector, laid out like the parameters."""
+    """Gradients: an object with one vector in the layout of the parameters."""
 
     @property
     def flat(self) -> Array: ...
 
 
 class SharedOptions(TypedDict, total=False):
-    """Types of the options that every optimizer passes on; `Optimizer` declares them."""
+    """Types of the options that every optimizer passes to `Optimizer`."""
 
     average: float | None
     decay_biases: bool
@@ -71,7 +71,7 @@ class SharedOptions(TypedDict, total=False):
 
 
 class DecayOptions(SharedOptions, total=False):
-    """Types of these options and of the weight decay."""
+    """Types of the shared options and the weight decay."""
 
     weight_decay: float
 
@@ -79,7 +79,7 @@ class DecayOptions(SharedOptions, total=False):
 class Optimizer(ABC):
     """Base class: updates a flat parameter vector from a flat gradient vector.
 
-    A subclass states its hyper-parameters, its moments, and two formulas::
+    A subclass defines its hyper-parameters, its moments, and two formulas::
 
         class Momentum(Optimizer):
             def __init__(self, model, *, lr: NonNegative = 0.01, momentum: Fraction = 0.9):
@@ -95,47 +95,46 @@ class Optimizer(ABC):
                 velocity = velocity * momentum + g
                 return {"velocity": velocity, "p": p - velocity * rate}
 
-    The NumPy calls and the compiled step are derived from them.  For all optimizers:
+    These formulas give the NumPy calls and the compiled step.  For all optimizers:
 
-    * `step` replays calls that are bound at the first step with some gradients.  It allocates
+    * `step` replays calls that are bound at the first step with a gradient object.  It allocates
       nothing and never writes to the gradients.
-    * The learning rate of a step is `lr` times ``schedule(steps)``; at the first step it is
-      ``schedule(0)``.
-    * Weight decay is decoupled from the gradient: before the update a weight is multiplied by
-      ``1 - lr * weight_decay``, with the scheduled rate as in PyTorch's AdamW.  It applies to
-      weights, the views with two or more dimensions, and to the others (biases, scales) only with
-      ``decay_biases=True``, or by `groups`.  It has a separate schedule, `decay_schedule`.
+    * The learning rate of a step is `lr` times ``schedule(steps)``, with ``schedule(0)`` at the
+      first step.
+    * Weight decay is decoupled from the gradient, as in PyTorch's AdamW.  Before the update, a
+      weight is multiplied by ``1 - lr * weight_decay``, with the scheduled learning rate.  Weights
+      are the views with two or more dimensions; biases and scales decay only with
+      ``decay_biases=True`` or by `groups`.  The weight decay has its own schedule,
+      `decay_schedule`.
       Source: Loshchilov and Hutter 2019, arXiv 1711.05101, algorithm 2.
-    * With `average` the moment ``average`` is an exponential moving average of the parameters:
-      average * moment + (1 - average) * parameters after each step, from the parameters at the
-      start.  It suits a target network, and often predicts better.
+    * With `average`, the moment ``average`` is an exponential moving average of the parameters.  It
+      starts at the parameters, and each step sets it to average * moment + (1 - average) *
+      parameters.  It suits a target network, and often predicts better.
       Source: Polyak and Juditsky 1992; Morales-Brotons et al. 2024, arXiv 2411.18704.
     * Frozen parameters (`Flat.frozen`) are neither updated nor decayed.
-    * Moments are kept out of the denormal range (see `mlpengine.optim._denormals`).
+    * Moments never become denormal (see `mlpengine.optim._denormals`).
 
-    The hyper-parameters are attributes, but are read when the optimizer is created; only `lr` may
-    be set later.
+    Hyper-parameters are attributes that the constructor reads; only `lr` may be set later.
 
-    For other backends: `moments` maps names to vectors laid out like the parameters, scaled as
-    each class documents.  `carried` holds the numbers that a step reads from the previous step;
-    row ``t % 2`` belongs to step t.  `advance` counts a step and sets the 0-d constants that the
+    For other backends: `moments` maps names to vectors in the layout of the parameters, scaled as
+    each class documents.  `carried` holds numbers for the next step; row ``t % 2`` belongs to step
+    t.  `advance` counts a step and sets the 0-d constants that the calls read.
     calls read.
 
     Args:
         schedule: a function from the number of completed steps to a factor of `lr`.
         decay_schedule: a function from the number of completed steps to a factor of `weight_decay`.
-        average: the factor of the moving average at each step, such as 0.999; None for no average.
+        average: the decay of the moving average, such as 0.999; None for no average.
         hyper: hyper-parameters that the formulas read, by name.
-        signed: moments that are means of gradients, by name, each with the factor by which it
-            decays at a step.
-        squares: the same for moments that are means of squares, and never negative.
+        signed: moments that are means of gradients: the decay per step by name.
+        squares: moments that are means of squares, so never negative: the decay per step by name.
         carried: initial values of the numbers that `numbers` reads from the previous step.
 
     Raises: UsageError for a hyper-parameter out of range or another model's parameters; ShapeError
-        or DtypeError for gradients that are not laid out like the parameters.
+        or DtypeError for gradients in another layout than the parameters.
     """
 
-    __slots__ = (  # slots make a mistyped ``optimizer.learning_rate = 0.1`` an error
+    __slots__ = (  # so that ``optimizer.learning_rate = 0.1`` is an error
         *("_bound", "_carried", "_formulas", "_frozen", "_hyper", "_hyper_values", "_largest_lr"),
         *("_lr", "_numpy", "_signed", "_squares", "_steps", "_where", "carried"),
         *(
@@ -154,13 +153,13 @@ class Optimizer(ABC):
     name: ClassVar[str] = ""
 
     moments: dict[str, Array]
-    """Flat vectors by name; they may be read and written between steps."""
+    """Flat vectors by name, which you may read and write between steps."""
 
     current_lr: float
-    """Learning rate of the last update, or of the first one if there is none yet."""
+    """Learning rate of the last update; before the first update, the rate of the first."""
 
     def __init_subclass__(cls, *, name: str = "", **kwargs: Any) -> None:
-        """Register the class under its name in configs."""
+        """Register the class by its name in configs."""
         super().__init_subclass__(**kwargs)
         if name:
             cls.name, OPTIMIZERS[name] = name, cls
@@ -212,7 +211,7 @@ class Optimizer(ABC):
         self.lr = lr
         self.decay_biases: bool = self.fit("decay_biases", decay_biases)
         self.schedule, self.decay_schedule = schedule, decay_schedule
-        self.scheduled_decay(0)  # this also checks the schedule
+        self.scheduled_decay(0)  # also checks the schedule
         self._steps, self.current_lr = 0, self.scheduled_lr(0)
         self.moments = {name: zeros(Spec.of(flat)) for name in (*(signed or {}), *(squares or {}))}
         for name in squares or {}:
@@ -228,15 +227,15 @@ class Optimizer(ABC):
         self._bind_buffers()
 
     def fit(self, name: str, value: Any) -> Any:
-        """Return the value of an option that a constructor declares, in the form of its type.
+        """Return the value of a constructor's option, converted to the option's type.
 
-        Raises: UsageError for a value that the type or its limits refuse.
+        Raises: UsageError for a value of another type or out of range.
         """
         option = next(of[name] for kind in type(self).__mro__ if name in (of := options_of(kind)))
         return option.check(f"{type(self).__name__}: {name}", value)
 
     def _bind_buffers(self) -> None:
-        """Allocate the workspace and bind the calls that use it, for a new optimizer or a copy."""
+        """Allocate the workspace and bind its calls, for a new optimizer or a copy."""
         self._formulas = f = UpdateFormulas.of(
             self, self._hyper, self.moments, self._carried, self.average
         )
@@ -247,7 +246,7 @@ class Optimizer(ABC):
         self._bound: dict[int, tuple[HasFlat, Callable[[], None]]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return all but the bound calls; moments are copied even for a shallow copy."""
+        """Return everything but the bound calls; even a shallow copy gets its own moments."""
         own, slots = cast("tuple[dict[str, Any] | None, dict[str, Any]]", super().__getstate__())
         state = {k: v for k, v in {**slots, **(own or {})}.items() if k not in _BOUND}
         copied = {k: v.copy() for k, v in state.items() if isinstance(v, np.ndarray)}
@@ -272,7 +271,7 @@ class Optimizer(ABC):
 
     @property
     def lr(self) -> float:
-        """Base learning rate, multiplied by the schedule; zero is legal."""
+        """Base learning rate; the schedule multiplies it.  It may be zero."""
         return self._lr
 
     @lr.setter
@@ -290,8 +289,8 @@ class Optimizer(ABC):
     def scheduled_decay(self, step: int) -> float:
         """Return the weight decay after `step` steps.
 
-        Raises: UsageError if it is negative or above the constructor's, or `decay_schedule` is no
-        function.
+        Raises: UsageError if it is negative or above the constructor's value, or if
+        `decay_schedule` is no function.
         """
         schedule = self.decay_schedule
         if schedule is None:
@@ -312,7 +311,7 @@ class Optimizer(ABC):
     def scheduled_lr(self, step: int) -> float:
         """Return the learning rate after `step` steps.
 
-        Raises: UsageError if it is negative or not finite in the parameters' dtype.
+        Raises: UsageError if it is negative, or not finite in the parameters' dtype.
         """
         if self.schedule is None:
             return self._lr
@@ -331,9 +330,9 @@ class Optimizer(ABC):
         return lr
 
     def next_rates(self, count: int) -> tuple[Array | float, Array | float]:
-        """Return learning rates and weight decays of the next steps, (count,) of float64.
+        """Return the learning rates and weight decays of the next steps, (count,) of float64.
 
-        A rate without a schedule is one number.  Raises: UsageError as `scheduled_lr` and
+        Without a schedule, each is a single number.  Raises: UsageError as in `scheduled_lr` and
         `scheduled_decay`.
         """
         steps = range(self.steps, self.steps + count)
@@ -342,14 +341,14 @@ class Optimizer(ABC):
         if self.schedule is not None:
             rates = np.array([*map(self.schedule, steps)], np.float64) * self._lr
             if not (rates.min() >= 0.0 and rates.max() <= self._largest_lr):
-                wrong = map(self.scheduled_lr, steps)  # the first step with an invalid rate raises
+                wrong = map(self.scheduled_lr, steps)  # raises for the first invalid rate
                 rates = np.array([*wrong], np.float64)
         if self.decay_schedule is not None:
             decays = np.array([*map(self.scheduled_decay, steps)], np.float64)
         return rates, decays
 
     def step(self, model: HasParams, grads: HasFlat) -> None:
-        """Update the parameters of `model` from `grads.flat`, only read here."""
+        """Update the parameters of `model` with `grads.flat`, which stays unchanged."""
         try:
             own = model.params is self.params
         except AttributeError:
@@ -362,7 +361,7 @@ class Optimizer(ABC):
         (self._bound.get(id(grads)) or self._bind(grads))[1]()
 
     def calls(self, grads_flat: Array) -> list[Call]:
-        """Return the calls of one step from `grads_flat`, to be replayed in order."""
+        """Return the calls of one step with the gradients `grads_flat`, in order."""
         flat = self.params.flat
         if grads_flat.shape != flat.shape:
             raise ShapeError(
@@ -379,7 +378,7 @@ class Optimizer(ABC):
         return [self.advance, *self._numpy.calls(grads_flat)]
 
     def advance(self) -> None:
-        """Count a step and set the constants that depend on its number; the first of its calls."""
+        """Count a step and set the constants of this step; the first of its calls."""
         steps, numpy = self._steps, self._numpy
         if steps and steps % self.flush_every == 0:
             for run in numpy.flushes:
@@ -401,7 +400,7 @@ class Optimizer(ABC):
             self.carried[number % 2] = [numbers[name] for name in self._carried]
 
     def count(self, lr: float, steps: int = 1) -> None:
-        """Record steps, the last one with learning rate `lr`."""
+        """Record `steps` steps; `lr` is the learning rate of the last step."""
         self.current_lr = lr
         self._steps += steps
 
@@ -409,24 +408,24 @@ class Optimizer(ABC):
     def numbers(self, *lr_and_t: Any, **named: Any) -> dict[str, Any]:
         """Return the numbers of a step by name, each as a formula.
 
-        The parameters of a subclass's method are ``lr``, the learning rate of the step, ``t``, its
-        number from 1, all hyper-parameters and the carried numbers of the previous step, in the
-        order of the constructor.  The formulas use arithmetic, and `sqrt` and `power` of
+        A subclass's method has these parameters: ``lr``, the step's learning rate; ``t``, its
+        number from 1; all hyper-parameters; the carried numbers of the previous step.  Their order
+        is the constructor's.  Formulas use arithmetic, and `sqrt` and `power` of
         `mlpengine.optim.scalar_functions`.  They are called with floats at each step, and once with
         names of C variables of type double.
         """
 
     @abstractmethod
     def update(self, *vectors: Any, **named: Any) -> dict[str, Any]:
-        """Return the new moments and the new parameters ``p`` as formulas, in order of computing.
+        """Return the new moments and the new parameters ``p`` as formulas, in order of computation.
 
-        The parameters of a subclass's method name what it reads: the parameters ``p``, the gradient
-        ``g``, old moments, hyper-parameters and numbers.  A parameter with a default may be
-        missing.
+        A subclass's method has parameters for everything that it reads: the parameters ``p``, the
+        gradient ``g``, old moments, hyper-parameters and numbers.  A parameter with a default is
+        optional.
         """
 
     def state_dict(self) -> State:
-        """Return copies of everything that the next step depends on, except the parameters."""
+        """Return copies of everything that the next step depends on, without the parameters."""
         state: State = {"steps": self.steps, "lr": self.lr, "current_lr": self.current_lr}
         state |= {f"moments.{name}": moment.copy() for name, moment in self.moments.items()}
         carried = self.carried[self.steps % 2].tolist()
@@ -436,7 +435,7 @@ class Optimizer(ABC):
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Set the state that `state_dict` returned, all or nothing.
+        """Set the state that `state_dict` returned, or change nothing.
 
         Raises: CheckpointError for a missing or unknown name, or a wrong shape, dtype or number.
         """
@@ -461,7 +460,7 @@ class Optimizer(ABC):
         return f"{self._where}(lr={self.lr:g}, steps={self.steps}, {size})"
 
     def describe_update(self) -> Update:
-        """Return the step as data."""
+        """Return the update as data."""
         dtype = self.params.flat.dtype
         return Update(
             *self._formulas,
@@ -479,7 +478,7 @@ class Optimizer(ABC):
         )
 
     def _bind(self, grads: HasFlat) -> tuple[HasFlat, Callable[[], None]]:
-        """Bind the step for `grads`, kept referenced so that its id is not reused."""
+        """Bind the step for `grads`; the reference keeps its id from being reused."""
         if not isinstance(getattr(grads, "flat", None), np.ndarray):
             raise UsageError(
                 f"{self._where}: step needs gradients such as mlp.gradients(batch_size=32) "

@@ -1,4 +1,4 @@
-"""Strict checks of saved state: names, shapes, dtypes and kinds of numbers must be equal."""
+"""Strict checks of saved state: names, shapes, dtypes and kinds of numbers must match."""
 
 from collections.abc import Mapping
 from math import isnan
@@ -12,14 +12,14 @@ from mlpengine.core.spec import Array, Spec
 from mlpengine.core.wording import quoted
 
 State: TypeAlias = dict[str, Array | int | float]
-"""The result of `state_dict`: copies of arrays, and plain numbers."""
+"""Copies of arrays, and plain numbers, as `state_dict` returns them."""
 
 
 def matching_state(where: str, own: Mapping[str, Any], given: Mapping[str, Any]) -> State:
-    """Return `given` if it could have come from the object with the state `own`.
+    """Return `given` if it fits an object with the state `own`.
 
-    Whole numbers must be at least zero, others must not be NaN.  Files of arrays, such as
-    `numpy.savez` writes, return numbers as arrays without axes.
+    Whole numbers must be at least zero; other numbers must not be NaN.  Files of arrays, such as
+    those of `numpy.savez`, hold numbers as arrays without axes.
     Raises: CheckpointError.
     """
     if not isinstance(given, Mapping):
@@ -43,7 +43,7 @@ def _plain(expected: Any, given: Any) -> Any:
 
 
 def _misfit(expected: Any, given: Any) -> str:
-    """Return the expected kind of value and the one given, or "" if `given` fits."""
+    """Return which value is expected and which was given, or "" if `given` fits."""
     if isinstance(expected, np.ndarray):
         if isinstance(given, np.ndarray) and Spec.of(given) == Spec.of(expected):
             return ""

@@ -21,14 +21,14 @@ Epsilon: TypeAlias = Annotated[NonNegative, "Added to the root of the second mom
 class Adam(Optimizer, name="adam"):
     """Adam, adaptive moments: params -= lr * m_hat / (sqrt(v_hat) + eps).
 
-    m = beta1 * m + (1 - beta1) * grads and v = beta2 * v + (1 - beta2) * grads**2 are corrected for
-    their start at zero: m_hat = m / (1 - beta1**t), v_hat = v / (1 - beta2**t).
+    m = beta1 * m + (1 - beta1) * grads and v = beta2 * v + (1 - beta2) * grads**2 start at zero;
+    the corrections for this are m_hat = m / (1 - beta1**t) and v_hat = v / (1 - beta2**t).
 
     Weight decay is decoupled, so Adam with `weight_decay` is AdamW.
 
-    Moments: ``first`` = m / (1 - beta1) and ``second`` = v / (1 - beta2).  Gradients are added to
-    them without a factor, so that a step takes only ten calls.
-    Numbers: `rate` and `scaled_eps`; they combine all other factors:
+    Moments: ``first`` = m / (1 - beta1) and ``second`` = v / (1 - beta2).  Gradients are added
+    without a factor, so that a step takes only ten calls.
+    Numbers: `rate` and `scaled_eps` combine all other factors:
     params -= rate * first / (sqrt(second) + scaled_eps).
 
     Source: Kingma and Ba 2015, arXiv 1412.6980, algorithm 1 and the end of section 2.
@@ -104,7 +104,7 @@ class AdamW(Adam, name="adamw"):
 
 
 class NAdam(Optimizer, name="nadam"):
-    """NAdam, Adam with Nesterov's momentum: the step looks ahead along the first moment.
+    """NAdam, Adam with Nesterov momentum: the step looks ahead along the first moment.
 
     With m, v and v_hat as in `Adam`, mu(t) = beta1 * (1 - 0.96**(t * momentum_decay) / 2) and M(t)
     the product of mu(1) to mu(t):
@@ -112,8 +112,8 @@ class NAdam(Optimizer, name="nadam"):
     params -= lr * m_hat / (sqrt(v_hat) + eps), as in PyTorch.
 
     Moments: ``first`` and ``second``, as in `Adam`.
-    Numbers: the factors `rate` of the gradient and `ahead` of the first moment; `product`, M(t), is
-    carried from step to step.
+    Numbers: `rate`, the factor of the gradient; `ahead`, the factor of the first moment; `product`,
+    M(t), which each step carries to the next step.
 
     Source: Dozat 2016, Incorporating Nesterov Momentum into Adam.
     """

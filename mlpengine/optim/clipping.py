@@ -12,8 +12,8 @@ from mlpengine.tape.norm import GlobalNorm, clip_coefficient
 def bind_clip(max_norm: float | None, grads: Array) -> Callable[[], tuple[float, float]]:
     """Return a function that clips a flat vector: grads *= min(1, max_norm / (norm + 1e-6)).
 
-    The function returns the norm before and after.  With `max_norm` None, and if the norm is not
-    finite, it does not change the gradients.
+    The function returns the norms before and after.  It does not change the gradients if `max_norm`
+    is None or the norm is not finite.
 
     Source: Pascanu et al. 2013, arXiv 1211.5063, algorithm 1; the 1e-6 is PyTorch's.
     """

@@ -1,4 +1,4 @@
-"""The base of optimizers that see all rows at each step, and may compute the loss several times."""
+"""The base of optimizers that use all rows at each step, with one or more losses per step."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -15,10 +15,10 @@ NoSchedule: TypeAlias = Annotated[ScheduleLike | None, Given]
 
 
 class Objective(Protocol):
-    """The loss of all rows as a function of the parameters; `TrainingStep` makes it.
+    """The loss of all rows as a function of the parameters; `TrainingStep` provides it.
 
     Attributes:
-        gradient: (parameters,), which `evaluate` overwrites; 0 for frozen parameters.
+        gradient: (parameters,), overwritten by `evaluate`; 0 for frozen parameters.
         count: number of squares in the mean, rows times outputs.
     """
 
@@ -26,15 +26,15 @@ class Objective(Protocol):
     count: int
 
     def evaluate(self) -> float:
-        """Return the loss at the present parameters, and write its gradient."""
+        """Return the loss of the current parameters, and write its gradient."""
         ...
 
     def loss(self) -> float:
-        """Return the loss at the present parameters."""
+        """Return the loss of the current parameters."""
         ...
 
     def curvature(self, matrix: Array) -> None:
-        """Write the Gauss-Newton matrix of the loss at the parameters of the last `evaluate`.
+        """Write the Gauss-Newton matrix of the loss for the parameters of the last `evaluate`.
 
         Shapes: matrix (trained, trained), in the order of the trained parameters.
         """
@@ -44,18 +44,18 @@ class Objective(Protocol):
 class FullBatch(Optimizer):
     """Base of the optimizers of full-batch steps; `TrainingStep` calls `minimize`.
 
-    The batch size of the step must be the number of rows.  There is neither a learning rate nor a
-    weight decay, and a step needs more than gradients: `step` and `calls` raise UsageError.
+    The step's batch size must be the number of rows.  There is no learning rate and no weight
+    decay.  `step` and `calls` raise UsageError, because a step needs more than gradients.
 
     Attributes:
-        numbers_of_state: the floats by name that the next step depends on; they are saved, as are
-            `moments`, vectors laid out like the parameters.
+        numbers_of_state: floats by name that the next step depends on.  They are saved, as are
+            `moments`, vectors in the layout of the parameters.
     """
 
     __slots__ = ("_trained", "numbers_of_state")
 
     needs_rows: ClassVar[bool] = False
-    """Whether `minimize` asks for the curvature, which only the loss ``mse`` has."""
+    """Whether `minimize` uses the curvature; only the loss ``mse`` has one."""
 
     def __init__(
         self,
@@ -79,14 +79,14 @@ class FullBatch(Optimizer):
 
     @abstractmethod
     def minimize(self, problem: Objective) -> tuple[float, float]:
-        """Change the parameters to lower the loss; return loss and gradient norm before the change.
+        """Change the parameters to lower the loss; return the old loss and the old gradient norm.
 
-        The parameters do not change if the loss is not finite, or if no step lowers it.
+        The parameters stay if the loss is not finite or no step lowers it.
         """
 
     @property
     def trained(self) -> int:
-        """Number of parameters that are trained."""
+        """Number of trained parameters."""
         return sum(place.stop - place.start for place in self._trained)
 
     def numbers(self, lr: Any, t: Any) -> dict[str, Any]:
@@ -111,7 +111,7 @@ class FullBatch(Optimizer):
             self.numbers_of_state[name] = float(state[f"numbers.{name}"])
 
     def _take(self, vector: Array, out: Array) -> None:
-        """Copy the entries of the trained parameters into `out` (trained,)."""
+        """Copy the values of the trained parameters into `out` (trained,)."""
         at = 0
         for place in self._trained:
             size = place.stop - place.start

@@ -14,11 +14,11 @@ DECREASE, CURVATURE = 1e-4, 0.9
 """Constants of the strong Wolfe conditions (Nocedal and Wright 2006, section 3.1)."""
 
 EVALUATIONS = 25
-"""Maximum number of loss evaluations in a line search; then the best point is taken."""
+"""Maximum number of losses in a line search; after that, the best point is taken."""
 
 
 class Point(NamedTuple):
-    """A point of a line search: its place along the direction, the loss, and the slope there."""
+    """A point of a line search: its position along the direction, its loss and its slope."""
 
     at: float
     loss: float
@@ -28,7 +28,7 @@ class Point(NamedTuple):
 class Lbfgs(FullBatch, name="lbfgs"):
     """L-BFGS: a quasi-Newton direction from the last gradients, and a line search along it.
 
-    It takes every loss, with all rows in each batch.  The point that a line search accepts meets
+    It works with every loss; each batch has all rows.  The accepted point of a line search meets
     the strong Wolfe conditions.
 
     Source: Nocedal and Wright 2006, Numerical Optimization, algorithms 7.4, 3.5 and 3.6.
@@ -67,7 +67,7 @@ class Lbfgs(FullBatch, name="lbfgs"):
         start[...], before[...] = flat, gradient
         self._direction(before, direction)
         slope = _dot(direction, before)
-        if not slope < 0:  # rounding errors only: start again along the gradient
+        if not slope < 0:  # only rounding errors: restart along the gradient
             self.numbers_of_state["pairs"] = 0.0
             np.negative(before, direction)
             slope = -norm * norm
@@ -80,12 +80,12 @@ class Lbfgs(FullBatch, name="lbfgs"):
         return loss, norm
 
     def _pair(self, k: int) -> tuple[Array, Array]:
-        """Return the vectors of step and gradient change number k; they replace an older pair."""
+        """Return step and gradient change number k as vectors, which replace an older pair."""
         k %= self.memory
         return self.moments[f"step_{k}"], self.moments[f"change_{k}"]
 
     def _direction(self, gradient: Array, out: Array) -> None:
-        """Write minus the approximate inverse Hessian times the gradient."""
+        """Write the negative product of the approximate inverse Hessian and the gradient."""
         assert self._work is not None
         count, part = int(self.numbers_of_state["pairs"]), self._work[3]
         used = [self._pair(k) for k in range(max(0, count - self.memory), count)]
@@ -103,7 +103,7 @@ class Lbfgs(FullBatch, name="lbfgs"):
             out += part
 
     def _remember(self, gradient: Array) -> None:
-        """Store the last step and gradient change, unless their product is rounding error."""
+        """Store the last step and gradient change unless their product is a rounding error."""
         assert self._work is not None
         start, before, _, moved, changed = self._work
         np.subtract(self.params.flat, start, moved)
@@ -114,9 +114,9 @@ class Lbfgs(FullBatch, name="lbfgs"):
             self.numbers_of_state["pairs"] += 1
 
     def _search(self, problem: Objective, origin: Point, length: float) -> bool:
-        """Move along the direction to a point that meets the Wolfe conditions, or a lower one.
+        """Move along the direction to a point that meets the Wolfe conditions, or to a lower point.
 
-        `length` is tried first.  Returns whether there is such a point.  The last evaluation of the
+        `length` is tried first.  Return whether such a point exists; the last evaluation of the
         problem is at this point.
         """
         low, high = origin, None
@@ -143,7 +143,7 @@ class Lbfgs(FullBatch, name="lbfgs"):
         return bool(low.at)
 
     def _at(self, problem: Objective, at: float) -> Point:
-        """Evaluate the problem at a place along the direction."""
+        """Evaluate the problem at a position along the direction."""
         assert self._work is not None
         start, _, direction, part, _ = self._work
         np.multiply(direction, at, part)
@@ -158,7 +158,7 @@ def _dot(one: Array, other: Array) -> float:
 
 
 def _between(low: Point, high: Point) -> float:
-    """Return the minimum of the cubic through two points, within the middle 80 % between them.
+    """Return the minimum of the cubic through two points, limited to the middle 80 % between them.
 
     Source: Nocedal and Wright 2006, eq. 3.59.
     """

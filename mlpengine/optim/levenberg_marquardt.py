@@ -12,39 +12,39 @@ from mlpengine.optim._optimizer import HasParams
 from mlpengine.optim.full_batch import FullBatch, NoSchedule, Objective
 
 MAX_PARAMETERS = 5_000
-"""Maximum number of trained parameters; its three square matrices take 600 MB."""
+"""Maximum number of trained parameters; their three square matrices take 600 MB."""
 
 LARGEST_DAMPING = 1e12
-"""Maximum damping; a step gives up beyond it."""
+"""Maximum damping; with more, a step gives up."""
 
 LEAST_CURVATURE = 0.01
 """Minimum ratio of a parameter's scale D to the largest curvature."""
 
 FREE_STEPS = 5
-"""Number of first steps without a weight decay; a decay could shrink new weights to 0."""
+"""Number of first steps without weight decay, because a decay could shrink new weights to 0."""
 
 EFFECTIVE_STEPS = 4
-"""Steps from one count of the effective parameters to the next: eigenvalues take a third of a step.
+"""Steps from one count of the effective parameters to the next.
 
-With 4 in place of 1 the error on four other functions was also lower: .69 times without noise, .98
-with 5 % (400 rows, three seeds).
+Eigenvalues take a third of a step.  With 4 in place of 1 errors also fell on four functions (400
+rows, three seeds): .69 times without noise, .98 with 5 %.
 """
 
 FIRST_GROWTH = 2.0
-"""Factor of the damping after a first step that was too long."""
+"""Factor of the damping if the first step was too long."""
 
 
 class LevenbergMarquardt(FullBatch, name="levenberg_marquardt"):
     """Levenberg-Marquardt: (H + damping D) d = -gradient, with H the Gauss-Newton matrix.
 
-    D is diagonal: the curvature of each parameter, at least a hundredth of the largest one.
-    A step that lowers the loss is accepted.  Then the damping is lowered, at most to a third; it is
-    lowered more if the loss falls as the quadratic model predicts.  Otherwise the damping grows,
-    and the step is tried again.
+    D is diagonal: the curvature of each parameter, but at least a hundredth of the largest
+    curvature.  A step that lowers the loss is accepted, and the damping falls, to a third at most.
+    It falls more if the loss follows the quadratic model.  Otherwise the damping grows, and the
+    step is repeated.
 
-    It needs the loss ``mse``, all rows in each batch, and at most 5,000 trained parameters: memory
-    and time of a step grow with the square and the cube of their number.  For results that are
-    precise to the last digits, use a network in float64.
+    The loss must be ``mse``, each batch must have all rows, and at most 5,000 parameters are
+    trained: a step's memory grows with the square, and its time with the cube, of their number.
+    For results that are precise to the last digits, use a float64 network.
 
     Source: Levenberg 1944; Marquardt 1963 (D); damping of Nielsen 1999 (IMM-REP-1999-05, eq. 2.21).
     """
@@ -107,18 +107,18 @@ class LevenbergMarquardt(FullBatch, name="levenberg_marquardt"):
         return loss, norm
 
     def _decay(self, loss: float, count: int, work: "_Work") -> float:
-        """Return the factor of the sum of squared weights beside the loss."""
+        """Return the factor of the sum of squared weights that is added to the loss."""
         return 0.0
 
 
 class BayesianRegularization(LevenbergMarquardt, name="bayesian"):
-    """Levenberg-Marquardt with a weight decay that the data choose at each step.
+    """Levenberg-Marquardt with a weight decay that the data determine at each step.
 
-    It minimizes loss + decay * sum of squared weights.  The decay is the most likely one if weights
-    and errors are normal: decay = loss / squares * effective / (count - effective), where
-    `effective` is the number of parameters that the data determine, the sum of h / (h + 2 decay)
-    over the eigenvalues h of the Gauss-Newton matrix at every fourth step.  The first steps have no
-    decay.  It needs no validation rows.
+    It minimizes loss + decay * sum of squared weights.  If weights and errors are normal, the most
+    likely decay is loss / squares * effective / (count - effective).  `effective` is the number of
+    parameters that the data determine: the sum of h / (h + 2 decay) over the eigenvalues h of the
+    Gauss-Newton matrix at every fourth step.  The first steps have no decay.  Validation rows are
+    not needed.
 
     Source: MacKay 1992, Neural Computation 4(3), eq. 4.7; Foresee and Hagan 1997.
     """
@@ -154,14 +154,14 @@ class _Work:
         self.scales, self._shift = np.zeros((2, count))
 
     def scale(self, decay: float) -> None:
-        """Write the diagonal that the damping multiplies."""
+        """Write D, the diagonal that the damping multiplies."""
         np.add(self.curvature.diagonal(), decay, self.scales)
         np.maximum(self.scales, LEAST_CURVATURE * self.scales.max(), out=self.scales)
 
     def solve(self, decay: float, damping: float) -> float:
         """Write the solution of (curvature + decay I + damping D) change = -gradient.
 
-        Returns by how much the quadratic model falls along this change.
+        Return the decrease of the quadratic model along this change.
         """
         np.multiply(self.scales, damping, self._shift)
         self._shift += decay
@@ -172,7 +172,7 @@ class _Work:
         except np.linalg.LinAlgError:  # singular: step along the gradient
             np.divide(self.gradient, self._shift, self.change)
             np.negative(self.change, self.change)
-        # the model falls by damping change' D change - gradient' change, halved
+        # decrease of the model: (damping change' D change - gradient' change) / 2
         np.multiply(self.scales, self.change, self._shift)
         self._shift *= damping
         self._shift -= self.gradient

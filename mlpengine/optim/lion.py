@@ -1,4 +1,4 @@
-"""Lion."""
+"""Lion, an optimizer that uses only the signs of its updates."""
 
 from typing import Annotated, Any, Unpack
 
@@ -10,12 +10,12 @@ from mlpengine.optim._optimizer import DecayOptions, HasParams, LearningRate, Op
 class Lion(Optimizer, name="lion"):
     """Lion, the sign of a momentum: params -= lr * sign(beta1 * m + (1 - beta1) * grads).
 
-    Then m = beta2 * m + (1 - beta2) * grads.  Every entry moves by `lr`, so a rate is 3 to 10 times
-    smaller than Adam's, and a weight decay as many times larger.
+    Then m = beta2 * m + (1 - beta2) * grads.  Every entry moves by `lr`.  So `lr` is 3 to 10 times
+    smaller than Adam's, and the weight decay is larger by the same factor.
 
-    Moments: ``first`` = m / (1 - beta2).  An entry with gradients of zero stops moving once its
-    moment counts as zero (1e-25 in float32).
-    Numbers: `share`: the sign of first * share + grads is the sign of the step.
+    Moments: ``first`` = m / (1 - beta2).  If its gradients are zero, an entry stops once its moment
+    counts as zero (1e-25 in float32).
+    Numbers: `share`; the sign of first * share + grads is the sign of the step.
 
     Source: Chen et al. 2023, arXiv 2302.06675, algorithm 2.
     """

@@ -1,4 +1,4 @@
-"""The update of a vector of parameters as bound NumPy calls, derived from an `Update`."""
+"""The update of a parameter vector as bound NumPy calls, made from an `Update`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -14,8 +14,8 @@ from mlpengine.optim._denormals import flush_signed, flush_square
 ROUND_BYTES = 192 * 1024
 """Bytes of each vector that one round of calls updates.
 
-Adam uses five vectors, a call two or three of them: a block fits into a second-level cache of half
-a megabyte or more, and the fixed cost of a call is small beside its arithmetic.
+Adam uses five vectors, and a call reads or writes two or three.  A block then fits into a
+second-level cache of half a megabyte or more, and a call's arithmetic outweighs its fixed cost.
 """
 
 
@@ -25,9 +25,9 @@ class NumpyUpdate:
     Attributes:
         blocks: slices of the parameters that are updated in turn, each with its factor of the
             learning rate.
-        cells: for each factor, the constants of a step's numbers by name, set before its calls.
-        keeps: for each pair of factors, of learning rate and weight decay, the constant by which
-            weights are multiplied.
+        cells: for each learning-rate factor, the constants of a step by name, set before its calls.
+        keeps: for each pair of factors (learning rate, weight decay), the constant that multiplies
+            the weights.
         flushes: the calls that flush moments, and weights that only decay.
     """
 
@@ -61,7 +61,7 @@ class NumpyUpdate:
         self.flushes = [*self._flush_calls()]
 
     def calls(self, grads: Array) -> list[Call]:
-        """Return the calls of one step; they read the constants."""
+        """Return the calls of one step; the calls read the constants."""
         calls: list[Call] = []
         for block, lr in self.blocks:
             calls += self._decay(block)
@@ -69,7 +69,7 @@ class NumpyUpdate:
         return calls
 
     def _constant(self, value: float) -> Array:
-        """Return a 0-d operand: a call with it takes half the time of one with a Python float."""
+        """Return a 0-d operand; with a Python float a call takes twice as long."""
         return np.array(value, self._dtype)
 
     def _decay(self, block: slice) -> Calls:
@@ -105,9 +105,9 @@ class NumpyUpdate:
 
 
 def _blocks(flat: Array, ranges: Sequence[ParameterRange]) -> Iterator[tuple[slice, float]]:
-    """Yield the slices of `flat` that are updated in turn, each with its learning-rate factor.
+    """Yield slices of `flat` that are updated in turn, with their learning-rate factors.
 
-    The slices of one range have equal lengths, in whole cache lines.
+    The slices of a range have equal lengths, in whole cache lines.
     """
     joined: list[tuple[int, int, float]] = []
     for run in ranges:

@@ -1,4 +1,4 @@
-"""Groups of parameters, with factors of the learning rate and of the weight decay."""
+"""Groups of parameters with their own factors of learning rate and weight decay."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from mlpengine.tape.flat import Flat
 
 @dataclass(frozen=True)
 class Group:
-    """Factors of the learning rate and the weight decay of a group of parameters.
+    """Factors of learning rate and weight decay for a group of parameters.
 
-    The decay of a step is the product of both, as in PyTorch's parameter groups.
+    The weight decay of a step is multiplied by both factors, as in PyTorch's parameter groups.
     """
 
     lr: Annotated[NonNegative, "Factor of the learning rate."] = 1.0
@@ -28,7 +28,7 @@ class Group:
 
 
 def check_group(where: str, name: str, members: Collection[str]) -> None:
-    """Raise UsageError, led by `where`, unless a network has a group of this name."""
+    """Raise UsageError, led by `where`, unless the network has a group with this name."""
     if name not in members:
         known = ", ".join(members) or "none"
         raise UsageError(

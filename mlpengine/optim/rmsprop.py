@@ -9,15 +9,14 @@ from mlpengine.optim.scalar_functions import sqrt
 
 
 class RmsProp(Optimizer, name="rmsprop"):
-    """RMSprop, gradients over their running root mean square.
+    """RMSprop: gradients divided by their running root mean square.
 
     params -= lr * grads / (sqrt(v) + eps), where v = alpha * v + (1 - alpha) * grads**2 starts at
-    zero, without bias correction. With momentum: velocity = momentum * velocity + grads / (sqrt(v)
-    + eps), params -= lr * velocity. As in PyTorch, `eps` is outside the root.
+    zero, without bias correction.  With momentum: velocity = momentum * velocity + grads / (sqrt(v)
+    + eps), params -= lr * velocity.  As in PyTorch, `eps` is outside the root.
 
-    Moments: ``square`` = v / (1 - alpha) and, if there is momentum, ``velocity`` times
-    sqrt(1 - alpha).
-    Numbers: `rate` = lr / sqrt(1 - alpha), to undo both scales, and `scaled_eps`.
+    Moments: ``square`` = v / (1 - alpha) and, with momentum, ``velocity`` times sqrt(1 - alpha).
+    Numbers: `rate` = lr / sqrt(1 - alpha) and `scaled_eps` undo these scales.
 
     Source: Tieleman and Hinton 2012, Coursera lecture 6.5.
     """

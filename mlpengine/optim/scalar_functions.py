@@ -1,4 +1,4 @@
-"""Functions for the numbers of a step: of floats, and of the formulas that C computes."""
+"""Functions for the numbers of a step, on floats and on formulas for C."""
 
 from math import sqrt as root
 from typing import Any

@@ -1,10 +1,10 @@
-"""Learning-rate schedules: functions from the number of steps so far to a factor of the base rate.
+"""Learning-rate schedules: functions from the number of completed steps to a factor of `lr`.
 
 Every schedule is ``schedule(step) -> factor``; the first step is step 0.  An epoch has
-`steps_per_epoch` steps, by default one.  With a warm-up of w steps the schedule starts after w
-steps.  During the warm-up its first factor is multiplied by (step + 1) / (w + 1); this ramp does
-not start at 0 (Goyal et al. 2017, arXiv 1706.02677, section 2.2).  Below, s = max(0, step - w), and
-a `total_steps` of N counts the warm-up: T = N - w.
+`steps_per_epoch` steps, by default one.  With a warm-up of w steps, the schedule starts after w
+steps.  During the warm-up, the schedule's first factor is multiplied by (step + 1) / (w + 1), which
+does not start at 0 (Goyal et al. 2017, arXiv 1706.02677, section 2.2).  Below, s = max(0, step - w)
+and T = N - w, where N is `total_steps` with the warm-up.
 """
 
 from abc import ABC, abstractmethod
@@ -23,17 +23,17 @@ ScheduleLike: TypeAlias = Callable[[int], float]
 """A function from the number of completed steps to a factor of the learning rate."""
 
 SCHEDULES: dict[str, type["Schedule"]] = {}
-"""The schedules by the names that configs and estimators give them."""
+"""The schedules by their names in configs and estimators."""
 
 Falling: TypeAlias = Literal["constant", "flat_cosine", "cosine", "linear"]
-"""The name of a schedule that stays or falls to zero, with its defaults."""
+"""Name of a schedule that stays constant or falls to zero, with its defaults."""
 
 
 @dataclass(frozen=True)
 class Schedule(ABC):
-    """Base class: the warm-up ramp times the schedule after it.
+    """Base class: a warm-up ramp, then the schedule.
 
-    A schedule describes any run; `over` returns the schedule of one run.
+    An object describes any run; `over` returns the schedule of a particular run.
     """
 
     name: ClassVar[str] = ""
@@ -46,7 +46,7 @@ class Schedule(ABC):
     )
 
     def __init_subclass__(cls, *, name: str = "", **kwargs: object) -> None:
-        """Register the class under the name that configs give it, if it has one."""
+        """Register the class by its name in configs, if it has a name."""
         super().__init_subclass__(**kwargs)
         if name:
             cls.name, SCHEDULES[name] = name, cls
@@ -67,9 +67,9 @@ class Schedule(ABC):
         return round(self.warmup_epochs * self.steps_per_epoch)
 
     def over(self, total_steps: int, steps_per_epoch: int) -> "Schedule | None":
-        """Return the schedule of one run, in its initial state; None if the factor is always 1.
+        """Return the schedule of a run in its initial state; None if the factor is always 1.
 
-        Raises: UsageError for a warm-up of the whole run.
+        Raises: UsageError if the warm-up takes the whole run.
         """
         return replace(self, steps_per_epoch=steps_per_epoch)
 
@@ -80,7 +80,7 @@ class Schedule(ABC):
 
 @dataclass(frozen=True)
 class _TimedSchedule(Schedule):
-    """Base class of schedules that end; after `total_steps` the factor is constant."""
+    """Base class of schedules with an end; after `total_steps` the factor is constant."""
 
     total_steps: Annotated[
         int,
@@ -92,7 +92,7 @@ class _TimedSchedule(Schedule):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.total_steps:
-            _ = self._span  # which checks it
+            _ = self._span  # checks it
 
     def over(self, total_steps: int, steps_per_epoch: int) -> Self:
         """Return the schedule of a run."""
@@ -127,9 +127,9 @@ class ConstantSchedule(Schedule, name="constant"):
 
 @dataclass(frozen=True)
 class StepSchedule(Schedule, name="step"):
-    """Multiplies by `factor` at regular intervals: factor ** (s // every).
+    """Multiplication by `factor` at regular intervals: factor ** (s // every).
 
-    Here `every` is the steps of `every_epochs`, at least 1.
+    `every` is `every_epochs` in steps, at least 1.
 
     Source: He et al. 2016, arXiv 1512.03385, section 3.4.
     """
@@ -147,9 +147,9 @@ class StepSchedule(Schedule, name="step"):
 
 @dataclass(frozen=True)
 class ExponentialSchedule(Schedule, name="exponential"):
-    """Falls by `factor` per epoch, by a constant ratio from step to step.
+    """Decay by `factor` per epoch, with the same ratio at each step.
 
-    The ratio is factor ** (1 / steps_per_epoch).
+    This ratio is factor ** (1 / steps_per_epoch).
 
     Source: Darken and Moody 1990, "Note on learning rate schedules for stochastic optimization".
     """
@@ -168,7 +168,7 @@ class ExponentialSchedule(Schedule, name="exponential"):
 
 @dataclass(frozen=True)
 class LinearSchedule(_TimedSchedule, name="linear"):
-    """A straight line down to `final`: 1 + (final - 1) * min(1, s / T).
+    """A line from 1 to `final`: 1 + (final - 1) * min(1, s / T).
 
     Source: Li et al. 2020, arXiv 1905.04753, section 2.
     """
@@ -181,7 +181,7 @@ class LinearSchedule(_TimedSchedule, name="linear"):
 
 @dataclass(frozen=True)
 class CosineSchedule(_TimedSchedule, name="cosine"):
-    """Half a cosine wave down to `final`: final + (1 - final) * (1 + cos(pi * min(1, s / T))) / 2.
+    """Half a cosine from 1 to `final`: final + (1 - final) * (1 + cos(pi * min(1, s / T))) / 2.
 
     Source: Loshchilov and Hutter 2017, arXiv 1608.03983, equation 5, without restarts.
     """
@@ -194,7 +194,7 @@ class CosineSchedule(_TimedSchedule, name="cosine"):
 
 @dataclass(frozen=True)
 class FlatCosineSchedule(_TimedSchedule, name="flat_cosine"):
-    """Flat for the first half, then half a cosine to zero, reached at s = T.
+    """Constant for the first half, then half a cosine to zero at s = T.
 
     Source: Holzmueller et al. 2024, arXiv 2407.04491, section 3.
     """
@@ -225,10 +225,10 @@ class CosLogSchedule(_TimedSchedule, name="coslog"):
 
 @dataclass(frozen=True)
 class OneCycleSchedule(_TimedSchedule, name="one_cycle"):
-    """Up to lr from `initial`, then down again to `final`, each along half a cosine.
+    """Up from `initial` to 1, then down to `final`, each along half a cosine.
 
-    The peak is at s = rise * T - 1 and the end at s = T - 1, as in PyTorch's OneCycleLR, whose
-    ``max_lr`` is the base rate here, ``1 / div_factor`` is `initial` and
+    The peak is at s = rise * T - 1 and the end at s = T - 1, as in PyTorch's OneCycleLR.  There,
+    ``max_lr`` is the base rate, ``1 / div_factor`` is `initial`, and
     ``1 / (div_factor * final_div_factor)`` is `final`.
 
     Source: Smith and Topin 2018, arXiv 1708.07120, section 3, with cosines instead of lines.
@@ -260,15 +260,15 @@ class _PlateauState:
 
 @dataclass(frozen=True)
 class PlateauSchedule(Schedule, name="plateau"):
-    """Multiplies by `factor` when a metric stops improving; pass the metric to `observe`.
+    """Multiplication by `factor` when a metric stops improving; pass the metric to `observe`.
 
-    A value is better if it is below the best by more than ``threshold * abs(best)``.  After more
-    than `patience` values in a row without an improvement, the scale is multiplied by `factor` (but
-    not below `min_factor`), and the next `cooldown` values are ignored.  NaN is never better.  For
-    a metric that should rise, observe its negative.
+    A value is better if it is below the best value by more than ``threshold * abs(best)``.  After
+    more than `patience` values in a row without improvement, the scale is multiplied by `factor`,
+    but not below `min_factor`.  Then the next `cooldown` values are ignored.  NaN is never better.
+    For a metric that should rise, observe its negative.
 
-    The fields do not change; the state is in `state_dict` and is saved with the optimizer's.  Use
-    one for each optimizer.
+    The fields do not change; `state_dict` holds the state, which is saved with the optimizer's
+    state.  Each optimizer needs its own object.
 
     Source: PyTorch's ReduceLROnPlateau, mode min, with a threshold that also works below zero.
     """
@@ -324,7 +324,7 @@ class PlateauSchedule(Schedule, name="plateau"):
 
 
 def schedule_named(name: str) -> Schedule:
-    """Return the schedule of that name, with its defaults.  Raises: UsageError if there is none."""
+    """Return a schedule with its defaults.  Raises: UsageError for an unknown name."""
     if name not in SCHEDULES:
         known, near = ", ".join(SCHEDULES), suggestion(name, SCHEDULES)
         raise UsageError(f"schedule: must be one of {known}, or a function (got {name!r}){near}")
@@ -332,5 +332,5 @@ def schedule_named(name: str) -> Schedule:
 
 
 def _cosine(first: float, last: float, progress: float) -> float:
-    """Return the value between `first` and `last` along half a cosine; past the end, `last`."""
+    """Return a value between `first` and `last` along half a cosine; after the end, `last`."""
     return last + (first - last) * (1.0 + cos(pi * progress if progress < 1.0 else pi)) / 2.0

@@ -1,4 +1,4 @@
-"""The options of an optimizer as a value, before there is a model."""
+"""The options of an optimizer as a value that exists before the model."""
 
 from dataclasses import field, make_dataclass
 from functools import cache, partial
@@ -14,9 +14,9 @@ DecaySchedule: TypeAlias = Annotated[
 
 
 class OptimizerSettings:
-    """The options of an optimizer, declared by its constructor; `kind` is its class.
+    """The options of an optimizer, as its constructor declares them; `kind` is its class.
 
-    The options of Adam, for example, are an object of ``settings_class(Adam)``, a frozen dataclass.
+    For example, the options of Adam are an object of ``settings_class(Adam)``, a frozen dataclass.
     """
 
     kind: ClassVar[type[Optimizer]]
@@ -41,9 +41,10 @@ class OptimizerSettings:
         steps_per_epoch: int = 1,
         average: float | None = None,
     ) -> Optimizer:
-        """Return the optimizer of a model for a training of `total_steps` steps.
+        """Return the optimizer of a model for `total_steps` training steps.
 
-        Without `total_steps` the decay stays as it is.  `average` is the decay of averaged weights.
+        Without `total_steps` the weight decay is constant.  `average` is the decay of the averaged
+        parameters.
         """
         options = {name: getattr(self, name) for name in options_of(type(self))}
         decay = SCHEDULES[options.pop("decay_schedule", "constant")]()

@@ -11,9 +11,9 @@ class Sgd(Optimizer, name="sgd"):
     """Gradient descent: params -= lr * grads, with momentum params -= lr * velocity.
 
     Momentum: velocity = momentum * velocity + grads.  Nesterov: params -= lr * (grads + momentum *
-    velocity).  Both as in PyTorch, where a new learning rate does not scale the old velocity.
+    velocity).  As in PyTorch, a new learning rate does not scale the old velocity.
 
-    Moments: ``velocity``, if there is momentum; with Nesterov it is stored times `momentum`.
+    Moments: ``velocity`` with momentum; with Nesterov, ``velocity`` is stored times `momentum`.
     Numbers: `rate`, the learning rate.
 
     Source: Sutskever et al. 2013, sections 2 and 3.

@@ -1,4 +1,4 @@
-"""The two methods of an optimizer as formulas, from which every backend derives its update."""
+"""The two methods of an optimizer as formulas; every backend makes its update from these."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
@@ -16,7 +16,7 @@ class HasFormulas(Protocol):
 
 
 class UpdateFormulas(NamedTuple):
-    """The formulas of an optimizer, as the fields of `Update` with these names."""
+    """The formulas of an optimizer; `Update` has fields with the same names."""
 
     numbers: dict[str, Expr]
     outputs: dict[str, Expr]
@@ -29,9 +29,9 @@ class UpdateFormulas(NamedTuple):
         carried: Iterable[str],
         average: float | None = None,
     ) -> "UpdateFormulas":
-        """Derive them; raise UsageError where a name is unknown or missing.
+        """Make the formulas; raise UsageError for an unknown or missing name.
 
-        With `average` the moment of this name is also updated, with this decay.
+        With `average`, the moment of this name is also updated, with the given decay.
         """
         where = type(optimizer).__name__
         taken = ["lr", "t", *hyper, *carried]

@@ -45,7 +45,7 @@ def _paired(first: ScoredRows, other: ScoredRows, metric: str) -> tuple[float, f
         return None
     origins = [place.rows.origin for place in places if place]
     same = origins[0] is not None and origins[1] is not None and (origins[0] == origins[1]).all()
-    if not same or not np.array_equal(first.rows.truth, other.rows.truth):
+    if not same or not np.array_equal(first.rows.truth, other.rows.truth, equal_nan=True):
         return None
     guesses = [baselines.Guess(one.predicted) for one in (first, other)]
     value, error = paired_lead(metric, first.rows.truth, first.rows.weights, *guesses)

@@ -51,6 +51,7 @@ def form_page(model: Model) -> str:
         tag(
             "main",
             tag("div", id="prediction", role="status", aria_live="polite"),
+            _threshold(model) if model.threshold else None,
             tag("form", *fields, autocomplete="off", aria_label="Columns"),
             tag("details", tag("summary", "Why this prediction"), tag("div"), id="reasons"),
         ),
@@ -59,9 +60,15 @@ def form_page(model: Model) -> str:
     )
 
 
+def _threshold(model: Model) -> Markup:
+    """Return the threshold in words."""
+    value, _, name = model.threshold_text.partition(" for ")
+    return tag("p", f"The page says {name} if its probability is above {value}.", class_="hint")
+
+
 def _background(model: Model) -> list[list[Any]]:
     """Return rows of cells with which the page compares a row; none without a description."""
-    columns = model.columns
+    columns = model.preprocessor.columns
     if not columns or columns[-1] not in model.preprocessor.summary["columns"]:
         return []
     most = int(np.clip(BACKGROUND_EVALUATIONS // len(columns), *BACKGROUND_ROWS))

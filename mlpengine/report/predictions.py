@@ -151,6 +151,8 @@ def _curves(
 def of_numbers(truth: Array, predicted: Array, name: str) -> dict[str, Any]:
     """Return true and predicted numbers, and the distribution of their differences."""
     every = -(-len(truth) // SHOWN_POINTS)
+    truth, predicted = truth[known := ~np.isnan(truth)], predicted[known]
+    every = -(-len(truth) // SHOWN_POINTS)
     off = predicted - truth
     known = off[np.isfinite(off)]
     off = known if known.size else np.zeros(1)
@@ -222,7 +224,8 @@ def _intervals(model: Model, scored: ScoredRows) -> dict[str, list[dict[str, flo
     output, levels = model.forward(rows.x), []
     for level in INTERVAL_LEVELS:
         low, high = model.interval_of(output, level)
-        share = ((low <= rows.truth) & (rows.truth <= high)).mean()
+        inside = (low <= rows.truth) & (rows.truth <= high)
+        share = inside[~np.isnan(rows.truth)].mean()
         levels.append({"level": level, "share": float(share), "rows": len(rows)})
     return {"levels": levels}
 
@@ -244,8 +247,8 @@ def _row_losses(task: Task, scored: ScoredRows) -> Array:
     """Return the error of each row: its log loss, or its error in standard deviations."""
     truth = scored.rows.truth
     if isinstance(task, Regression):
-        off, scale = np.abs(scored.predicted - truth), truth.std(axis=0)
-        losses: Array = (off / np.where(scale > 0, scale, 1)).mean(axis=1)
+        off, scale = np.abs(scored.predicted - truth), np.nanstd(truth, axis=0)
+        losses: Array = np.nan_to_num(off / np.where(scale > 0, scale, 1)).mean(axis=1)
         return losses
     chances = task.predicted_numbers(scored.output)
     if isinstance(task, MultiLabel):

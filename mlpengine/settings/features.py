@@ -6,9 +6,9 @@ from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from mlpengine.core.fields import Count, Limits
-from mlpengine.settings.base import STRICT, Flag, Texts, rule
+from mlpengine.settings.base import STRICT, Flag, Texts, one_or_more, rule
 
-TaskName: TypeAlias = Literal["classification", "regression", "multilabel"]
+TaskName: TypeAlias = Literal["classification", "regression", "multilabel", "survival"]
 Scaling: TypeAlias = Literal["standard", "minmax", "robust", "none"]
 FeatureClipping: TypeAlias = Literal["smooth", "none"]
 Encoding: TypeAlias = Literal["piecewise", "none"]
@@ -19,11 +19,18 @@ Filling: TypeAlias = (
 Standardizing: TypeAlias = Flag | Literal["mean"]
 TargetTransform: TypeAlias = Literal["none", "log", "auto"]
 
+MAX_REACH = 100_000
+"""Maximum number of rows that a lag or window reaches back."""
+
+Steps: TypeAlias = Annotated[int, Limits(at_least=1, at_most=MAX_REACH, whole=True)]
+SomeSteps: TypeAlias = Annotated[tuple[Steps, ...], one_or_more(int)]
+WindowFunction: TypeAlias = Literal["mean", "std", "min", "max"]
+
 BINS = 12
-"""Quantile bins of a column by default."""
+"""Default number of quantile bins of a column."""
 
 MAX_COMPUTED = 1000
-"""Largest number of computed columns."""
+"""Maximum number of computed columns."""
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -49,6 +56,24 @@ class FeatureSettings:
         max_length=MAX_COMPUTED,
         description="Further columns, name: formula of the others.",
     )
+    lags: dict[str, SomeSteps] = Field(
+        default_factory=dict,
+        description="Further columns, column: steps; power: [1, 24] gives power 1 and 24 rows "
+        "before, in the order of split.time.",
+    )
+    rolling: dict[str, dict[WindowFunction, SomeSteps]] = Field(
+        default_factory=dict,
+        description="Further columns, column: {function: rows}; power: {mean: 60} is the mean of "
+        "the 60 rows before a row.",
+    )
+    ahead: Steps = Field(
+        default=1,
+        description="Rows from the newest row that lags and windows read to the present row; 3 "
+        "forecasts three rows ahead.",
+    )
+    series: str | None = Field(
+        default=None, description="Column of series: lags and windows read rows of one series."
+    )
     where: str | None = Field(
         default=None, description="Rows to use: a formula, such as price > 0 and carat < 3."
     )
@@ -57,6 +82,11 @@ class FeatureSettings:
         default=None,
         description="Column of exposures, such as insured years: networks learn the target per "
         "unit of it, and rows count by it (losses poisson, tweedie, gamma).",
+    )
+    event: str | None = Field(
+        default=None,
+        description="Column of events for a target of times (task survival): 1 where the event was "
+        "seen at this time, 0 where it had not happened by then (right censoring).",
     )
     class_weights: Literal["balanced", "none"] = Field(
         default="none", description="balanced: rare classes count more in the loss."
@@ -99,8 +129,18 @@ class FeatureSettings:
 
     @model_validator(mode="after")
     def _one_role(self) -> Self:
-        used = [*self.target, *self.drop, *filter(None, [self.weight, self.exposure])]
+        special = filter(None, [self.weight, self.exposure, self.event])
+        used = [*self.target, *self.drop, *special]
         if twice := sorted({name for name in used if used.count(name) > 1}):
-            text = f"target, weight, exposure and drop: a column can have one role ({twice})"
+            text = f"target, weight, exposure, event and drop: a column can have one role ({twice})"
             raise rule(text, "target")
+        if self.event is not None and self.task not in ("auto", "survival"):
+            raise rule(f"event: is for task survival (got {self.task})", "event")
+        if self.event is not None and self.bound_predictions:
+            raise rule("bound_predictions: must be false for censored times", "bound_predictions")
+        if self.task == "survival" and self.event is None:
+            raise rule("task: survival needs data.event, the column of events", "task")
+        for key, given in (("ahead", self.ahead > 1), ("series", self.series)):
+            if given and not (self.lags or self.rolling):
+                raise rule("needs data.lags or data.rolling; or leave it out", key)
         return self

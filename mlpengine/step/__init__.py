@@ -1,4 +1,4 @@
-"""One training step: bound to its buffers, its backends, shards, ranks and threads."""
+"""A training step: its buffers, its backends, shards, ranks and threads."""
 
 from typing import TYPE_CHECKING
 

@@ -1,5 +1,6 @@
-"""Checks of the arguments of a training step, and their messages."""
+"""Checks of the arguments of a training step, with their messages."""
 
+import logging
 from collections.abc import Mapping
 from typing import Any, NoReturn, get_args
 
@@ -16,11 +17,13 @@ from mlpengine.ops import Loss, MeanSquaredError
 from mlpengine.ops.loss_sum import LossSum
 from mlpengine.optim import FullBatch, Optimizer
 
+_log = logging.getLogger("mlpengine")
+
 
 def loss_of(mlp: Network, loss: Any, weights: Mapping[str, float] | None) -> Any:
-    """Return the loss of a network: the sum of the losses if it has several outputs.
+    """Return the loss of a network, or the sum of losses for several outputs.
 
-    Raises: UsageError unless `mlp` is a network, and there is a loss for each of its outputs.
+    Raises: UsageError unless `mlp` is a network and each output has a loss.
     """
     _check("mlp", mlp, Network, "a network such as Mlp([4, 8, 3])")
     if isinstance(loss, Mapping):
@@ -56,7 +59,7 @@ def _check(name: str, value: object, kind: type, text: str) -> None:
 
 
 def backend_of(backend: str) -> tuple[str, str]:
-    """Return the backend that runs the steps, and the reason if NumPy replaces `backend`.
+    """Return the backend, and the reason if NumPy replaces the backend with this name.
 
     Raises: UsageError for an unknown name.
     """
@@ -70,8 +73,12 @@ def backend_of(backend: str) -> tuple[str, str]:
     return auto_backend()
 
 
-def check_full_batch(step: Any) -> None:
-    """Raise UsageError for options that a full-batch step cannot have; choose its backend."""
+def check_full_batch(step: Any, asked: str) -> None:
+    """Check the options of a full-batch step and choose its backend.
+
+    A warning says if it is not the backend `asked` for.
+    Raises: UsageError.
+    """
     optimizer, network = step.optimizer, step.mlp
     if not isinstance(optimizer, FullBatch):
         return
@@ -90,11 +97,15 @@ def check_full_batch(step: Any) -> None:
                 f"training step: {name} needs the loss mse (got {step.loss.name}); lbfgs takes "
                 "every loss"
             )
-        step.backend, step.not_compiled = "numpy", ""
+        step.backend, step.not_compiled = "numpy", f"{name} has no compiled rule"
+        if asked == "compiled":
+            from mlpengine.step.auto_backend import NUMPY_RUNS  # slow, and few imports need it
+
+            _log.warning(NUMPY_RUNS, step.not_compiled)
 
 
 def check_names(mlp: Network, loss: Any, x: Any, y: Any) -> None:
-    """Raise ShapeError unless features and targets have the names that the network uses."""
+    """Raise ShapeError unless features and targets have the network's names."""
     targets = loss.targets if isinstance(loss, LossSum) else None
     for name, value, wanted in (("x", x, mlp.in_shape), ("y", y, targets)):
         if isinstance(wanted, dict | list):
@@ -104,7 +115,7 @@ def check_names(mlp: Network, loss: Any, x: Any, y: Any) -> None:
 
 
 def rows_of(mlp: Network, loss: Any, x: Any, y: Any) -> Any:
-    """Return the features of one or several inputs as rows.
+    """Return the features of all inputs as rows.
 
     Raises: ShapeError if the inputs do not fit; DataError for masked entries.
     """
@@ -122,7 +133,7 @@ def rows_of(mlp: Network, loss: Any, x: Any, y: Any) -> Any:
 
 
 def targets_of(loss: Any, y: Any) -> Any:
-    """Return targets as rows.  Raises: ShapeError; DataError for masked entries."""
+    """Return targets as rows.  Raises: ShapeError, or DataError for masked entries."""
     if isinstance(loss, LossSum):
         return as_rows(y)
     need_array(y, "training step: y")
@@ -130,12 +141,12 @@ def targets_of(loss: Any, y: Any) -> Any:
 
 
 def check_order(order: Any, rows: int, where: str) -> None:
-    """Raise ShapeError, beginning with `where`, unless `order` names batches of `rows` rows."""
+    """Raise ShapeError, led by `where`, unless `order` consists of whole batches of `rows` rows."""
     known = isinstance(order, np.ndarray) and order.dtype == np.int64 and order.ndim == 1
     if not known or order.size % rows:
         raise ShapeError(
             f"{where}: order must be an array of int64, a multiple of {rows} long "
-            f"(got {quoted(order)}); write np.arange({rows}), say"
+            f"(got {quoted(order)}); for example, write np.arange({rows})"
         )
 
 

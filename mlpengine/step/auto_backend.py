@@ -1,4 +1,4 @@
-"""The rule of ``auto``: the choice of a backend for a run, or for a step made by the caller."""
+"""The rule of ``auto``: the choice of a backend for a run or for a caller's own step."""
 
 import logging
 from collections.abc import Sequence
@@ -10,12 +10,12 @@ from mlpengine.nn import TabularNetwork
 _log = logging.getLogger("mlpengine")
 
 NUMPY_RUNS = "backend: NumPy runs instead of compiled code (%s)"
-"""The message of a step that cannot be compiled because something is missing."""
+"""Message for a step that cannot be compiled because a program is missing."""
 
 SAVED_BY_CALLS = 30e-6
-"""Seconds that machine code saves in a step by avoiding Python calls.
+"""Seconds that machine code saves in a step because it makes no Python calls.
 
-This and the next three were measured on one thread of a Xeon with AVX-512
+This number and the next three were measured on one thread of a Xeon with AVX-512
 (``benchmarks/compiling.py``)."""
 
 SAVED_BY_MULTIPLICATION = 7.2e-12
@@ -25,9 +25,9 @@ SAVED_BY_PARAMETER = 0.5e-9
 SAVED_BY_DROPPED_UNIT = 2.5e-9
 
 SECONDS_OF_PROGRAM = 0.25
-"""Seconds that the compiler takes for the code that all programs share.
+"""Seconds that the compiler takes for code that all programs share.
 
-This and the next three are processor time of GCC 12 on the same machine."""
+This number and the next three are processor time of GCC 12 on the same machine."""
 
 SECONDS_OF_LAYER = 0.27
 
@@ -36,14 +36,14 @@ SECONDS_OF_LEARNED_ACTIVATION = 0.08
 SECONDS_OF_INPUT_LAYER = 0.4
 
 FORWARD_SHARE = 0.25
-"""Share of compile time for the forward pass alone (GCC 12, EPYC with AVX-512, November 2026)."""
+"""The forward pass's share of compile time (GCC 12, EPYC with AVX-512, November 2026)."""
 
 MIN_SHARE_SAVED = 0.33
-"""Share of the compile time that one run must save; later runs use the cached program."""
+"""Share of the compile time that a run must save to be compiled; later runs use the cache."""
 
 
 def seconds_to_compile(mlp: TabularNetwork) -> float:
-    """Estimate the seconds that the compiler takes for a step of the network, from its parts alone.
+    """Estimate the seconds that the compiler takes for a step, from the network's parts alone.
 
     Layer sizes and the number of features do not matter: the program loops over them.
     """
@@ -56,10 +56,10 @@ def seconds_to_compile(mlp: TabularNetwork) -> float:
 
 
 def choose_backend(steps: int, mlp: TabularNetwork, batch_size: int) -> str:
-    """Return the backend that ``auto`` selects for a run of `steps` steps of this network.
+    """Return the backend that ``auto`` selects for a run of `steps` steps.
 
-    The backend depends only on shapes and on whether there is a compiler, not on the contents of
-    the cache, so a config gives the same bits in every run on one machine.
+    The choice depends only on shapes and on whether there is a compiler, not on the cache.  So a
+    config gives the same bits in every run on one machine.
     """
     sizes = mlp.dense_sizes
     weights = sum(in_dim * out_dim for in_dim, out_dim in sizes)
@@ -72,15 +72,15 @@ def choose_backend(steps: int, mlp: TabularNetwork, batch_size: int) -> str:
 
 
 SAVED_BY_PREDICTED_UNIT = 0.5e-9
-"""Seconds that machine code saves for one unit in one predicted row (same machine, one thread).
+"""Seconds that machine code saves per unit and predicted row (same machine, one thread).
 
-Machine code adds biases and applies activations without extra passes over memory."""
+Machine code adds biases and applies activations without further passes over memory."""
 
 
 def prediction_backend(networks: Sequence[TabularNetwork], rows: int) -> str:
-    """Return the backend that predicts `rows` rows: ``compiled`` where it pays.
+    """Return the backend that predicts `rows` rows: ``compiled`` if it saves time.
 
-    Like `choose_backend`, it depends only on shapes and on whether there is a compiler.
+    Like `choose_backend`, the choice depends only on shapes and on whether there is a compiler.
     """
     saved = compiling = 0.0
     for mlp in networks:
@@ -94,7 +94,7 @@ def prediction_backend(networks: Sequence[TabularNetwork], rows: int) -> str:
 def auto_backend() -> tuple[str, str]:
     """Return the compiled backend, or NumPy with the reason if there is no compiler.
 
-    It is for steps that a caller makes: they run often enough to be worth a compilation.
+    This rule is for a caller's own step: it runs often enough to be worth a compilation.
     """
     try:
         compiler()

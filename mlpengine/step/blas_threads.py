@@ -1,7 +1,7 @@
 """Limits on the threads of BLAS and NumExpr.
 
-The default is one thread.  A second thread makes a large step faster on an idle machine, but on a
-busy machine each product takes as long as the slower thread (docs/background/speed.md).
+The default is one thread.  On an idle machine, a second thread makes a large step faster.  On a
+busy machine, each product takes as long as the slowest thread (docs/background/speed.md).
 """
 
 import sys
@@ -30,8 +30,8 @@ def cores(root: Path = Path("/")) -> int:
 def cpu_quota(root: Path = Path("/")) -> float:
     """Return the number of cores that the control groups of this process (a container) allow.
 
-    It is the smallest quota (``cpu.max``) of its group and of the groups above it.  If the
-    container hides a group, only the groups above it count.  Infinite without a quota.
+    This is the smallest quota (``cpu.max``) of the process's group and of the groups above it.  If
+    the container hides a group, only the groups above it count.  Infinite without a quota.
     """
     top, quotas = root / "sys/fs/cgroup", [inf]
     try:
@@ -50,7 +50,7 @@ def _quota(file: Path) -> float:
     try:
         quota, period = file.read_text(encoding="ascii").split()
         return int(quota) / int(period)
-    except (OSError, ValueError, ZeroDivisionError):  # no quota, or "max"
+    except (OSError, ValueError, ZeroDivisionError):  # no file, or "max"
         return inf
 
 
@@ -58,8 +58,7 @@ def _quota(file: Path) -> float:
 def pinned(blas: int, predicting: int = 0) -> Iterator[None]:
     """Limit BLAS, NumExpr if it is loaded, and predictions to `blas` threads.
 
-    With `predicting`, predictions may use that many threads instead, and BLAS has one thread in
-    each.
+    With `predicting`, predictions may use this many threads, each with one BLAS thread.
     """
     numexpr: Any = sys.modules.get("numexpr")
     before = numexpr.set_num_threads(min(blas, numexpr.MAX_THREADS)) if numexpr else 0
@@ -74,7 +73,7 @@ def pinned(blas: int, predicting: int = 0) -> Iterator[None]:
 
 
 def threads_allowed() -> int:
-    """Return the number of threads that may predict: all cores, or the limit set by `pinned`."""
+    """Return the number of threads that may predict: all cores, or the limit of `pinned`."""
     return _pinned.get() or cores()
 
 
@@ -84,28 +83,28 @@ def _libraries() -> ThreadpoolController:
 
 @lru_cache(maxsize=1)
 def _libraries_with(modules: int) -> ThreadpoolController:
-    """Return the libraries of a process with `modules` imported modules; the search is slow.
+    """Return the BLAS libraries after the import of `modules` modules; the search is slow.
 
-    A library is loaded by an import, so the result is valid until the number of modules changes.
+    Imports load libraries, so the result is valid until the number of modules changes.
     """
     return ThreadpoolController()
 
 
 class _OneBlasThread:
-    """Holds BLAS to one thread while any thread of this process predicts."""
+    """Limits BLAS to one thread while any thread of this process predicts."""
 
     def __init__(self) -> None:
         self._lock, self._users = process_lock(), 0
 
     def enter(self) -> None:
-        """Limit BLAS if this is the first user."""
+        """Limit BLAS for the first user."""
         with self._lock:
             if not self._users:
                 self._limit = _libraries().limit(limits=1, user_api="blas")
             self._users += 1
 
     def leave(self) -> None:
-        """Restore the number of threads if this is the last user."""
+        """Restore the number of threads after the last user."""
         with self._lock:
             self._users -= 1
             if not self._users:
@@ -117,7 +116,7 @@ _one = _OneBlasThread()
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread; several threads may enter this context at the same time."""
+    """Limit BLAS to one thread; several threads may be within this context."""
     if _pinned.get() == 1:  # already limited
         yield
         return

@@ -1,4 +1,4 @@
-"""Dropout of a training step: random bytes of each step, and rates that follow a schedule."""
+"""Dropout of a training step: random bytes of each step, and scheduled rates."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from mlpengine.optim.schedules import ScheduleLike
 
 
 def checked_schedule(schedule: ScheduleLike | None) -> ScheduleLike | None:
-    """Return a dropout schedule unchanged.  Raises: UsageError if it is not a schedule."""
+    """Return a dropout schedule.  Raises: UsageError for other values."""
     if schedule is None or callable(schedule):
         return schedule
     raise UsageError(
@@ -20,10 +20,10 @@ def checked_schedule(schedule: ScheduleLike | None) -> ScheduleLike | None:
 
 
 class DropoutRates:
-    """The dropout of a network's steps.
+    """The dropout rates of a network in each step.
 
     Args:
-        schedule: a function from the number of completed steps to a factor, 0 to 1, of the rates.
+        schedule: a function from the number of completed steps to a factor (0 to 1) of the rates.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class DropoutRates:
             self._rng.scale_rates(self._share(steps))
 
     def runs(self, first: int, count: int) -> Iterator[slice]:
-        """Yield the slices with equal dropout rates of `count` steps after the first `first`."""
+        """Yield the slices of the next `count` steps, after `first` steps, with constant rates."""
         if self._schedule is None:
             yield slice(0, count)
             return

@@ -1,4 +1,4 @@
-"""Location of the first number that is not finite."""
+"""Search for the first number that is not finite."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -12,11 +12,11 @@ from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.scratch import Scratch
 
 SHOWN_ROWS = 5
-"""Maximum number of rows that a message lists; the message counts the others."""
+"""Maximum number of rows that a message lists."""
 
 
 def bad_rows(array: Array) -> Array:
-    """Return the indices of the rows of `array` (rows, ...) that hold a NaN or an infinity."""
+    """Return the indices of rows of `array` (rows, ...) with a NaN or an infinity."""
     finite = np.ones(len(array), np.bool_)
     for values in arrays_in(array):
         finite &= np.isfinite(values).reshape(len(values), -1).all(axis=1)
@@ -24,9 +24,9 @@ def bad_rows(array: Array) -> Array:
 
 
 class Fault(NamedTuple):
-    """A number that is not finite: its `place`, in words, and the rows of the batch at fault.
+    """A number that is not finite: its `place` in words, and the rows of the batch that caused it.
 
-    The `rows` are the non-finite rows of the first array of rows that is not finite.
+    `rows` are the nonfinite rows of the first array that has any.
     """
 
     place: str
@@ -36,11 +36,11 @@ class Fault(NamedTuple):
 def locate_nonfinite(
     scratch: Scratch, grads: Gradients, first: int = 0, *, sums: bool = True
 ) -> Fault | None:
-    """Return the first non-finite number of the last step, or None.
+    """Return the first nonfinite number of the last step, or None.
 
-    The input comes first, then parameters and activations in forward order, then gradients in
-    backward order; the gradients of parameters only with `sums`.  Columns count from 0, rows from
-    0 within the batch; row `first` is the first in these buffers.
+    The search takes the input, then parameters and activations in forward order, then gradients in
+    backward order; gradients of parameters only with `sums`.  Columns and rows count from 0;
+    `first` is the number of the first row in these buffers.
     """
     faults = _faults(scratch, grads, first, sums=sums)
     fault = next(faults, None)
@@ -66,7 +66,7 @@ def _faults(scratch: Scratch, grads: Gradients, first: int, *, sums: bool) -> It
             yield Fault(f"{layer.name}, forward: {wrong} is not", [])
         try:
             output = scratch.program.value(layer.output)
-        except TapeError:  # not kept under balanced rematerialization
+        except TapeError:  # balanced rematerialization did not keep it
             continue
         yield from rows_of(output, f"{layer.name}, forward: its output")
     for layer, slope in reversed([*zip(layers, grads.d_hidden, strict=True)]):
@@ -77,7 +77,7 @@ def _faults(scratch: Scratch, grads: Gradients, first: int, *, sums: bool) -> It
 
 
 def _first_nonfinite(views: Mapping[str, Array], names: Iterable[str]) -> str:
-    """Return the first of `names` with a view that is not finite, or ""."""
+    """Return the first of `names` whose view is not finite, or ""."""
     return next((n for n in names if not np.isfinite(views[n]).all()), "")
 
 

@@ -1,4 +1,4 @@
-"""The loss of a bound step as a problem of a full-batch optimizer."""
+"""The loss of a bound step, for a full-batch optimizer."""
 
 from math import isfinite
 
@@ -12,15 +12,15 @@ from mlpengine.optim import FullBatch, Optimizer
 from mlpengine.step.bound_step import BoundStep
 
 BLOCK_BYTES = 2**20
-"""Bytes of the Jacobian's rows in one matrix product: they fit into a second-level cache."""
+"""Bytes of Jacobian rows in one matrix product; they fit into a second-level cache."""
 
 
 class BatchProblem:
-    """The loss of the rows in the buffers of a bound step.
+    """The loss of the rows in a bound step's buffers.
 
     Attributes:
-        gradient: (parameters,), which `evaluate` overwrites.
-        count: rows times outputs, of all outputs by name.
+        gradient: (parameters,), overwritten by `evaluate`.
+        count: rows times outputs, summed over all named outputs.
     """
 
     def __init__(self, mlp: Network, bound: BoundStep, *, needs_rows: bool) -> None:
@@ -31,12 +31,12 @@ class BatchProblem:
         self._forward = (*bound.scratch.calls, *bound.loss.forward)
 
     def evaluate(self) -> float:
-        """Return the loss at the present parameters, and write its gradient."""
+        """Return the loss of the current parameters, and write its gradient."""
         replay(self._calls)
         return self._bound.value
 
     def loss(self) -> float:
-        """Return the loss at the present parameters."""
+        """Return the loss of the current parameters."""
         replay(self._forward)
         return self._bound.value
 
@@ -50,7 +50,7 @@ class BatchProblem:
 
 
 class FullBatchSteps:
-    """Steps of a full-batch optimizer, each on the rows of a bound step."""
+    """Steps of a full-batch optimizer, each on the rows in a bound step's buffers."""
 
     def __init__(self, mlp: Network, optimizer: FullBatch) -> None:
         self._mlp, self._optimizer = mlp, optimizer
@@ -59,7 +59,7 @@ class FullBatchSteps:
     def minimize(self, bound: BoundStep) -> tuple[float, float]:
         """Make a step; return the loss and the gradient norm.
 
-        A step with a loss or norm that is not finite is not counted.
+        A step with a nonfinite loss or norm is not counted.
         """
         optimizer = self._optimizer
         problem = self._problems.get(id(bound))
@@ -78,9 +78,9 @@ def full_batch_steps(mlp: Network, optimizer: Optimizer) -> FullBatchSteps | Non
 
 
 class _Rows:
-    """The Jacobian of the outputs, computed for one block of rows at a time, and its square.
+    """The Jacobian of the outputs, one block of rows at a time, and its Gauss-Newton matrix.
 
-    A block is transposed, (parameters, rows): products along few inputs would be short loops.
+    Blocks are transposed, (parameters, rows): products along few inputs would be short loops.
     """
 
     def __init__(self, mlp: Network, bound: BoundStep) -> None:
@@ -104,7 +104,7 @@ class _Rows:
             self._blocks.append((jacobian, calls))
 
     def curvature(self, matrix: Array) -> None:
-        """Write 2 / count times the sum over rows of weight times J' J."""
+        """Write 2 / count times the sum of weight * J' J over the rows."""
         bound, grads = self._bound, self._bound.grads
         output: Array = grads.d_output.reshape(len(grads.d_output), -1)
         factor = np.sqrt(2 / (bound.loss.mean_rows * output.shape[1]))
@@ -120,7 +120,7 @@ class _Rows:
                 replay(calls)
                 np.matmul(jacobian, jacobian.T, self._square)
                 matrix += self._square
-        replay(bound.loss.backward)  # the buffers must end with the gradients of the loss
+        replay(bound.loss.backward)  # restore the gradients of the loss in the buffers
         replay(self._backward)
 
 
@@ -134,7 +134,7 @@ def _filled(out: Array, places: list[RowGradient], part: slice) -> list[Call]:
             calls.append(call(np.copyto, target, one))
         else:
             other = right[part]
-            cube = target.reshape(left.shape[-1], right.shape[-1], -1)  # a view
+            cube = target.reshape(left.shape[-1], right.shape[-1], -1)  # a view with axis 0 split
             if left.ndim == 3:
                 by_row = left[part].transpose(0, 2, 1)
                 calls.append(call(np.matmul, by_row, other, cube.transpose(2, 0, 1)))

@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 WORK_AT_ONCE = 2**28
 """Maximum of parameters times rows, summed over the steps of one call.
 
-A call takes milliseconds at most; after each call, signals are handled and checkpoints are written.
+A call takes milliseconds at most; signals and checkpoints are handled between calls.
 """
 
 ROWS_OF_UPDATE = 8
-"""Number of rows for which forward and backward take as long as the optimizer's update."""
+"""Number of rows for which forward and backward take as long as the update."""
 
 
 def steps_at_once(parameters: int, batch: int) -> int:
-    """Return the number of steps that one call may make; 0 if a single step is too long."""
+    """Return the number of steps in one call; 0 if a single step is too long."""
     return WORK_AT_ONCE // (parameters * (batch + ROWS_OF_UPDATE))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FusedRun:
-    """Makes many steps of a training step in one call."""
+    """Makes many training steps in one call."""
 
     optimizer: Optimizer
     dropout: DropoutRates | None
@@ -53,9 +53,9 @@ class FusedRun:
         count, done, clips = len(losses), 0, 0
         rates, decays = optimizer.next_rates(count)
         arrays: Sequence[Array | None] = data
-        if not all(rows is None or type(rows) is np.ndarray for rows in data):  # arrays by name
+        if not all(rows is None or type(rows) is np.ndarray for rows in data):  # named arrays
             arrays = [rows for rows, _ in matched(data, bound.buffers)]
-        if dropout is None:  # slicing each array would cost a short call a microsecond
+        if dropout is None:  # no slices: they would add a microsecond
             whole = order, losses, norms, rates, decays
             return self._run(fused, arrays, *whole, max_norm), fused.call.clips
         for part in dropout.runs(optimizer.steps, count):
@@ -87,7 +87,7 @@ class FusedRun:
         decays: Array | float,
         max_norm: float,
     ) -> int:
-        """Make a step for each of `losses` with one set of dropout rates; return their number."""
+        """Make a step for each entry of `losses` at constant dropout rates; return their number."""
         call, optimizer = fused.call, self.optimizer
         first = call.steps = optimizer.steps
         missing = len(losses) * self.batch_size - len(order)
@@ -103,7 +103,7 @@ class FusedRun:
                 missing=missing,
                 max_norm=max_norm,
             )
-        finally:  # KeyboardInterrupt is raised where the call returns
+        finally:  # KeyboardInterrupt is raised when the call returns
             made: int = call.steps - first
             if made:
                 optimizer.count(rates if isinstance(rates, float) else rates.item(made - 1), made)

@@ -1,4 +1,4 @@
-"""The batches of an epoch as steps in machine code, with many steps in one call."""
+"""The batches of an epoch as steps in machine code, many steps per call."""
 
 from math import inf
 
@@ -10,19 +10,19 @@ from mlpengine.step.fused_run import steps_at_once
 from mlpengine.step.step import TrainingStep
 
 MIN_STEPS = 4
-"""Minimum number of steps for which one call is faster than a call for each step."""
+"""Minimum number of steps for which one call is faster than a call per step."""
 
 
 class CompiledSteps:
-    """The batches of a data set as steps in machine code, with many steps in one call.
+    """The batches of a data set as steps in machine code, many steps per call.
 
-    The results equal gathering and `TrainingStep.run`, bit for bit.
+    The results equal `gather` and `TrainingStep.run`, bit for bit.
 
     Args:
-        step: a step with a `BoundStep.fused` that is not None.
+        step: a training step with `BoundStep.fused`.
         data: arrays with rows that fit the step's buffers.
-        order: int64 row indices; they may be shuffled in place between calls.
-        rows: number of rows of the order in an epoch; the last batch may be short.
+        order: int64 row indices, which may be shuffled in place between calls.
+        rows: number of rows in an epoch; the last batch may be shorter.
         max_steps: maximum number of steps in one call.
     """
 
@@ -39,17 +39,17 @@ class CompiledSteps:
         self._losses, self._norms = np.zeros(max_steps), np.zeros(max_steps)
 
     def count(self, rows: int) -> int:
-        """Return the number of steps that one call may make on the last `rows` rows of an epoch.
+        """Return the number of steps in one call on the last `rows` rows of an epoch.
 
-        A short batch counts as a step if the program of whole batches accepts it.
+        A shorter batch counts as a step if the program of whole batches accepts it.
         """
         whole, short = divmod(rows, self._step.batch_size)
         return min(whole + (self._takes_short and short > 0), self.max_steps)
 
     def make(self, start: int, count: int, norm: float = inf) -> tuple[list[float], list[float]]:
-        """Run up to `count` steps, the first on the batch at position `start` of the order.
+        """Run up to `count` steps from position `start` of the order.
 
-        Returns the `results` of the completed steps.  The call stops before the first step that
+        Return the `results` of the completed steps.  The call stops before the first step that
         fails or has a gradient norm above `norm`.
         """
         order = self._order[start : start + count * self._step.batch_size]
@@ -58,7 +58,7 @@ class CompiledSteps:
         return self.results(done)
 
     def results(self, made: int) -> tuple[list[float], list[float]]:
-        """Return the losses and gradient norms of the `made` steps of the last call."""
+        """Return the losses and gradient norms of the last call's `made` steps."""
         return self._losses[:made].tolist(), self._norms[:made].tolist()
 
 
@@ -67,8 +67,8 @@ def compiled_steps(
 ) -> CompiledSteps | None:
     """Return the batches of `order` as machine code; an epoch has `rows` rows.
 
-    The result is None, and steps must run one by one, if whole steps are not machine code, if the
-    rows do not have the layout of the buffers, or if a call would make fewer than `MIN_STEPS`.
+    None if steps must run one by one: whole steps are not machine code, the rows have another
+    layout than the buffers, or a call would make fewer than `MIN_STEPS` steps.
     """
     max_steps = min(
         steps_at_once(len(step.mlp.params), step.batch_size), -(-rows // step.batch_size)

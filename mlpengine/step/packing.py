@@ -1,4 +1,4 @@
-"""Nested state as a flat mapping of named arrays and plain JSON; files of a training step."""
+"""Nested state as named arrays and plain JSON; files of a training step."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ _ARRAY, _FLOAT = "$array", "$float"
 
 @contextmanager
 def restoring() -> Iterator[None]:
-    """Turn errors caused by a saved state with another structure into a CheckpointError."""
+    """Turn errors of a saved state with another structure into a CheckpointError."""
     try:
         yield
     except (CheckpointError, NumericalError):
@@ -32,7 +32,7 @@ def restoring() -> Iterator[None]:
 
 
 def pack(tree: Mapping[str, Any]) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Return the arrays of `tree` by dotted name, and the other values, ready for JSON.
+    """Return the arrays of `tree` by dotted name, and all other values for JSON.
 
     JSON keeps finite floats and whole numbers of any size exactly; other floats become text.
     """
@@ -72,7 +72,7 @@ def unpack(arrays: Mapping[str, Array], plain: Any) -> Any:
 
 
 def _check(state: Mapping[str, Any], params: Iterable[str]) -> None:
-    """Raise CheckpointError unless `state` is a `TrainingStep.state_dict` for these parameters."""
+    """Raise CheckpointError unless `state` is a `TrainingStep.state_dict` with these parameters."""
     if "weights" not in state:
         own = state.keys() <= {*params}
         given = "a network's" if own else f"one with {', '.join(map(repr, state))}"
@@ -85,10 +85,10 @@ def _check(state: Mapping[str, Any], params: Iterable[str]) -> None:
 def set_state(
     state: Mapping[str, Any], before: Mapping[str, Any], mlp: Network, optimizer: Optimizer
 ) -> None:
-    """Set the weights, the seed of dropout and the optimizer of a step.
+    """Set a step's weights, dropout seed and optimizer.
 
-    Raises: CheckpointError if the state belongs to another network or optimizer; the step then has
-    the state `before` again.
+    Raises: CheckpointError if the state belongs to another network or optimizer; the step then
+    keeps the state `before`.
     """
     try:
         _set(state, mlp, optimizer)
@@ -106,13 +106,13 @@ def _set(state: Mapping[str, Any], mlp: Network, optimizer: Optimizer) -> None:
 
 
 def save_step(path: str | Path, mlp: Network, state: Mapping[str, Any]) -> None:
-    """Write the state of a step of a network to a safetensors file, atomically."""
+    """Write the state of a step to a safetensors file, atomically."""
     arrays, plain = pack(state)
     write_tensors(path, arrays, {"step": plain, NETWORK_KEY: mlp.to_dict()})
 
 
 def load_step(path: str | Path, mlp: Network, load: Callable[[Any], None]) -> None:
-    """Load the state that `save_step` wrote.
+    """Load the state from a file of `save_step`.
 
     Raises: CheckpointError if the file is damaged, or belongs to another network or optimizer.
     """

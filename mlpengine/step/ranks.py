@@ -1,4 +1,4 @@
-"""The processes that train over MPI, one rank each; mpi4py is imported only here."""
+"""The processes of a training over MPI, called ranks; only this module imports mpi4py."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -20,12 +20,12 @@ T = TypeVar("T")
 
 
 class Ranks:
-    """The ranks of a communicator of mpi4py; all make the same calls in the same order.
+    """The ranks of an mpi4py communicator; all ranks make the same calls in the same order.
 
     Attributes:
         comm: the communicator.
-        rank, size: the number of this process, and the count of processes.
-        cores: number of threads that this rank may have.
+        rank, size: number of this process, and number of processes.
+        cores: number of threads for this rank.
         ended: whether an error ends all ranks, and all ranks know it.
         wants_stop: whether this rank asks all ranks to end training.
         stops: whether all ranks end training after this step.
@@ -37,7 +37,7 @@ class Ranks:
         self.cores = maxsize
 
     def first(self, value: T | None) -> T | None:
-        """Return the value of the lowest rank that has one, or None."""
+        """Return the value of the lowest rank with a value, or None."""
         return next((v for v in self.of_all(value) if v is not None), None)
 
     def of_all(self, value: T) -> list[T]:
@@ -51,12 +51,12 @@ class Ranks:
         return root
 
     def agree_to_stop(self) -> bool:
-        """Return, and record in `stops`, whether any rank wants to stop."""
+        """Set `stops` to whether any rank wants to stop, and return it."""
         self.stops = any(self.of_all(self.wants_stop))
         return self.stops
 
     def difference(self, values: Mapping[str, Any]) -> str:
-        """Return, on every rank, a text of the differing `values` of the ranks, or ""."""
+        """Return a text about `values` that differ between ranks, the same on every rank, or ""."""
         everyone = self.of_all(dict(values))
         for name, value in everyone[0].items():
             for rank, other in enumerate(everyone):
@@ -69,7 +69,7 @@ class Ranks:
         return ""
 
     def share_of_cores(self) -> int:
-        """Return the number of cores of this machine that each of its ranks may use."""
+        """Return the number of this machine's cores for each of its ranks."""
         from mpi4py import MPI
 
         here = self.comm.Split_type(MPI.COMM_TYPE_SHARED)
@@ -79,12 +79,12 @@ class Ranks:
         return max(1, share)
 
     def share(self, count: int, rank: int | None = None) -> slice:
-        """Return the slice of `count` items that a rank, by default this one, works on."""
+        """Return a rank's slice of `count` items; by default, the slice of this rank."""
         rank = self.rank if rank is None else rank
         return slice(count * rank // self.size, count * (rank + 1) // self.size)
 
     def exchange(self, rows: Array, parts: Sequence[slice]) -> None:
-        """Send this rank's part of `rows` to all ranks, and receive theirs.
+        """Send this rank's part of `rows` to all ranks, and receive their parts.
 
         `parts` are the slices of `rows` by rank.
         """
@@ -97,14 +97,15 @@ class Ranks:
         self.comm.Allgatherv(MPI.IN_PLACE, [whole, counts, starts, MPI.BYTE])
 
     def sum(self, vector: Array, tail_bytes: int) -> Call:
-        """Return the call that replaces the `vector` of every rank by the sum of all vectors.
+        """Return the call that replaces each rank's `vector` by the sum over all ranks.
 
         The vectors are the leaves of a binary tree, and neighbors are added first.  So the bits of
-        the sum do not depend on the number of leaves on a rank.  Each rank receives its part of all
-        vectors, adds the parts, and sends the sum to all ranks.  So for any number of ranks, a rank
-        sends and receives at most the bytes of two vectors, and adds one vector. The last
-        `tail_bytes` are numbers in float64.
-        Shapes: vector (n,), a multiple of the ranks; the tail lies in the part of the last rank.
+        the sum do not depend on the number of leaves per rank.
+
+        Each rank receives its part of all vectors, adds these parts, and sends the sum to all
+        ranks.  So a rank sends and receives at most two vectors, and adds one vector, for any
+        number of ranks.  The last `tail_bytes` hold float64 numbers.
+        Shapes: vector (n,), with n a multiple of the ranks; the last rank's part contains the tail.
         """
         parts = np.empty((self.size, vector.size // self.size), vector.dtype)
         has_tail = self.rank == self.size - 1

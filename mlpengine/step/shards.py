@@ -1,8 +1,8 @@
-"""The gradient of a batch as the sum of its shards' gradients, added in a fixed order.
+"""The gradient of a batch as a sum over shards, parts of the batch, in a fixed order.
 
-A batch is cut into `shards` parts.  The gradient vectors of the parts are the leaves of a binary
-tree, and neighbors are added first.  A rank computes the shards below one node of the tree, and the
-ranks add the results.  So the bits of the sum depend on the number of shards, not of ranks.
+The gradients of the shards are the leaves of a binary tree, and neighbors are added first.  A rank
+computes the shards below one node of the tree, and the ranks add their results.  So the bits of the
+sum depend on the number of shards, but not on the number of ranks.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from mlpengine.backends.compiled import Executor
 
 TAIL_BYTES = ALIGNMENT
-"""Bytes of the tail after each gradient: float64 values, such as the loss, summed over shards."""
+"""Bytes of the tail of each gradient: float64 values, such as the loss, summed over shards."""
 
 LOSS_PLACE, FAILURES_PLACE, STOPS_PLACE = range(3)
-"""Positions in the tail: the loss, the count of ranks with an error, the count of ranks that ask to
-stop."""
+"""Positions in the tail: the loss, the number of ranks with an error, and the number of ranks that
+ask to stop."""
 
 
 def shard_rows(rows: int, shards: int) -> list[slice]:
-    """Return the rows of each shard of a batch; sizes differ by at most one row.
+    """Return the rows of each shard; the sizes differ by one row at most.
 
     >>> [(s.start, s.stop) for s in shard_rows(5, 4)]
     [(0, 2), (2, 3), (3, 4), (4, 5)]
@@ -49,7 +49,7 @@ def shard_rows(rows: int, shards: int) -> list[slice]:
 
 
 def shards_problem(shards: int, batch_size: int, ranks: int) -> str:
-    """Return the reason why a number of shards cannot be used, or ""."""
+    """Return why a number of shards is invalid, or ""."""
     if not isinstance(shards, int | np.integer) or shards < 1 or shards & (shards - 1):
         return f"must be a power of two (got {shards!r})"
     if shards > batch_size:
@@ -62,18 +62,18 @@ def shards_problem(shards: int, batch_size: int, ranks: int) -> str:
 
 
 class Shards:
-    """The buffers of the shards that this rank computes, and the sum of their gradients.
+    """The buffers of this rank's shards, and the sum of their gradients.
 
     Args:
-        count: number of shards of a batch, over all ranks.
-        make: returns a scratch for a given number of rows.
+        count: number of shards of a batch, on all ranks together.
+        make: function from a number of rows to a scratch.
 
     Attributes:
         total: (parameters,), the gradient of a batch.
-        tail: (TAIL_BYTES / 8,) of float64, further values that are added over all shards.
-        scratches, grads: one of each for each shard of this rank.  Shard k writes its gradient to
-            row ``popcount(k)`` of a block of partial sums.  Two sums are added as soon as both are
-            complete.  At the end row 0 holds the total.
+        tail: (TAIL_BYTES / 8,) of float64, further values that are summed over all shards.
+        scratches, grads: a scratch and gradients for each shard of this rank.  Shard k writes its
+            gradient to row ``popcount(k)`` of a block of partial sums.  Two sums are added as soon
+            as both are complete.  At the end, row 0 holds the total.
 
     Raises: UsageError unless the number of shards is a power of two and a multiple of the number
         of ranks.
@@ -95,7 +95,7 @@ class Shards:
         self.count, self.ranks = count, ranks
         self._mine = ranks.share(count) if ranks else slice(0, count)
         here, rows = count // size, -(-batch_size // count)
-        # a row: gradient, zeros, tail; the zeros make the part of each rank whole cache lines
+        # a row: gradient, zeros, tail; the zeros fill each rank's part to whole cache lines
         line, tail = ALIGNMENT // mlp.dtype.itemsize * size, TAIL_BYTES // mlp.dtype.itemsize
         length = -(-(len(mlp.params) + tail) // line) * line
         self._block = np.zeros((here.bit_length(), length), mlp.dtype)
@@ -127,7 +127,7 @@ class Shards:
         build: Callable[[Scratch, Gradients], BoundStep],
         update: "Executor | None",
     ) -> "BoundShards":
-        """Return the step for `batch` rows; `build` makes the calls of a shard.
+        """Return the step for `batch` rows; `build` returns the calls of a shard.
 
         Raises: ShapeError for more rows than the batch size.
         """
@@ -160,7 +160,7 @@ class Shards:
         )
 
     def _sums_after(self, k: int) -> Iterator[Call]:
-        """Yield the calls that add the partial sums completed by shard k."""
+        """Yield the calls that add the partial sums that shard k completes."""
         row = k.bit_count()
         while k & 1:
             for one, other in zip(self._sums[row - 1], self._sums[row], strict=True):
@@ -168,10 +168,10 @@ class Shards:
             k, row = k >> 1, row - 1
 
     def _add_up(self, groups: Sequence[tuple[int, Sequence[Call]]]) -> None:
-        """Compute the sum of this rank's shards, and add the sums of all ranks.
+        """Add the gradients of this rank's shards, then of all ranks.
 
-        `groups` are the calls for each shard, with the first row of the shard.
-        Raises: on every rank, the error of the lowest rank that has one.
+        `groups` are the calls of each shard, with the shard's first row.
+        Raises: on every rank, the error of the lowest rank with an error.
         """
         ranks, tail, error, first, rng = self.ranks, self.tail, None, 0, self._rng
         step = rng.step if rng else 0
@@ -189,7 +189,7 @@ class Shards:
             if error is not None:
                 raise error
             return
-        # errors and requests to stop are sent with the gradients, so that all ranks act alike
+        # errors and requests to stop travel with the gradients, so that all ranks act alike
         tail[FAILURES_PLACE], tail[STOPS_PLACE] = error is not None, ranks.wants_stop
         self._add_ranks()
         ranks.stops = tail.item(STOPS_PLACE) > 0
@@ -199,7 +199,7 @@ class Shards:
             )
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the settings and the contents of all buffers; a copy is bound anew."""
+        """Return the settings and the contents of all buffers; a copy binds its own calls."""
         return {
             "settings": self._settings,
             "scratches": [copy(scratch) for scratch in self.scratches],
@@ -218,13 +218,13 @@ class Shards:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BoundShards(BoundStep):
-    """The step of a batch in shards; `scratch`, gradients and loss belong to the first shard.
+    """The step of a batch in shards; `scratch`, gradients and loss are those of the first shard.
 
     After `calls`, ``grads.flat`` is the gradient of the batch on every rank.
 
     Attributes:
         batch: number of rows.
-        parts: the non-empty shards of this rank, each with its rows of the batch.
+        parts: the nonempty shards of this rank, each with its rows of the batch.
     """
 
     batch: int
@@ -274,13 +274,13 @@ class BoundShards(BoundStep):
 
 
 Buffers = Shards | tuple[Scratch, Gradients]
-"""The buffers of a training step, with or without shards."""
+"""Buffers of a training step, with or without shards."""
 
 
 def make_buffers(
     mlp: Network, batch_size: int, shards: int, ranks: Ranks | None, make: Callable[[int], Scratch]
 ) -> Buffers:
-    """Return the buffers of a step; `make` returns a scratch for a number of rows."""
+    """Return the buffers of a step; `make` is a function from a number of rows to a scratch."""
     if shards == 1 and ranks is None:
         return make(batch_size), mlp.gradients(batch_size)
     return Shards(mlp, batch_size, shards, ranks, make=make)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from math import inf, isfinite, nan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakSet
 from zlib import crc32
 
@@ -16,6 +16,7 @@ from mlpengine.core.errors import (
     CompileError,
     DataError,
     DtypeError,
+    IndexRangeError,
     NumericalError,
     ShapeError,
     UsageError,
@@ -34,6 +35,7 @@ from mlpengine.optim.schedules import ScheduleLike
 from mlpengine.step import arguments
 from mlpengine.step.bound_step import BoundStep, StepData, step_data
 from mlpengine.step.dropout_rates import DropoutRates, checked_schedule
+from mlpengine.step.fault import listed_rows
 from mlpengine.step.full_batch_problem import full_batch_steps
 from mlpengine.step.fused_run import FusedRun, steps_at_once
 from mlpengine.step.packing import load_step, save_step, set_state
@@ -49,14 +51,14 @@ _BOUND = (
     *("_bound", "_buffers", "_clip", "_dropout", "_full", "_full_batch", "_last", "_many"),
     *("_quiet", "_update"),
 )
-"""Attributes that a copy creates anew."""
+"""Attributes that a copy makes for itself."""
 
 _STEPS: WeakSet["TrainingStep"] = WeakSet()
 """All steps of this process."""
 
 
 def _free_steps() -> None:
-    """Free all steps in a forked child, even if a thread of its parent was running them."""
+    """Free all steps in a forked child, even if a thread of the parent was running them."""
     for step in _STEPS:
         step._quiet, step._busy = quiet_runner(), False
 
@@ -65,15 +67,15 @@ call_in_forks(_free_steps)
 
 
 class TrainingStep:
-    """A training step of one network, loss and optimizer, bound to its buffers once.
+    """A training step of a network with a loss and an optimizer, bound to its buffers once.
 
-    ``step(x, y)`` runs forward, loss, backward, clipping and the optimizer, and returns the loss
-    of the batch before the update.  It allocates only at the first step with each number of rows.
+    ``step(x, y)`` runs forward, loss, backward, clipping and the optimizer; it returns the loss of
+    the batch before the update.  Only the first step with each number of rows allocates memory.
     Batches may be shorter than `batch_size`.
 
-    A network with several inputs or outputs takes and gives arrays by name, and has a loss for each
-    output, ``{"price": MeanSquaredError(), "class": SoftmaxCrossEntropy()}``.  The loss is their
-    sum.  Several networks have a step each; steps of different networks may run in several threads.
+    If a network has several inputs or outputs, arrays are passed by name, and each output has a
+    loss: ``{"price": MeanSquaredError(), "class": SoftmaxCrossEntropy()}``.  The loss is then their
+    weighted sum.  Each network has its own step; different steps may run in parallel threads.
 
     Args:
         optimizer: an optimizer made for the network.
@@ -81,32 +83,41 @@ class TrainingStep:
         clip_norm: maximum global L2 norm of the gradients; None does not clip.
         weighted: whether batches come with sample weights.
         backend: ``compiled``: machine code for these shapes, with NumPy for ops without a compiled
-            rule; ``numpy``; ``numexpr``: NumExpr for ops with such a rule, NumPy for others; or
-            ``auto``: compiled if there is a compiler, else NumPy.  In machine code numbers below
-            the smallest normal one (1.2e-38 in float32) count as zero.
-        threads: maximum for a compiled step.  The step uses fewer threads where more would not be
-            faster.  The result has the same bits for every number of threads.
-        rematerialization: as for `Mlp.scratch`.
+            rule; ``numexpr``: NumExpr, with NumPy for ops without such a rule; ``numpy``; ``auto``:
+            compiled if there is a compiler, else NumPy.  Machine code treats numbers below the
+            smallest normal one (1.2e-38 in float32) as zero.
+        threads: maximum for a compiled step; it uses fewer if more are not faster.  The result has
+            the same bits for every number of threads.
+        rematerialization: see `Mlp.scratch`.
         dropout_schedule: a function from the number of completed steps to a factor, 0 to 1, of the
             network's dropout rates.
         shards: number of parts of a batch, a power of two.  The result depends on the number of
             shards, but not on the number of ranks that compute them.
+            shards, but not on the number of ranks that compute them.
         ranks: the processes that share the work, as in ``Ranks(MPI.COMM_WORLD)``.  Their number
-            must divide `shards`.  All ranks make the same calls on whole batches, and each reads
-            its own rows.
+            must divide `shards`.  All ranks make the same calls on whole batches; each rank reads
+            its own rows only.
 
     Attributes:
-        backend: the backend that runs the steps, ``compiled``, ``numpy`` or ``numexpr``; all are
+        backend: the backend that runs the steps: ``compiled``, ``numpy`` or ``numexpr``.  All are
             deterministic.
-        not_compiled: the reason why NumPy runs in place of compiled code; empty if there is none.
-        loss_value: loss of the last step before its update, mean over its rows; NaN at first.
+        not_compiled: the reason why NumPy runs instead of compiled code, or "".
+        loss_value: loss of the last batch before its update, the mean over its rows; NaN at first.
         grad_norm, clipped_norm: global norm of the last gradients before and after clipping.
         clipped_steps: number of steps with clipped gradients in the last call of many steps.
-        bad_rows: rows at fault in the last step that was not finite.
+        bad_rows: rows that caused the last nonfinite loss or gradient.
 
-    Raises: NumericalError, on every rank, from a call with a loss or gradient that is not finite;
-    the parameters and the optimizer are as before that step.
+        Raises: NumericalError, on every rank, for a nonfinite loss or gradient; the parameters and
+        the optimizer are then as before this step.
     """
+
+    __slots__ = (  # an unknown attribute, such as ``step.lr = 0.1``, is an AttributeError
+        *_BOUND,
+        *("__weakref__", "_agreed", "_axes", "_busy", "_checked", "_clip_norm", "_largest_update"),
+        *("_target", "backend", "bad_rows", "batch_size", "clipped_norm", "clipped_steps"),
+        *("dropout_schedule", "grad_norm", "loss", "loss_value", "mlp", "not_compiled"),
+        *("optimizer", "ranks", "rematerialization", "shards", "threads", "weighted"),
+    )
 
     def __init__(
         self,
@@ -139,8 +150,8 @@ class TrainingStep:
         self.bad_rows: list[int] = []
         self.loss_value = self.grad_norm = self.clipped_norm = nan
         self.clipped_steps = 0
-        arguments.check_full_batch(self)
-        self._target: Any = None  # specs of targets that are not of the default kind
+        arguments.check_full_batch(self, backend)
+        self._target: Any = None  # specs of targets, if not the loss's usual ones
         self._checked = False  # whether the first targets were checked
         self._start()
 
@@ -176,45 +187,45 @@ class TrainingStep:
 
     @property
     def threads_used(self) -> int:
-        """Number of threads that share a step: `threads`, fewer for small shapes, 1 in NumPy."""
+        """Number of threads of a step: `threads`, fewer for small shapes, 1 in NumPy."""
         if fused := self._full.fused:
             return fused.source.threads
         return self.threads if self.backend == "compiled" else 1
 
     @property
     def fused(self) -> bool:
-        """Whether a step, including the update, is one call into machine code."""
+        """Whether a step with its update is one call of machine code."""
         return self._full.fused is not None
 
     @property
     def scratch(self) -> Scratch:
-        """Activations of the last step, or of its first shard here; the next overwrites them."""
+        """Activations of the last step, or of its first shard; the next step overwrites them."""
         return self._last.scratch
 
     @property
     def grads(self) -> Gradients:
         """The gradients of the last step.
 
-        With several shards they belong to the first shard on this rank, but ``grads.flat`` is the
-        gradient of the batch.
+        With several shards, the object belongs to this rank's first shard, but ``grads.flat`` is
+        the gradient of the batch.
         """
         return self._last.grads
 
     @property
     def losses(self) -> dict[str, float]:
-        """Loss of the last step by output, without weights; a single output is named ``output``.
+        """Loss of the last step by output, without weights; a single output is called ``output``.
 
-        With several ranks these are the contributions of this rank's rows.
+        With several ranks, only this rank's rows contribute.
         """
         return self._last.losses(self.loss, self.loss_value)
 
     @property
     def clip_norm(self) -> float | None:
-        """The maximum global L2 norm of the gradients, None without clipping."""
+        """Maximum global L2 norm of the gradients; None without clipping."""
         return self._clip_norm
 
     def __call__(self, x: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
-        """Train on the rows of `x` (rows, in_dim) with targets `y`; return their mean loss."""
+        """Train on the rows of `x` (rows, in_dim) with targets `y`; return the mean loss."""
         plain = type(x) is np.ndarray and x.ndim == self._axes
         rows = x if plain else arguments.rows_of(self.mlp, self.loss, x, y)
         target = y if type(y) is np.ndarray else arguments.targets_of(self.loss, y)
@@ -234,15 +245,15 @@ class TrainingStep:
         return self.run(bound)
 
     def check_target(self, target: Any) -> None:
-        """Raise IndexRangeError if the first targets of the step are not probabilities."""
+        """Raise IndexRangeError if the first targets of the step are invalid probabilities."""
         if not self._checked:
             self.loss.check_target(target)
             self._checked = True
 
     def take_targets_as(self, y: Any) -> bool:
-        """Bind the step anew for targets of the kind of `y`, such as class probabilities.
+        """Bind the step again for targets like `y`, such as class probabilities.
 
-        Return False if the step is already bound for such targets, or the loss does not take them.
+        Return False if the step is bound for such targets already, or if the loss refuses them.
         """
         full, rows = self._full, self.batch_size
         try:
@@ -258,9 +269,9 @@ class TrainingStep:
     def bound(self, rows: int) -> BoundStep:
         """Return the step for `rows` rows: `write` or `gather` a batch into it, then `run` it.
 
-        Without shards a batch may also be written to its ``scratch.input`` and ``loss.target``.
-        One backend runs the steps for all numbers of rows: if one of them cannot be compiled, none
-        is.  Call this for all numbers before training, so that the backend does not change.
+        Without shards, you may also write a batch into its ``scratch.input`` and ``loss.target``.
+        One backend runs the steps of all sizes: if one size cannot be compiled, no size is.  Call
+        this method for all sizes before training, so that the backend does not change.
         Raises: ShapeError for no rows, or for more rows than the batch size.
         """
         bound = self._bound.get(rows)
@@ -276,10 +287,10 @@ class TrainingStep:
         return bound
 
     def run(self, bound: BoundStep) -> float:
-        """Train on the contents of the buffers of `bound`; return the loss before the update."""
+        """Train on the batch in the buffers of `bound`; return the loss before the update."""
         if self._busy:
             raise second_call("training step")
-        self._busy = True  # no signal is handled between this and the `try`
+        self._busy = True  # Python handles no signal between this line and `try`
         try:
             self._last, fused = bound, bound.fused
             if fused is not None:
@@ -321,7 +332,7 @@ class TrainingStep:
             self._dropout.begin(steps)
         try:
             loss, norm, status = fused.make_step(lr, decay, steps)
-        except BaseException:  # KeyboardInterrupt is raised where the call returns
+        except BaseException:  # KeyboardInterrupt is raised when the call returns
             if fused.call.steps == steps + 1:
                 optimizer.count(lr)
             raise
@@ -333,7 +344,7 @@ class TrainingStep:
         return loss
 
     def _compare_ranks(self, ranks: Ranks) -> None:
-        """Raise UsageError, on every rank, unless the ranks make the same steps."""
+        """Raise UsageError on every rank unless all ranks make the same steps."""
         values: dict[str, Any] = {"shards": self.shards, "batch_size": self.batch_size}
         values |= {"weighted": self.weighted, "backend": self.backend, "network": repr(self.mlp)}
         values |= {"optimizer": repr(self.optimizer), "weights": crc32(self.mlp.params.flat.data)}
@@ -349,24 +360,32 @@ class TrainingStep:
     def run_many(
         self, x: Any, y: Any, order: Array, sample_weight: Array | None = None
     ) -> tuple[Array, Array]:
-        """Run a step for every `batch_size` rows of `order`; return losses and gradient norms.
+        """Run a step on each batch of `batch_size` rows in `order`; return losses and norms.
 
-        Equivalent to a loop that gathers rows and calls `run`.  A fused step makes many steps in a
-        call of milliseconds, and answers Ctrl-C after each call.
+        The results equal a loop over `gather` and `run`.  A fused step makes many steps in a call
+        of some milliseconds; Ctrl-C acts after such a call.
         Shapes: x (rows, in_dim), y (rows, ...), order (steps * batch_size,) of int64.
-        Raises: as `run`, from the first step that fails, after the steps before it.
+        Raises: as `run`; the steps before the first failed step are complete.
         """
         data = step_data(x, y, sample_weight)
         count = self.count_steps(data, order, "run_many")
         losses, norms = np.zeros(count), np.zeros(count)
-        self.make_steps(data, order, losses, norms)
+        before = self.optimizer.steps
+        try:
+            self.make_steps(data, order, losses, norms)
+        except (NumericalError, IndexRangeError) as error:
+            start = (self.optimizer.steps - before) * self.batch_size
+            rows = order[start : start + self.batch_size]
+            bad = f": {listed_rows(rows[self.bad_rows].tolist())}" if self.bad_rows else ""
+            batch = f"order[{start}:{start + self.batch_size}]"
+            raise type(error)(f"run_many: {error} (the batch is {batch}{bad})") from None
         return losses, norms
 
     def count_steps(self, data: StepData, order: Array, where: str) -> int:
         """Return the number of full batches in `order`.
 
-        Raises: ShapeError or DataError, beginning with `where`, unless `make_steps` can make a step
-        on each; IndexRangeError for targets that are not probabilities.
+        Raises: ShapeError or DataError, led by `where`, if `make_steps` could not use these arrays;
+        IndexRangeError for invalid probabilities as targets.
         """
         x, y, _ = data
         target = self._full.loss.target
@@ -382,7 +401,7 @@ class TrainingStep:
         return order.size // self.batch_size
 
     def make_steps(self, data: StepData, order: Array, losses: Array, norms: Array) -> None:
-        """Make the steps of `run_many`, on checked arguments, and write the results."""
+        """Make the steps of `run_many` on checked arguments; write the losses and norms."""
         bound, batch = self._full, self.batch_size
         done, at_once = 0, max(1, steps_at_once(len(self.mlp.params), batch))
         many = bound.fused is not None and order.flags.c_contiguous
@@ -391,7 +410,7 @@ class TrainingStep:
             made = self.make_fused_steps(bound, data, order[rows], losses[part], norms[part])
             many = made == len(losses[part])
             done += made
-        for i in range(done, len(losses)):  # run the failed step again: it raises the error
+        for i in range(done, len(losses)):  # repeat the failed step to raise its error
             bound.gather(data, order[i * batch : (i + 1) * batch])
             losses[i] = self.run(bound)
             norms[i] = self.grad_norm
@@ -405,10 +424,10 @@ class TrainingStep:
         norms: Array,
         max_norm: float = inf,
     ) -> int:
-        """Run a step for each entry of `losses` in machine code; return how many are completed.
+        """Run a step in machine code for each of `losses`; return the number of completed steps.
 
         The last step may have fewer rows if it shares the program of whole batches.  A step that
-        fails, or has a gradient norm above `max_norm`, updates nothing and is the last step.
+        fails, or has a gradient norm above `max_norm`, is the last step and updates nothing.
         """
         if bound.fused is None:
             return 0
@@ -436,7 +455,7 @@ class TrainingStep:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue exactly from `state_dict`, or change nothing.
+        """Continue exactly from a `state_dict`, or change nothing.
 
         Raises: CheckpointError if the state belongs to another network or optimizer.
         """
@@ -449,16 +468,16 @@ class TrainingStep:
             save_step(path, self.mlp, self.state_dict())
 
     def load(self, path: str | Path) -> None:
-        """Continue exactly from a file of `save`, with a step of the same settings.
+        """Continue exactly from a file of `save`; the step must have the same settings.
 
         Raises: CheckpointError if the file is damaged, or belongs to another network or optimizer.
         """
         load_step(path, self.mlp, self.load_state_dict)
 
     def summary(self) -> str:
-        """Return a table of the instructions of a full batch's step, with the backend of each.
+        """Return a table of a full batch's instructions, each with its backend.
 
-        NumPy runs between compiled programs where an op has no compiled rule.
+        NumPy runs the instructions without a compiled rule, between compiled programs.
         """
         return self._builder().summary(self._full, compiled=self.backend == "compiled")
 
@@ -486,13 +505,14 @@ class TrainingStep:
         return StepBuilder(*settings, self._target)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the settings and the contents of all buffers; a copy is bound anew.
+        """Return the settings and the contents of all buffers; a copy binds its own calls.
 
-        A shallow copy shares network, loss and optimizer, and has its own buffers.
+        A shallow copy shares network, loss and optimizer, but has its own buffers.
         """
         buffers = self._buffers
+        own, slots = cast("tuple[dict[str, Any] | None, dict[str, Any]]", super().__getstate__())
         return {
-            **{k: v for k, v in vars(self).items() if k not in _BOUND},
+            **{k: v for k, v in {**slots, **(own or {})}.items() if k not in _BOUND},
             "buffers": tuple(map(copy, buffers)) if isinstance(buffers, tuple) else copy(buffers),
             "targets": {rows: [*bound.targets()] for rows, bound in self._bound.items()},
             "last": next(rows for rows, bound in self._bound.items() if bound is self._last),
@@ -500,7 +520,8 @@ class TrainingStep:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         buffers, targets, last = (state.pop(name) for name in ("buffers", "targets", "last"))
-        vars(self).update(state)
+        for name, value in state.items():
+            setattr(self, name, value)
         self._start(buffers)
         for rows, given in targets.items():
             for buffer, values in zip(self.bound(rows).targets(), given, strict=True):

@@ -1,4 +1,4 @@
-"""The calls of a training step that is compiled as a whole, in part, or not at all."""
+"""The calls of a training step that is compiled as a whole, in part or not at all."""
 
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
@@ -37,12 +37,12 @@ _log = logging.getLogger("mlpengine")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StepBuilder:
-    """Builds the steps of one training step, for any number of rows.
+    """Builds the steps of a training step for any number of rows.
 
     Attributes:
         weighted: whether batches come with sample weights.
         threads: maximum number of threads of a compiled step.
-        target: the specs of the targets for a number of rows; None for the loss's usual targets.
+        target: function from a number of rows to the specs of the targets; None for usual targets.
     """
 
     loss: Loss
@@ -55,9 +55,9 @@ class StepBuilder:
     def build(
         self, buffers: Buffers, rows: int, whole: BoundStep | None = None, *, compiled: bool
     ) -> tuple[BoundStep, str]:
-        """Return the step for `rows` rows, and the reason why NumPy runs it instead, if it does.
+        """Return the step for `rows` rows, and the reason if NumPy runs it instead.
 
-        `whole` is the step of whole batches on these buffers.  Its program may take shorter ones.
+        `whole` is the step of whole batches on these buffers; its program can run shorter batches.
 
         Raises: ShapeError if the buffers have fewer rows.
         """
@@ -89,7 +89,7 @@ class StepBuilder:
     def _gradients(
         self, scratch: Scratch, grads: Gradients, *, mean_rows: int, compiled: bool
     ) -> BoundStep:
-        """Return the calls up to the gradients, without an update."""
+        """Return the calls up to the gradients."""
         parts = self._parts(scratch, grads, mean_rows)
         if compiled and (program := parts.program()):
             calls = (parts.checked(program), *parts.bound_loss.sums)
@@ -97,13 +97,13 @@ class StepBuilder:
         return self._with_calls(parts, compiled=compiled)
 
     def summary(self, bound: BoundStep, *, compiled: bool) -> str:
-        """Return a table of the instructions of a step, with the program or backend of each."""
+        """Return a table of a step's instructions, each with its program or backend."""
         lines = [*self._described(bound, compiled=compiled)]
         width = max(len(where) for where, _ in lines)
         return "\n".join(f"{where:<{width}}  {text}" for where, text in lines)
 
     def _described(self, bound: BoundStep, *, compiled: bool) -> Iterator[tuple[str, str]]:
-        """Yield the executor of each instruction of a step, and the instruction, as texts.
+        """Yield pairs of texts: the executor of an instruction, and the instruction.
 
         The executor is the number of a program, or NumPy with the reason.
         """
@@ -146,7 +146,7 @@ class StepBuilder:
         return _StepParts(scratch, grads, self.loss, loss, self.threads)
 
     def _fused(self, parts: "_StepParts", whole: BoundStep | None) -> Executor | None:
-        """Return the whole step as one program, or None if a part of it has no compiled rule."""
+        """Return the whole step as one program; None if a part has no compiled rule."""
         scratch, grads = parts.scratch, parts.grads
         if whole is not None and whole.fused is not None:
             full = _StepParts(whole.scratch, whole.grads, self.loss, whole.loss, self.threads)
@@ -156,7 +156,7 @@ class StepBuilder:
         return self._with_update(parts.compile, parts.instructions, grads.flat, gathered=gathered)
 
     def _update(self, grads: Array, whole: BoundStep | None) -> Executor | None:
-        """Return norm, clipping and update alone, or None if they have no compiled rule."""
+        """Return norm, clipping and update as a program; None if they have no compiled rule."""
         if whole is not None:
             return whole.update
         build = partial(compile_program, dtype=grads.dtype, batch=1)
@@ -180,7 +180,7 @@ class StepBuilder:
 
 
 def begins(shorter: Sequence[InstructionLike], whole: Sequence[InstructionLike]) -> bool:
-    """Return whether each array of `shorter` is the start of the matching array of `whole`."""
+    """Return whether each array of `shorter` is the start of the same array of `whole`."""
     return len(shorter) == len(whole) and all(
         one.kind == other.kind and _places(one) == _places(other)
         for one, other in zip(shorter, whole, strict=True)
@@ -190,8 +190,8 @@ def begins(shorter: Sequence[InstructionLike], whole: Sequence[InstructionLike])
 def _places(instruction: InstructionLike) -> list[tuple[int, ...] | None]:
     """Return the address and the shape of a row for each array of an instruction.
 
-    For a work array only the address is returned, because its first axis may not be the rows.
-    Programs use only work arrays whose first axis is the rows.
+    A work array has only its address here, because its first axis may not be the rows.  Programs
+    use only work arrays with the rows as first axis.
     """
     arrays = [a for r in instruction.reads for a in (r if isinstance(r, tuple) else (r,))]
     arrays += instruction.writes
@@ -201,7 +201,7 @@ def _places(instruction: InstructionLike) -> list[tuple[int, ...] | None]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _StepParts:
-    """A step up to the gradients, as instructions."""
+    """The instructions of a step up to the gradients."""
 
     scratch: Scratch
     grads: Gradients
@@ -234,7 +234,7 @@ class _StepParts:
         return [*self.scratch.program.instructions, *self.losses, *backward]
 
     def _in_parts(self) -> Iterator[InstructionLike]:
-        """Yield the instructions; replace an instruction with sums over all rows by its parts."""
+        """Yield the instructions; split an instruction that sums over all rows into its parts."""
         for instruction in self.instructions:
             parts = parts_of(instruction)
             known = all(part.calls or not self._problem(part) for part in parts)
@@ -242,12 +242,12 @@ class _StepParts:
 
     @property
     def gathered(self) -> list[Array | None]:
-        """The buffers that a program may fill by gathering rows."""
+        """Buffers that a program can fill by gathering rows."""
         loss = self.bound_loss
         return arrays_in(self.scratch.input, loss.target, loss.sample_weight)
 
     def program(self) -> Executor | None:
-        """Return the step up to the gradients as one program, or None if parts have no rule.
+        """Return the step up to the gradients as one program; None if a part has no rule.
 
         Raises: CompileError.
         """
@@ -285,7 +285,7 @@ class _StepParts:
         return names
 
     def calls(self) -> Iterator[Call]:
-        """Yield the calls up to the gradients: compiled where ops have rules, NumPy between.
+        """Yield the calls up to the gradients: compiled programs, and NumPy for ops without rules.
 
         Raises: CompileError.
         """
@@ -301,7 +301,7 @@ class _StepParts:
         yield from self.bound_loss.sums
 
     def split(self) -> Iterator[tuple[Sequence[InstructionLike], str]]:
-        """Yield groups of instructions: each one program, or run by NumPy for the given reason."""
+        """Yield groups of instructions: one program each, or for NumPy, with the reason."""
         instructions = [*self._in_parts()]
         kept = self._kept_for_numpy(instructions)
         group = self._group(kept)
@@ -324,17 +324,17 @@ class _StepParts:
         return next(bound.calls for each, bound in bounds if each is loss)
 
     def checked(self, program: Executor) -> Call:
-        """Return the call that runs a program, and raises the error of a label out of range."""
+        """Return the call that runs a program and raises an error for a label out of range."""
         step, check = program.step, self.bound_loss.forward
 
         def run() -> None:
-            if step() != FINISHED:  # a label is out of range: NumPy's rule names it
+            if step() != FINISHED:  # a label is out of range: NumPy's rule raises the error
                 replay(check)
 
         return run
 
     def _kept_for_numpy(self, instructions: Sequence[InstructionLike]) -> set[tuple[int, int]]:
-        """Return op and address of arrays that forward rules keep for backward rules in NumPy."""
+        """Return op and address of arrays that NumPy's backward rules read from forward rules."""
         return {
             (id(instruction.op), address_of(array))
             for instruction in instructions
@@ -348,5 +348,5 @@ class _StepParts:
         return StepGroup(batch, self.scratch.mlp.dtype.itemsize, kept)
 
     def _problem(self, instruction: InstructionLike) -> str:
-        """Return the reason why an instruction cannot be compiled, or ""."""
+        """Return why an instruction cannot be compiled, or ""."""
         return self._group().add(instruction)

@@ -1,6 +1,7 @@
-"""Computations that are recorded, planned and replayed, or eager, and their gradients.
+"""Recorded or eager computations, and their gradients.
 
-Every op is a method of nodes and tensors, by its registry name; `cat` and `where` are functions.
+Nodes and tensors have a method for each op, with the op's registry name; `cat` and `where` are
+functions.
 """
 
 from mlpengine.tape.autodiff import (

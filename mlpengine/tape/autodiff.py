@@ -1,8 +1,7 @@
-"""Eager mode: ops compute at once, and control flow is plain Python.
+"""Eager mode: ops compute at once, and control flow is ordinary Python.
 
-A `Tensor` refers to the op that computed it; `backward` runs the same steps as a `Program` of the
-same ops, in separate memory, and returns the gradients.  Graphs hold no reference cycles, so
-they are freed with the last tensor.
+A `Tensor` refers to the op that computed it.  `backward` returns gradients; it runs the same steps
+as a `Program`, but in new memory.  Graphs hold no reference cycles, so the last tensor frees them.
 
 Example:
     >>> w = from_inner(np.array([1.0, 2.0])).require_grad()
@@ -40,11 +39,10 @@ _tracking: ContextVar[bool] = ContextVar("tracking", default=True)
 
 
 class Tensor(Expression):
-    """An array and, where it is tracked, the op that computed it; make one with `from_inner`.
+    """An array, and the op that computed it if it is tracked; `from_inner` makes a tensor.
 
-    Tensors combine by the operators and methods of `Expression`.  Integer, bool and quantized
-    tensors are never tracked.  The array of a tensor must not change while a graph that read it is
-    in use.
+    Tensors have the operators and methods of `Expression`.  Integer, bool and quantized tensors are
+    never tracked.  Do not change an array while a graph that read it is in use.
     """
 
     def __init__(
@@ -61,22 +59,22 @@ class Tensor(Expression):
 
     @property
     def wants_grad(self) -> bool:  # type: ignore[override]
-        """Whether `backward` computes its gradient."""
+        """Whether `backward` computes the gradient of this tensor."""
         return self._value.wants_grad
 
     @property
     def is_leaf(self) -> bool:
-        """Whether it is not the result of a tracked op."""
+        """Whether no tracked op computed this tensor."""
         return self._made_by is None
 
     def inner(self) -> Any:
-        """Return the array (or quantized array) itself, not a copy."""
+        """Return the array or quantized array, not a copy."""
         return self._inner
 
     def require_grad(self) -> "Tensor":
         """Track all later ops on this leaf; return the leaf.
 
-        Raises: TapeError on the result of a tracked op; DtypeError unless it is floating.
+        Raises: TapeError if a tracked op computed it; DtypeError if it is not floating.
         """
         if not self.is_leaf:
             raise TapeError(f"require_grad: must be a leaf, not the result of an op ({self!r})")
@@ -144,9 +142,9 @@ def _leaf(inner: Array | QuantizedArray, wants_grad: bool) -> Tensor:
 
 
 def from_inner(array: ArrayLike | QuantizedArray) -> Tensor:
-    """Return an untracked tensor of an array; the array is copied only if it is not contiguous.
+    """Return an untracked tensor; the array is copied only if it is not contiguous.
 
-    Raises: DtypeError unless it holds numbers.
+    Raises: DtypeError if the array does not hold numbers.
     """
     if isinstance(array, QuantizedArray):
         spec = Spec(array.shape, array.values.dtype)
@@ -156,9 +154,9 @@ def from_inner(array: ArrayLike | QuantizedArray) -> Tensor:
 
 
 def backward(root: Tensor, *, retain_graph: bool = False) -> "EagerGradients":
-    """Return the gradients of `root`, seeded with ones whatever its shape, in a new container.
+    """Return the gradients of the sum of all entries of `root`, in a new container.
 
-    The graph is consumed unless `retain_graph` keeps it for another backward.
+    `retain_graph` keeps the graph for another backward; otherwise the graph is consumed.
     Raises: TapeError if the root is not tracked or its graph was consumed.
     """
     if not isinstance(root, Tensor):
@@ -177,10 +175,7 @@ def backward(root: Tensor, *, retain_graph: bool = False) -> "EagerGradients":
 
 
 class EagerGradients(Uncopyable):
-    """The gradients of tracked leaves and of retained results from one `backward`.
-
-    It holds arrays and no graph.
-    """
+    """Gradients of tracked leaves and retained results after a `backward`, without the graph."""
 
     _instead = "belongs to its tensors; copy the arrays that grad() returns"
 
@@ -188,17 +183,17 @@ class EagerGradients(Uncopyable):
         self._arrays = arrays
 
     def grad(self, tensor: Tensor) -> Array | None:
-        """Return the gradient of a tensor; None if it is not tracked or was not reached."""
+        """Return the gradient of a tensor; None if no tracked path leads to it."""
         return self._arrays.get(tensor._value.index)
 
     def grad_remove(self, tensor: Tensor) -> Array | None:
-        """Return the gradient and drop it: a second call returns None."""
+        """Return a gradient and remove it; a second call returns None."""
         return self._arrays.pop(tensor._value.index, None)
 
     def grad_replace(self, tensor: Tensor, gradient: ArrayLike) -> None:
-        """Replace the gradient of a tensor, or set one where there is none.
+        """Replace the gradient of a tensor, or add a gradient.
 
-        Raises: ShapeError or DtypeError unless it has the spec of the tensor.
+        Raises: ShapeError or DtypeError if the shape or dtype differs from the tensor's.
         """
         array = numeric(gradient, "grad_replace")
         if array.shape != tensor.shape:
@@ -215,7 +210,7 @@ class EagerGradients(Uncopyable):
 
 
 class GradientAccumulator(Uncopyable):
-    """Sums the gradients of several backward passes, say of the parts of a large batch."""
+    """Sums the gradients of several backward passes, such as the parts of a large batch."""
 
     _instead = "belongs to its tensors; copy the arrays that grad() returns"
 

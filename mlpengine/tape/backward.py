@@ -1,4 +1,4 @@
-"""The backward half of a plan: which ops write or add to a gradient, and what is recomputed."""
+"""The backward half of a plan: writing and adding gradients, and recomputing values."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -12,14 +12,15 @@ from mlpengine.tape.record import Record, Value, as_tuple, dependents, viewed
 
 @dataclass(eq=False)
 class BackwardPlan:
-    """The steps that turn gradients of the outputs into gradients of `wanted` leaves.
+    """The steps from gradients of the outputs to gradients of the `wanted` leaves.
 
     The caller allocates the gradients of the outputs (seeds) and of the leaves; the plan allocates
-    all others.  A node in `retain` keeps its gradient after the replay.  Every replay overwrites
-    every gradient.  The first consumer of a value writes its gradient; each later one writes a
-    temporary buffer, which is then added.  If no output depends on a node, its gradient is set to
-    zero.  `like` holds the storages of the plan for a larger batch; this plan uses the same
-    offsets.
+    all others.  A node in `retain` keeps its gradient after the replay.
+
+    Every replay overwrites every gradient.  The first consumer of a value writes its gradient.
+    Each later consumer writes a temporary buffer, and a further step adds this buffer.  If no
+    output depends on a node, its gradient is set to zero.  `like` holds the storages of the plan
+    for a larger batch; this plan uses the same offsets.
     """
 
     forward: Computed
@@ -40,7 +41,7 @@ class BackwardPlan:
         flowing = [r for r in self.forward.records if not r.op.stops_gradient]
         self._dependent = dependents(flowing, (*self.wanted, *self.retain))
         self._plan_seeds()
-        # In reverse order a gradient is complete before the op that made the value reads it.
+        # In reverse order, all consumers add to a gradient before the op of its value reads it.
         for record in reversed(self.forward.records):
             self._plan_record(record)
         for node in (*self.wanted, *self.retain):
@@ -72,15 +73,15 @@ class BackwardPlan:
         return Buffer(label, spec, storage)
 
     def _plan_seeds(self) -> None:
-        """Use the seed of an output as its gradient; copy it if it is a leaf or an operand, too."""
+        """Use the seed of an output as its gradient; copy the seed of a leaf or an operand."""
         consumed = {x.index for r in self.forward.records for x in r.operands if x is not None}
         for node in self.forward.outputs:
             if node.index in self.seeds or node.index not in self._dependent:
                 continue
             seed = Buffer(f"seed_{node.name}", node.spec)
             self.seeds[node.index] = seed
-            # Other gradients are added to this one, or the caller reads it: the seed must not
-            # change.
+            # Other gradients are added to this gradient, or the caller reads it, but the seed must
+            # not change.
             if node.index in consumed or node.is_leaf:
                 gradient = self._gradient_of(node)
                 self._emit(PlannedCall("reduce", None, (seed,), (gradient,)))
@@ -88,7 +89,7 @@ class BackwardPlan:
                 self.gradients[node.index] = seed
 
     def _gradient_of(self, node: Value) -> Buffer:
-        """Return a new buffer for the gradient of `node`; its first consumer writes it."""
+        """Return a new buffer for the gradient of `node`; the first consumer writes it."""
         label = f"d_{node.name}"
         buffer = Buffer(label, node.spec) if node.is_leaf else self._new(label, node.spec)
         if node.index in self._retained:
@@ -119,13 +120,13 @@ class BackwardPlan:
             self._emit(step)
 
     def _gradient_or_zero(self, node: Value) -> Buffer:
-        """Return the gradient of a node; zeros where no output depends on it."""
+        """Return the gradient of a node; zeros if no output depends on the node."""
         if node.index not in self.gradients:
             self._emit(PlannedCall("zero", None, (), (self._gradient_of(node),)))
         return self.gradients[node.index]
 
     def _slot(self, record: Record, position: int, x: Value) -> tuple[Buffer, list[PlannedCall]]:
-        """Return the buffer that the rule writes for operand `x`, and the steps that follow."""
+        """Return the buffer that the rule writes for operand `x`, and the steps after the rule."""
         y = record.outputs[0]
         full = y.spec.shape if record.op.broadcasts else x.spec.shape
         label = f"d_{x.name}.addend"
@@ -151,7 +152,7 @@ class BackwardPlan:
         if position or len(record.outputs) > 1 or x.is_leaf or dy.storage is None:
             return None
         same_size = dy.storage.nbytes == x.spec.nbytes and dy.spec.dtype == x.spec.dtype
-        # All consumers of y have run, so that this op alone still reads dy, unless it is retained.
+        # All consumers of y have run, so only this op still reads dy, unless dy is retained.
         retained = dy.storage.last == FOREVER
         if not same_size or retained or not (op.view or "backward" in op.in_place):
             return None
@@ -163,7 +164,7 @@ class BackwardPlan:
     def _residuals(
         self, record: Record, dy: Buffer | tuple[Slot, ...]
     ) -> tuple[Slot | tuple[Slot, ...], ...]:
-        """Return the operands of the backward rule, in its order; values may be recomputed."""
+        """Return the operands of the backward rule in its order, recomputed if needed."""
         values = {**record.named_operands, "y": record.outputs}
         reads: list[Slot | tuple[Slot, ...]] = [dy]
         for name in record.op.signature.residuals[1:]:
@@ -173,7 +174,7 @@ class BackwardPlan:
         return tuple(reads)
 
     def _value(self, node: Value) -> Buffer:
-        """Return the buffer that holds a value now; recompute the value if it did not survive."""
+        """Return the buffer of a value; recompute a value that did not survive."""
         if self.forward.survives(node):
             return self.forward.buffer(node)
         if node.index not in self._recomputed:
@@ -181,7 +182,7 @@ class BackwardPlan:
         return self._recomputed[node.index]
 
     def _recompute(self, record: Record) -> None:
-        """Run a record again: its outputs into new buffers, and its work."""
+        """Run a record again with new buffers for its outputs and its work."""
         reads = tuple(None if x is None else self._value(x) for x in record.operands)
         x = viewed(record)
         for y in record.outputs:
@@ -199,13 +200,13 @@ class BackwardPlan:
         return {name: self._new(f"{record.outputs[0].name}.{name}", specs[name]) for name in names}
 
     def _work(self, record: Record) -> dict[str, Buffer]:
-        """Return the work buffers of a backward rule: saved by forward, recomputed, or its own."""
+        """Return the work buffers of a backward rule: kept, recomputed or new."""
         names = record.op.signature.work["backward"]
         shared = set(names) & set(record.op.signature.work["forward"])
         saved = self.forward.saved.get(record.key, {})
         if shared - set(saved) and record.key not in self._recomputed_work:
-            # Rematerialization did not keep the work buffers of forward: compute them again.
-            self._recompute(record)  # fills the work buffers too
+            # Rematerialization dropped the work buffers of forward.
+            self._recompute(record)  # also fills the work buffers
         available = {**self._recomputed_work.get(record.key, {}), **saved}
         own = self._new_work(record, [name for name in names if name not in shared])
         return {name: own[name] if name in own else available[name] for name in names}

@@ -1,4 +1,4 @@
-"""Binding a plan to memory: its steps become a flat list of calls on arrays."""
+"""Binding of a plan to memory: its steps become a flat list of calls on arrays."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,10 +42,10 @@ class Arena(Uncopyable):
 
 @dataclass(frozen=True, eq=False)
 class Instruction(Uncopyable):
-    """One bound step: the op and direction, the arrays it reads and writes, and its calls.
+    """A step bound to memory: the op and direction, the arrays it reads and writes, and its calls.
 
-    `reads` and `writes` are in the order of the op's rule (see `GradOp`); None stands for an
-    operand that was left out and for a gradient that is not wanted.
+    `reads` and `writes` are in the order of the op's rule (see `GradOp`).  None stands for a
+    missing operand or for an unwanted gradient.
     """
 
     kind: StepKind
@@ -63,7 +63,7 @@ class Instruction(Uncopyable):
 def bind(
     steps: Sequence[PlannedCall], resolve: Callable[[Buffer], Array], backend: Backend
 ) -> list[Instruction]:
-    """Turn steps into instructions: arrays from `resolve`, calls from the ops' rules."""
+    """Turn steps into instructions: `resolve` gives arrays, the ops' rules give calls."""
 
     def array(slot: Slot) -> Array | None:
         return None if slot is None else resolve(slot)
@@ -112,9 +112,9 @@ def _own_calls(kind: StepKind, reads: Sequence[object], writes: Sequence[Array |
 class Forward(Uncopyable):
     """A forward plan bound to memory: the values, and the calls that compute them.
 
-    `leaves` maps node indices to the caller's arrays; the other leaves are allocated here.
-    `arena` is memory for the values; without one, or if it is too small, an arena is allocated.
-    With `check_finite` each value is checked when it is written.
+    `leaves` maps node indices to the caller's arrays; other leaves are allocated here.  The values
+    lie in `arena`, if it is given and large enough, else in a new arena.  With `check_finite` each
+    value is checked after it is written.
     """
 
     def __init__(
@@ -164,8 +164,8 @@ class Forward(Uncopyable):
 class Backward(Uncopyable):
     """A backward plan bound to memory, for one `Forward`.
 
-    `gradients` maps the indices of leaves to the caller's arrays for their gradients; `seeds` maps
-    the indices of outputs likewise.
+    `gradients` maps the indices of leaves to the caller's arrays for their gradients.  `seeds` maps
+    the indices of outputs to the caller's arrays.
     """
 
     def __init__(
@@ -196,7 +196,7 @@ class Backward(Uncopyable):
         self._quietly(replay, self.calls)
 
     def resolve(self, buffer: Buffer) -> Array:
-        """Return the array of a buffer: a gradient of this plan, or a value of the forward plan."""
+        """Return the array of a buffer of this plan or of the forward plan."""
         if buffer not in self._arrays:
             planned = buffer.storage is not None and id(buffer.storage) in self._planned
             self._arrays[buffer] = (
@@ -213,17 +213,17 @@ class Backward(Uncopyable):
 
 
 def _require_finite(array: Array, what: str) -> None:
-    """Raise NumericalError, naming `what` and the first place, unless all of `array` is finite."""
+    """Raise NumericalError with `what` and the first position unless all entries are finite."""
     if isfinite(np.add.reduce(array, None)):
         return
-    nonfinite = ~np.isfinite(array)  # a sum may overflow where no entry is infinite
+    nonfinite = ~np.isfinite(array)  # the sum above may overflow without an infinite entry
     if nonfinite.any():
         place = tuple(int(i) for i in np.argwhere(nonfinite)[0])
         raise NumericalError(f"{what} must be finite ({array[place]} at {place})")
 
 
 def _checked_forward(instructions: Iterable[Instruction]) -> Calls:
-    """Yield the calls of a forward replay; a check of its outputs follows each op."""
+    """Yield the calls of a forward replay, with a check of the outputs after each op."""
     for step in instructions:
         yield from step.calls
         for y in step.writes:
@@ -234,9 +234,9 @@ def _checked_forward(instructions: Iterable[Instruction]) -> Calls:
 def _checked_backward(
     instructions: Sequence[Instruction], gradients: Iterable[tuple[str, Array]]
 ) -> Calls:
-    """Yield the calls of a backward replay; a check of its dy precedes each op.
+    """Yield the calls of a backward replay, with a check of dy before each op.
 
-    `gradients` are the names and gradients of the leaves; they are checked last.
+    `gradients` are pairs of a leaf's name and its gradient, checked at the end.
     """
     for step in instructions:
         if step.kind == "backward":

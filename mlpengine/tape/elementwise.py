@@ -1,6 +1,6 @@
-"""Element-wise ops and losses as methods of nodes and tensors, by their registry names.
+"""Element-wise ops and losses as methods of nodes and tensors, with their registry names.
 
-The methods are derived from the ops; they take the operands first, then the op's options.
+The classes of the ops give the methods: first the operands, then the op's options.
 """
 
 from collections.abc import Callable
@@ -15,20 +15,20 @@ from mlpengine.tape.operand import apply
 
 
 def names() -> list[str]:
-    """Return the names of the element-wise ops and losses that are registered now."""
+    """Return the names of the element-wise ops and losses in the registry."""
     kinds = ops.Elementwise | ops.EntryLoss
     return [name for name, op in ops.REGISTRY.items() if issubclass(op, kinds)]
 
 
 def method(name: str) -> Callable[..., Any]:
-    """Return the method of an op that `names` has."""
+    """Return the method for an op of `names`."""
     op: Any = ops.REGISTRY[name]
     return _function(op)
 
 
 @cache
 def _function(op: Any) -> Callable[..., Any]:
-    """Return the function of an op's operands and options; the options of a loss are keywords."""
+    """Return a function of an op's operands and options; a loss takes its options as keywords."""
     init: Callable[..., Any] = op
     options = list(signature(init).parameters.values()) if is_dataclass(op) else []
     is_loss = issubclass(op, ops.EntryLoss)

@@ -19,11 +19,11 @@ IntOrPair = int | tuple[int, int]
 class Expression(Operand):
     """Python operators and NumPy-like methods: ``((x @ w + b).tanh() ** 2).mean(axis=1)``.
 
-    Every op is a method with the name of the op in the registry; below, x is the object itself.
-    Only `cat` is a function, because it takes a list.  A Python number takes the dtype of the
-    expression; arrays keep their dtype and become constants.  In element-wise ops a scalar, such as
-    a loss (float64) or a mean (with the dtype of its operand), takes the dtype of the arrays that
-    it is combined with. Scalars alone take the widest of their dtypes; `cast` converts all else.
+    Every op is a method with its registry name; below, x is the object itself.  Only `cat` is a
+    function, because it takes a list.  A Python number takes the dtype of the expression; arrays
+    keep their dtype and become constants.  In element-wise ops, scalars such as losses (float64)
+    or means take the dtype of the other arrays.  If all operands are scalars, they take the widest
+    dtype.  `cast` converts dtypes in all other cases.
     """
 
     def __neg__(self) -> Any:
@@ -128,36 +128,36 @@ class Expression(Operand):
         return self._apply(ops.MaxPool2d(kernel, stride, padding), self)
 
     def transpose(self, *axes: Any) -> Any:
-        """Return x with its axes permuted, given one by one or as a tuple; by default reversed."""
+        """Return x with permuted axes, given as numbers or as a tuple; by default reversed."""
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
         return self._apply(ops.Transpose(tuple(order) if order else None), self)
 
     def sum(self, axis: Axes = None, *, keepdims: bool = False) -> Any:
-        """Return the sum over all axes, one or several."""
+        """Return the sum over all axes, or over the given ones."""
         return self._apply(ops.Sum(axis, keepdims), self)
 
     def mean(self, axis: Axes = None, *, keepdims: bool = False) -> Any:
-        """Return the mean over all axes, one or several."""
+        """Return the mean over all axes, or over the given ones."""
         return self._apply(ops.Mean(axis, keepdims), self)
 
     def var(self, axis: Axes = None, *, ddof: int = 0, keepdims: bool = False) -> Any:
-        """Return the variance over all axes, one or several: sum of squares / (n - ddof)."""
+        """Return the variance over all or the given axes: sum of squares / (n - ddof)."""
         return self._apply(ops.Var(axis, keepdims, ddof), self)
 
     def max(self, axis: Axes = None, *, keepdims: bool = False) -> Any:
-        """Return the largest entry over all axes, one or several; the first gets the gradient."""
+        """Return the largest entry over all or given axes; of equal ones, the first gets dy."""
         return self._apply(ops.Max(axis, keepdims), self)
 
     def min(self, axis: Axes = None, *, keepdims: bool = False) -> Any:
-        """Return the smallest entry over all axes, one or several; the first gets the gradient."""
+        """Return the smallest entry over all or given axes; of equal ones, the first gets dy."""
         return self._apply(ops.Min(axis, keepdims), self)
 
     def logsumexp(self, axis: Axes = None, *, keepdims: bool = False) -> Any:
-        """Return log(sum(e**x)) over all axes, one or several."""
+        """Return log(sum(e**x)) over all axes, or over the given ones."""
         return self._apply(ops.LogSumExp(axis, keepdims), self)
 
     def reshape(self, *shape: Any) -> Any:
-        """Return x in another shape, given number by number or as a tuple; one may be -1."""
+        """Return x in another shape, given as numbers or as a tuple; one length may be -1."""
         sizes = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
         return self._apply(ops.Reshape(tuple(sizes)), self)
 
@@ -171,15 +171,15 @@ class Expression(Operand):
         return self._apply(ops.Cast(kind.name), self)
 
     def detach(self) -> Any:
-        """Return x, through which no gradient flows."""
+        """Return x without its gradient: nothing flows back."""
         return self._apply(ops.Detach(), self)
 
     def chunk(self, parts: int, axis: int = 0) -> Any:
-        """Return equal parts along an axis, as a tuple."""
+        """Return a tuple of equal parts along an axis."""
         return self._apply(ops.Chunk(parts, axis), self)
 
     def slice(self, key: Any) -> Any:
-        """Return x[key], the key being made of integers, slices, an ellipsis and None."""
+        """Return x[key]; the key has integers, slices, an ellipsis and None."""
         return self._apply(ops.Slice(key), self)
 
     def gather(self, index: Any, axis: int) -> Any:
@@ -195,7 +195,7 @@ class Expression(Operand):
         return self._apply(ops.Embedding(), self, index)
 
     def struct_field(self, field: int, fields: int | Sequence[int], axis: int = -1) -> Any:
-        """Return one field of a record: a concatenation of `fields`, a number or sizes."""
+        """Return one field of a concatenation; `fields` is their number or their sizes."""
         sizes = fields if isinstance(fields, int) else tuple(fields)
         return self._apply(ops.StructField(field, sizes, axis), self)
 
@@ -207,7 +207,7 @@ class Expression(Operand):
         sizes: Sequence[int] | None = None,
         axis: int = -1,
     ) -> Any:
-        """Return one value of an ordered mapping stored as a concatenation of its values."""
+        """Return one value of an ordered mapping; x is the concatenation of its values."""
         known = keys if isinstance(keys, int) else tuple(keys)
         lengths = None if sizes is None else tuple(sizes)
         return self._apply(ops.MapLookup(key, known, lengths, axis), self)

@@ -1,4 +1,4 @@
-"""One contiguous vector and the named views that tile it."""
+"""One contiguous vector with a named view for each of its parts."""
 
 from collections.abc import Mapping
 from itertools import accumulate, pairwise
@@ -14,13 +14,13 @@ from mlpengine.core.wording import plural
 
 
 class Flat:
-    """Parameters, gradients or moments: one vector, and a view of it for each name.
+    """Parameters, gradients or moments: one vector, and a named view of each part.
 
-    Shapes: `flat` (total,); each of `views` has the shape of its spec and shares the vector's
-    memory, in the order of `specs`, without gaps.
-    Dtype: the dtype of the specs; all specs must have the same one.
-    `frozen` are the names of the views that have no gradient and that no optimizer changes.
-    Raises: DtypeError if the specs disagree on the dtype; UsageError beyond the address space.
+    Shapes: `flat` (total,); the `views` have the shapes of `specs`, lie in the vector's memory in
+        the order of `specs`, and leave no gaps.
+    Dtype: the common dtype of the specs.
+    `frozen` are the names of views without a gradient; no optimizer changes them.
+    Raises: DtypeError if dtypes differ; UsageError if the vector exceeds the address space.
     """
 
     def __init__(self, specs: Mapping[str, Spec]) -> None:
@@ -38,16 +38,16 @@ class Flat:
         self._view(zeros(Spec((count,), dtype)))
 
     def move_to(self, block: Array, row: int) -> None:
-        """Move the vector into that row of `block`, (rows, total or more), before it is bound.
+        """Move the vector into a row of `block` (rows, total or more), before it is bound.
 
-        A deep or pickled copy holds the whole block; other copies made with it share the block.
+        A deep or pickled copy holds the whole block; copies made together share one block.
         """
         values = self.flat
         self._view(block, row)
         self.flat[...] = values
 
     def _view(self, memory: Array, row: int | None = None) -> None:
-        """Set the vector to `memory`, or to the start of one of its rows, and set the views."""
+        """Set the vector to `memory`, or to the start of a row of `memory`, and set the views."""
         self._memory, self._row = memory, row
         total = sum(spec.size for spec in self.specs.values())
         self.flat = flat = memory if row is None else memory[row, :total]
@@ -57,7 +57,7 @@ class Flat:
 
     @property
     def places(self) -> dict[str, slice]:
-        """The slice of the vector of each name."""
+        """The slice of the vector that each name has."""
         ends = accumulate((spec.size for spec in self.specs.values()), initial=0)
         return {
             name: slice(start, stop)
@@ -66,7 +66,7 @@ class Flat:
 
     @classmethod
     def pack(cls, arrays: Mapping[str, Array]) -> "Flat":
-        """Return a flat vector that holds copies of `arrays`."""
+        """Return a flat vector with copies of `arrays`."""
         packed = cls({name: Spec.of(array) for name, array in arrays.items()})
         for name, array in arrays.items():
             packed.views[name][...] = array

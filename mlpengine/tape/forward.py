@@ -1,4 +1,4 @@
-"""The forward half of a plan: the values, their storage, and which of them backward needs."""
+"""The forward half of a plan: values, their storage, and the values that backward needs."""
 
 from collections.abc import Iterable, Sequence
 
@@ -12,9 +12,9 @@ from mlpengine.tape.rematerialization import Rematerialization, items_to_keep, s
 class ForwardPlan:
     """The steps that compute `outputs`, and the buffers of all values.
 
-    With `differentiable` False nothing is kept for backward.  `keep` names further values that
-    must survive the replay.  `nbytes` is the size of the arena in bytes.  `like` are the `storages`
-    of a larger plan, as for `place`.
+    Without `differentiable`, nothing is kept for backward.  `keep` are further nodes with values
+    that survive the replay.  `nbytes` is the size of the arena in bytes.  `like` are the storages
+    of a larger plan (see `place`).
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class ForwardPlan:
         self.nbytes = place(self.storages, like=like)
 
     def buffer(self, value: Value) -> Buffer:
-        """Return the buffer of a value; a leaf's belongs to the caller."""
+        """Return the buffer of a value; the caller owns the buffers of leaves."""
         if value.index not in self.buffers:
             self.buffers[value.index] = Buffer(value.name, value.spec)
         return self.buffers[value.index]
@@ -63,18 +63,18 @@ class ForwardPlan:
         return value.is_leaf or self._root(value) in self._kept
 
     def _root(self, value: Value) -> int:
-        """Return the index of the value that owns the memory of `value`."""
+        """Return the index of the value that owns the bytes of `value`."""
         return self._alias.get(value.index, value.index)
 
     def _keep_for_backward(self, rematerialization: Rematerialization) -> None:
         records = [r for r in self.records if any(y.wants_grad for y in r.outputs)]
-        # Only values that a backward rule names outlive forward: an operand that no rule reads may
-        # be overwritten, even where the gradient flows through its op.
+        # Only values that a backward rule reads outlive forward.  Other operands may be
+        # overwritten, even if a gradient flows through their op.
         read = [x for r in records for x in r.residuals if not x.is_leaf]
         needed = {("value", self._root(x)) for x in read}
         needed |= {("work", r.key) for r in records if shared_work(r)}
         if rematerialization == "balanced":
-            # Outputs survive in any case, so that keeping them for backward costs nothing.
+            # Outputs survive in any case, so keeping them for backward costs nothing.
             free = {("value", index) for index in self._kept}
             needed = items_to_keep(self.records, needed, free, self._alias)
         self._kept |= {index for kind, index in needed if kind == "value"}
@@ -83,7 +83,7 @@ class ForwardPlan:
     def _last_uses(self) -> dict[int, int]:
         uses: dict[int, int] = {}
         for time, record in enumerate(self.records):
-            # later records overwrite earlier entries, so the last read remains
+            # a later record replaces the entry: the last read remains
             uses |= {x.index: time for x in record.operands if x is not None}
         for record in self.records:
             uses |= {y.index: FOREVER for y in record.outputs if self.survives(y)}
@@ -97,7 +97,7 @@ class ForwardPlan:
             if storage is None:
                 storage = Storage(y.spec.nbytes, time, last)
                 self.storages.append(storage)
-            # A view or an in-place op shares the operand's bytes, so they must live longer.
+            # A view or an in-place op shares the operand's bytes, so the bytes must live longer.
             storage.last = max(storage.last, last)
             self.buffers[y.index] = Buffer(y.name, y.spec, storage)
         work = self._work(time, record)
@@ -116,15 +116,15 @@ class ForwardPlan:
             return None
         storage = self.buffer(x).storage
         assert storage is not None
-        # No later step may read these bytes: neither as another view of them (`storage.last`), nor
-        # as this value, nor as another operand of the op: its rule may read them in any order.
+        # No later step may read these bytes, neither through a view (`storage.last`) nor as this
+        # value.  No other operand of the op may use them either: a rule reads in any order.
         same_size = storage.nbytes == y.spec.nbytes and x.spec.dtype == y.spec.dtype
         others = [self.buffer(other).storage for other in record.operands[1:] if other is not None]
         last_use = storage.last <= time and self._last_use[x.index] == time
         return storage if same_size and last_use and storage not in others else None
 
     def _work(self, time: int, record: Record) -> dict[str, Buffer]:
-        """Plan the work buffers of forward; the buffers in `_kept_work` are saved for backward."""
+        """Plan the work buffers of forward; backward reads the buffers in `_kept_work`."""
         saved = set(shared_work(record)) if record.key in self._kept_work else set()
         names = record.op.signature.work["forward"]
         specs = record.work_specs if names else {}

@@ -1,4 +1,4 @@
-"""Compare gradients with central differences along random directions."""
+"""Comparison of gradients with central differences along random directions."""
 
 from collections.abc import Callable
 
@@ -20,24 +20,24 @@ def gradcheck(
     rtol: float = 1e-6,
     seed: int = 0,
 ) -> float:
-    """Check that gradients are the derivatives of the values, and return the largest error.
+    """Check that gradients are derivatives of the values; return the largest error.
 
-    With random weights u for the outputs and, for one leaf at a time, a random direction v, the
-    number <v, gradient> must equal d/dt <u, f(x + t v)>.  The check takes two forward passes for
-    each leaf, independent of its size, and a failure names the leaf.
+    u are random weights of the outputs, and v is a random direction of one leaf.  Then <v,
+    gradient> must equal d/dt <u, f(x + t v)>.  A leaf of any size takes two forward passes, and a
+    failure names the leaf.
 
     Args:
-        subject: an op, checked on `operands`; or a program, checked at the present values of its
-        leaves.  Leaves and generators are restored; the other memory of the program is overwritten.
-        operands: float64 arrays, or integer and bool arrays without a gradient; None for an operand
-            that is left out.
-        step: the half-width t of the difference.
+        subject: an op, checked on `operands`, or a program, checked at the current values of
+        its leaves.  The check restores leaves and generators; it overwrites all other memory.
+        operands: float64 arrays, or integer and bool arrays without a gradient; None for a
+            missing operand.
+        step: t, the half-width of the difference.
         rtol: largest error allowed, relative to the larger of 1 and the two numbers.
-        seed: of the generator that draws u and v.
+        seed: seed of the generator that draws u and v.
 
     Raises:
-        GradcheckError: a gradient is not finite or differs; DtypeError for float32 leaves: their
-            rounding would hide the difference.
+        GradcheckError: a gradient is not finite or differs; DtypeError for float32 leaves,
+            because their rounding would hide the difference.
     """
     program = subject if isinstance(subject, Program) else _program_of(subject, operands)
     rng = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""Gradients as recorded nodes: a loss may contain them, and they have gradients themselves."""
+"""Gradients as recorded nodes: a loss may contain them, and they are differentiable."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -19,7 +19,8 @@ Slopes = Sequence[Any]
 def record_gradient(y: Any, xs: Sequence[Any]) -> list[Any]:
     """Record the gradients of the sum of all entries of `y` with respect to the nodes `xs`.
 
-    Raises: TapeError if `y` does not depend on one of them, or by an op that has no rule here.
+    Raises: TapeError if `y` does not depend on a node of `xs`, or depends on it by an op without
+        rule.
     """
     records = needed_records(y.tape.records, [y])
     flowing = [record for record in records if not record.op.stops_gradient]
@@ -46,7 +47,7 @@ def record_gradient(y: Any, xs: Sequence[Any]) -> list[Any]:
 
 
 def _may_be_alike(record: Record, wanted: Sequence[bool]) -> bool:
-    """Return whether the rule accepts one row as the gradient of all rows."""
+    """Return whether the rule accepts a single row as the gradient of all rows."""
     op, (y, *others) = record.op, record.outputs
     if isinstance(op, ops.Linear | ops.MatMul):
         return len(y.spec.shape) == 2 and not any(wanted[1:])
@@ -56,7 +57,7 @@ def _may_be_alike(record: Record, wanted: Sequence[bool]) -> bool:
 
 
 def _whole(slope: Any, x: Any) -> Any:
-    """Record a gradient in the shape of its value; one row is repeated for all rows."""
+    """Record a gradient in the shape of its value; a single row is repeated for all rows."""
     if slope.shape == x.spec.shape:
         return slope
     rows = (x.spec.shape[0], *(1,) * (len(x.spec.shape) - 1))
@@ -64,7 +65,7 @@ def _whole(slope: Any, x: Any) -> Any:
 
 
 def _slopes(record: Record, known: dict[int, Any], wanted: Sequence[bool]) -> Slopes:
-    """Record the gradients of a record's operands, from the gradients of its outputs."""
+    """Record the gradients of a record's operands from the gradients of its outputs."""
     op, y = record.op, record.outputs[0]
     dys = [known.get(out.index) for out in record.outputs]
     rule = next((GRADIENT_RULES[kind] for kind in type(op).__mro__ if kind in GRADIENT_RULES), None)
@@ -89,13 +90,13 @@ def _unbroadcast(slope: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _turned(x: Any) -> Any:
-    """Record matrices with their two axes exchanged."""
+    """Record the transposed matrices."""
     axes = list(range(x.ndim))
     return x.transpose((*axes[:-2], axes[-1], axes[-2]))
 
 
 def _times(dy: Any, w: Any) -> Any:
-    """Record dy @ w, or a sum if dy is one row: compiled steps compute it once for all rows."""
+    """Record dy @ w; if dy is a single row, a sum, which compiled steps compute only once."""
     one = dy.ndim == w.ndim == 2 and dy.shape[0] == 1
     return (dy.T * w).sum(axis=0, keepdims=True) if one else dy @ w
 
@@ -120,7 +121,7 @@ def _transpose(op: ops.Transpose, dy: Any, y: Any, x: Any) -> Slopes:
 
 
 def _kept(op: Reduction, value: Any, x: Any) -> Any:
-    """Record the result of a reduction with the reduced axes as axes of length 1."""
+    """Record the result of a reduction with length 1 along the reduced axes."""
     axes = op.axes(x.spec)
     return value.reshape(tuple(1 if i in axes else n for i, n in enumerate(x.shape)))
 
@@ -185,7 +186,7 @@ def _chunk(op: ops.Chunk, dys: Any, y: Any, x: Any) -> Slopes:
 
 
 def _slice(op: ops.Slice, dy: Any, y: Any, x: Any) -> Slopes:
-    """Pad the gradient with zeros; the sliced entries must be adjacent along each axis."""
+    """Pad the gradient with zeros; the slice must have step 1 along each axis."""
     entries = [entry for entry in op.entries() if entry is not None]
     if ... not in entries:
         entries.append(...)
@@ -235,5 +236,5 @@ GRADIENT_RULES: dict[type[ops.GradOp], Callable[..., Slopes]] = {
 }
 """Functions that record the gradients of an op's operands, by the type of the op.
 
-Arguments: the op, the gradient of its output (a list if the op has several outputs), the output and
-the operands."""
+Arguments: the op, the gradient of its output (a list for several outputs), the output, the
+operands."""

@@ -1,7 +1,7 @@
-"""The graph behind eager tensors: the ops that ran, what they saved for backward, and backward.
+"""The graph behind eager tensors: the ops that ran, and what they saved for backward.
 
-Like a program, it uses a `BackwardPlan` over the records; the steps are bound and run one by one.
-Memory is freed after the last step that reads it.
+As in a program, a `BackwardPlan` plans the steps, but each step is bound and run alone.  Memory is
+freed after the last step that reads it.
 """
 
 from collections import defaultdict
@@ -28,10 +28,10 @@ _numbers = count()
 
 @dataclass(eq=False)
 class Computation:
-    """A record that ran.  It refers to the computations of its operands, never to later ones.
+    """A record that ran; it refers to the computations of its operands, never to later ones.
 
-    `arrays` are the values that its backward reads, by index; `work` holds the buffers that its
-    forward saved.
+    `arrays` are the values that its backward reads, by index; `work` holds the work buffers that
+    its forward saved.
     """
 
     record: Record
@@ -50,7 +50,7 @@ class Computation:
 
 
 def new_value(spec: Spec, name: str, kind: ValueKind, *, wants_grad: bool) -> Value:
-    """Return a value with the next number; operands have lower numbers than their results."""
+    """Return a value with the next number, so that operands have lower numbers than results."""
     return Value(next(_numbers), name, spec, kind, wants_grad)
 
 
@@ -104,7 +104,7 @@ def computations_behind(root: Computation | None) -> list[Computation]:
 
 
 class _Trace:
-    """A forward that ran eagerly, for a `BackwardPlan`: every value is in memory."""
+    """A finished eager forward, for a `BackwardPlan`: every value is in memory."""
 
     def __init__(self, computations: Sequence[Computation], root: Value) -> None:
         self.outputs = (root,)
@@ -120,7 +120,7 @@ class _Trace:
             self.arrays |= {named[n]: a for n, a in c.work.items()}
 
     def survives(self, value: Value) -> bool:
-        """Return True: eager values live as long as they are referenced."""
+        """Return True: an eager value lives as long as the graph refers to it."""
         return True
 
     def buffer(self, value: Value) -> Buffer:
@@ -132,7 +132,7 @@ class _Trace:
 
 
 def leaf_gradients(computations: Sequence[Computation], root: Value) -> dict[int, Array]:
-    """Return the gradients of `root` by the tracked leaves and the retained values."""
+    """Return the gradients of `root` for tracked leaves and retained values."""
     operands = [x for c in computations for x in c.record.operands if x is not None]
     leaves = {x.index: x for x in (*operands, root) if x.is_leaf and x.wants_grad}
     retained = [y for c in computations for y in c.record.outputs if y.index in c.retained]
@@ -153,7 +153,7 @@ def leaf_gradients(computations: Sequence[Computation], root: Value) -> dict[int
 
 
 class _Memory:
-    """Separate memory for each storage of a plan, from its first use to its last."""
+    """Memory for the storages of a plan, each from its first to its last use."""
 
     def __init__(self, plan: BackwardPlan, arrays: dict[Buffer, Array]) -> None:
         self._arrays = arrays
@@ -164,7 +164,7 @@ class _Memory:
             self._ends[storage.last].append(storage)
 
     def resolve(self, buffer: Buffer) -> Array:
-        """Return the array of a buffer: the array of the trace, or one in separate memory."""
+        """Return the array of a buffer, from the trace or from this memory."""
         if buffer.storage is None:
             return self._arrays[buffer]
         arena = self._arenas.get(buffer.storage)

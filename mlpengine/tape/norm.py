@@ -8,26 +8,26 @@ from mlpengine.core.errors import ShapeError
 from mlpengine.core.spec import Array, call
 
 CHUNK = 8192
-"""Elements that are summed in the vector's own dtype before they are added in float64.
+"""Number of entries that are summed in the vector's own dtype before the float64 sum.
 
-At 8,192 a float32 norm is accurate to 1e-7, and `np.vecdot` takes a seventh longer than one dot
-over 235,146 elements; above 10,000 OpenBLAS would use its threads for every chunk."""
+With 8,192 a float32 norm is accurate to 1e-7, and over 235,146 entries `np.vecdot` takes a seventh
+longer than one dot.  Above 10,000 OpenBLAS would use its threads for every chunk."""
 
 
 FEW_CHUNKS = 8
-"""Maximum number of chunks for which single dots are faster than one call within `np.errstate`."""
+"""Up to so many chunks, single dots are faster than one call within `np.errstate`."""
 
 
 class GlobalNorm:
     """The L2 norm of a given vector: ``norm = GlobalNorm(flat)``, then ``norm()``.
 
-    Squares are summed by chunks, and the sums of the chunks in float64.  If the sum of a chunk
-    overflowed, or is so small that squares may have underflowed, it is recomputed in float64 after
-    division by the largest entry.  The result is therefore finite unless the vector is not, or the
-    norm exceeds float64.  The vector is only read, and no memory that grows with it is allocated.
+    Chunks are summed in the vector's dtype, and the sums of chunks in float64.  A chunk is divided
+    by its largest entry and summed again in float64 if its sum overflowed, or is so small that
+    squares may have underflowed.  So the norm is finite if the vector is finite and the norm fits
+    into float64.  The vector is only read.  The memory needed does not grow with the vector.
 
-    Shapes: `flat` (total,), contiguous; it is read at each call.
-    Raises: ShapeError if `flat` is not one contiguous dimension.
+    Shapes: `flat` (total,), contiguous; each call reads it.
+    Raises: ShapeError if `flat` is not contiguous or not one-dimensional.
     """
 
     def __init__(self, flat: Array) -> None:
@@ -37,24 +37,24 @@ class GlobalNorm:
                 f"strides {flat.strides})"
             )
         self._flat = flat
-        whole = max(0, flat.size - 1) // CHUNK  # the tail is empty only if the vector is
+        whole = max(0, flat.size - 1) // CHUNK  # the tail of a nonempty vector is never empty
         matrix = flat[: whole * CHUNK].reshape(whole, CHUNK)
         tail = flat[whole * CHUNK :]
         self._chunks = [*matrix, tail]
         self._sums = np.zeros(whole if whole > FEW_CHUNKS else 0, flat.dtype)
         self._dot_rows = call(np.vecdot, matrix, matrix, self._sums)
-        # np.vdot is the only dot of NumPy that does not warn of an overflow; np.errstate would take
-        # longer than the sum over a small network.
+        # np.vdot is NumPy's only dot without a warning for overflow; np.errstate would take longer
+        # than the sum over a small network.
         vectors = [tail] if whole > FEW_CHUNKS else self._chunks
         self._dots = [call(np.vdot, chunk, chunk) for chunk in vectors]
         self._single = None if whole else self._dots[0]
         self._wide = np.zeros(min(flat.size, CHUNK))
         info = np.finfo(flat.dtype)
-        # below this limit, underflowed squares could change the sum by more than a rounding error
+        # below it, underflowed squares could matter more than a rounding error
         self._min_sum = float(info.tiny) * CHUNK / float(info.eps)
 
     def __call__(self) -> float:
-        """Return the norm of the current contents of the vector."""
+        """Return the current norm of the vector."""
         if self._single is not None:
             total = float(self._single())
             if self._min_sum < total < inf:
@@ -73,16 +73,16 @@ class GlobalNorm:
         return GlobalNorm, (self._flat,)
 
     def _from_doubtful_sums(self, sums: list[float]) -> float:
-        """Return the norm from the chunks' sums of squares; recompute sums out of range."""
+        """Return the norm from sums of squares; sums out of range are computed again."""
         norm = 0.0
         for total, chunk in zip(sums, self._chunks, strict=True):
             part = sqrt(total) if self._min_sum < total < inf else self._scaled_norm(chunk)
-            # hypot(inf, nan) is inf, and a NaN must not be lost.
+            # hypot(inf, nan) is inf, but the norm must be NaN.
             norm = hypot(norm, part) if isfinite(part) and isfinite(norm) else norm + part
         return norm
 
     def _scaled_norm(self, chunk: Array) -> float:
-        """Return the norm of a chunk scaled by its largest entry, in float64."""
+        """Return the norm of a chunk in float64, after division by the largest entry."""
         if not chunk.size:
             return 0.0
         wide = self._wide[: chunk.size]
@@ -95,8 +95,8 @@ class GlobalNorm:
 
 
 def clip_coefficient(norm: float, max_norm: float) -> float:
-    """Return min(1, max_norm / (norm + 1e-6)), the factor that clips a gradient of that norm.
+    """Return min(1, max_norm / (norm + 1e-6)), the factor that clips a gradient with this norm.
 
-    The norm must be finite.
+    `norm` must be finite.
     """
     return min(1.0, max_norm / (norm + 1e-6))

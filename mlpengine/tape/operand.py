@@ -1,4 +1,4 @@
-"""Operands of ops, the base of nodes and eager tensors, and the application of ops to them."""
+"""Base class of nodes and eager tensors, and the application of ops to them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from mlpengine.ops import Cast, Elementwise, GradOp, Where
 
 
 class Operand:
-    """A value with a spec.  A `Node` records the ops applied to it, a `Tensor` computes them."""
+    """A value with a spec.  A `Node` records the ops applied to it; a `Tensor` computes them."""
 
     spec: Spec
     wants_grad: bool
@@ -40,7 +40,7 @@ class Operand:
         return self.spec.size
 
     def _apply(self, op: GradOp, *operands: Any) -> Any:
-        """Apply `op`; arrays and numbers become operands, None is an operand that is left out."""
+        """Apply `op`; arrays and numbers become operands, None stands for a missing operand."""
         raise NotImplementedError
 
     def _array(self, value: ArrayLike) -> Array:
@@ -52,7 +52,7 @@ class Operand:
 
 
 def numeric(value: ArrayLike, where: str) -> Array:
-    """Return `value` as an array; raise DtypeError, naming `where`, unless it holds numbers."""
+    """Return `value` as an array.  Raises: DtypeError, led by `where`, for other than numbers."""
     array = unmasked(value, where)
     if array.dtype.kind not in "biuf":
         raise DtypeError(f"{where}: must be numeric (got {type(value).__name__} {value!r})")
@@ -63,7 +63,7 @@ def apply(op: GradOp, *operands: Any) -> Any:
     """Apply `op` to operands; at least one must be a node or a tensor.
 
     Arrays and numbers become constants; a number takes the dtype of the first floating operand.
-    Returns the output, or a tuple of them where the op has several.
+    Returns the output, or a tuple of them if the op has several.
     Raises: TapeError if there is neither a node nor a tensor.
     """
     given = [x for x in operands if isinstance(x, Operand)]
@@ -75,13 +75,13 @@ def apply(op: GradOp, *operands: Any) -> Any:
 
 
 def cast_scalars(op: GradOp, operands: Sequence[Any]) -> Sequence[Any]:
-    """Return the operands of an element-wise op with its scalars cast to one dtype.
+    """Return the operands of an element-wise op with scalars cast to one dtype.
 
-    It is the dtype of the arrays among them or, if all are scalars, the widest dtype.
+    This is the dtype of the arrays or, if all operands are scalars, the widest dtype.
     """
     if not isinstance(op, Elementwise | Where):
         return operands
-    start = 1 if isinstance(op, Where) else 0  # the condition of `where` has another dtype
+    start = 1 if isinstance(op, Where) else 0  # skip the condition of `where`
     floats = [x for x in operands[start:] if x is not None and x.spec.is_float]
     if len({x.dtype for x in floats}) < 2:
         return operands

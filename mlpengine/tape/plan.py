@@ -1,8 +1,8 @@
-"""Planning: the buffer of each value, gradient and workspace, and its lifetime.
+"""Planning: the buffer and the lifetime of each value, gradient and workspace.
 
-A plan consists of `Buffer`s and `PlannedCall`s and allocates no memory.  Time is the position in
-the list of steps; a buffer lives from the step that writes it to the last that reads it, and
-storages share bytes if their lifetimes do not overlap.
+A plan consists of `Buffer`s and `PlannedCall`s; it allocates no memory.  Time is the position in
+the list of steps.  A buffer lives from the step that writes it to the last step that reads it.
+Storages may share bytes if their lifetimes do not overlap.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,14 +15,14 @@ from mlpengine.ops import GradOp
 from mlpengine.tape.record import Record, Value
 
 FOREVER = 1 << 60
-"""The time of the last read of a buffer that outlives the replay."""
+"""Time of the last read of a buffer that outlives the replay."""
 
 StepKind = Literal["forward", "recompute", "backward", "reduce", "add", "zero"]
 
 
 @dataclass(eq=False)
 class Buffer:
-    """A typed array of the plan.  One without storage belongs to the caller (leaves, seeds)."""
+    """A typed array of a plan; without storage, it belongs to the caller (leaves, seeds)."""
 
     label: str
     spec: Spec
@@ -39,11 +39,11 @@ Slot = Buffer | None
 
 @dataclass(eq=False)
 class PlannedCall:
-    """One instruction before it is bound to memory.
+    """An instruction before it is bound to memory.
 
-    `reads` are in the order of the rule's positional parameters; an operand that was left out is
-    None.  `writes` are the outputs (forward) or the gradient slots (backward).  The kinds ``add``,
-    ``reduce`` and ``zero`` are the program's own: they accumulate, undo broadcasting and clear.
+    `reads` are in the order of the rule's positional parameters, with None for a missing operand.
+    `writes` are the outputs (forward) or the gradient slots (backward).  Three kinds belong to no
+    op: ``add`` accumulates, ``reduce`` undoes broadcasting, and ``zero`` clears.
     """
 
     kind: StepKind
@@ -66,11 +66,11 @@ def _label(slot: Slot | tuple[Slot, ...]) -> str:
 
 
 class Computed(Protocol):
-    """A forward that ran, for a `BackwardPlan`."""
+    """A finished forward, for a `BackwardPlan`."""
 
     @property
     def outputs(self) -> Sequence[Value]:
-        """The values with given gradients."""
+        """The values whose gradients are given."""
 
     @property
     def records(self) -> Sequence[Record]:
@@ -78,7 +78,7 @@ class Computed(Protocol):
 
     @property
     def saved(self) -> Mapping[int, Mapping[str, Buffer]]:
-        """The work buffers that outlived forward, by the key of their record."""
+        """The work buffers that outlive forward, by the key of their record."""
 
     def buffer(self, value: Value) -> Buffer:
         """Return the buffer of a value."""

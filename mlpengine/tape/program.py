@@ -1,4 +1,4 @@
-"""A tape bound to memory: plans, arrays and calls are fixed; `forward` and `backward` replay."""
+"""A tape bound to memory: plans, arrays and calls are fixed, and replays run the calls."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -21,24 +21,25 @@ from mlpengine.tape.tape import Node, Tape
 class Program(Uncopyable):
     """A tape bound to memory: values, gradients, and the calls that compute them.
 
-    After binding, `forward` and `backward` allocate nothing that grows with the data.
+    `forward` and `backward` allocate nothing that grows with the data.
 
     Args:
         tape: the recording; several programs of one tape share its parameters.
-        outputs: the nodes to compute; by default the last one recorded.
+        outputs: nodes to compute; by default the last recorded node.
         batch_size: replaces the leading axis of every input.
-        backend: the backend that computes it, numpy or numexpr.
-        rematerialization: keep, or balanced to save memory by computing cheap values twice.
-        differentiable: False shares more memory, and `backward` is not available.
-        keep: further nodes; their values must outlive a replay.
-        retain: nodes inside the tape; their gradients must outlive a replay.
-        inputs: the caller's arrays to read from, by input name; the other inputs are allocated.
-        gradients: the caller's arrays to write into, by leaf name; the others are allocated.
-        check_finite: raise NumericalError where a value, or the gradient that reaches an op, is
-            not finite.
+        backend: numpy or numexpr.
+        rematerialization: keep, or balanced, which saves memory by computing cheap values
+            twice.
+        differentiable: without it, less memory is used, and `backward` is not available.
+        keep: further nodes with values that outlive a replay.
+        retain: inner nodes with gradients that outlive a replay.
+        inputs: the caller's arrays by input name, read in place; other inputs are allocated.
+        gradients: the caller's arrays by leaf name, written in place; others are allocated.
+        check_finite: raise NumericalError if a value, or a gradient that reaches an op, is not
+            finite.
 
     Attributes:
-        inputs: the buffers of the inputs by name; write a batch into them, or pass it to `forward`.
+        inputs: buffers of the inputs by name; write a batch into them, or pass it to `forward`.
         params: the parameters as one flat vector.
         outputs: the output nodes.
 
@@ -106,7 +107,7 @@ class Program(Uncopyable):
         self._missing = {name for name, n in taking.items() if n.index in read - given.keys()}
 
     def _own(self, tape: Tape, nodes: Iterable[Node]) -> tuple[Node, ...]:
-        """Return the nodes of this program's tape; it may be `tape` at another batch size."""
+        """Return nodes of this program's tape, for nodes of `tape` or of its rebatched copy."""
         nodes = tuple(nodes)
         if any(getattr(n, "tape", None) is not tape for n in nodes):
             raise TapeError(f"program: nodes must be on the program's tape (got {nodes})")
@@ -138,9 +139,9 @@ class Program(Uncopyable):
 
     @cached_property
     def grads(self) -> Flat:
-        """The gradients of the parameters, laid out like `params`.
+        """The gradients of the parameters, in the layout of `params`.
 
-        Raises: TapeError where the program writes some of them into the caller's arrays.
+        Raises: TapeError if the caller's arrays hold some of them.
         """
         elsewhere = [name for name in self.params.specs if name in self._given_gradients]
         if elsewhere:
@@ -155,23 +156,23 @@ class Program(Uncopyable):
 
     @property
     def planned_bytes(self) -> dict[str, int]:
-        """Bytes planned for values and for gradients (parameters and inputs not counted)."""
+        """Bytes planned for values and for gradients, without parameters and inputs."""
         gradients = self._backward.plan.nbytes if self.forward_plan.differentiable else 0
         return {"values": self.forward_plan.nbytes, "gradients": gradients}
 
     @property
     def inputs(self) -> dict[str, Array]:
-        """The buffers of the inputs by name, for the caller to write into."""
+        """Buffers of the inputs by name; write a batch into them."""
         self._missing.clear()
         return self._inputs
 
     def forward(self, **inputs: ArrayLike) -> Any:
         """Replay forward and return the output, a view valid until the next replay.
 
-        Keywords copy new data into the inputs of that name; alternatively, write into the buffers
-        in `inputs`.  Several outputs are returned as a tuple.
+        A keyword copies data into the input of that name.  You can also write into the buffers of
+        `inputs`.  Several outputs are returned as a tuple.
         Raises: ShapeError, DtypeError or TapeError for data that does not fit an input; TapeError
-        for an input that has had no data yet.
+        if an input has never had data.
         """
         for name, value in inputs.items():
             if name not in self._inputs:
@@ -193,9 +194,10 @@ class Program(Uncopyable):
         return self._values if len(self._values) > 1 else self._values[0]
 
     def backward(self, seed: ArrayLike | Sequence[ArrayLike | None] | None = None) -> None:
-        """Replay backward from the gradients of the outputs: ones, or `seed`.
+        """Replay backward from the gradients of the outputs, `seed`, by default ones.
 
-        Several outputs take a sequence of seeds, None for ones.  Every gradient is overwritten.
+        Several outputs take a sequence of seeds, with None for ones.  Every gradient is
+        overwritten.
         Raises: TapeError before the first forward; ShapeError or DtypeError for a seed that does
         not fit its output.
         """
@@ -219,7 +221,7 @@ class Program(Uncopyable):
             raise
 
     def _write_seed(self, node: Node, part: ArrayLike | None) -> None:
-        """Write the gradient of an output into its seed, if any leaf depends on it."""
+        """Write the gradient of an output into its seed, if the output depends on any leaf."""
         seed = self._seeds.get(node.index)
         if seed is None:
             return
@@ -229,17 +231,17 @@ class Program(Uncopyable):
             write_into(seed, np.asarray(part), f"backward: seed of {node.name}")
 
     def value(self, node: Node) -> Array:
-        """Return the value of a leaf, an output, or a node named in ``keep``."""
-        self._missing.discard(node.name)  # an input, for the caller to write into
+        """Return the value of a leaf, an output, or a node in ``keep``."""
+        self._missing.discard(node.name)  # the caller may write into this input
         return self._forward.value(self.tape.nodes[node.index])
 
     def grad(self, node: Node) -> Array:
-        """Return the gradient of a leaf, or of a node named in ``retain``."""
+        """Return the gradient of a leaf, or of a node in ``retain``."""
         return self._backward.gradient(self.tape.nodes[node.index])
 
 
 def _owned(arrays: Mapping[str, Array], leaves: Mapping[str, Node], what: str) -> dict[str, Array]:
-    """Return arrays of the caller that rules may read from or write into.
+    """Return the caller's arrays, which rules read from or write into.
 
     Raises: TapeError for a name that is no leaf, or for memory that is not contiguous; ShapeError
     or DtypeError for an array that does not fit its leaf.

@@ -1,4 +1,4 @@
-"""Arrays of floats quantized to 8-bit integers: value = scale * (integer - zero point)."""
+"""Arrays of floats as 8-bit integers: value = scale * (integer - zero point)."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ LOWEST, HIGHEST = -128, 127
 
 @dataclass(frozen=True, eq=False)
 class QuantizedArray:
-    """An int8 array with its affine scale, for the whole of it or for each channel.
+    """An int8 array with one affine scale, or with a scale for each channel.
 
     Shapes: `values` (...); `scale` and `zero_point` are 0-D, or have the shape of `values` with
     length 1 on all axes but `axis`.
@@ -35,17 +35,17 @@ class QuantizedArray:
         return self.values.nbytes + self.scale.nbytes + self.zero_point.nbytes
 
     def dequantize(self) -> Array:
-        """Return the floats, each within half a scale of the one that was quantized."""
+        """Return the floats; each differs from the original by half a scale at most."""
         steps = self.values.astype(self.scale.dtype) - self.zero_point.astype(self.scale.dtype)
         return np.asarray(steps * self.scale)
 
 
 def quantize(array: ArrayLike, *, axis: int | None = None) -> QuantizedArray:
-    """Return `array` rounded to 256 levels between its extremes; zero is one of the levels.
+    """Return `array` rounded to 256 levels between its extremes; one level is zero.
 
-    With `axis`, each index along it (each channel) has a separate scale.
-    Raises: DtypeError unless it is floating; NumericalError unless it is finite; ShapeError
-    without such an axis.
+    With `axis`, each index along this axis (each channel) has its own scale.
+    Raises: DtypeError for other than floats; NumericalError for a nonfinite entry; ShapeError for
+    an axis that does not exist.
     """
     floats = np.asarray(array)
     dtype = floating(floats.dtype, "quantize")

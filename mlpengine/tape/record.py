@@ -13,9 +13,9 @@ ValueKind = Literal["input", "parameter", "constant", "op"]
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """A leaf (input, parameter, constant) or an output of an op; `index` counts them in order.
+    """A leaf (input, parameter, constant) or an output of an op; `index` is its number in order.
 
-    `wants_grad` says whether a gradient can flow to or through it.
+    `wants_grad` says whether a gradient can flow to or through this value.
     """
 
     index: int
@@ -26,13 +26,13 @@ class Value:
 
     @property
     def is_leaf(self) -> bool:
-        """Whether the value comes from outside."""
+        """Whether no op computes the value."""
         return self.kind != "op"
 
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """One application of an op.  An operand that was left out is None."""
+    """One application of an op; a missing operand is None."""
 
     op: GradOp
     operands: tuple[Value | None, ...]
@@ -40,12 +40,12 @@ class Record:
 
     @property
     def key(self) -> int:
-        """The index of the first output; it is unique to the record."""
+        """Index of the first output, unique to the record."""
         return self.outputs[0].index
 
     @property
     def named_operands(self) -> Mapping[str, Any]:
-        """The operands by the names that the op's rules use for them."""
+        """The operands by the parameter names of the op's rules."""
         names = self.op.signature.operands
         if self.op.signature.is_variadic:
             return {names[0]: self.operands}
@@ -53,7 +53,7 @@ class Record:
 
     @property
     def work_specs(self) -> dict[str, Spec]:
-        """The specs of all work buffers of the op on these operands, by name."""
+        """The specs of the op's work buffers for these operands, by name."""
         return self.op.work(*(None if x is None else x.spec for x in self.operands))
 
     @property
@@ -95,7 +95,7 @@ def needed_records(records: Sequence[Record], outputs: Sequence[Value]) -> list[
 
 
 def dependents(records: Sequence[Record], values: Iterable[Value]) -> set[int]:
-    """Return the indices of `values`, and of all results through which their gradients flow."""
+    """Return the indices of `values` and of all results that depend on them differentiably."""
     indices = {x.index for x in values}
     for record in records:
         if any(x is not None and x.index in indices for x in record.operands):
@@ -104,7 +104,7 @@ def dependents(records: Sequence[Record], values: Iterable[Value]) -> set[int]:
 
 
 def viewed(record: Record) -> Value | None:
-    """Return the operand that shares its bytes with the output; None if there is none."""
+    """Return the operand that shares its bytes with the output, or None."""
     if not record.op.view or len(record.outputs) > 1:
         return None
     x, y = record.operands[0], record.outputs[0]
@@ -113,7 +113,7 @@ def viewed(record: Record) -> Value | None:
 
 
 def aliases(records: Sequence[Record]) -> dict[int, int]:
-    """Return, for each output, the index of the value that owns the output's bytes."""
+    """Return the index of the value that owns an output's bytes, for each output."""
     alias: dict[int, int] = {}
     for record in records:
         x = viewed(record)
@@ -122,9 +122,9 @@ def aliases(records: Sequence[Record]) -> dict[int, int]:
 
 
 def padded_operands(op: GradOp, operands: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the operands with None for each optional one that was left out.
+    """Return the operands with None for each missing optional operand.
 
-    Raises: ShapeError for more operands than the op declares, or fewer than it needs.
+    Raises: ShapeError if the number of operands does not fit the op.
     """
     if op.signature.is_variadic:
         return tuple(operands)
@@ -139,5 +139,5 @@ def padded_operands(op: GradOp, operands: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def as_tuple(value: Any) -> tuple[Any, ...]:
-    """Return a tuple of one unless it is a tuple already."""
+    """Return a tuple unchanged, any other value as a tuple of one."""
     return value if isinstance(value, tuple) else (value,)

@@ -1,8 +1,9 @@
-"""Rematerialization: which values outlive forward, and which backward computes again.
+"""Rematerialization: the choice between keeping values for backward and computing them again.
 
-Values that backward reads are either kept or recomputed by cheap ops.  The fewest bytes to keep are
-a minimum s-t cut: the source is connected to the results of expensive ops, the sink to the values
-that backward reads, edges follow the cheap ops, and the capacity of an item is its size in bytes.
+A value that backward reads is kept, or cheap ops compute it again from kept values.  The fewest
+bytes to keep are a minimum s-t cut.  The source leads to results of expensive ops, and the values
+that backward reads lead to the sink.  Edges follow cheap ops, and an item's capacity is its size in
+bytes.
 """
 
 from collections import defaultdict, deque
@@ -16,13 +17,13 @@ from mlpengine.tape.record import Record
 Rematerialization = Literal["keep", "balanced"]
 """The values that outlive forward.
 
-``keep``: all values that backward reads.  ``balanced``: the fewest bytes to recompute them from."""
+``keep``: all values that backward reads.  ``balanced``: the fewest bytes that give them back."""
 
 StoredItem = tuple[str, int]
-"""Bytes that can be kept: ("value", index), or ("work", key) for the work buffers of a record."""
+"""What can be kept: ("value", index), or ("work", key) for the work buffers of a record."""
 
 UNLIMITED = 1 << 62
-"""The capacity of edges that the minimum cut must not contain."""
+"""Capacity of edges that no minimum cut contains."""
 
 MIN_GAIN = 1.05
 """Longer chains are recomputed only if keeping them takes more than this multiple of the bytes."""
@@ -44,11 +45,11 @@ def items_to_keep(
     free: Collection[StoredItem],
     alias: Mapping[int, int],
 ) -> set[StoredItem]:
-    """Return the items that must outlive forward so that backward can have all `needed`.
+    """Return the items that must outlive forward, so that backward gets all of `needed`.
 
-    Items in `free` outlive it in any case.  `alias` maps a value to the owner of its bytes.
-    A chain of cheap ops that is recomputed takes memory too, so the items that backward needs from
-    a chain are kept if the chain is too long to save memory.
+    Items in `free` outlive forward in any case.  `alias` maps a value to the owner of its bytes.
+    Recomputing a chain of cheap ops takes memory, too.  If a chain is too long to save memory, the
+    items that backward needs from the chain are kept.
     """
     steps = [_Step.of(record, alias) for record in records]
     sizes = {item: nbytes for step in steps for item, nbytes in step.made.items()}
@@ -57,27 +58,27 @@ def items_to_keep(
         return sum(sizes[item] for item in items)
 
     def needed_of_longer(limit: int) -> set[StoredItem]:
-        """Return the needed items of the chains of more than `limit` bytes."""
+        """Return the needed items of chains with more than `limit` bytes."""
         return {i for nbytes, chain in chains if nbytes > limit for i in chain}.intersection(needed)
 
-    # The cut counts the bytes that are kept.  But recomputed values take memory, too, while
-    # backward is in their chain.  Backward is in one chain at a time, so the longest chain counts.
-    # So each limit of length is tried; the items of longer chains are kept, not recomputed.
+    # The cut counts kept bytes only.  Recomputed values also take memory while backward is in
+    # their chain.  Backward is in one chain at a time, so the longest chain counts.  Try each limit
+    # of length; keep the items of longer chains.
     kept, sink_side = _minimum_cut(steps, set(needed), set(free))
     chains = [(total(chain), chain) for chain in _connected(steps, sink_side - kept)]
     costs = {limit: limit + total(kept | needed_of_longer(limit)) for limit, _ in chains}
     costs[0] = total(set(needed).difference(free))
-    # Several limits may cost about the same: the lowest of them recomputes least.
+    # Several limits may cost about the same; the lowest limit recomputes least.
     limit = min(n for n, cost in costs.items() if cost <= MIN_GAIN * min(costs.values()))
     longer = needed_of_longer(limit)
     if not longer:
         return kept
-    # The items that are kept now also shorten other chains, so the cut is computed again.
+    # The kept items also shorten other chains, so compute the cut again.
     return longer | items_to_keep(records, set(needed) - longer, {*free, *longer}, alias)
 
 
 class _Step(NamedTuple):
-    """The items that a record reads, and the items that it writes with their bytes."""
+    """The items that a record reads; the items that it writes, with their bytes."""
 
     sources: set[StoredItem]
     made: dict[StoredItem, int]
@@ -85,7 +86,7 @@ class _Step(NamedTuple):
 
     @classmethod
     def of(cls, record: Record, alias: Mapping[int, int]) -> "_Step":
-        """Return the step of a record; a view writes nothing."""
+        """Return the step of a record; a view writes no item."""
         operands = [x for x in record.operands if x is not None and not x.is_leaf]
         sources = {("value", alias[x.index]) for x in operands}
         made = {("value", alias[y.index]): y.spec.nbytes for y in record.outputs}
@@ -97,16 +98,16 @@ class _Step(NamedTuple):
 def _minimum_cut(
     steps: Sequence[_Step], needed: set[StoredItem], free: set[StoredItem]
 ) -> tuple[set[StoredItem], set[StoredItem]]:
-    """Return the items to keep, and the union of these and all items recomputed from them.
+    """Return the items to keep, and all items on the sink's side: kept or computed from them.
 
-    Several sets may have the fewest bytes.  The set nearest to backward recomputes least; it is the
-    one returned.
+    If several sets have the fewest bytes, the set nearest to backward is returned: it recomputes
+    least.
     """
     network = _FlowNetwork()
     for step in steps:
-        # An item is two nodes, and the capacity of the edge between them is its number of bytes.
-        # Cutting this edge means keeping the item.  All other edges have unlimited capacity, so no
-        # minimum cut contains them.
+        # An item is two nodes; the edge between them has the item's bytes as capacity, and cutting
+        # it means keeping the item.  All other edges have unlimited capacity, so no minimum cut
+        # contains them.
         for item in step.made.keys() - free:
             network.add_edge((item, "in"), (item, "out"), step.made[item])
             if not step.cheap:
@@ -121,7 +122,7 @@ def _minimum_cut(
 
 
 def _connected(steps: Sequence[_Step], items: set[StoredItem]) -> list[set[StoredItem]]:
-    """Return `items` in groups that steps connect."""
+    """Split `items` into groups; steps connect the items of a group."""
     groups: list[set[StoredItem]] = []
     for step in steps:
         connected = (step.sources | step.made.keys()) & items
@@ -140,14 +141,14 @@ class _FlowNetwork:
         self._predecessors: defaultdict[Hashable, set[Hashable]] = defaultdict(set)
 
     def add_edge(self, start: Hashable, end: Hashable, capacity: int) -> None:
-        """Add an edge, and its reverse of capacity 0."""
+        """Add an edge, and a reverse edge with capacity 0."""
         self._residual[start][end] = capacity
         self._residual[end].setdefault(start, 0)
         self._predecessors[end].add(start)
         self._predecessors[start].add(end)
 
     def sink_side(self, source: Hashable, sink: Hashable) -> set[Hashable]:
-        """Return the nodes on the sink's side of the minimum cut nearest to the sink.
+        """Return the nodes on the sink's side of the minimum cut that is nearest to the sink.
 
         Source: Edmonds and Karp 1972, augmentation along shortest paths.
         """
@@ -160,7 +161,7 @@ class _FlowNetwork:
         return set(self._successors_toward(sink))
 
     def _augmenting_path(self, source: Hashable, sink: Hashable) -> list[Hashable]:
-        """Return a shortest path with residual capacity, or nothing."""
+        """Return a shortest path with residual capacity, or []."""
         successors = self._successors_toward(sink)
         if source not in successors:
             return []
@@ -170,7 +171,7 @@ class _FlowNetwork:
         return path
 
     def _successors_toward(self, sink: Hashable) -> dict[Hashable, Hashable]:
-        """Return the next node on a shortest residual path to `sink`, for each node with one."""
+        """Return the next node on a shortest residual path to `sink`, for each node with a path."""
         successors, queue = {sink: sink}, deque([sink])
         while queue:
             end = queue.popleft()

@@ -1,4 +1,4 @@
-"""The state that ops keep between forwards: random generators and running statistics."""
+"""State that ops keep between forwards: random generators and running statistics."""
 
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
@@ -11,9 +11,9 @@ from mlpengine.tape.record import Record
 
 
 class OpState:
-    """A snapshot of the state of the ops of some records; `restore` sets it again.
+    """A snapshot of the state of ops; `restore` sets the state again.
 
-    State is every generator and array among an op's attributes and their attributes.
+    The state is every generator and array among an op's attributes and the attributes of these.
     """
 
     def __init__(self, records: Iterable[Record]) -> None:

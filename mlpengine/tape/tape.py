@@ -1,4 +1,4 @@
-"""Recording of ops on nodes: shapes are checked, no array is computed."""
+"""Recording of ops on nodes: shapes are checked, but no array is computed."""
 
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
@@ -32,7 +32,7 @@ class Node(Value, Expression):
 
     tape: "Tape"
     array: Array | None = None
-    """The value of a constant, or of a parameter until it is packed into the flat vector."""
+    """Array of a constant; array of a parameter until the flat vector holds it."""
 
     def __repr__(self) -> str:
         return f"Node({self.index} {self.name!r} {self.spec} {self.kind})"
@@ -47,9 +47,9 @@ class Node(Value, Expression):
 
 
 class RecordedLayer(NamedTuple):
-    """A part of a recording that has a name: its value, and the names of its parameters.
+    """A named part of a recording: its value, and the names of its parameters.
 
-    The gradient of `pre_activation` is kept after a backward; it is `output` or a node before it.
+    `pre_activation` is `output` or a node before it; its gradient is kept after backward.
     """
 
     name: str
@@ -71,8 +71,8 @@ class Tape:
         (32, 2)
 
     Attributes:
-        rng: the generator of `dropout`; without one, dropout is left out.
-        layers: the layers that `layer` has named, in order.
+        rng: generator for dropout; if None, dropout does nothing.
+        layers: the layers that the method `layer` named, in order.
     """
 
     nodes: list[Node] = field(default_factory=list)
@@ -90,7 +90,7 @@ class Tape:
         name: str | None = None,
         wants_grad: bool = False,
     ) -> Node:
-        """Record external data.  The leading axis is the batch; a program may resize it."""
+        """Record external data.  The leading axis is the batch; a program can change its length."""
         if not np.iterable(shape) or isinstance(shape, str):
             right = "(32, 4)" if isinstance(shape, str) else f"({shape},)"
             raise ShapeError(f"input: shape must be a tuple, such as {right} (got {shape!r})")
@@ -106,12 +106,12 @@ class Tape:
         return self._leaf("input", spec, name, wants_grad=wants_grad)
 
     def parameter(self, array: ArrayLike | str, *, name: str | None = None) -> Node:
-        """Record a trainable array and copy it into the tape's flat vector `params`.
+        """Record a trainable array, and copy it into the tape's flat vector `params`.
 
-        On a tape made by `over` it is the view of that name, and the array is not read; the name
-        alone returns its node, each time the same.
-        Raises: DtypeError unless it is float32 or float64; TapeError once `params` is in use, or
-        for a name that they do not have; ShapeError for a shape that differs from the view's.
+        On a tape made by `over`, return the view with that name instead; the array is not read, and
+        the name alone suffices.
+        Raises: DtypeError for other than float32 or float64; TapeError if a program already uses
+        `params`, or for a name that `params` lacks; ShapeError if the view has another shape.
         """
         if isinstance(array, str):
             return self._parameter_of(array)
@@ -140,14 +140,14 @@ class Tape:
         return self._leaves.get(name) or self._leaf("parameter", specs[name], name, wants_grad=True)
 
     def dropout(self, x: Node, rate: float) -> Node:
-        """Record dropout that draws from `rng`; return `x` if `rng` is None, or the rate is 0."""
+        """Record dropout by `rng`; return `x` if `rng` is None or the rate is 0."""
         if self.rng is None or not rate:
             return x
         y: Node = self.apply(Dropout(rate, self.rng, self._draws), x)
         return y
 
     def normal(self, mean: Node, deviation: Node) -> Node:
-        """Record a sample of a normal distribution by `rng`; return `mean` if `rng` is None."""
+        """Record a sample of a normal distribution; return `mean` if `rng` is None."""
         if self.rng is None:
             return mean
         y: Node = self.apply(Normal(self.rng, self._draws), mean, deviation)
@@ -163,10 +163,10 @@ class Tape:
         momentum: float = 0.1,
         eps: float = 1e-5,
     ) -> Node:
-        """Record batch norm by the batch statistics or, if `rng` is None, by running averages.
+        """Record batch norm with batch statistics or, if `rng` is None, with running averages.
 
-        The running averages are buffers of a `Network`: `running` followed by ``.mean`` and by
-        ``.variance``.  Training moves them by the share `momentum`.
+        A `Network` holds the running averages in the buffers `running` + ``.mean`` and
+        ``.variance``.  Each training step moves them by the share `momentum`.
         """
         parts = [self.parameter(f"{running}.{part}") for part in ("mean", "variance")]
         mean, variance = (self.params.views[node.name] for node in parts)
@@ -175,10 +175,10 @@ class Tape:
         return y
 
     def gradient(self, y: Node, *xs: Node) -> Any:
-        """Record the gradient of the sum of `y` with respect to a node, or to each of several.
+        """Record the gradient of the sum of `y` with respect to one node, or to each of several.
 
-        A loss may contain it, as a gradient penalty does, and it has gradients itself.
-        Raises: TapeError if `y` does not depend on `xs`, or an op between has no such rule.
+        A loss may contain this gradient (a gradient penalty), and it is differentiable itself.
+        Raises: TapeError if `y` does not depend on `xs`, or if an op between them has no such rule.
         """
         self._need_nodes("gradient", [y, *xs])
         slopes = record_gradient(y, xs)
@@ -186,7 +186,7 @@ class Tape:
 
     @property
     def _draws(self) -> int:
-        """Number of ops so far that draw random numbers."""
+        """Number of recorded ops that draw random numbers."""
         return sum(isinstance(record.op, Dropout | Normal) for record in self.records)
 
     def layer(
@@ -194,10 +194,10 @@ class Tape:
     ) -> Node:
         """Name the nodes recorded since the last layer, up to `output`; return `output`.
 
-        With `alone` the layer has only nodes that `output` depends on and that no earlier layer
-        has. Messages and diagnostics use the name.  The output is kept, and so is its gradient, or
-        the gradient of `pre_activation`.
-        Raises: TapeError for a name that another layer has.
+        With `alone`, the layer has only nodes that `output` depends on and that no earlier layer
+        has.  Messages and diagnostics use the name.  The output stays in memory, and so does the
+        gradient of `pre_activation`, by default of the output.
+        Raises: TapeError if another layer has the name.
         """
         if any(layer.name == name for layer in self.layers):
             raise TapeError(f"layer: names must differ (got {name!r} twice)")
@@ -211,13 +211,13 @@ class Tape:
         return output
 
     def constant(self, array: ArrayLike) -> Node:
-        """Record an array that is never changed and has no gradient."""
+        """Record an array without a gradient; it must not change."""
         value = np.array(numeric(array, "constant"), order="C")
         value.flags.writeable = False
         return self._leaf("constant", Spec.of(value), None, wants_grad=False, array=value)
 
     def apply(self, op: GradOp, *operands: Node | None) -> Any:
-        """Record `op` on nodes of this tape and return its output node, or a tuple of them.
+        """Record `op` on nodes of this tape; return its output, or a tuple of outputs.
 
         Raises: ShapeError or DtypeError from the op; TapeError for a node of another tape.
         """
@@ -235,7 +235,7 @@ class Tape:
         return outputs if isinstance(inferred, tuple) else outputs[0]
 
     def _need_nodes(self, where: str, given: Iterable[object]) -> None:
-        """Raise TapeError unless these are nodes of this tape."""
+        """Raise TapeError if any of `given` is not a node of this tape."""
         for x in given:
             if not isinstance(x, Node) or x.tape is not self:
                 what = f"{x!r} is on another" if isinstance(x, Node) else f"got {quoted(x)}"
@@ -243,7 +243,7 @@ class Tape:
 
     @property
     def params(self) -> Flat:
-        """The parameters as one flat vector; the first access packs them."""
+        """The parameters as one flat vector; the first access makes the vector."""
         if self._params is None:
             self._params = Flat.pack({n.name: n.array for n in self.parameters})  # type: ignore[misc]
         return self._params
@@ -260,20 +260,20 @@ class Tape:
 
     @classmethod
     def over(cls, params: Flat, rng: Philox | None = None) -> "Tape":
-        """Return an empty tape with the views of `params` as parameters, not copies of them."""
+        """Return an empty tape with the views of `params`, not copies, as parameters."""
         return cls(rng=rng, _params=params)
 
     def rebatched(self, batch_size: int) -> "Tape":
-        """Return the same computation with every input's leading axis set to `batch_size`.
+        """Return the same computation with `batch_size` as the leading axis of every input.
 
-        Nodes keep their indices; parameters are shared.  Raises: ShapeError from an op with options
-        that only fit the old batch size.
+        Nodes keep their indices; parameters are shared.  Raises: ShapeError if an op's options only
+        fit the old batch size.
         """
         other = Tape.over(self.params)
         made_by = {record.key: record for record in self.records}
         for node in self.nodes:
             if node.index < len(other.nodes):
-                continue  # another output of a record that has been applied
+                continue  # the record of this further output is applied already
             record = made_by.get(node.index)
             if record is not None:
                 operands = (x if x is None else other.nodes[x.index] for x in record.operands)

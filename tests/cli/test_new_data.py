@@ -63,7 +63,7 @@ def at(mlpengine, trained, monkeypatch):
 
 
 STRANGE = [
-    "column 'town': 2 rows with a text that has no feature of its own, such as 'Paris'",
+    "column 'town': 2 rows with a text that has no feature of its own: 'Paris' (2 rows",
     "column 'age': 1 row far outside those trained on, such as 950 (18 to 80)",
     "column 'since': 1 row far outside those trained on, such as 2031-05-01T00:00:00 (2010-",
     "column 'age': 3 of 200 values missing, more than in training (0 %)",

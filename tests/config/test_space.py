@@ -60,12 +60,17 @@ def test_all_mistakes_are_listed_with_their_lines(tmp_path):
     assert [line.split(":")[1] for line in lines] == ["4", "5", "6", "6"]
 
 
-def test_sections_come_before_their_keys(tmp_path):
+def test_an_override_of_a_section_keeps_overrides_of_its_keys_in_any_order(tmp_path):
     path = tmp_path / "s.yaml"
     path.write_text(space(f"{LR}, optimizer: {{choice: [sgd, adam]}}"))
     file = load_config(path, overrides({"optimizer.lr": 0.02, "optimizer": "sgd"}))
     assert (file.config.optimizer.name, file.config.optimizer.lr) == ("sgd", 0.02)
     assert "sweep" not in file.resolved()
+    path.write_text("data: {source: digits}")
+    texts = ["optimizer.lr=0.02", "model.blocks=1", "model.network=residual", "optimizer=sgd"]
+    one, other = (load_config(path, map(parse_override, each)) for each in (texts, texts[::-1]))
+    assert one.resolved() == other.resolved()
+    assert (one.config.optimizer.lr, one.config.model.blocks) == (0.02, 1)
 
 
 def test_every_combination_of_a_grid_once(tmp_path):

@@ -64,6 +64,18 @@ Adam(mlp, schedule="cosine")
 # one row
 step(X[0], Y[0])
     training step: x | (got (4,)) | write step([x], [y])
+# an unknown attribute of a step
+setattr(step, "lr", 3)
+    'TrainingStep' object has no attribute 'lr'
+# an unknown attribute of a network
+setattr(mlp, "learning_rate", 3)
+    'Mlp' object has no attribute 'learning_rate'
+# an unknown attribute of buffers
+setattr(scratch, "outputs", 3)
+    'Scratch' object has no attribute 'outputs'
+# an unknown attribute of gradients
+setattr(grads, "norm", 3)
+    'Gradients' object has no attribute 'norm'
 # classes as floats
 step(X, Y.astype(float))
     training step: y | float64 | write y.astype('int64')

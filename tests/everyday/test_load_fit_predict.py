@@ -11,6 +11,7 @@ import polars
 import pyarrow
 import pytest
 from plain import plain
+from sklearn.metrics import r2_score
 
 import mlpengine
 from mlpengine.data.tables import read_table
@@ -116,7 +117,7 @@ def test_rows_to_predict_hold_what_the_model_needs(penguins):
     assert model.predict([]).shape == (0,)
     assert model.predict_proba([]).shape == (0, len(model.classes))
     name = model.columns[1]
-    with pytest.raises(mlpengine.DataError, match=f"predict: row 2: '{name}' must be there"):
+    with pytest.raises(mlpengine.DataError, match=f"data: row 2: '{name}' must be there"):
         model.predict([rows[0], {n: cell for n, cell in rows[1].items() if n != name}])
     for number in (1, 2):
         with pytest.raises(mlpengine.DataError, match=rf"'{name}', row 1: .* \(list \[1.0\]\)"):
@@ -236,12 +237,14 @@ def test_kinds_of_answers():
 
 def test_unknown_texts_are_counted_in_one_line(penguins, caplog):
     model, rows = penguins
-    odd = [row | {"island": "Atlantis"} for row in rows[:3]]
+    odd = [
+        row | {"island": odd} for row, odd in zip(rows[:3], ["Biscø", "Biscø", "X"], strict=True)
+    ]
     with caplog.at_level(logging.WARNING, "mlpengine"):
         model.predict([*odd, *rows])
         assert len(caplog.messages) == 1
         assert "column 'island': 3 rows with a text that has no feature" in caplog.messages[0]
-        assert "'Atlantis'" in caplog.messages[0]
+        assert "'Biscø' (2 rows, near 'Biscoe'), 'X' (1 row);" in caplog.messages[0]
         caplog.clear()
         twin = copy.copy(model)
         for row in odd:
@@ -266,6 +269,31 @@ def test_evaluate_leaves_out_rows_without_a_target(diabetes, caplog):
     with caplog.at_level(logging.WARNING, "mlpengine"):
         assert model.evaluate(frame) == pytest.approx(whole, rel=0, abs=0, nan_ok=True)
     assert "5 rows of 442 left out: the target is missing" in caplog.text
+
+
+def test_a_row_without_some_targets_trains_the_others():
+    """The first target is known in the odd rows alone, the second in the even rows."""
+    x = np.random.default_rng(0).normal(size=(240, 2))
+    frame = pd.DataFrame({"u": x[:, 0], "v": x[:, 1], "a": x[:, 0] + 5, "b": x[:, 1] * 100})
+    given = frame.copy()
+    given.loc[::2, "a"] = given.loc[1::2, "b"] = given.loc[:3] = np.nan
+    given[["u", "v"]] = frame[["u", "v"]]
+    training = {"epochs": 25, "folds": 3, "members": ["plain", "linear"]}
+    model, result = mlpengine.fit(given, ["a", "b"], training=training, model={"hidden": [8]})
+    remarks = "; ".join(result.remarks)
+    assert "4 rows of 240 left out" in remarks
+    assert "236 rows of 240 lack some targets" in remarks
+    measured = model.evaluate(given)
+    predicted = model.predict(given)
+    for k, name in enumerate("ab"):
+        rows = given[name].notna().to_numpy()
+        r2 = r2_score(given[name][rows], predicted[rows, k])
+        assert measured[f"r2 of {name}"] == pytest.approx(r2, rel=1e-6)
+        assert r2 > 0.9
+    low, high = model.predict_interval(frame, 0.8)
+    inside = (low <= frame[["a", "b"]]) & (frame[["a", "b"]] <= high)
+    assert inside.to_numpy().mean() > 0.6
+    assert np.isfinite([*result.metrics["out_of_fold"].values()]).all()
 
 
 def test_own_tables_for_validation_and_test(diabetes):

@@ -226,3 +226,17 @@ def test_commonest_mistakes_are_those_of_the_confusion_matrix():
     expected = [(cell // 12, cell % 12, counts.flat[cell]) for cell in cells]
     assert metrics.commonest_mistakes(target, predicted, 5) == expected
     assert metrics.commonest_mistakes(target, target, 5) == []
+
+
+@pytest.mark.parametrize("name", ["r2", "mae"])
+def test_a_target_that_is_missing_counts_in_no_metric(name):
+    rng = np.random.default_rng(0)
+    target, predicted, weight = rng.normal(size=(90, 3)), rng.normal(size=(90, 3)), rng.random(90)
+    target[rng.random(target.shape) < 0.5] = target[:, 2] = np.nan
+    known, own = ~np.isnan(target), REGRESSION_METRICS[name]
+    expected = [
+        own[1](target[r, k], predicted[r, k], sample_weight=weight[r])
+        for k, r in enumerate(known.T[:2])
+    ]
+    got = metrics.on_known(own[0], target, predicted, weight)
+    assert got == pytest.approx(np.mean(expected), rel=1e-12)

@@ -13,10 +13,13 @@ from mlpengine.models import Classification, Split
 from mlpengine.ops import (
     BinaryCrossEntropyWithLogits,
     Gamma,
+    GaussianNll,
     Huber,
+    KnownTargets,
     MeanAbsoluteError,
     MeanSquaredError,
     Poisson,
+    Quantile,
     SoftmaxCrossEntropy,
 )
 from mlpengine.ops.loss import MAX_BINDINGS, row_totals, wide_spec
@@ -259,3 +262,28 @@ def test_rows_that_are_no_probabilities_are_refused(row, told):
         with pytest.raises(IndexRangeError, match=f"{told}.*BinaryCrossEntropyWithLogits"):
             call()
     np.testing.assert_array_equal(mlp.params.flat, before)
+
+
+@pytest.mark.parametrize("loss", [MeanSquaredError(), GaussianNll(), Quantile((0.2, 0.7))])
+def test_missing_targets_have_neither_loss_nor_gradient(loss):
+    """The reference is the loss of each known entry alone."""
+    rng, n = np.random.default_rng(3), loss.columns
+    output, target, weight = rng.normal(size=(40, 3 * n)), rng.normal(size=(40, 3)), rng.random(40)
+    target[rng.random(target.shape) < 0.4] = np.nan
+    value, slope = 0.0, np.zeros_like(output)
+    for i, k in np.argwhere(~np.isnan(target)):
+        place, one = (slice(i, i + 1), slice(k * n, k * n + n)), np.empty((1, n))
+        value += weight[i] * loss(output[place].copy(), target[i : i + 1, k : k + 1], one) / 120
+        slope[place] = one * weight[i] / 120
+    d_output = np.full_like(output, np.nan)
+    assert KnownTargets(loss)(output, target, d_output, weight) == pytest.approx(value, rel=1e-12)
+    np.testing.assert_allclose(d_output, slope, rtol=1e-10, atol=1e-15)
+    x, weights = rng.normal(size=(40, 4)), []
+    for backend in ("numpy", "numexpr", "compiled"):
+        mlp = Mlp([4, 8, 3 * n], seed=1, dtype="float64")
+        step = TrainingStep(mlp, KnownTargets(loss), Sgd(mlp), 40, backend=backend)
+        weights.append([step(x, target), *mlp.params.flat])
+    np.testing.assert_allclose(weights[1:], weights[:1] * 2, rtol=1e-10)
+    best = KnownTargets(loss).best_constant(target, 3 * n)
+    alone = [loss.best_constant(column[~np.isnan(column), None], n) for column in target.T]
+    np.testing.assert_array_equal(best, np.concatenate(alone))

@@ -14,6 +14,7 @@ from uncompiled import uncompiled
 from mlpengine import MeanSquaredError, Mlp, Population, Sgd
 from mlpengine.config import load_config
 from mlpengine.config.build import load_data, trainer_of
+from mlpengine.optim import LevenbergMarquardt
 from mlpengine.step import step_builder
 from mlpengine.step.step import TrainingStep
 from mlpengine.training.checkpoint import Checkpoints
@@ -75,6 +76,10 @@ def test_steps_without_a_compiler_run_on_numpy_and_say_why(options, level, caplo
     assert said == [(level, message)] * 2  # one for each of the two calls
     plain, _ = own_steps(backend="numpy")
     assert plain.not_compiled == ""
+    mlp = Mlp([3, 2, 1])
+    TrainingStep(mlp, MeanSquaredError(), LevenbergMarquardt(mlp), 4, **options)  # NumPy alone
+    assert caplog.records[-1].levelno == level
+    assert len(caplog.records) == 3
     bits = losses_of(plain)
     assert [losses_of(step) for step in made] == [bits] * 2
 

@@ -1,15 +1,16 @@
-"""Programs as machine code: C for exactly these shapes, compiled once and replayed in one call.
+"""Programs as machine code: C for exactly these shapes, compiled once, replayed in one call.
 
-`kernel` defines kernels, and each kind of kernel has a file with its rules: `products` (with
-`tiling`, `panels` and `tile_loops`), `batch_products`, `column_sum`, `sums`, `maps`, `moves`,
-`loss_rows`, `softmax_rows`, `layer_norm_rows`, `batch_norm_rows`, `convolution_rows`, `dropout`,
-`normals`, `embedding_rows` and `selected_entries`.  `lower` has their table, turns the
-instructions of a program into kernels on values, places these in phases, and fuses them; `layout`
-places every value in memory, `emitter` lets the kernels add C functions of `statements` to a
-`function_writer`, `update_loops` has the functions of the optimizer, and `source` prints the file.
-Code that all programs share is in the headers.  `cache` compiles a program or loads it from disk,
-and `executor` calls it.  NumPy is the definition: an op without a compiled rule here runs its NumPy
-rules.
+`kernel` defines kernels.  Each kind of kernel has a file with its rules: `products` (with `tiling`,
+`panels` and `tile_loops`), `batch_products`, `column_sum`, `sums`, `maps`, `moves`, `loss_rows`,
+`softmax_rows`, `layer_norm_rows`, `batch_norm_rows`, `convolution_rows`, `dropout`, `normals`,
+`embedding_rows` and `selected_entries`.
+
+`lower` has the table of kernels.  It turns the instructions of a program into kernels on values,
+assigns the kernels to phases, and fuses them.  `layout` places every value in memory.  `emitter`
+lets the kernels add C functions of `statements` to a `function_writer`.  `update_loops` has the
+functions of the optimizer, and `source` prints the file.  Code that all programs share is in the
+headers.  `cache` compiles a program or loads it from disk, and `executor` calls it.  NumPy is the
+definition: an op without a compiled rule uses its NumPy rules.
 """
 
 from typing import TYPE_CHECKING

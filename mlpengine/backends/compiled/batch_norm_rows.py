@@ -1,4 +1,4 @@
-"""Batch norm in parts: sums over all rows end a program, and the next one reads them."""
+"""Batch norm in parts: a program ends with sums over all rows, and the next program reads them."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,9 +20,9 @@ from mlpengine.ops import BatchNorm, Mul, ScalarMul, Sub
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BatchNormPart:
-    """A part of a batch norm in training; `kind` is one of `BATCH_NORM_PARTS`, or ``moved``.
+    """A part of a batch norm in training; `kind` is in `BATCH_NORM_PARTS`, or is ``moved``.
 
-    `reads` and `writes` are matrices (rows, features * inner), and vectors of features.
+    `reads` and `writes` are matrices (rows, features * inner), or vectors of features.
     """
 
     kind: str
@@ -34,14 +34,14 @@ class BatchNormPart:
 
     @property
     def text(self) -> str:
-        """The description of the part, for `TrainingStep.summary`."""
+        """Description of the part for `TrainingStep.summary`."""
         return f"batch_norm: {self.kind}"
 
 
 def parts_of(instruction: InstructionLike) -> list[BatchNormPart]:
-    """Return the parts of a batch norm in training; an empty list for other instructions.
+    """Return the parts of a batch norm in training; [] for other instructions.
 
-    The running averages are moved by NumPy, from the mean and the variance.
+    NumPy moves the running averages, from the mean and the variance.
     """
     op = instruction.op
     if not isinstance(op, BatchNorm) or not op.training:
@@ -75,13 +75,13 @@ def _backward(op: BatchNorm, instruction: InstructionLike) -> Iterator[BatchNorm
 
 
 def _matrix(array: Any) -> Array:
-    """Return the rows as vectors."""
+    """Return each row as a vector."""
     matrix: Array = array.reshape(len(array), prod(array.shape[1:]))
     return matrix
 
 
 class BatchNormRows(Map):
-    """The map of batch norm after its sums; in training, the map of a part of batch norm."""
+    """Batch norm with known statistics as a map; in training, a part of batch norm as a map."""
 
     @classmethod
     def lower(cls, instruction: InstructionLike, values: Values) -> list[Kernel] | None:
@@ -147,7 +147,7 @@ def _scaled(
 ) -> Iterator[Kernel]:
     """Yield the kernels of y = (x - mean) * rstd * scale + bias and, without `mean`, of x * rstd.
 
-    Without `mean`, y has x in place of x - mean.
+    Without `mean`, x replaces x - mean.
     """
     kernels = list[Kernel]()
     vectors = {"mean": mean, "rstd": rstd, "scale": scale, "bias": bias}
@@ -207,7 +207,7 @@ def _given(array: Array | None) -> Array:
 
 
 def _wide(vector: MatrixValue, columns: int, values: Values, kernels: list[Kernel]) -> MatrixValue:
-    """Return a vector of features for each column; a kernel that writes it is added if needed."""
+    """Return a feature vector with an entry per column; add a kernel that writes it if needed."""
     times = columns // vector.columns
     if times == 1:
         return vector
@@ -219,7 +219,7 @@ def _wide(vector: MatrixValue, columns: int, values: Values, kernels: list[Kerne
 
 
 def _column_sums(x: MatrixValue, out: MatrixValue, values: Values) -> Iterator[Kernel]:
-    """Yield the sums over the rows, and over the columns of each feature."""
+    """Yield the kernels of each feature's sum, over its rows and its columns."""
     rows, features = x.rows, out.columns
     times = x.columns // features
     if times > 1:
@@ -230,7 +230,7 @@ def _column_sums(x: MatrixValue, out: MatrixValue, values: Values) -> Iterator[K
 
 
 def _column_means(x: MatrixValue, out: Array, values: Values) -> Iterator[Kernel]:
-    """Yield the means over the rows, and over the columns of each feature."""
+    """Yield the kernels of each feature's mean, over its rows and its columns."""
     total = values.make(out.shape, x, "total_")
     yield from _column_sums(x, total, values)
     share = ScalarMul(out.size / x.array.size)

@@ -24,12 +24,12 @@ from mlpengine.formula import constant, variable
 from mlpengine.ops import BatchMatMul
 
 ROWS_TOGETHER = 4
-"""Number of rows of the result that are computed together and share reads of b."""
+"""Number of result rows that are computed together, so that they share reads of b."""
 
 
 @dataclass(eq=False, repr=False)
 class BatchProduct(Kernel):
-    """c[i] = a[i] b[i] for each of `count` matrices, with a or b transposed if `turned` says so."""
+    """c[i] = a[i] b[i] for `count` matrices; `turned` says whether a or b is transposed."""
 
     a: MatrixValue
     b: MatrixValue
@@ -51,7 +51,7 @@ class BatchProduct(Kernel):
         lead, other = (array.shape[:-2] for array in instruction.reads[-2:])
         *slope, a, b = values.read_each(instruction.reads)
         count = prod(lead)
-        if prod(other) == 1 and not (b.written and b.kind == "rows"):  # one matrix for all rows
+        if prod(other) == 1 and not (b.written and b.kind == "rows"):  # one for all rows
             return Product.of_matrices(instruction, values)
         if lead != other:
             raise UnsupportedError("batch_matmul of several shapes")
@@ -104,7 +104,7 @@ class BatchProduct(Kernel):
         return [*nest([("j_0", self.count), ("j_1", rows), ("j_2", columns)], body)]
 
     def _rows(self, layout: Layout, together: int) -> Sequence[Statement]:
-        """Return the statements that compute rows r to r + `together` of c."""
+        """Return the statements for rows r to r + `together` of c."""
         a, b, c = (layout.stride(value) for value in (self.a, self.b, self.c))
         numbers = range(together)
         sums = f"vec {', '.join(f'sum_{q} = {{0}}' for q in numbers)};"

@@ -1,10 +1,10 @@
-"""A cache of compiled programs per user, keyed by source, compiler, flags and processor.
+"""A cache of compiled programs for each user, keyed by source, compiler, flags and processor.
 
-The cache never loads a file that another user could have written.  The directory and its files must
-belong to this user and be writable by this user only.  No parent directory may let another user
-replace it.  A ``.sha256`` file beside each library holds the SHA-256 of the key and the library; if
-it does not match, the library is built again.  Nothing is appended to a library, because macOS may
-have signed it.  Files are written atomically: written, then renamed.
+The cache never loads a file that another user could have written.  So the directory and its files
+must belong to this user, and no other user may write to them or replace a parent directory.  A
+``.sha256`` file beside each library holds the SHA-256 of the key and the library; if the hash does
+not match, the library is built again.  The hash is not in the library, because macOS may have
+signed it.  Writes are atomic.
 """
 
 import atexit
@@ -37,13 +37,13 @@ from mlpengine.core import system
 from mlpengine.core.errors import CompileError, UsageError, install_line
 
 LIBRARY, DIGEST = ".so", ".sha256"
-"""Suffixes of files.  The loaders of Linux, macOS and Windows take a library of any suffix."""
+"""Suffixes of files; Linux, macOS and Windows load a library with any suffix."""
 
 UNITS = "#if IN_UNIT(1)"
-"""A source with this text is compiled as two translation units at the same time (prelude.h)."""
+"""A source with this text is compiled as two parallel translation units (prelude.h)."""
 
 STALE_SECONDS = 10 * SECONDS
-"""Age in seconds from which a temporary file cannot be in use."""
+"""Seconds after which a temporary file is no longer in use."""
 
 _loaded: dict[str, ctypes.CDLL] = {}
 _targets: dict[str, CompileTarget] = {}
@@ -54,9 +54,9 @@ def load_library(
     target: CompileTarget,
     functions: Sequence[str] = (),
 ) -> ctypes.CDLL:
-    """Return the library of `source`, from the cache or newly compiled; it exports `functions`.
+    """Return the library of `source`, cached or newly compiled; it exports `functions`.
 
-    Raises: CompileError if it cannot be compiled, stored or loaded.
+    Raises: CompileError if the library cannot be compiled, stored or loaded.
     """
     text = "\n".join([target.identity, source])
     key = hashlib.sha256(text.encode()).hexdigest()
@@ -77,7 +77,7 @@ def load_library(
 
 
 def chosen_target() -> CompileTarget:
-    """Return the target of the installed compiler for the level that $MLPENGINE_TARGET names.
+    """Return the target of the installed compiler for the level in $MLPENGINE_TARGET.
 
     Raises: CompileError if there is no compiler; UsageError if the processor lacks the level.
     """
@@ -85,7 +85,7 @@ def chosen_target() -> CompileTarget:
 
 
 def available_targets() -> list[CompileTarget]:
-    """Return the targets of the installed compiler for each level of this processor, highest first.
+    """Return the compiler's targets for all levels of this processor, the highest level first.
 
     Raises: CompileError if there is no compiler.
     """
@@ -111,9 +111,9 @@ def compiler() -> tuple[str, ...]:
 
 
 def known_target(command: tuple[str, ...], level: str) -> CompileTarget:
-    """Return the target of `command` for a level; it is queried once and then cached.
+    """Return the target of `command` for a level; the answer of the compiler is cached.
 
-    A query starts processes and takes longer than loading a program.
+    A query starts processes, and takes longer than loading a program.
     Raises: CompileError if the query fails; UsageError if the processor lacks the level.
     """
     stamp = hashlib.sha256(f"{compiler_stamp(command)}\n{level}".encode()).hexdigest()
@@ -134,7 +134,7 @@ def _read_target(command: tuple[str, ...], path: Path) -> CompileTarget | None:
 
 def _ask_target(command: tuple[str, ...], level: str, path: Path) -> CompileTarget:
     target = find_target(command, level)
-    with suppress(OSError):  # without the file the compiler is queried again
+    with suppress(OSError):  # otherwise the next process asks the compiler again
         handle, name = tempfile.mkstemp(prefix=".target-", dir=path.parent)
         with open(handle, "w", encoding="utf-8") as file:
             json.dump(asdict(target), file)
@@ -145,9 +145,9 @@ def _ask_target(command: tuple[str, ...], level: str, path: Path) -> CompileTarg
 def cache_directory() -> Path:
     """Return the directory of compiled programs; create it if it does not exist.
 
-    The first of these that applies: $MLPENGINE_CACHE; $XDG_CACHE_HOME/mlpengine, if that path is
-    absolute; ~/.cache/mlpengine; a temporary directory of this process, if that cannot be created.
-    Raises: CompileError if it cannot be created, or others could write to it.
+    It is the first of these: $MLPENGINE_CACHE; $XDG_CACHE_HOME/mlpengine with an absolute path;
+    ~/.cache/mlpengine; if that cannot be created, a temporary directory of this process.
+    Raises: CompileError if it cannot be created, or if others could write to it.
     """
     named, shared = (os.environ.get(name, "") for name in ("MLPENGINE_CACHE", "XDG_CACHE_HOME"))
     if named:
@@ -163,8 +163,8 @@ def cache_directory() -> Path:
 def _private(folder: Path) -> Path:
     """Create `folder` if needed; raise CompileError if others could write to it or replace it.
 
-    A path that is not UTF-8 is refused too.  If a process has loaded a library from there,
-    threadpoolctl, which scikit-learn uses as well, fails to list its libraries.
+    The path must be UTF-8.  Otherwise threadpoolctl, which scikit-learn also uses, could not list
+    the libraries of a process that has loaded a library from there.
     """
     try:
         os.fsencode(folder).decode()
@@ -213,13 +213,13 @@ def _require_firm(folder: Path, parent: Path, status: os.stat_result) -> None:
 
 
 def _read(path: Path) -> bytes:
-    """Return the contents of a file that no other user may write to."""
+    """Return the contents of a file that only this user may write to."""
     _require_private(path, os.lstat(path), stat.S_IFREG)
     return path.read_bytes()
 
 
 def _load_kept(folder: Path, key: str, functions: Sequence[str]) -> ctypes.CDLL | None:
-    """Return the library that is cached under `key`; None if it must be built.
+    """Return the cached library for `key`; None if it must be built.
 
     Raises: CompileError if another user may write to its files.
     """
@@ -238,12 +238,12 @@ def _load_kept(folder: Path, key: str, functions: Sequence[str]) -> ctypes.CDLL 
 
 
 def digest_of(key: str, content: bytes) -> str:
-    """Return the digest of a key and its library."""
+    """Return the SHA-256 of a key and its library."""
     return hashlib.sha256(key.encode() + content).hexdigest()
 
 
 def _build(kept: Path, key: str, source: str, target: CompileTarget) -> None:
-    """Compile in a new temporary directory below `kept`, then rename."""
+    """Compile in a new temporary directory below `kept`, then rename the files."""
     _remove_stale(kept)
     folder = Path(tempfile.mkdtemp(prefix=".build-", dir=kept))
     try:
@@ -263,7 +263,7 @@ def _build(kept: Path, key: str, source: str, target: CompileTarget) -> None:
         _run([[*compiler, "-shared", *parts, "-o", str(built), "-lm"]], folder)
         note = folder / f"program{DIGEST}"
         note.write_text(digest_of(key, built.read_bytes()), encoding="ascii")
-        with suppress(PermissionError):  # Windows replaces no library that a process has loaded
+        with suppress(PermissionError):  # Windows cannot replace a loaded library
             _keep(built, kept / f"{key}{LIBRARY}")
         _keep(note, kept / f"{key}{DIGEST}")
     except (OSError, subprocess.SubprocessError) as error:

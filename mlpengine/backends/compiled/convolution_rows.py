@@ -1,4 +1,4 @@
-"""Convolution as products: the patches under all windows of a row, times the kernels."""
+"""Convolution as products of the patches under all windows of a row with the kernels."""
 
 from collections.abc import Iterator, Sequence
 from math import prod
@@ -15,7 +15,7 @@ from mlpengine.ops.window import Window
 
 
 class ConvolutionRows(Move):
-    """The patches of images, or their sums where windows overlap; products do the rest."""
+    """The patches of images, or sums of patches where windows overlap; products do the rest."""
 
     @classmethod
     def lower(cls, instruction: InstructionLike, values: Values) -> Sequence[Kernel] | None:
@@ -73,7 +73,7 @@ def _backward(op: Conv2d, instruction: InstructionLike, values: Values) -> Itera
 
 
 def _images(x: Array, values: Values) -> tuple[MatrixValue, list[Move]]:
-    """Return the value of images, and moves that copy rows of another instruction into them."""
+    """Return images as a value, with moves that copy rows of another instruction into it."""
     value = values.read(x)
     if value.array.shape == x.shape:
         return value, []
@@ -95,7 +95,7 @@ def _framed(window: Window, shape: Sequence[int]) -> tuple[int, ...]:
 def _tiles(
     window: Window, x: MatrixValue, places: Sequence[int], values: Values
 ) -> tuple[list[Kernel], MatrixValue]:
-    """Return kernels that copy the patches of images, (rows, windows, patch), and their value."""
+    """Return kernels that copy the patches (rows, windows, patch) of images, and their value."""
     kernels, count, frame = list[Kernel](), values.count(x), x
     if any(window.padding):
         frame = values.make(_framed(window, x.array.shape), x, "frame_")
@@ -113,7 +113,7 @@ def _tiles(
 def _patches(
     window: Window, frame: MatrixValue, tiles: MatrixValue, places: Sequence[int], count: int
 ) -> Entries:
-    """Return the entries of the patches: where each is in the tiles, and in the images."""
+    """Return the entries of the patches, with their positions in the patches and the images."""
     kernel = window.kernel
     channels = frame.array.shape[1]
     _, far, down, right = contiguous(frame.array.shape)

@@ -13,7 +13,7 @@ from mlpengine.ops.philox import lines_per_row
 
 @dataclass(eq=False, repr=False)
 class Draw(Kernel):
-    """The random bytes of a dropout; `out` is the mask of the dropout."""
+    """Random bytes of a dropout; `out` is its mask."""
 
     op: Dropout
     out: MatrixValue

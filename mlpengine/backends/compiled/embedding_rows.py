@@ -1,4 +1,4 @@
-"""Periodic embeddings of numbers, row by row, and the sums that are their gradients."""
+"""Periodic embeddings of numbers, row by row, and the sums for their gradients."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,20 +38,20 @@ class _Waves(Kernel):
 
     @property
     def _outputs(self) -> int:
-        """Numbers for each feature."""
+        """Number of outputs per feature."""
         return self.frequency.columns if self.weight is None else int(self.weight.array.shape[1])
 
     def _vector_count(self, layout: Layout) -> int:
         return padded_length(self.frequency.columns, layout.lanes) // layout.lanes
 
     def _angle(self, layout: Layout, x: str) -> str:
-        """Return the angles of the vector `k` of feature `j` at `x`."""
+        """Return the angles of feature `j` at `x`, for the vector of waves `k`."""
         period = f"splat({x}) * {load_vector(layout.at(self.frequency, 'j', 'k'), 'n')}"
         start = load_vector(layout.at(self.phase, "j", "k"), "n")
         return f"multiply_add({period}, splat((real){2 * pi!r}), {start})"
 
     def _each_wave(self, layout: Layout, body: Sequence[Statement]) -> Sequence[Statement]:
-        """Return a loop over a feature's waves, by vectors of ``n`` waves from wave ``k``."""
+        """Return a loop over a feature's waves, with vectors of ``n`` waves from wave ``k`` on."""
         return lane_loop(self.frequency.columns, layout.lanes, body, "k")
 
 
@@ -216,7 +216,7 @@ class EmbeddingSums(_Waves):
 
 
 def _added(place: str, value: str) -> list[Statement]:
-    """Return the statements that store a vector; unless `begin` is 0, the old one is added."""
+    """Return the statements that store a vector, added to the old vector unless `begin` is 0."""
     return [
         Scope(
             [

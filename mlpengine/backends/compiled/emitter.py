@@ -1,6 +1,7 @@
 """The kernels of a program as C functions.
 
-Threads divide the work of a phase and synchronize after it; the sums do not depend on their number.
+Threads share the work of a phase and wait for each other at its end; the order of sums does not
+depend on their number.
 """
 
 from collections.abc import Sequence
@@ -16,23 +17,23 @@ from mlpengine.backends.values import MatrixValue
 STREAM_BYTES = 1 << 20
 """Bytes of a batch's values above which rows are processed in chunks.
 
-Each chunk runs from the first op to the last, so that operands stay in the second-level cache."""
+A chunk runs through all ops, so that its values stay in the second-level cache."""
 
 CHUNK_BYTES = 160 << 10
 """Bytes of the values of one chunk."""
 
 SMALL_WEIGHTS = 128 << 10
-"""Maximum bytes of weights and gradients for using chunks, because every chunk reads them."""
+"""Maximum bytes of weights and gradients for chunks, because every chunk reads all of them."""
 
 STEP_TERMS_PER_THREAD = 1 << 22
 """Multiplications of a step for each additional thread.
 
-A step with twice as many multiplications is 1.5 times as fast on two threads; a step with a
-quarter as many is slower on two threads (`benchmarks/peers.py --threads 1 2`)."""
+With twice as many multiplications, a step is 1.5 times as fast on two threads; with a quarter as
+many, two threads are slower (`benchmarks/peers.py --threads 1 2`)."""
 
 
 def useful_threads(kernels: Sequence[Kernel], limit: int) -> int:
-    """Return the number of threads, up to `limit`, for these kernels; it depends on shapes alone.
+    """Return the useful number of threads, at most `limit`; it depends on shapes alone.
 
     The result has the same bits for every number of threads.
     """
@@ -41,11 +42,11 @@ def useful_threads(kernels: Sequence[Kernel], limit: int) -> int:
 
 
 def emit(lowered: Lowered, layout: Layout, batch: int, threads: int) -> Writer:
-    """Return the functions of every kernel, over `batch` rows and `threads` threads.
+    """Return the functions of every kernel, for `batch` rows and `threads` threads.
 
-    Threads divide the rows of the batch.  But if the inputs of all layers are smaller than the
+    Threads usually divide the rows of the batch.  If the inputs of all layers are smaller than the
     weights, threads divide the columns of the products: then each thread reads, packs and updates
-    only its own weights.
+    its own weights only.
     """
     kernels, values = lowered
     layout.place(values, {v for kernel in kernels for v in kernel.read_by_vectors(layout.lanes)})
@@ -68,7 +69,7 @@ def emit(lowered: Lowered, layout: Layout, batch: int, threads: int) -> Writer:
 
 
 def _chunk(lowered: Lowered, layout: Layout, batch: int) -> int:
-    """Return the number of rows that are processed together."""
+    """Return the number of rows in a chunk."""
     of_rows = [v for v in lowered.values if v.kind == "rows" and v.rows % max(batch, 1) == 0]
     entries = [v.rows // max(batch, 1) * layout.stride(v) for v in of_rows if v.stored]
     row_bytes = sum(entries) * layout.itemsize
@@ -78,11 +79,11 @@ def _chunk(lowered: Lowered, layout: Layout, batch: int) -> int:
     if batch * row_bytes <= STREAM_BYTES or not small:
         return max(batch, 1)
     rows = min(batch, CHUNK_BYTES // row_bytes)
-    return max(rows, min(batch, 8))  # products of fewer rows would read weights too often
+    return max(rows, min(batch, 8))  # with fewer rows, products would read weights too often
 
 
 def _copy(writer: Writer, value: MatrixValue, phase: Phase, *, incoming: bool) -> None:
-    """Copy between the caller's array and the padded one."""
+    """Copy between the caller's array and its padded copy."""
     mine, caller = value.name, f"{value.name}_np"
     ends = [f"{mine}, {writer.layout.stride(value)}", f"{caller}, {value.columns}"]
     to, origin = ends if incoming else ends[::-1]

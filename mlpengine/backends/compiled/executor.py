@@ -11,19 +11,25 @@ import numpy as np
 from mlpengine.backends.compiled.cache import chosen_target, load_library
 from mlpengine.backends.compiled.kernel import InstructionLike
 from mlpengine.backends.compiled.source import MAX_GATHERED, MAX_HYPER, CSource, make_source
+from mlpengine.backends.compiled.structure import Structure
 from mlpengine.backends.compiled.target import CompileTarget
 from mlpengine.backends.update_rules import Update
 from mlpengine.core.buffers import address_of
 from mlpengine.core.spec import Array
 
 FINISHED, NOT_FINITE, BAD_LABEL, LARGE_NORM = range(4)
-"""The status of a step; only a finished step updates the parameters."""
+"""Status of a step; only a finished step updates the parameters."""
 
 NOTHING = np.zeros(1, np.int64)
-"""The limit of a dropout that drops nothing."""
+"""Limit of a dropout that drops nothing."""
 
 EXPORTED_FUNCTIONS = ("mlpengine_run", "mlpengine_open", "mlpengine_close")
 """The functions that every compiled program exports."""
+
+
+def _newest() -> "Executor | None":
+    """Return the newest program: the next one is often of an equal network, with the same C."""
+    return None
 
 
 class CallStruct(ctypes.Structure):
@@ -63,16 +69,22 @@ class Executor:
     """A compiled program bound to memory.
 
     Attributes:
-        source: the C text and the arrays it works on.
+        source: the C text, and its arrays.
+        structure: everything that the C text depends on.
         library: the machine code; other executors may share it.
-        call: the arguments and results of the program; the batch has ``call.rows`` rows.
-        step: runs the program once and returns the status; it keeps the memory alive.
+        call: arguments and results of the program; the batch has ``call.rows`` rows.
+        step: function that runs the program once and returns the status; it keeps the memory alive.
     """
 
     def __init__(
-        self, source: CSource, target: CompileTarget, update: Update | None, clip_norm: float
+        self,
+        source: CSource,
+        target: CompileTarget,
+        update: Update | None,
+        clip_norm: float,
+        structure: Structure,
     ) -> None:
-        self.source = source
+        self.source, self.structure = source, structure
         self.library = library = load_library(source.text, target, functions=EXPORTED_FUNCTIONS)
         call = CallStruct(rows=source.rows, mean_rows=source.mean_rows, count=1, max_norm=inf)
         call.clip_norm = clip_norm
@@ -89,11 +101,11 @@ class Executor:
             ]
 
     def _place(self, call: CallStruct, arrays: Sequence[Array]) -> None:
-        """Point a call to these arrays and to a separate workspace."""
+        """Set the addresses of a call to these arrays and to a new workspace."""
         workspace = np.zeros(self.source.nbytes + 64, np.uint8)
         self.library.mlpengine_open()
         close = weakref.finalize(workspace, self.library.mlpengine_close)
-        close.atexit = False  # `step` may outlive it
+        close.atexit = False  # `step` may live longer
         table = np.array([address_of(a) for a in arrays], np.uintp)
         call.table, call.workspace = address_of(table), -(-address_of(workspace) // 64) * 64
         call.memory = table, workspace, [*arrays]
@@ -103,7 +115,7 @@ class Executor:
         self.call = call
         run, pointer = self.library.mlpengine_run, ctypes.c_void_p(ctypes.addressof(call))
         run.argtypes, run.restype = [ctypes.c_void_p], ctypes.c_int64
-        pointer.call = call  # type: ignore[attr-defined]  # what it points to
+        pointer.call = call  # type: ignore[attr-defined]  # keeps the target of the pointer
 
         def step() -> int:
             status: int = run(pointer)
@@ -112,7 +124,7 @@ class Executor:
         self.step: Callable[[], int] = step
 
     def for_rows(self, rows: int) -> "Executor":
-        """Return the same program, in the same memory, on the first `rows` rows of its batch."""
+        """Return the same program in the same memory for the first `rows` rows of the batch."""
         call = CallStruct.from_buffer_copy(self.call)
         call.rows = call.mean_rows = rows
         call.memory = self.call.memory
@@ -121,9 +133,9 @@ class Executor:
         return other
 
     def clone(self, parameters: Array, other: Array) -> "Executor":
-        """Return the same program in separate memory, with `other` in place of `parameters`.
+        """Return the same program in new memory, with `other` in place of `parameters`.
 
-        Both are flat vectors of networks with equal programs, or of one network.
+        Both are flat vectors of one network, or of networks with equal programs.
         """
         start, arrays, copies = address_of(parameters), list[Array](), dict[int, Array]()
         for array in self.call.memory[2]:
@@ -131,7 +143,7 @@ class Executor:
             if 0 <= place < parameters.nbytes:
                 part = other.view(np.uint8)[place : place + array.nbytes]
                 arrays.append(part.view(array.dtype).reshape(array.shape))
-            else:  # arrays with equal addresses must stay one array
+            else:  # arrays with one address stay one array
                 arrays.append(copies.setdefault(address_of(array), array.copy()))
         clone = copy(self)
         clone._place(CallStruct.from_buffer_copy(self.call), arrays)
@@ -139,13 +151,13 @@ class Executor:
 
     @property
     def computes_outputs(self) -> bool:
-        """Whether `forward` can be called."""
+        """Whether the program has `forward`."""
         return self.source.columns > 0
 
     def forward(self, inputs: Array, outputs: Array) -> None:
         """Compute the outputs of the rows `inputs`, without dropout; both must be C-contiguous.
 
-        It runs on the calling thread, and overwrites the buffers of a step.
+        The calling thread runs the program; it overwrites the buffers of a step.
         """
         table, _, _ = self.call.memory
         undropped = table.copy()
@@ -159,7 +171,7 @@ class Executor:
         )
 
     def make_step(self, lr: float, weight_decay: float, steps: int) -> tuple[float, float, int]:
-        """Run the program as step number ``steps + 1``; return loss, norm and status."""
+        """Run step number ``steps + 1``; return loss, gradient norm and status."""
         call = self.call
         call.lr, call.weight_decay, call.steps = lr, weight_decay, steps
         status = self.step()
@@ -178,12 +190,12 @@ class Executor:
         missing: int = 0,
         max_norm: float = inf,
     ) -> int:
-        """Run a step for each of `losses`, each on the next rows of `order` of the arrays `data`.
+        """Run a step for each entry of `losses`, on the next rows of `order` of the arrays `data`.
 
-        `rates` and `decays` are their learning rates and weight decays, or one for all; `steps` is
-        the number of steps that the optimizer has made, and the last batch has `missing` rows less
-        than the others.  Return the number of finished steps: all steps, or the steps before one
-        that failed or has a norm above `max_norm`.
+        `rates` and `decays` are learning rates and weight decays: one for each step, or one for
+        all.  The optimizer has made `steps` steps so far.  The last batch has `missing` rows less
+        than the others.  Return the number of finished steps; the run ends before a step that
+        fails or has a gradient norm above `max_norm`.
         """
         call = self.call
         call.count, call.steps, call.max_norm = len(losses), steps, max_norm
@@ -221,14 +233,19 @@ def compile_program(
     output: Array | None = None,
     names: Mapping[int, str] | None = None,
 ) -> Executor:
-    """Return `instructions`, and the optimizer's `update` of `grads` after them.
+    """Compile `instructions`, followed by the optimizer's `update` with `grads`.
 
-    Gradients are clipped to the norm `clip_norm` before the update.  `gathered` are the buffers
-    that `Executor.run` fills by rows; the others are as for `make_source`.
+    Gradients are clipped to the norm `clip_norm` before the update.  `Executor.run` gathers rows
+    into the buffers `gathered`.  For all other arguments see `make_source`.
     Raises: UnsupportedError if an instruction has no compiled rule; CompileError.
     """
-    target = chosen_target()
-    source = make_source(
+    global _newest
+    target, names = chosen_target(), names or {}
+    further = [grads, parameters, output, *gathered]
+    structure = Structure(instructions, update, further, names, [target, dtype, batch, threads])
+    newest = _newest()
+    source = newest and structure.source_like(newest.source, newest.structure)
+    source = source or make_source(
         instructions,
         target=target,
         dtype=dtype,
@@ -241,4 +258,6 @@ def compile_program(
         output=output,
         names=names,
     )
-    return Executor(source, target, update, clip_norm)
+    executor = Executor(source, target, update, clip_norm, structure)
+    _newest = weakref.ref(executor)
+    return executor

@@ -1,4 +1,4 @@
-"""The C functions of a program, added by its kernels."""
+"""The C functions of a program; its kernels add them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,15 +12,15 @@ from mlpengine.backends.values import MatrixValue, UnsupportedError
 
 @dataclass(eq=False, repr=False)
 class Writer:
-    """Collects the functions of one program over `batch` rows and `threads` threads.
+    """Collects the functions of a program for `batch` rows and `threads` threads.
 
     Attributes:
-        chunk: number of rows that are processed together.
+        chunk: number of rows in a chunk.
         by_columns: whether threads divide the columns of wide products.
-        functions: in the order of their calls within a phase.
-        claimable: for each list from which threads claim work, its number of units.
+        functions: functions in the order of their calls within a phase.
+        claimable: number of units in each list from which threads claim work.
         output: the value that the first loss reads, if there is a loss.
-        losses: the number of losses so far.
+        losses: number of losses so far.
         mean_rows: number of rows over which the loss is a mean.
     """
 
@@ -36,19 +36,19 @@ class Writer:
     mean_rows: int | None = None
 
     def slices(self, count: int) -> list[int]:
-        """Return the different lengths of the parts of `count` things, for one or all threads."""
+        """Return the different sizes of the parts of `count` units, for one or all threads."""
         bounds = [count * t // self.threads for t in range(self.threads + 1)]
         return sorted({count, *(b - a for a, b in pairwise(bounds))})
 
     def row_slices(self) -> list[int]:
-        """Return the different numbers of rows of one call."""
+        """Return the different numbers of rows in a call."""
         last = self.batch % self.chunk
         return sorted({*self.slices(self.chunk), *(self.slices(last) if last else [])})
 
     def times(self, rows: int) -> int:
         """Return how many of `rows` rows belong to each row of the batch.
 
-        Raises: UnsupportedError if they are other rows.
+        Raises: UnsupportedError if `rows` is no multiple of the batch.
         """
         times, others = divmod(rows, max(self.batch, 1))
         if others or not (times or self.batch == 0):
@@ -73,10 +73,10 @@ class Writer:
         times: int = 1,
         trains: bool = False,
     ) -> None:
-        """Add a function that does `count` things (see `CFunction`), in ``rows`` as many rows.
+        """Add a function for `count` units (see `CFunction`); in phase ``rows``, units are rows.
 
-        The values in memory that the function reads or writes become its buffers.
-        Raises: UnsupportedError if it has other rows than the batch.
+        Values in memory that the function reads or writes become its buffers.
+        Raises: UnsupportedError if its rows are not those of the batch.
         """
         if phase == "rows" and not by_columns:
             times = self.times(count)

@@ -1,4 +1,4 @@
-"""Groups of instructions that can be one program: instructions are added one by one."""
+"""Groups of instructions that fit into one program, built one instruction at a time."""
 
 from collections.abc import Container, Sequence
 
@@ -16,18 +16,18 @@ from mlpengine.core.buffers import address_of
 
 
 class StepGroup:
-    """Consecutive instructions that can be one program.
+    """Consecutive instructions that fit into one program.
 
-    Each instruction is lowered once, when it is added, and only its own kernels are checked:
-    lowering the whole group again for each instruction would take quadratic time.
+    Each instruction is lowered once, when it is added, and only its kernels are checked.  Lowering
+    the whole group for each instruction would take quadratic time.
 
     Args:
-        batch: the rows that the program is for.
-        itemsize: bytes of its numbers.
+        batch: rows of the program's batch.
+        itemsize: bytes of a number.
         kept: (id of the op, address) of arrays that this group writes and NumPy's rules read.
 
     Attributes:
-        instructions: the instructions that were added.
+        instructions: the added instructions.
     """
 
     def __init__(self, batch: Batch, itemsize: int, kept: Container[tuple[int, int]] = ()) -> None:
@@ -37,7 +37,7 @@ class StepGroup:
         self._needed: list[tuple[str, int]] = []
 
     def add(self, instruction: InstructionLike) -> str:
-        """Add an instruction and return ""; or return why it cannot be added, and end the group."""
+        """Add an instruction and return ""; if it does not fit, end the group and return why."""
         known = len(self._values.all)
         try:
             kernels = lower_instruction(instruction, self._values)
@@ -57,7 +57,7 @@ class StepGroup:
         return ""
 
     def _check(self, kernels: Sequence[Kernel]) -> None:
-        """Raise UnsupportedError unless the kernels can follow the kernels of the group."""
+        """Raise UnsupportedError if the kernels cannot follow the kernels of the group."""
         self._has_loss |= any(isinstance(kernel, LossRows) for kernel in kernels)
         reads = [value for kernel in kernels for value in kernel.reads]
         for kernel in kernels:

@@ -1,4 +1,4 @@
-"""Kernels, and the instructions that they are made of."""
+"""Kernels, and the instructions that they implement."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from mlpengine.ops.op import GradOp
 
 
 class InstructionLike(Protocol):
-    """The attributes read from an instruction (see `mlpengine.tape.binding.Instruction`)."""
+    """The attributes of an instruction that kernels read (see `mlpengine.tape.binding`)."""
 
     @property
     def kind(self) -> str: ...
@@ -32,8 +32,8 @@ class InstructionLike(Protocol):
 class LossInstruction:
     """A bound loss as an instruction: reads output, target, weight; writes gradient and value.
 
-    The value is a sum over rows divided by `mean_rows`, by default the rows of the output, times
-    `weight`, and so is the gradient.
+    The value is `weight` times a sum over rows, divided by `mean_rows`, by default the rows of the
+    output.  The gradient has the same factors.
     """
 
     op: GradOp
@@ -48,17 +48,17 @@ class LossInstruction:
 class Kernel(ABC):
     """A part of a program: the values that it reads and writes, and its C.
 
-    A subclass has all rules of one kind of kernel; `KERNELS` in lower.py is the table of them.
+    A subclass has all rules of a kind of kernel; `KERNELS` in lower.py lists the subclasses.
 
     Attributes:
-        text: a description, for comments and messages.
-        reads: the values that it reads.
-        writes: the values that it computes, stored or not.
-        header: the header, without ``.h``, of functions that it calls beside the usual ones.
-        whole_vectors: whether it writes whole vectors, beyond the end of a row.
-        draws: whether its results are random, and differ from row to row.
-        any_phase: whether it may also process the rows of parameters and of gradients.
-        called_in: the phase of its functions, found by `lower`.
+        text: description for comments and messages.
+        reads: values that the kernel reads.
+        writes: values that the kernel computes, stored or not.
+        header: name, without ``.h``, of a further header whose functions the kernel calls.
+        whole_vectors: whether the kernel writes whole vectors, beyond the end of a row.
+        draws: whether the results are random and differ from row to row.
+        any_phase: whether the kernel can also process rows of parameters and gradients.
+        called_in: phase of the kernel's functions, set by `lower`.
     """
 
     text: str
@@ -73,29 +73,29 @@ class Kernel(ABC):
     @classmethod
     @abstractmethod
     def lower(cls, instruction: InstructionLike, values: Values) -> "Sequence[Kernel] | None":
-        """Return the kernels of an instruction, or None if it is for another kind of kernel.
+        """Return the kernels of an instruction; None if another kind of kernel implements it.
 
         Raises: UnsupportedError if there is no compiled rule for these operands.
         """
 
     @property
     def sums_rows(self) -> bool:
-        """Whether it sums over the rows of a batch, into the gradient of a parameter."""
+        """Whether the kernel sums over the rows of a batch, for the gradient of a parameter."""
         return False
 
     @abstractmethod
     def emit(self, writer: Writer, name: str) -> None:
-        """Add its C functions, called `name`, and reserve their workspace."""
+        """Add the kernel's C functions, with names from `name`, and reserve their workspace."""
 
     def emit_scalar(self, writer: ScalarWriter) -> list[Statement]:
-        """Return its statements on scalars.
+        """Return the kernel's statements on single numbers.
 
-        Raises: UnsupportedError if it has none.
+        Raises: UnsupportedError if there are none.
         """
         raise UnsupportedError(self.text)
 
     def read_by_vectors(self, lanes: int) -> list[MatrixValue]:
-        """Return the values that it reads by whole vectors even if rows have any length."""
+        """Return the values that the kernel reads by whole vectors, for any length of a row."""
         return []
 
     def __repr__(self) -> str:

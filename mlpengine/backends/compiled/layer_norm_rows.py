@@ -19,7 +19,7 @@ from mlpengine.ops import LayerNorm
 
 @dataclass(eq=False, repr=False)
 class LayerNormRows(Kernel):
-    """The forward rule of `LayerNorm`, row by row; xhat and rstd are kept for backward."""
+    """The forward rule of `LayerNorm`, row by row; backward reads xhat and rstd."""
 
     x: MatrixValue
     scale: MatrixValue | None
@@ -97,7 +97,7 @@ class LayerNormRows(Kernel):
 
 @dataclass(eq=False, repr=False)
 class LayerNormSlopes(Kernel):
-    """The gradient of the input of `LayerNorm`, the terms of the gradient of its scale, or both."""
+    """The gradient of `LayerNorm`'s input, the terms of its scale's gradient, or both."""
 
     dy: MatrixValue
     scale: MatrixValue | None
@@ -115,7 +115,7 @@ class LayerNormSlopes(Kernel):
 
     @classmethod
     def lower(cls, instruction: InstructionLike, values: Values) -> None:
-        """Return None: `LayerNormRows` takes both directions."""
+        """Return None, because `LayerNormRows` lowers both directions."""
 
     def emit(self, writer: Writer, name: str) -> None:
         layout, count = writer.layout, self.dy.columns
@@ -143,7 +143,7 @@ class LayerNormSlopes(Kernel):
 def _gradients(
     instruction: InstructionLike, values: Values, xhat: Array, rstd: Array
 ) -> list[Kernel]:
-    """Return the kernels of the backward rule: the sums of its vectors come last."""
+    """Return the kernels of the backward rule, with the sums for its vectors at the end."""
     dy, scale = values.read_each(instruction.reads)
     kept = values.read(xhat), values.read(rstd)
     dx, dscale, dbias = instruction.writes
@@ -163,12 +163,12 @@ def _gradients(
 
 
 def _entry(layout: Layout, value: MatrixValue) -> str:
-    """Return the expression of a vector of a row, or of a vector that is the same for all rows."""
+    """Return the expression of a vector of entries, of a row or of a value shared by all rows."""
     return load_vector(layout.at(value, "i" if value.rows > 1 else "0", "j"), "n")
 
 
 def _stored(layout: Layout, value: MatrixValue, vector: str) -> list[Statement]:
-    """Return the statement that stores a vector of a row, if any kernel reads the value."""
+    """Return the statement that stores a vector, if any kernel reads the value from memory."""
     return [store(layout.at(value, "i", "j"), vector, "n")] if value.stored else []
 
 

@@ -1,4 +1,4 @@
-"""The location of values and packed copies: the caller's arrays, or the program's workspace."""
+"""The places of values and packed copies: in the caller's arrays or in the workspace."""
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from mlpengine.ops.philox import padded_columns
 
 
 class _Reservation(NamedTuple):
-    """Numbers of a C type in the workspace; the code of the headers uses them in `phases`."""
+    """Numbers of a C type in the workspace; code in headers uses them in `phases`."""
 
     kind: str
     nbytes: int
@@ -26,10 +26,10 @@ class _Reservation(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class Layout:
-    """The memory of a program; `plan` completes it before anything is printed.
+    """The memory of a program; `plan` completes it before the program is printed.
 
-    `arrays` are passed as a table of pointers, together with a workspace of `nbytes` bytes.  The
-    workspace is allocated once.  `limits` are the places of the limits of dropout in the table.
+    `arrays` are passed as a table of pointers, together with a workspace of `nbytes` bytes that is
+    allocated once.  `limits` are the positions of dropout limits in the table.
     """
 
     target: CompileTarget
@@ -49,7 +49,7 @@ class Layout:
     def place(self, values: Iterable[MatrixValue], by_vectors: Container[MatrixValue]) -> None:
         """Assign every value to the workspace or to the caller's memory.
 
-        Kernels read the values `by_vectors` by whole vectors.
+        Kernels read the values in `by_vectors` by whole vectors.
         """
         for value in values:
             if not value.written:
@@ -59,7 +59,7 @@ class Layout:
                 if value.stored:
                     kind = "uint8_t" if value.mask else "real"
                     self.reserve(value.name, value.rows * self.stride(value), kind)
-                    # a limit in memory: networks with other dropout rates share the program
+                    # the limit is in memory, so that networks with other rates share the program
                     if value.mask:
                         self._limits[value.name] = f"limit_{value.name}"
                         self.limits.append(len(self.arrays))
@@ -74,7 +74,7 @@ class Layout:
     ) -> None:
         """Reserve `count` numbers in the workspace under `name`.
 
-        They are live from the first to the last function that uses them, and in `phases`.
+        They live from the first to the last function that uses them, and in `phases`.
         """
         size = {"real": self.itemsize, "uint8_t": 1}.get(kind, 8)
         self._reserved[name] = _Reservation(kind, count * size, phases)
@@ -88,7 +88,7 @@ class Layout:
         self.arrays.append(array)
 
     def add_generator(self, rng: Philox) -> str:
-        """Add seed and step of a generator to the table, once; return their name."""
+        """Add a generator's seed and step to the table once; return their name."""
         state = rng.state.view(np.int64)
         places = [address_of(array) for array in self.arrays]
         if address_of(state) not in places:
@@ -99,9 +99,9 @@ class Layout:
     def plan(self, functions: Sequence[CFunction], *, in_turn: bool, chunked: bool) -> None:
         """Place the workspace: reservations that are never in use together share memory.
 
-        With `in_turn`, on one thread, the functions of the phases ``rows`` and ``reduce`` run one
-        after the other.  If rows are `chunked`, the two phases alternate, so their memory cannot be
-        shared.
+        With `in_turn`, a single thread runs the functions of the phases ``rows`` and ``reduce``
+        one after the other.  If rows are `chunked`, the two phases alternate, so they cannot share
+        memory.
         """
         length = len(functions) + 1
         phase_of = {phase: i * length for i, phase in enumerate(PHASES)}
@@ -125,7 +125,7 @@ class Layout:
             self._pointers[name] = kind, f"({kind} *)(workspace + {storage.offset})"
 
     def knows(self, name: str) -> bool:
-        """Return whether there is a buffer of that name."""
+        """Return whether there is a buffer with this name."""
         return name in self._pointers
 
     def pointer(self, name: str) -> str:
@@ -137,12 +137,12 @@ class Layout:
         return self._pointers[name][0]
 
     def table_of(self, name: str) -> list[str]:
-        """Return the names of a buffer and of the variables that are declared with it."""
+        """Return the names of a buffer and of the variables declared with it."""
         limit = self._limits.get(name)
         return [each for each in (name, limit) if each is not None and self.knows(each)]
 
     def declare(self, names: Iterable[str], table: Sequence[str] = ()) -> Iterator[str]:
-        """Yield the C declarations of the buffers `names`, with a `table` of these places in it."""
+        """Yield the C declarations of the buffers `names`, and optionally of a `table` of them."""
         places = {name: f"({self.kind(name)} *)table[{i}]" for i, name in enumerate(table)}
         known, pointer = (places, places.get) if table else (self._pointers, self.pointer)
         for name in dict.fromkeys(names):

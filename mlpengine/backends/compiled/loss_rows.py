@@ -1,7 +1,7 @@
 """Losses, row by row.
 
-The value of each row is stored as double in ``row_loss``, for a second loss in ``row_loss_1``.  The
-program sums the values in order.
+The value of each row is stored as double in ``row_loss`` (a second loss uses ``row_loss_1``).  The
+program adds these values in order.
 """
 
 from abc import abstractmethod
@@ -26,10 +26,10 @@ from mlpengine.ops import EntryLoss, Loss, SoftmaxCrossEntropy
 
 @dataclass(eq=False, repr=False)
 class LossRows(Kernel):
-    """A loss, row by row: its gradient, and each row's value for the sum that follows.
+    """A loss, row by row: its gradient, and the value of each row.
 
     Both are divided by `mean_rows`, the number of rows of the mean, and multiplied by `factor`, the
-    weight of the loss among several.  The program may process only a part of the rows of the mean.
+    weight of the loss among several losses.  The program may have only a part of these rows.
     """
 
     output: MatrixValue
@@ -85,11 +85,11 @@ class LossRows(Kernel):
 
     @property
     def _rows_of_mean(self) -> str:
-        """The C expression of the number that values and gradients are divided by."""
+        """C expression of the number of rows that divides values and gradients."""
         return "part.mean_rows" if self.factor == 1 else f"(part.mean_rows / {self.factor!r})"
 
     def _prepare(self, writer: Writer, name: str, suffix: str) -> Sequence[str]:
-        """Add the functions that run once in each step; return the names of their buffers."""
+        """Add the functions that each step runs once; return the names of their buffers."""
         return ()
 
     @abstractmethod
@@ -103,11 +103,11 @@ class LossRows(Kernel):
 
     @abstractmethod
     def _scalar(self, functions: Functions) -> list[Statement]:
-        """Return the body of the loss on scalars."""
+        """Return the body of the loss on single numbers."""
 
 
 class EntryLossRows(LossRows):
-    """A loss of entries, from its formula."""
+    """A mean over entries, from the loss's formula."""
 
     op: EntryLoss
 
@@ -117,21 +117,21 @@ class EntryLossRows(LossRows):
         return entry_loss(self.op, self.output.columns // self.op.columns)
 
     def _body(self, layout: Layout) -> Sequence[Statement]:
-        """Return the loop over rows; a vector has a lane for each column of a row's target.
+        """Return the loop over rows; each lane of a vector is a column of a row's target.
 
-        If the target has one column, a vector has a lane for each of several rows.
+        If the target has a single column, each lane is a row.
         """
         output, target, slot, loss = self.output, self.target, self.d_output, self.op
         count = loss.columns
         by_rows = target.columns == 1
         f = loss.formulas
         value, t = f.entry, f.target
-        if isfinite(loss.target_range[0]):  # the loss becomes NaN; NumPy reports the target
+        if isfinite(loss.target_range[0]):  # a wrong target gives NaN, and NumPy reports it
             value = where(loss.outside(t), nan, value)
         outputs, names = {"value": value}, {t: "t"}
 
         def lanes(value: MatrixValue, column: str = "j", step: int = 1) -> tuple[str, str, int]:
-            """Return address, number and distance of the entries of a vector."""
+            """Return address, number and stride of a vector's entries."""
             return layout.at(value, "i", column), "n", layout.stride(value) if by_rows else step
 
         loads: list[Statement] = [f"const vec t = {load_vector(*lanes(target))};"]
@@ -184,7 +184,7 @@ class CrossEntropyRows(LossRows):
         return self.op.class_weights or ()
 
     def _prepare(self, writer: Writer, name: str, suffix: str) -> Sequence[str]:
-        """Add the function that computes the class weights over the rows of the mean."""
+        """Add the function that divides the class weights by the number of rows of the mean."""
         weights = self._class_weights
         if not weights:
             return ()
@@ -212,7 +212,7 @@ class CrossEntropyRows(LossRows):
         return [*head, ForLoop("from", "first", "last", group, "LANES")]
 
     def _narrow(self, layout: Layout) -> Sequence[Statement]:
-        """Return the statements of a group of rows, with a vector for each class."""
+        """Return the statements for a group of rows, with a vector for each class."""
         output, slot, target, weight = self.output, self.d_output, self.target, self.weight
         columns = output.columns
 
@@ -272,7 +272,7 @@ class CrossEntropyRows(LossRows):
         ]
 
     def _wide(self, layout: Layout) -> Sequence[Statement]:
-        """Return the statements of a group of rows; their logarithms are computed as one vector."""
+        """Return the statements for a group of rows, with logarithms computed as one vector."""
         share = f" * {self.weight.name}[i]" if self.weight else ""
         log = "(double)logs[i - from] * (double)masses[i - from]"
         return [
@@ -302,7 +302,7 @@ class CrossEntropyRows(LossRows):
             "picked = multiply_add(q, o - splat(top), picked);",
         ]
         slopes: list[Statement] = []
-        if slot is not None:  # the buffer of the gradient holds exponentials first
+        if slot is not None:  # the gradient's buffer first holds exponentials
             at = layout.at(slot, "i", "j")
             sums.append(store(at, "e", "n"))
             weighted = f" * splat({weight.name}[i])" if weight else ""
@@ -326,9 +326,9 @@ class CrossEntropyRows(LossRows):
         ]
 
     def _target_rows(self, layout: Layout, *, narrow: bool = False) -> str:
-        """Return the statement that sets q to q / rows of the mean, columns j to j + n.
+        """Return the statement that sets q to q / rows of the mean, for columns j to j + n.
 
-        If `narrow`, of column j, with a lane for each row.
+        If `narrow`, q has column j only, with a lane for each row.
         """
         op, target = self.op, self.target
         smoothing = float(op.label_smoothing)
@@ -350,7 +350,7 @@ class CrossEntropyRows(LossRows):
         return f"vec q = ({mixed}) * {by_column}{counts};"
 
     def _check_label(self) -> Sequence[Statement]:
-        """Return the statements that read the label of row i; one out of range ends the step."""
+        """Return the statements that read the label of row i; a wrong label ends the step."""
         if self.target.array.dtype.kind == "f":
             return ()
         ignore = self.op.ignore_index

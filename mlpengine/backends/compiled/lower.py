@@ -42,11 +42,11 @@ KERNELS: list[type[Kernel]] = [
     Map,
     Move,
 ]
-"""The table of kernels; the first one that takes an instruction lowers it."""
+"""Kinds of kernels; the first one that accepts an instruction lowers it."""
 
 
 class Lowered(NamedTuple):
-    """The kernels of a program in order, fused, and its values."""
+    """The fused kernels of a program in order, and its values."""
 
     kernels: list[Kernel]
     values: list[MatrixValue]
@@ -60,11 +60,11 @@ def lower(
     itemsize: int = 0,
     output: Array | None = None,
 ) -> Lowered:
-    """Return the kernels of `instructions`; `names` gives C names to arrays by address.
+    """Return the kernels of `instructions`; `names` are the C names of arrays by address.
 
-    With a `batch` each kernel is placed in a phase of a step, and the numbers have `itemsize`
-    bytes.  With an `output` the program computes that array alone.
-    Raises: UnsupportedError where an instruction has no compiled rule.
+    With `batch`, each kernel is assigned to a phase of a step, and numbers must have `itemsize`
+    bytes.  With `output`, the program computes only this array.
+    Raises: UnsupportedError if an instruction has no compiled rule.
     """
     values, kernels = Values(names, batch), list[Kernel]()
     for instruction in instructions:
@@ -83,12 +83,12 @@ def lower(
 
 
 def lower_instruction(instruction: InstructionLike, values: Values) -> list[Kernel]:
-    """Return the kernels of an instruction, each placed in a phase if `values` are of a batch.
+    """Return the kernels of an instruction, assigned to phases if `values` have a batch.
 
-    Raises: UnsupportedError where it has no compiled rule.
+    Raises: UnsupportedError if it has no compiled rule.
     """
     kernels = list[Kernel]()
-    for kernel in _kernels(instruction, values):  # one by one: the next kernel may read the results
+    for kernel in _kernels(instruction, values):  # in order: a kernel may read earlier results
         if values.batch is not None:
             _find_phase(kernel, values.batch)
         kernels.append(kernel)
@@ -102,7 +102,7 @@ def need_one_dtype(values: Iterable[MatrixValue], itemsize: int) -> None:
 
 
 def _kernels(instruction: InstructionLike, values: Values) -> Iterator[Kernel]:
-    """Yield the kernels of an instruction, after the kernels that reshape its operands."""
+    """Yield the kernels of an instruction, after kernels that reshape its operands."""
     known = len(values.reshaped)
     for kind in KERNELS:
         if (kernels := kind.lower(instruction, values)) is not None:
@@ -117,18 +117,18 @@ def _kernels(instruction: InstructionLike, values: Values) -> Iterator[Kernel]:
 def _find_phase(kernel: Kernel, batch: Batch) -> None:
     """Set the phase of a kernel, and the origin of its results.
 
-    Raises: UnsupportedError if the kernel needs the rows of the batch and has other rows, or if it
-    needs sums that are complete only after all rows.
+    Raises: UnsupportedError if the kernel has other rows than the batch, or needs sums that are
+    complete only after all rows.
     """
     kinds: set[Origin] = {value.kind for value in kernel.reads}
     made: Origin = "sums"
-    # It would need all rows again after their sums are complete; but with chunks of rows, the
-    # values of the first chunks are overwritten by then.
+    # It would need all rows again after their sums are complete.  With chunks of rows, the values
+    # of the first chunks are overwritten by then.
     if {"rows", "sums"} <= kinds:
         raise UnsupportedError(f"{kernel.text}, rows with sums over all of them")
     if "sums" in kinds:
         kernel.called_in = "finish"
-    # Values that are the same for all rows are computed once in each step, before the rows.
+    # Values that are equal for all rows are computed once in each step, before the rows.
     elif kinds == {"parameters"} or not (kinds or kernel.draws):
         kernel.called_in, made = "prepare", "parameters"
     elif kernel.sums_rows:
@@ -147,7 +147,7 @@ def _find_phase(kernel: Kernel, batch: Batch) -> None:
 
 
 class EarlierReads:
-    """Values of another program that kernels read from memory; `add` takes the kernels in order."""
+    """Values of another program that kernels read from memory; `add` gets the kernels in order."""
 
     def __init__(self) -> None:
         self._reads: list[tuple[Kernel, MatrixValue]] = []
@@ -155,9 +155,9 @@ class EarlierReads:
     def add(self, kernel: Kernel) -> None:
         """Add a kernel.
 
-        Raises: UnsupportedError if it overwrites too early a value that a kernel before it reads.
-        Too early means in an earlier phase, or in the phase of the rows if the rows are at other
-        places: there some rows run through all kernels before other rows.
+        Raises: UnsupportedError if the kernel overwrites a value too early, before an earlier
+        kernel reads it.  Too early is an earlier phase.  In the phase of the rows, other positions
+        of rows are also too early, because some rows run through all kernels before other rows.
         """
         order = PHASES.index(kernel.called_in)
         for written in (value for value in kernel.writes if value.final):
@@ -171,7 +171,7 @@ class EarlierReads:
 
 
 def _needed(kernels: Sequence[Kernel]) -> list[Kernel]:
-    """Return the kernels without the ones that compute only unused values."""
+    """Return the kernels without those whose results nobody reads."""
     needed, read = list[Kernel](), set[MatrixValue]()
     for kernel in reversed(kernels):
         ends = isinstance(kernel, LossRows) or not kernel.writes
@@ -182,7 +182,7 @@ def _needed(kernels: Sequence[Kernel]) -> list[Kernel]:
 
 
 def _draws(kernels: list[Kernel]) -> Iterator[Draw]:
-    """Yield the draws, because another program can read the bytes of a dropout but not its mask."""
+    """Yield the draws; another program can read the bytes of a dropout, but not its mask."""
     reads = [value for kernel in kernels for value in kernel.reads]
     has_loss = any(isinstance(kernel, LossRows) for kernel in kernels)
     for kernel in kernels:
@@ -193,9 +193,9 @@ def _draws(kernels: list[Kernel]) -> Iterator[Draw]:
 
 
 def need_backward(draw: Draw, reads: Sequence[MatrixValue], *, has_loss: bool) -> None:
-    """Raise UnsupportedError for a dropout if the program does not contain its backward.
+    """Raise UnsupportedError for a dropout without its backward in the program.
 
-    A program with a loss contains all backwards; in other programs both directions need the mask.
+    A program with a loss contains all backwards; in other programs both directions read the mask.
     """
     if not has_loss and reads.count(draw.out) < len(("forward", "backward")):
         raise UnsupportedError("dropout without its backward")
@@ -209,10 +209,10 @@ def _any_length(kernels: list[Kernel], lanes: int) -> list[MatrixValue]:
 
 
 def fuse(kernels: list[Kernel]) -> list[Kernel]:
-    """Move each map into the last pass of the product that computes the last of its operands.
+    """Move each map into the last pass of the product that computes its last operand.
 
-    A map is moved only if no kernel between the two computes one of its operands, or reads memory
-    that the map writes.
+    A map moves only if no kernel between them computes one of its operands, or reads memory that
+    the map writes.
     """
     fused: list[Kernel] = []
     for kernel in kernels:
@@ -238,7 +238,7 @@ def _overwrites(kernel: Kernel, other: Kernel) -> bool:
 
 
 def mark_stored(kernels: list[Kernel]) -> None:
-    """Mark the values that stay in registers: only the kernel that computes them reads them."""
+    """Mark the values that stay in registers, because only their own kernel reads them."""
     readers: dict[MatrixValue, set[int]] = {}
     for i, kernel in enumerate(kernels):
         for value in kernel.reads:

@@ -20,8 +20,7 @@ from mlpengine.ops.op import Direction, GradOp
 class Map(Kernel):
     """An element-wise rule; ``names`` maps the rule's names to values.
 
-    The values have one shape.  Values that the rule reads may also be vectors, the same for every
-    row.
+    The values have one shape.  The rule may also read vectors, which are equal for every row.
     """
 
     rule: VectorRule
@@ -68,7 +67,7 @@ class Map(Kernel):
 
     @classmethod
     def of(cls, op: GradOp, operands: Sequence[MatrixValue], out: MatrixValue) -> "Map":
-        """Return the value of an element-wise op on values of one shape, or vectors."""
+        """Return the map of an element-wise op on values of one shape, or on vectors."""
         rule = find_rule(op, "forward")
         assert rule is not None
         names = {**dict(zip(op.signature.operands, operands, strict=True)), "y": out}
@@ -80,7 +79,7 @@ class Map(Kernel):
     def statements(
         self, layout: Layout, row: str, column: str, known: dict[MatrixValue, str]
     ) -> Sequence[Statement]:
-        """Return the statements for one vector; `known` names the values in registers."""
+        """Return the statements for one vector; `known` has the names of values in registers."""
         lines: list[Statement] = []
         for value in self.reads:
             if value not in known:
@@ -120,8 +119,8 @@ def _spread(
 ) -> MatrixValue:
     """Return an operand of shape `given` in the `shape` of a result, or as a vector for each row.
 
-    If the operand must be repeated otherwise, the kernel that repeats it is added to `kernels`.
-    Raises: UnsupportedError where rows of the batch would be combined with other rows.
+    If the operand must be repeated in another way, a kernel for this is added to `kernels`.
+    Raises: UnsupportedError if rows of the batch would be combined with other rows.
     """
     if given == shape or (value.rows == 1 and (value.columns,) == shape[-1:]):
         return value
@@ -131,7 +130,7 @@ def _spread(
     if value.kind == "rows" and lead:
         raise UnsupportedError(f"{value!r} along the columns of {shape}")
     alike = value.rows == value.columns == 1 and value.kind != "rows"
-    if alike:  # a number, as a vector that serves all rows
+    if alike:  # a number becomes a vector for all rows
         given, shape = (1,), shape[-1:]
     spread = values.make(shape, value, "spread_")
     kernels.append(Move.spread(value, given, spread, values.count(spread)))

@@ -12,10 +12,10 @@ Form = Literal["forward", "input_gradient", "weight_gradient"]
 
 @dataclass(eq=False, repr=False)
 class MatrixProduct:
-    """A matrix product c = a b of one of three forms, and the maps fused into its last pass.
+    """A matrix product c = a b in one of three forms, with maps fused into its last pass.
 
     forward: y = x w^T (+ bias); input_gradient: dx = dy w; weight_gradient: dw = dy^T x.
-    Each product is multiplied by `factor`, before the bias is added.
+    `factor` multiplies each product before the bias is added.
     """
 
     form: Form
@@ -32,7 +32,7 @@ class MatrixProduct:
 
     @property
     def sums_rows(self) -> bool:
-        """Whether it is the gradient of a weight."""
+        """Whether the product is the gradient of a weight."""
         return self.form == "weight_gradient"
 
     @property

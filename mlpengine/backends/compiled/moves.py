@@ -26,10 +26,10 @@ from mlpengine.formula import constant
 
 
 class Entries(NamedTuple):
-    """Entries of one row that are copied together, times a factor; without `source` zeros.
+    """Entries of a row that are copied together, times a factor; without `source`, zeros.
 
     `starts` are the first entries, and `pitches` the distances between rows, in the target and in
-    the source.  If it `adds`, they are added to the entries of the target.
+    the source.  With `adds`, the entries are added to the target.
     """
 
     source: MatrixValue | None
@@ -42,7 +42,7 @@ class Entries(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class Move(Kernel):
-    """Parts of arrays, copied row by row of a batch or, without rows of a batch, at once."""
+    """Parts of arrays that are copied row by row of a batch, or at once without a batch."""
 
     out: MatrixValue
     parts: Sequence[Entries]
@@ -58,7 +58,7 @@ class Move(Kernel):
 
     @classmethod
     def lower(cls, instruction: InstructionLike, values: Values) -> Sequence[Kernel] | None:
-        """Return the moves of an instruction, if its NumPy rule only copies and clears."""
+        """Return the moves of an instruction whose NumPy rule only copies and clears, else None."""
         op, calls = instruction.op, getattr(instruction, "calls", ())
         if not calls:
             return [] if op is not None and op.view else None
@@ -86,7 +86,7 @@ class Move(Kernel):
         cls, source: MatrixValue, shape: Sequence[int], out: MatrixValue, count: int,
         factor: float = 1.0,
     ) -> "Move":  # fmt: skip
-        """Return the move that fills `out` with `source` (`shape`), repeated on axes of size 1."""
+        """Return the move that fills `out` with `source`, repeated along axes of length 1."""
         lead = out.array.ndim - len(shape)
         strides = [0 if n == 1 else s for n, s in zip(shape, contiguous(shape), strict=True)]
         ends = contiguous(out.array.shape), (*(0,) * lead, *strides)
@@ -99,7 +99,7 @@ class Move(Kernel):
 
     @classmethod
     def reshaped(cls, source: MatrixValue, out: MatrixValue, count: int) -> "Move":
-        """Return the move that writes the numbers of `source` in the shape of `out`."""
+        """Return the move that writes `source` in the shape of `out`."""
         axes = [LoopAxis(source.array.size, (1, 1))]
         part = _by_rows(source, axes, (0, 0), out, count)
         return cls(out, [part], f"{out.name} = {source.name} in another shape", count)
@@ -135,7 +135,7 @@ class Move(Kernel):
         return lines
 
     def _ends(self, part: Entries) -> list[MatrixValue]:
-        """Return target and source of a part; a part may lack a source."""
+        """Return target and source of a part; the source may be missing."""
         return present(self.out, part.source)
 
 
@@ -148,7 +148,7 @@ def _arrays(given: Sequence[Any]) -> Iterator[Array]:
 
 
 def _copied(call: Any) -> tuple[Array, Array | None] | None:
-    """Return target and source of a call that copies, None as the source of one that clears."""
+    """Return target and source of a copy; the source is None if the call clears the target."""
     if not isinstance(call, partial) or call.keywords:
         return None
     if call.func is np.copyto:
@@ -174,7 +174,7 @@ def _part(
     *,
     scalar: bool,
 ) -> Entries:
-    """Return a copy between arrays as entries of each row; `scalar` is the attribute of a batch."""
+    """Return a copy between arrays as entries of each row; `scalar` is as in `Batch`."""
     given: list[tuple[Array, MatrixValue]] = [(to, out)]
     value = None
     if source is not None:
@@ -197,7 +197,7 @@ def _by_rows(
     count: int,
     factor: float = 1.0,
 ) -> Entries:
-    """Return the part of each of `count` rows; the first axis has these rows, or a multiple.
+    """Return the entries that a copy moves in each of `count` rows of the first axis.
 
     Raises: UnsupportedError if a row of the target has entries of several rows.
     """

@@ -16,7 +16,7 @@ from mlpengine.ops.philox import lines_per_row, padded_columns
 
 @dataclass(eq=False, repr=False)
 class NormalRows(Kernel):
-    """The standard normal numbers `out` of a `Normal`: zeros where nothing is trained."""
+    """The standard normal numbers of a `Normal`, in `out`; zeros outside training."""
 
     op: Normal
     out: MatrixValue

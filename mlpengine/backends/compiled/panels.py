@@ -1,4 +1,4 @@
-"""Packed panels of b, two vectors wide with contiguous rows, so that tiles read sequentially."""
+"""Packed panels of b, two vectors wide with contiguous rows, which tiles read sequentially."""
 
 from collections.abc import Sequence
 
@@ -8,14 +8,14 @@ from mlpengine.backends.compiled.statements import ForLoop, If, Statement, load_
 from mlpengine.backends.compiled.tiling import Tiling
 
 FEW_ENTRIES = 4096
-"""Maximum number of entries of a matrix for which packing is compiled for exactly its size.
+"""Up to this many entries, packing is compiled for exactly the matrix's size.
 
 A step of 4-32-32-1 on 32 rows then takes 4 % less time, and the compiler takes 0.04 s more
 (two-core Intel Xeon, November 2026)."""
 
 
 def panel_count(product: MatrixProduct, layout: Layout) -> int:
-    """Return the size of the packed panels of b, in numbers."""
+    """Return the number of entries in the packed panels of b."""
     vectors = -(-product.columns // layout.lanes)
     return vectors * layout.lanes * product.depth
 
@@ -30,7 +30,7 @@ def packing(
     vectors = -(-product.columns // layout.lanes)
     matrix = f"{product.b.name}, {layout.stride(product.b)}, {product.depth}, {product.columns}"
     full, thin = (f"{pack}(panel, {matrix}, j, {width});" for width in ("WIDE * LANES", "LANES"))
-    # a panel is two vectors wide; an odd number of vectors leaves a last panel of one vector
+    # a panel has two vectors; if their number is odd, the last panel has one
     fill: Statement = full if vectors % 2 == 0 else If(f"p < {vectors // 2}", [full], [thin])
     body = [
         "const int64_t j = p * WIDE * LANES;",

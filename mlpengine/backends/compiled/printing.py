@@ -1,4 +1,4 @@
-"""Statements as C: on vectors, for compiled programs, and on scalars, for exported files."""
+"""Statements as C: on vectors for compiled programs, on single numbers for exports."""
 
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
@@ -25,7 +25,7 @@ from mlpengine.formula import C_MASKS, Expr, c_expression
 
 
 class CTarget(NamedTuple):
-    """The types of numbers and counters; constants are rounded to `itemsize` bytes."""
+    """C types of numbers and counters; constants are rounded to `itemsize` bytes."""
 
     number: Literal["vec", "real"]
     counter: str
@@ -37,11 +37,11 @@ class CTarget(NamedTuple):
 
 
 SCALAR_C = CTarget("real", "size_t", 8)
-"""Numbers one by one; constants have all digits, and the type ``real`` rounds them."""
+"""C on single numbers; constants have all digits, and the type ``real`` rounds them."""
 
 
 def vector_c(itemsize: int) -> CTarget:
-    """Return C on vectors of numbers of `itemsize` bytes."""
+    """Return the target for C on vectors; a number has `itemsize` bytes."""
     return CTarget("vec", "int64_t", itemsize)
 
 
@@ -56,7 +56,7 @@ def print_function(function: CFunction, declarations: Iterable[str], target: CTa
 
 
 def print_head(function: CFunction) -> str:
-    """Return the beginning of the declaration of a function."""
+    """Return the start of a function's declaration."""
     return f"{function.qualifiers} void {function.name}({_parameters(function)})"
 
 

@@ -1,4 +1,4 @@
-"""Products: the linear op, and its gradients."""
+"""Products: the op `Linear` and its gradients."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -30,15 +30,15 @@ from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
 from mlpengine.ops import Linear, MatMul
 
 SMALL_PRODUCT = 4096
-"""Number of weights below which threads always divide a product by rows, like the loss before it.
+"""With fewer weights, threads divide a product by rows, like the loss before it.
 
 Reading few weights twice takes less time than a barrier."""
 
 MIN_CLAIMABLE = 8
-"""Minimum number of tiles or panels for each thread with which threads claim them dynamically."""
+"""With this many tiles or panels for each thread, threads claim them dynamically."""
 
 MAX_THREADS_TO_PACK = 2
-"""Maximum number of threads that each pack all panels; more threads divide the packing."""
+"""Up to this many threads, each packs all panels; more threads divide the packing."""
 
 
 class Product(MatrixProduct, Kernel):
@@ -74,9 +74,9 @@ class Product(MatrixProduct, Kernel):
 
     @classmethod
     def of_matrices(cls, instruction: InstructionLike, values: Values) -> Sequence[Kernel]:
-        """Return the products of a rule of `MatMul`: the products of `Linear` on other operands.
+        """Return the products for a rule of `MatMul`, as products of `Linear` on other operands.
 
-        All axes but the last are rows of a; b is one matrix.
+        All axes but the last are rows of a; b is a single matrix.
         """
         if instruction.kind != "backward":
             (a, b), (out,) = values.read_each(instruction.reads), instruction.writes
@@ -102,7 +102,7 @@ class Product(MatrixProduct, Kernel):
 
     def read_by_vectors(self, lanes: int) -> list[MatrixValue]:
         vectors = [v for m in self.epilogue for v in m.reads] + present(self.bias)
-        # Here rows along the columns of c are read by whole vectors, without a packed copy that has
+        # Rows along the columns of c are read by whole vectors, without a packed copy with
         # padded rows.
         if self.sums_rows:
             vectors.append(self.a if self._is_turned(lanes) else self.b)
@@ -115,8 +115,8 @@ class Product(MatrixProduct, Kernel):
         panels = -(-product.columns // (2 * layout.lanes))
         small = product.columns * product.depth < SMALL_PRODUCT
         by_columns = writer.by_columns and not (reduce or small or panels < writer.threads)
-        # Divided by columns, each thread packs and reads only its own panels.  Divided by rows, all
-        # threads read all panels; to pack them once, the threads need a barrier.
+        # With columns, each thread packs and reads only its own panels.  With rows, all threads
+        # read all panels; packing them once needs a barrier.
         each_packs = writer.threads <= MAX_THREADS_TO_PACK or by_columns
         often = (writer.chunk < writer.batch and not reduce) or not each_packs
         times = writer.times(product.a.rows)
@@ -186,7 +186,7 @@ class Product(MatrixProduct, Kernel):
         )
 
     def _turned(self, writer: Writer, name: str) -> MatrixProduct | None:
-        """Return the product of a narrow weight gradient's transpose; its vectors are full."""
+        """Return the transpose of a narrow weight gradient as a product, whose vectors are full."""
         if not self._is_turned(writer.layout.lanes):
             return None
         array = np.empty((self.columns, self.rows), self.c.array.dtype)
@@ -255,7 +255,7 @@ class Product(MatrixProduct, Kernel):
 
 
 def _need_leaf(values: Values, *operands: MatrixValue | None) -> None:
-    """Raise UnsupportedError for a weight computed from rows: weights are packed before rows."""
+    """Raise UnsupportedError for a weight that depends on rows: weights are packed before rows."""
     gathers = values.batch is not None and any(a is not None for a in values.batch.gathered)
     for value in present(*operands):
         if value.kind != "parameters" and (value.written or gathers):
@@ -267,11 +267,9 @@ def _claims(
 ) -> Literal["", "before", "within"]:
     """Return how threads claim the tiles of a product, or its `panels` if it has any.
 
-    "" is a static division: there are too few tiles or panels.
-
-    Products of several passes are also divided statically, because a pass adds to the sums of the
-    same thread.  Products with packed rows are, too, because the rows are packed once for all
-    panels.
+    "" is a static division, for too few tiles or panels.  Products of several passes are divided
+    statically, too, because a pass adds to sums of the same thread, and so are products with packed
+    rows, because the rows are packed once for all panels.
     """
     few = MIN_CLAIMABLE * threads
     if panels:

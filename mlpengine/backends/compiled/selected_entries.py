@@ -1,4 +1,4 @@
-"""Entries by an index from data, in statements on scalars; compiled programs have none."""
+"""Entries selected by an index from data, only on single numbers, not in compiled programs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,15 +27,15 @@ from mlpengine.formula import Expr, constant, equal, variable
 from mlpengine.ops import Embedding, Gather, IndexSelect
 
 EXACT = {4: 1 << 24, 8: 1 << 53}
-"""The largest whole number up to which numbers of so many bytes hold all whole numbers."""
+"""Largest n so that a float with this many bytes holds all whole numbers up to n."""
 
 
 @dataclass(eq=False, repr=False)
 class SelectedEntries(Kernel):
     """Entries of x by an index that is stored as numbers (`Batch.scalar`).
 
-    ``entries`` are the entries of x that an index can name, ``pitch`` numbers apart; the `axes` are
-    the axes of the result, with strides in the result, in x and in the index.
+    ``entries`` is the number of entries of x that an index can select, ``pitch`` numbers apart.
+    The `axes` are the result's axes, with strides in the result, in x and in the index.
     """
 
     x: MatrixValue
@@ -66,10 +66,10 @@ class SelectedEntries(Kernel):
             raise UnsupportedError(f"{op.name} of {x.shape[axis]} entries, in {x.dtype}")
         x_strides, index_strides = [*contiguous(x.shape)], [*contiguous(index.shape)]
         pitch, x_strides[axis] = x_strides[axis], 0
-        if isinstance(op, Gather):  # axes of length 1 are repeated
+        if isinstance(op, Gather):  # axes of length 1 repeat
             x_strides = [s * (n > 1) for s, n in zip(x_strides, x.shape, strict=True)]
             index_strides = [s * (n > 1) for s, n in zip(index_strides, index.shape, strict=True)]
-        else:  # the axes of the index are in the place of the axis of x
+        else:  # the axes of the index replace the axis of x
             after = x.ndim - axis - 1
             index_strides = [0] * axis + index_strides + [0] * after
             x_strides[axis : axis + 1] = [0] * index.ndim
@@ -95,7 +95,7 @@ class SelectedEntries(Kernel):
 
 
 def entry_function(functions: Functions) -> str:
-    """Return the function of an entry: ``f(x, index, entries, pitch)``; NaN if there is none."""
+    """Return the name of ``f(x, index, entries, pitch)``, an entry of x, NaN if there is none."""
     index, place, entries = variable("index"), variable("place"), whole("entries")
     exists = (place >= 0) & (place < entries) & equal(index, floor(index))
     return functions.add(

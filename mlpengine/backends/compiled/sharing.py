@@ -1,7 +1,7 @@
-"""One function for functions that differ only in names: layers of one shape compile once.
+"""One C function for functions that differ only in names, so that equal layers compile once.
 
-The shared function is called with the table of its own buffers; each of the other functions calls
-it with a table of the other function's buffers.
+The shared function is called with a table of its own buffers.  Each replaced function calls the
+shared function with a table of its buffers.
 """
 
 import re
@@ -13,18 +13,18 @@ from mlpengine.backends.compiled.printing import parameter_names, print_statemen
 from mlpengine.backends.compiled.statements import CFunction, Statement
 
 _WORD = re.compile(r"\b(at_|limit_|scale_|)(\w+?)((?:_t\d+)?)\b")
-"""A name, or a name made from it: a vector, limit and scale of a dropout, an intermediate."""
+"""A name, or a name made from it: vector, limit and scale of a dropout, an intermediate."""
 
 _ANY_WORD = re.compile(r"\w+")
-"""What is left of a text without its words is the same in all functions that are equal."""
+"""Equal functions have equal texts without their words."""
 
 
 class Shared(NamedTuple):
-    """The first of several equal functions; it is called in place of the others.
+    """The first of several equal functions, which replaces the others.
 
     Attributes:
-        function: the first one.
-        table: the names of the buffers of one function, in the order of the first one's buffers.
+        function: the first function.
+        table: the names of one function's buffers, in the order of the first function's buffers.
     """
 
     function: CFunction
@@ -32,11 +32,11 @@ class Shared(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name of the shared function; the first one keeps its own, as all others do."""
+        """Name of the shared function; the first function keeps its own name, as all others do."""
         return f"{self.function.name}_shared"
 
     def call(self, layout: Layout) -> list[Statement]:
-        """Return the statements that call it."""
+        """Return the statements that call the shared function."""
         own = ", ".join(map(layout.pointer, self.table))
         _, *given = parameter_names(self.function)
         return [f"void *const own[] = {{{own}}};", f"{self.name}({', '.join(['own', *given])});"]
@@ -47,7 +47,7 @@ def find_shared(
 ) -> dict[CFunction, Shared]:
     """Return the functions that equal another function; `values` are further names to compare.
 
-    A function of a single statement is not replaced: it calls a function that is shared anyway.
+    A function with a single statement is not replaced: it only calls a shared function.
     """
     target = vector_c(layout.itemsize)
     similar: dict[str, list[tuple[CFunction, list[CFunction], str]]] = {}
@@ -84,7 +84,7 @@ def find_shared(
 
 
 def _chain(function: CFunction | None) -> Iterator[CFunction]:
-    """Yield a function, and the functions that only it calls."""
+    """Yield a function, then the functions that only this function calls."""
     while function is not None:
         yield function
         function = function.tile

@@ -27,7 +27,7 @@ from mlpengine.core.buffers import address_of
 from mlpengine.core.spec import Array
 
 REST = 5
-"""Number of products that take as long to compile as the rest of a program (GCC 12 on an EPYC with
+"""Number of products that take as long to compile as the rest of a program (GCC 12, EPYC with
 AVX-512, November 2026)."""
 
 POOL = 2
@@ -40,7 +40,7 @@ MAX_HYPER = 8
 """Hyper-parameters of optimizers, the length of `hyper` in call.h."""
 
 NORM_CHUNK = 8192
-"""Number of gradients for which the squares are summed in the gradients' own type (see norm.h)."""
+"""Up to this many gradients, squares are summed in the gradients' own type (see norm.h)."""
 
 
 class CSource(NamedTuple):
@@ -51,9 +51,9 @@ class CSource(NamedTuple):
         arrays: the arrays, in the order of their addresses in the table.
         nbytes: size of the workspace.
         gathers: whether the program can fill buffers from whole data sets.
-        limits: the places of the limits of dropout among `arrays`.
+        limits: positions of the limits of dropout in `arrays`.
         columns: number of outputs that the program can compute without training, or 0.
-        rows: number of rows of a whole batch; the program takes fewer, too.
+        rows: number of rows of a whole batch; the program also accepts fewer.
         mean_rows: number of rows over which the loss is a mean.
         threads: number of threads that may share a step, including the calling thread.
     """
@@ -83,12 +83,12 @@ def make_source(
     output: Array | None = None,
     names: Mapping[int, str] | None = None,
 ) -> CSource:
-    """Return the C text of `instructions` and, after them, of the optimizer.
+    """Return the C text of `instructions`, followed by the optimizer.
 
-    `gathered` are up to `MAX_GATHERED` buffers that the loop over many steps fills by rows.
-    `parameters` is the flat vector of all parameters; without `gathered` buffers it tells which
-    values do not change with the rows.  A program without a loss may be for one array, its
-    `output`.  `threads` is the maximum number of threads; small shapes use fewer.
+    `gathered` are up to `MAX_GATHERED` buffers into which the loop over many steps gathers rows.
+    `parameters` is the flat vector of all parameters; if `gathered` is empty, it shows which values
+    do not depend on the rows.  Without a loss, the program may compute a single array, `output`.
+    `threads` is the maximum number of threads; small shapes use fewer.
     Raises: UnsupportedError if an instruction has no compiled rule.
     """
     if len(gathered) > MAX_GATHERED:
@@ -203,7 +203,7 @@ def _step_defines(
 def _output_defines(
     layout: Layout, output: MatrixValue | None, gathered: Sequence[Array | None]
 ) -> Iterator[str]:
-    """Yield the definitions with which entry.h computes outputs, of rows of the first buffer."""
+    """Yield the definitions with which entry.h computes outputs for rows of the first buffer."""
     if output is not None and gathered:
         yield f"#define OUTPUT ({layout.pointer(output.name)})"
         yield f"#define OUTPUT_COLUMNS INT64_C({output.columns})"
@@ -213,8 +213,8 @@ def _output_defines(
 def _ranges(kernels: Sequence[Kernel], grads: Array | None, threads: int) -> Iterator[str]:
     """Yield the parts of the parameter vector that update.h requires.
 
-    Each thread updates the weights for which it computed the gradients.  It reads the same weights
-    in the next step, so they stay in the cache of its core.
+    Each thread updates the weights whose gradients it computed.  The next step reads the same
+    weights, so they stay in the cache of this thread's core.
     """
     if grads is None:
         return
@@ -234,7 +234,7 @@ def _ranges(kernels: Sequence[Kernel], grads: Array | None, threads: int) -> Ite
 
 
 def _headers(layout: Layout, threads: int, kernels: Sequence[Kernel]) -> Iterator[str]:
-    """Yield the headers below the functions."""
+    """Yield the headers after the functions."""
     yield from ("prelude", "float_math" if layout.itemsize == 4 else "double_math")
     yield from ("rules", "transpose", "product")
     yield from dict.fromkeys(kernel.header for kernel in kernels if kernel.header)
@@ -243,7 +243,7 @@ def _headers(layout: Layout, threads: int, kernels: Sequence[Kernel]) -> Iterato
 
 
 def _last_headers(threads: int, *, gathers: bool) -> Iterator[str]:
-    """Yield the headers above the functions."""
+    """Yield the headers before the functions."""
     if gathers:
         yield "gather"
     yield from ("step", "step_loop")
@@ -260,8 +260,8 @@ def _header(name: str) -> str:
 def _phase(functions: Sequence[CFunction], phase: Phase, *, in_turn: bool) -> CFunction:
     """Return the function that calls all functions of a phase.
 
-    With `in_turn` the sums over rows are part of the phase ``rows``: each value is added as soon as
-    it is computed.  It is then still in the cache, and its memory can be reused earlier.
+    With `in_turn`, the phase ``rows`` includes the sums over rows: each value is added when it is
+    computed.  The value is then still in the cache, and its memory can be reused earlier.
     """
     parameters = {
         "prepare": "const struct part part",
@@ -300,10 +300,10 @@ def _phase(functions: Sequence[CFunction], phase: Phase, *, in_turn: bool) -> CF
 def _in_units(
     functions: Sequence[CFunction], layout: Layout, values: Container[str], others: int
 ) -> Iterator[str]:
-    """Yield the functions; the second unit has the first products, the first unit all others.
+    """Yield the functions in two units: the second has the first products, the first all others.
 
-    Both units take about the same time to compile: the code of the first unit except its products
-    takes as long as `others` products.
+    Both units should take equal time to compile; the first unit without products takes as long as
+    `others` products.
     """
     shared = find_shared(functions, layout, values)
     own = [f for f in functions if f not in shared or shared[f].function is f]
@@ -334,7 +334,7 @@ def _in_first_unit(parts: Iterable[str]) -> Iterator[str]:
 
 
 def _printed(function: CFunction, layout: Layout, table: Sequence[str] = ()) -> Iterator[str]:
-    """Yield the functions that only this one calls, then this one, with its own table if given."""
+    """Yield the functions that only this function calls, then this function, with its table."""
     if function.tile is not None:
         yield from _printed(function.tile, layout, table)
     declarations = layout.declare(function.buffers, table)

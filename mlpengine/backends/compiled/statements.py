@@ -1,9 +1,9 @@
 """Programs as data: statements, and functions of them.
 
-A statement is an instance of one of the classes here: its numbers are formulas, its whole numbers
-and places in memory are text.  Or it is a line of text, in C or in the syntax that C and JavaScript
-share, such as a call.  Each target prints the statements: `printing` as C on vectors and on
-scalars, `javascript` of `mlpengine.backends.scalar` as JavaScript.
+A statement is an object of one of these classes: its numbers are formulas; its whole numbers and
+places in memory are text.  A statement may also be a line of text, in C or in syntax that C and
+JavaScript share, such as a call.  Each target prints statements: `printing` as C on vectors and on
+single numbers, `javascript` of `mlpengine.backends.scalar` as JavaScript.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,13 +17,13 @@ Phase = Literal["prepare", "rows", "reduce", "finish", "update"]
 PHASES: tuple[Phase, ...] = ("prepare", "rows", "reduce", "finish", "update")
 """The phase in which a function is called, in this order:
 
-``prepare`` once in each step, to pack parameters and compute values that depend on parameters only;
-``rows`` for some rows of the batch: forward, loss and backward; ``reduce`` to sum these rows into
-the gradients of the parameters; ``finish`` once in each step, for values that depend on the sums;
-``update`` for the optimizer."""
+``prepare``: once in each step, to pack parameters and to compute values that depend on parameters
+only; ``rows``: for some rows of the batch, forward, loss and backward; ``reduce``: sums of these
+rows for the gradients of the parameters; ``finish``: once in each step, for values that depend on
+these sums; ``update``: for the optimizer."""
 
 MEMORY_PARAMETERS = "void *const *table, char *workspace"
-"""The parameters of C functions that declare their buffers themselves."""
+"""Parameters of C functions that declare their own buffers."""
 
 
 class ForLoop(NamedTuple):
@@ -37,7 +37,7 @@ class ForLoop(NamedTuple):
 
 
 class ClaimLoop(NamedTuple):
-    """For each run of units, `first` to `last`, that the thread claims from the list `number`."""
+    """For each run of units `first` to `last` that a thread claims from list number `number`."""
 
     number: str
     body: Sequence["Statement"]
@@ -64,14 +64,14 @@ class Scope(NamedTuple):
 
 
 class Switch(NamedTuple):
-    """A call for each value of a variable; other values are a bug of the generator and trap."""
+    """A call for each value of a variable; other values are a generator's bug and trap."""
 
     variable: str
     cases: Sequence[tuple[int, str]]
 
 
 class Let(NamedTuple):
-    """A constant number, or a bool; `double` if it is not of the target's number type."""
+    """A constant number or bool; with `double`, not of the target's number type."""
 
     name: str
     value: Expr
@@ -79,7 +79,7 @@ class Let(NamedTuple):
 
 
 class Variable(NamedTuple):
-    """A number that changes, with its first value."""
+    """A number that changes, and its first value."""
 
     name: str
     value: Expr
@@ -93,14 +93,14 @@ class Whole(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A whole number from 0, for places in memory, from a number that is one."""
+    """A whole number from 0, for a place in memory, from a number with such a value."""
 
     name: str
     value: Expr
 
 
 class Memory(NamedTuple):
-    """A local array of numbers, of zeros if that is wanted."""
+    """A local array of numbers, zero on request."""
 
     name: str
     length: int
@@ -108,7 +108,7 @@ class Memory(NamedTuple):
 
 
 class Assign(NamedTuple):
-    """``target = value``, or with a sign such as ``+`` ``target += value``."""
+    """``target = value``, or ``target += value`` with the sign ``+``."""
 
     target: Expr
     value: Expr
@@ -156,27 +156,27 @@ def element(vector: str, index: str | int) -> Expr:
 
 
 def whole(text: str) -> Expr:
-    """Return a whole number as a number."""
+    """Return the text of a whole number as a formula."""
     return Expr("whole", (variable(text),))
 
 
 def is_nan(x: Expr) -> Expr:
-    """Return whether a number is NaN, by its bits."""
+    """Return whether a number is NaN, from its bits."""
     return Expr("is_nan", (x,))
 
 
 def not_finite(x: Expr) -> Expr:
-    """Return whether a number is NaN or infinite, by its bits."""
+    """Return whether a number is NaN or infinite, from its bits."""
     return Expr("not_finite", (x,))
 
 
 def floor(x: Expr) -> Expr:
-    """Return the largest whole number that is not above x."""
+    """Return the largest whole number up to x."""
     return Expr("floor", (x,))
 
 
 def vselect(condition: Expr, a: Expr, b: Expr) -> Expr:
-    """Return a where the condition holds, else b; one is computed."""
+    """Return a if the condition is true, else b; only one is computed."""
     return Expr("where", (condition, a, b))
 
 
@@ -186,9 +186,9 @@ def called(function: str, *arguments: str) -> Expr:
 
 
 def load_vector(place: str, lanes: str | int = "", stride: int = 1) -> str:
-    """Return the expression that loads a vector, or its first `lanes`, the others 0.
+    """Return the expression that loads a vector; with `lanes`, the lanes after these are 0.
 
-    With a `stride`, consecutive lanes are `stride` numbers apart.
+    With `stride`, consecutive lanes are `stride` numbers apart in memory.
     """
     if stride != 1:
         return f"load_every({place}, {lanes}, {stride})"
@@ -207,19 +207,19 @@ class CFunction:
     """A C function of a program.
 
     Attributes:
-        phase: when it is called.
+        phase: phase in which the function is called.
         buffers: names of the arrays and of the workspace that it uses.
-        writes: buffers that it writes and other functions read.
-        text: a comment.
-        parameters: of the C function, beside `MEMORY_PARAMETERS`.
-        count: number of things that threads divide in ``prepare``, ``reduce`` and ``finish``.
+        writes: buffers that it writes for other functions.
+        text: comment.
+        parameters: parameters besides `MEMORY_PARAMETERS`.
+        count: number of units that threads divide in ``prepare``, ``reduce`` and ``finish``.
         times: rows for each row of the batch, in ``rows`` and ``reduce``.
-        tile: a function that only this one calls.
-        by_columns: whether threads divide `count` things in ``rows`` too, instead of the rows.
-        takes_part: whether it needs to know which thread calls it.
-        claims: how the threads divide `count` things: statically, by claiming them before a call
-            from the list `number`, or within it from this list and, if needed, the lists after it.
-        trains: whether it is called to train only, and not to compute outputs.
+        tile: a function that only this function calls.
+        by_columns: whether threads divide `count` units also in ``rows``, instead of the rows.
+        takes_part: whether it must know which thread calls it.
+        claims: how threads divide `count` units: statically; by claims from list `number` before a
+            call; or by claims within the call, from this list and, if needed, the next lists.
+        trains: whether it is called for training only, not to compute outputs.
     """
 
     name: str
@@ -241,14 +241,14 @@ class CFunction:
 
     @property
     def all_buffers(self) -> set[str]:
-        """Names of the buffers that it and its tile use."""
+        """Names of the buffers of the function and its tile."""
         return {*self.buffers, *(self.tile.all_buffers if self.tile else ())}
 
     def waits_for(self, other: "CFunction") -> bool:
-        """Return whether all threads must have called `other` before any calls this one.
+        """Return whether all threads must have called `other` before any calls this function.
 
-        They need not wait if both are divided by the same rows of the batch, and neither is divided
-        by columns or called once in a step.
+        No wait is needed if both divide the same rows of the batch, and neither is divided by
+        columns or called once in a step.
         """
         if not (self.phase in ("prepare", "finish") or self.by_columns or other.by_columns):
             return False

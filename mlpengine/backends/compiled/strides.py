@@ -1,4 +1,4 @@
-"""Places of entries in memory: like NumPy's strides, for arrays with padded rows."""
+"""Positions of entries in memory, like NumPy's strides, but for arrays with padded rows."""
 
 from collections.abc import Iterable, Sequence
 from math import prod
@@ -10,9 +10,9 @@ from mlpengine.backends.values import MatrixValue, UnsupportedError
 
 
 class LoopAxis(NamedTuple):
-    """An axis of a loop: its length, and how far apart its entries are in each of several arrays.
+    """An axis of a loop: its length, and the distance of its entries in each array.
 
-    Distances are numbers of entries of arrays without padding.
+    Distances count entries, in arrays without padding.
     """
 
     length: int
@@ -29,7 +29,7 @@ def fit_axes(axes: Iterable[LoopAxis], values: Sequence[MatrixValue]) -> list[Lo
 
     In each of the `values`, a returned axis stays within a row, or steps over whole rows.
 
-    Raises: UnsupportedError if the axes cannot be split so.
+    Raises: UnsupportedError if this is impossible.
     """
     fitted = [*axes]
     for k, value in enumerate(values):
@@ -51,7 +51,7 @@ def fit_axes(axes: Iterable[LoopAxis], values: Sequence[MatrixValue]) -> list[Lo
 
 
 def in_memory(layout: Layout, value: MatrixValue, distance: int) -> int:
-    """Return the distance in memory of entries that are `distance` apart without padding."""
+    """Return the distance in memory of two entries that are `distance` apart without padding."""
     sign, size = (-1, -distance) if distance < 0 else (1, distance)
     rows, columns = divmod(size, value.columns)
     return sign * (rows * layout.stride(value) + columns)
@@ -60,20 +60,20 @@ def in_memory(layout: Layout, value: MatrixValue, distance: int) -> int:
 def address_in(
     layout: Layout, value: MatrixValue, steps: Iterable[tuple[str, int]], start: int
 ) -> str:
-    """Return the C address of an entry: `start`, and each variable times its distance."""
+    """Return the C address of an entry: `start`, plus each variable times its distance."""
     terms = [f" + {name} * {n}" for name, step in steps if (n := in_memory(layout, value, step))]
     first = in_memory(layout, value, start)
     return value.name + "".join(terms) + (f" + {first}" if first else "")
 
 
 def index_of(start: int, strides: Sequence[int], role: str = "j") -> str:
-    """Return the index of an entry: `start`, and each variable ``role_0`` ... times its stride."""
+    """Return the index of an entry: `start`, plus each variable ``role_0`` ... times its stride."""
     terms = [f" {'-' if n < 0 else '+'} {role}_{i} * {abs(n)}" for i, n in enumerate(strides) if n]
     return f"{start}{''.join(terms)}"
 
 
 def nest(loops: Sequence[tuple[str, int]], body: Sequence[Statement]) -> Sequence[Statement]:
-    """Return loops over variables from 0 to a length each, the last one innermost."""
+    """Return nested loops over variables from 0 to their lengths; the last one is innermost."""
     for name, length in reversed(loops):
         body = [ForLoop(name, 0, length, body)]
     return body

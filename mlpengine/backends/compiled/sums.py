@@ -1,4 +1,4 @@
-"""Sums, means and variances of entries of each row of a batch, or of parameters and gradients."""
+"""Sums, means and variances over entries of each row of a batch, or of parameters."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,9 +34,9 @@ from mlpengine.ops import Mean, Mul, Sub, Sum, Var
 
 @dataclass(eq=False, repr=False)
 class RowSums(Kernel):
-    """The sum over the axes of x, of `shape`, that have length 1 in the shape `kept` of out.
+    """`factor` times the sum of x over the axes of `shape` that have length 1 in `kept`.
 
-    It is multiplied by `factor`.
+    `shape` is the shape of x, and `kept` the shape of out.
     """
 
     x: MatrixValue
@@ -97,7 +97,7 @@ class RowSums(Kernel):
         factor: float,
         values: Values,
     ) -> "RowSums":
-        """Return the kernel that writes the sums into an array with axes `kept`, or fewer."""
+        """Return the kernel that writes the sums into an array with the axes `kept`, or fewer."""
         return cls(x, values.write(out, "sums_", x.kind), (*shape,), (*kept,), factor)
 
     def emit(self, writer: Writer, name: str) -> None:

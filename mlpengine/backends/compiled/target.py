@@ -1,4 +1,4 @@
-"""The compiler and the processor that code is generated for."""
+"""The compiler, and the processor for which it generates code."""
 
 import os
 import platform
@@ -32,14 +32,14 @@ FLAGS = (
 """The flags do not include -ffast-math: it hides NaN and, when linked, changes the floating-point
 mode of the whole process.
 
-The compiler fuses no operations: what it considers fast depends on the processor and on the code
-around a sum, so that threads would change bits.  `multiply_add` of prelude.h says where a product
-is fused.
+The compiler fuses no operations.  Its choice would depend on the processor and on the code around
+a sum, so that the number of threads would change bits.  `multiply_add` of prelude.h fuses a product
+explicitly.
 """
 
 SECONDS = 600.0
-"""Time limit of the compiler in seconds: more than a busy machine takes, because a step on NumPy
-instead has other bits."""
+"""Time limit of the compiler in seconds, long enough for a busy machine, because a step on NumPy
+would have other bits."""
 
 
 class Level(NamedTuple):
@@ -86,10 +86,10 @@ LEVEL_NAMES = tuple(dict.fromkeys(name for levels in TARGET_LEVELS.values() for 
 """The names of all levels, highest first."""
 
 NATIVE_FLAGS = ("-march=native", "-mcpu=native")
-"""Tried in this order: Clang for Arm may know the second only, a cross compiler neither."""
+"""Flags, tried in this order; Clang for Arm may know only the second, a cross compiler none."""
 
 TARGET_VARIABLE = "MLPENGINE_TARGET"
-"""The environment variable that selects a level."""
+"""Environment variable that selects a level."""
 
 
 @dataclass(frozen=True)
@@ -131,9 +131,10 @@ class CompileTarget:
     def reads_columns(self) -> bool:
         """Whether columns of a matrix are read as fast as a panel, unless rows are pages apart.
 
-        This holds on AMD's family 26, Zen 5: without packing, input gradients take 1 to 20% less
-        time with batches of 16 to 256, weight gradients 2 to 10% (nine networks of 64 to 2,048
-        units, one thread, November 2026).  Other processors pack as was measured on a Xeon.
+        This is true for AMD's family 26, Zen 5.  Without packing, input gradients take 1 to 20%
+        less time there with batches of 16 to 256, and weight gradients 2 to 10% (nine networks of
+        64 to 2,048 units, one thread, November 2026).  All other processors pack, as measured on a
+        Xeon.
         """
         return "AMD" in self.cpu and "cpu family\t: 26" in self.cpu
 
@@ -141,8 +142,8 @@ class CompileTarget:
     def flags(self) -> tuple[str, ...]:
         """The flags of the compiler.
 
-        The programs are written in vectors: GCC's search for more takes a tenth of the time to
-        compile, and makes no step faster.  Vectors of 16 bytes need it, because v_sqrt is written
+        The programs use vectors, so GCC need not vectorize loops: this takes a tenth of the compile
+        time and makes no step faster.  For vectors of 16 bytes GCC must, because v_sqrt is written
         lane by lane for them.
         """
         more = ("-fno-tree-vectorize",) if self.vector_bytes >= 32 else ()
@@ -155,14 +156,14 @@ class CompileTarget:
 
     @property
     def identity(self) -> str:
-        """Everything that the machine code depends on, except the source."""
+        """Everything but the source that the machine code depends on."""
         return "\n".join([*self.command, self.version, self.cpu, *self.flags])
 
 
 def compiler_command() -> tuple[str, ...] | None:
-    """Return the C compiler: $CC, then cc, gcc or clang from PATH, then zig of the ziglang wheel.
+    """Return the C compiler: $CC, else cc, gcc or clang from PATH, else zig of the ziglang wheel.
 
-    Return None if there is none.
+    Return None if there is no compiler.
     """
     named = os.environ.get("CC")
     if named:
@@ -180,7 +181,7 @@ def compiler_command() -> tuple[str, ...] | None:
 
 
 def chosen_level() -> str:
-    """Return the level that $MLPENGINE_TARGET names; "native", the highest one, if it is not set.
+    """Return the level in $MLPENGINE_TARGET; by default "native", the highest one.
 
     Raises: UsageError if no architecture has such a level.
     """
@@ -192,9 +193,9 @@ def chosen_level() -> str:
 
 
 def find_target(command: tuple[str, ...], level: str = "native") -> CompileTarget:
-    """Return the target of the compiler `command` for a level of this processor, by running it.
+    """Run the compiler `command` and return its target for a level of this processor.
 
-    Raises: CompileError if it cannot be queried; UsageError if the processor lacks the level.
+    Raises: CompileError if the compiler fails; UsageError if the processor lacks the level.
     """
     about = _ask([*command, "--version"]).splitlines()[0]
     flag, macros = _first_accepted(command, NATIVE_FLAGS)
@@ -233,13 +234,13 @@ def _first_accepted(
 
 
 def _macros(command: tuple[str, ...], flag: str) -> frozenset[str]:
-    """Return the names of the predefined macros; raise CompileError if it refuses the flag."""
+    """Return the names of the predefined macros; raise CompileError if the flag is refused."""
     text = _ask([*command, flag, "-dM", "-E", "-x", "c", os.devnull])
     return frozenset(line.split()[1] for line in text.splitlines() if line.startswith("#define"))
 
 
 def _ask(command: list[str]) -> str:
-    """Return the compiler's output.  It runs in a new folder: zig for macOS makes a file there."""
+    """Run the compiler in a new folder, because zig makes a file there; return its output."""
     try:
         with tempfile.TemporaryDirectory() as folder:
             (done,) = run_compilers([command], Path(folder))
@@ -255,7 +256,7 @@ def _ask(command: list[str]) -> str:
 def run_compilers(
     commands: Sequence[list[str]], folder: Path | None = None
 ) -> "list[subprocess.CompletedProcess[str]]":
-    """Run compilers at the same time, in process groups that end with them or with `SECONDS`.
+    """Run compilers in parallel, each in a process group that ends with it or after `SECONDS`.
 
     Raises: OSError or subprocess.SubprocessError if one cannot run or does not end.
     """
@@ -270,8 +271,8 @@ def run_compilers(
 
 @contextmanager
 def _running(command: list[str], folder: Path | None) -> "Iterator[subprocess.Popen[str]]":
-    """Start a process; an error ends its group."""
-    # Messages are in English; nothing waits for input.
+    """Start a process; an error ends the process's group."""
+    # Messages are in English, and nothing waits for input.
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -292,7 +293,7 @@ def _running(command: list[str], folder: Path | None) -> "Iterator[subprocess.Po
 
 
 def compiler_stamp(command: tuple[str, ...]) -> str:
-    """Return a text that changes with compiler and processor, without running the compiler."""
+    """Return text that changes with compiler or processor, without running the compiler."""
     path = shutil.which(command[0]) or command[0]
     parts = [*command, os.path.realpath(path), platform.machine(), cpu_model()]
     with suppress(OSError):
@@ -307,7 +308,7 @@ def compiler_stamp(command: tuple[str, ...]) -> str:
 
 
 def cpu_model() -> str:
-    """Return name and features of the processor, as the system reports them."""
+    """Return the name and the features of the processor, as the system reports them."""
     keep = ("model name", "cpu family", "model\t", "CPU part", "CPU implementer", "flags")
     known = {line.strip() for line in system.processor_lines() if line.startswith(keep)}
     return " ".join(sorted(known)) or platform.processor()

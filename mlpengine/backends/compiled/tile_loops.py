@@ -1,11 +1,11 @@
 """Matrix products as C: register tiles, packed panels, and an epilogue fused into the last pass.
 
-The sizes of tiles and panels are chosen in `tiling`.
+`tiling` chooses the sizes of tiles and panels.
 
-A tile is up to `Tiling.height` rows by two vectors of c.  Registers hold its sums for `depth_block`
-terms.  A panel is a packed copy of b, two vectors wide, with one row of b after another.  So all
-tiles read b sequentially, whatever the distance of its rows in memory is; a group of panels stays
-in the second-level cache.
+A tile is up to `Tiling.height` rows by two vectors of c.  Registers hold the tile's sums for
+`depth_block` terms.  A panel is a packed copy of b, two vectors wide, with contiguous rows.  So all
+tiles read b sequentially, however far apart its rows are.  A group of panels stays in the
+second-level cache.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,27 +38,26 @@ TILE_PARAMETERS = (
 LONG_EPILOGUE = 20
 """Number of operations on a vector above which an epilogue is a function, not a part of each tile.
 
-A tile contains the epilogue up to 28 times, and there is a tile for each height.  For example, the
-program of the preset realmlp for 442 rows of 10 features compiles in 2.1 s of processor time in
-place of 8.6 s, and a step takes as long (Xeon with AVX-512, GCC 12, float32, November 2026)."""
+A tile contains the epilogue up to 28 times, and each height has its own tile.  For example, the
+preset realmlp for 442 rows of 10 features compiles in 2.1 instead of 8.6 s of processor time, and a
+step takes equally long (Xeon with AVX-512, GCC 12, float32, November 2026)."""
 
 OPERATIONS_OF_FUNCTION = 16
-"""Number of operations that an elementary function such as exp counts as."""
+"""Number of operations that an elementary function such as exp counts for."""
 
 
 def heights(rows: int, tallest: int) -> set[int]:
-    """Return the heights of the tiles that cover `rows` rows, as tile_height() chooses them."""
+    """Return the heights of tiles that cover `rows` rows, as tile_height() chooses them."""
     return {end - top for top, end in pairwise(tile_tops(rows, tallest))}
 
 
 def tile_tops(rows: int, tallest: int) -> list[int]:
-    """Return the first rows of the tiles that cover `rows` rows, and at the end `rows`."""
+    """Return the first rows of the tiles that cover `rows` rows, followed by `rows`."""
     tops = [0]
     while tops[-1] < rows:
         left = rows - tops[-1]
         # Tiles get one row less until the rest divides evenly.  So two heights cover almost any
-        # number
-        # of rows; fewer heights mean fewer instances of the tile to compile.
+        # number of rows, and fewer heights mean fewer tiles to compile.
         tops.append(tops[-1] + (tallest if left % tallest == 0 else min(left, tallest - 1)))
     return tops
 
@@ -78,8 +77,8 @@ def tile_function(product: MatrixProduct, tiling: Tiling, name: str, layout: Lay
     at = layout.at(keep, "r", "v * LANES")
     lanes = "lanes" if _ends_within(keep, layout) else ""
     finish = _finish(product, name, layout) if _is_long(product) else None
-    # Between passes, sums are kept in the memory of c, or of a value computed from c.
-    passes = product.depth > tiling.depth_block  # the sums are kept in memory between them
+    # Between passes, sums are in the memory of c, or of a value computed from c.
+    passes = product.depth > tiling.depth_block  # sums are in memory between passes
     kept = [keep] if passes else []
     body: list[Statement] = [
         *_moves(_tile_matrices(product) if finish is None else kept, layout),
@@ -103,7 +102,7 @@ def tile_function(product: MatrixProduct, tiling: Tiling, name: str, layout: Lay
     if finish is None:
         body.append(Each(_epilogue(product, layout, "sum[r][v]")))
     else:
-        keeps = Each(["kept[r][v] = sum[r][v];"])  # an index of `sum` would move it to memory
+        keeps = Each(["kept[r][v] = sum[r][v];"])  # an index into `sum` would move it to memory
         call = f"{finish.name}(table, workspace, kept, rows, wide, part, i, j);"
         body += ["vec kept[TILE_ROWS][WIDE];", keeps, call]
     return CFunction(
@@ -158,12 +157,12 @@ def product_statements(
 ) -> Sequence[Statement]:
     """Return the loops over the tiles of rows `first` to `last` of c, or of panels `by_columns`.
 
-    If tiles are `claimed`, the threads claim the tiles of the first group of panels from the list
-    number ``list``, and the tiles of further groups from the following lists.
+    If tiles are `claimed`, threads claim the tiles of the first group of panels from the list
+    ``list``, and the tiles of each further group from the next list.
 
-    `slices` are the numbers of rows of one call; `times` rows belong to each row of the batch.
-    Panels are packed and read by groups.  Tiles of the same rows follow each other along c, so that
-    rows of `a` stay in the first-level cache and c is written sequentially.
+    `slices` are the numbers of rows of a call; `times` rows belong to each row of the batch.
+    Panels are packed and read by groups.  Tiles of the same rows follow each other along c, so
+    rows of `a` stay in the first-level cache, and c is written sequentially.
     """
     used = set().union(*(heights(n, tiling.height) for n in slices))
     across = product.sums_rows
@@ -176,7 +175,7 @@ def product_statements(
     body: list[Statement] = []
 
     def loops(makes: Callable[[int, int], Statement]) -> list[Statement]:
-        """Return a loop over the panels of a group for each width."""
+        """Return a loop over a group's panels for each width."""
         return [
             ForLoop(
                 "j",
@@ -193,7 +192,7 @@ def product_statements(
     elif tiling.ahead:
         columns_at = f"{name}_panels + j * {product.depth}"
     else:
-        # Each thread packs a group of panels right before reading it, into its own memory: no
+        # Each thread packs a group of panels into its own memory right before reading the group: no
         # thread waits for another, and the panels are in the cache.
         own = f" + part.index * {group_size(product, tiling, layout)}"
         columns_at = f"{name}_panels{own} + (j - {start}) * {block}"
@@ -237,8 +236,7 @@ def product_statements(
         bound = f"const int64_t right = MIN(left + {width}, to);"
         body = [ForLoop("left", "from", "to", [bound, *body], width)]
     begin, end = ("begin", "end") if across else (0, product.depth)
-    # The loop over terms is the outermost loop, so a slice of b is packed once for all tiles of
-    # rows.
+    # The loop over terms is outermost, so a slice of b is packed once for all tiles of rows.
     passes = ForLoop(
         "k0", begin, end, [f"const int64_t k1 = MIN(k0 + {block}, {end});", *body], step=block
     )
@@ -263,13 +261,13 @@ def group_count(product: MatrixProduct, tiling: Tiling, layout: Layout) -> int:
 
 
 def row_copy_size(product: MatrixProduct, tiling: Tiling, layout: Layout, *, claimed: bool) -> int:
-    """Return the size of the packed rows of a: the rows of a tile if tiles are claimed, or all."""
+    """Return the size of the packed rows of a: rows of one tile if tiles are claimed, else all."""
     rows = tiling.height if claimed else product.rows
     return padded_length(rows * tiling.depth_block, layout.lanes)
 
 
 def group_size(product: MatrixProduct, tiling: Tiling, layout: Layout) -> int:
-    """Return the size of the panels of one group for one pass, in numbers."""
+    """Return the number of entries in a group of panels for one pass."""
     vectors = min(2 * tiling.group, -(-product.columns // layout.lanes))
     return vectors * layout.lanes * tiling.depth_block
 
@@ -277,25 +275,25 @@ def group_size(product: MatrixProduct, tiling: Tiling, layout: Layout) -> int:
 def _moves(matrices: Sequence[MatrixValue], layout: Layout) -> list[str]:
     """Return the statements that move `matrices` to the first entries of a tile.
 
-    Constant offsets from there compile faster than sums of four numbers.
+    Constant offsets from these entries compile faster than sums of four numbers.
     """
     return [f"{v.name} += {f'i * {layout.stride(v)} + ' if v.rows > 1 else ''}j;" for v in matrices]
 
 
 def _vector(body: Sequence[Statement], lanes: str) -> list[Statement]:
-    """Return the statements of a vector of a tile; ``lanes`` is the number of its valid lanes."""
+    """Return the statements for a vector of a tile; ``lanes`` is the number of its valid lanes."""
     count = ["const int64_t lanes = part && v == wide - 1 ? part : LANES;"] if lanes else []
     return [*count, *body]
 
 
 def _spans(product: MatrixProduct, layout: Layout) -> list[tuple[int, int, int, int]]:
-    """Return the runs of panels of one width: vectors, first and last column, lanes of the last."""
+    """Return runs of equally wide panels: vectors, first and last column, lanes of the last one."""
     lanes, vectors = layout.lanes, -(-product.columns // layout.lanes)
     within = any(_ends_within(v, layout) for v in product.writes if v.stored)
     part = product.columns % lanes if within else 0
     pairs = vectors // 2 * 2
-    # Tiles are two vectors wide; an odd vector, and the last one if it ends within the caller's
-    # rows, have tiles of their own, so that all others need no mask.
+    # Tiles are two vectors wide.  An odd vector has its own tile, and so has the last vector if it
+    # ends within the caller's rows; then no other tile needs a mask.
     spans = [(2, 0, pairs * lanes, 0), (1, pairs * lanes, vectors * lanes, 0)]
     if part:
         wide = 2 - vectors % 2
@@ -307,17 +305,17 @@ def _spans(product: MatrixProduct, layout: Layout) -> list[tuple[int, int, int, 
 
 
 def _ends_within(value: MatrixValue, layout: Layout) -> bool:
-    """Return whether the value's rows end within a vector, as they may in the caller's memory."""
+    """Return whether rows end within a vector, as they may in the caller's memory."""
     return layout.stride(value) % layout.lanes != 0
 
 
 def _accumulator(product: MatrixProduct) -> MatrixValue:
-    """Return a value that is stored anyway; its memory holds the sums between passes."""
+    """Return a stored value; its memory holds the sums between passes."""
     return next((v for v in product.writes if v.stored), product.c)
 
 
 def _tile_matrices(product: MatrixProduct) -> list[MatrixValue]:
-    """Return the matrices of the shape of c that a tile reads or writes."""
+    """Return the matrices with the shape of c that a tile reads or writes."""
     written = [v for v in product.writes if v.stored]
     read = [v for m in product.epilogue for v in m.reads if v not in product.writes]
     return [*dict.fromkeys(written + read)]
@@ -329,7 +327,7 @@ def _tile_buffers(product: MatrixProduct) -> list[str]:
 
 
 def _epilogue(product: MatrixProduct, layout: Layout, total: str) -> list[Statement]:
-    """Return the statements applied to each vector of c, the sums `total`, before it is stored."""
+    """Return the statements for each vector of c, from its sums `total`, before it is stored."""
     known = {product.c: f"at_{product.c.name}"}
     bias = f" + {load_vector(f'{product.bias.name} + j + v * LANES')}" if product.bias else ""
     factor = c_number(product.factor, layout.itemsize)

@@ -1,4 +1,4 @@
-"""The sizes of the tiles of matrix products, a function of the shapes and the target alone."""
+"""Sizes of the tiles of matrix products, from the shapes and the target alone."""
 
 from math import gcd
 from typing import Literal, NamedTuple
@@ -8,27 +8,27 @@ from mlpengine.backends.compiled.matrix import MatrixProduct
 from mlpengine.backends.compiled.target import CompileTarget
 
 LONGEST_DEPTH = 400
-"""Maximum number of terms of one pass.
+"""Maximum number of terms of a pass.
 
-The rows of a tile then stay in the first-level cache, and panels of 25 or 50 kB are read from the
+The rows of a tile then stay in the first-level cache.  Panels of 25 or 50 kB are read from the
 second-level cache at the same speed."""
 
 GROUP_BYTES = 256 * 1024
-"""Bytes of a group of panels, read by all tiles of some rows: half of a second-level cache."""
+"""Bytes of a group of panels, half of a second-level cache; all tiles of some rows read it."""
 
 PACK_BYTES = 256 * 1024
-"""Bytes above which a matrix that is read by columns is packed first.
+"""A matrix with more bytes that is read by columns is packed first.
 
 Each of its rows is on another page, and the first-level translation buffer has 64 entries."""
 
 SMALLEST_PANEL = 8 * 1024
-"""Minimum bytes of a panel that may be read right after it is written.
+"""Minimum bytes of a panel that is read right after it is written.
 
-The first rows of a smaller panel are still in the store buffer, and a wide load has to wait for
+The first rows of a smaller panel are still in the store buffer, and a wide load would wait for
 several stores."""
 
 MIN_READS = 4
-"""Minimum number of tiles that read a panel, for packing to pay.
+"""Packing pays if at least this many tiles read a panel.
 
 With packing, a product of 512 to 256 columns took a third more time with 2 tiles, and a seventh
 more with 4 (EPYC of Zen 5, November 2026)."""
@@ -39,32 +39,31 @@ DOT_ROWS = 2
 """Rows of a tile of dot products; more rows would not fit into the registers."""
 
 SUM_COST = 4
-"""Number of operations to sum the lanes of a vector and to read its part of b."""
+"""Number of operations for summing the lanes of a vector and reading its part of b."""
 
 MANY_ROWS = 64
 FEW_TERMS = 16384
-"""Minimum number of rows of a product, and of multiplications in each row, for the highest tiles.
+"""Minimum rows of a product, and minimum multiplications in each row, for the highest tiles.
 
 The registers limit the height of a tile.
 
-With higher tiles the products of 784-256-128-10 with a batch of 128 take a tenth less time, and so
-do the products of wider layers (Xeon with AVX-512, one thread, interleaved, November 2026).  With a
-batch of 64 the step of this network takes 2.6% less, and the steps of four other shapes, with 64 or
-96 rows, take 4 to 5% less.  Each height is an instance to compile: these five shapes take 0.1 to
-0.5 s more to compile.  The weight gradients of 64-256-128-10 with a batch of 32 have 8,192 terms
-for each row; this network compiles in 0.83 s with tiles of 8 rows in place of 0.96 s with 12 and
-13, and a step takes as long (the same machine, GCC 12)."""
+With higher tiles, the products of 784-256-128-10 with a batch of 128 take a tenth less time, and so
+do products of wider layers (Xeon with AVX-512, one thread, interleaved, November 2026).  With a
+batch of 64, a step of this network takes 2.6% less time, and steps of four other shapes, with 64 or
+96 rows, take 4 to 5% less.  Each height must be compiled: for these five shapes this takes 0.1 to
+0.5 s more.  The weight gradients of 64-256-128-10 with a batch of 32 have 8,192 terms for each row.
+With tiles of 8 rows, this network compiles in 0.83 s, with 12 and 13 rows in 0.96 s, and a step
+takes equally long (the same machine, GCC 12)."""
 
 Packing = Literal["none", "panels", "transposed"]
 
 
 class Tiling(NamedTuple):
-    """How one product is computed, in tiles of `height` rows or less.
+    """How a product is computed, in tiles of at most `height` rows.
 
     With `ahead`, all panels are packed first, and all threads and rows share them.  Otherwise each
     group of panels is packed right before its use and stays in the caches.  With `dots`, the lanes
-    of a vector are several terms of one entry, not several columns; the sum of the lanes is an
-    entry of c.
+    of a vector are terms of one entry instead of columns; their sum is an entry of c.
     """
 
     height: int
@@ -81,24 +80,22 @@ def choose_tiling(
 ) -> Tiling:
     """Return the tiling of sums over `depth` terms at a time.
 
-    `share` is the number of rows that each thread computes.  `often` says that several
-    slices of rows, or several threads, read the same panels; these are then packed ahead.
-
-    The tiling depends only on the shapes and the target, so it is the same in every run.
+    `share` is the number of rows for each thread.  With `often`, several slices of rows or several
+    threads read the same panels, so panels are packed ahead.  The tiling depends only on the shapes
+    and the target, so it is the same in every run.
     """
     if _has_few_columns(product, layout):
         return Tiling(DOT_ROWS, "none", False, False, depth, 1, dots=True)
     size = layout.itemsize
-    # All passes have equal length: a short last pass would load and store the sums of each tile for
-    # few terms.
+    # All passes have equal length: a short last pass would load and store all sums for few terms.
     passes = max(1, -(-depth * size // (LONGEST_DEPTH * 4)))
     block = -(-depth // passes)
     across = product.sums_rows
     height = tile_rows(layout.target, share, depth * product.columns)
-    # In "forward" the columns of c belong to the rows of w.  The lanes of a vector would have to
-    # gather from several rows, so w is transposed while it is packed.  The other forms read b along
-    # its rows.  They pack b if that pays, or if a vector would end beyond a row of the caller's
-    # array, because its rows have no padding.
+    # In "forward", the columns of c belong to the rows of w, so a vector would have to gather from
+    # several rows.  Packing therefore transposes w.  The other forms read b along its rows.  They
+    # pack b if that pays, or if a vector would end beyond a row of the caller's array, because such
+    # rows have no padding.
     packing: Packing = "none"
     if product.form == "forward":
         packing = "transposed"
@@ -123,14 +120,14 @@ def choose_tiling(
 
 
 def tile_rows(target: CompileTarget, rows: int, terms: int) -> int:
-    """Return the rows of a tile, two vectors wide, of a product with `rows` rows.
+    """Return the number of rows in a tile, two vectors wide, for a product with `rows` rows.
 
     Each row takes `terms` multiplications.
 
-    The tile leaves registers for a row of b and an entry of a.  Tiles of 8 rows have 16 sums; these
+    The tile leaves registers for a row of b and an entry of a.  Tiles of 8 rows have 16 sums, which
     hide the latency of any multiplier, and low tiles fit more shapes.  With vectors of 64 bytes the
-    second-level cache is the limit: higher tiles read panels less often, and one tile may be enough
-    for all rows.
+    second-level cache is the limit: higher tiles read panels less often, and one tile may cover all
+    rows.
     """
     limit = highest_tile(target)
     if target.vector_bytes < 64 or (rows > limit and (rows < MANY_ROWS or terms < FEW_TERMS)):
@@ -140,14 +137,14 @@ def tile_rows(target: CompileTarget, rows: int, terms: int) -> int:
 
 
 def highest_tile(target: CompileTarget) -> int:
-    """Return the rows of a tile that the registers allow."""
+    """Return the largest number of rows for which a tile fits into the registers."""
     return (target.registers - 4) // 2
 
 
 def _has_few_columns(product: MatrixProduct, layout: Layout) -> bool:
-    """Return whether dot products take fewer operations than vectors with few lanes in use.
+    """Return whether dot products need fewer operations than vectors with few lanes in use.
 
-    With dot products, the step of 64-128-10 with a batch of 64 takes 4 % less time (EPYC of Zen 5,
+    With dot products, a step of 64-128-10 with a batch of 64 takes 4 % less time (EPYC of Zen 5,
     November 2026).
     """
     if product.form != "forward" or product.columns > layout.lanes:
@@ -156,13 +153,13 @@ def _has_few_columns(product: MatrixProduct, layout: Layout) -> bool:
 
 
 def _is_panel(product: MatrixProduct, layout: Layout) -> bool:
-    """Return whether b has the memory layout that its only panel would have."""
+    """Return whether the memory layout of b equals the layout of its only panel."""
     stride = layout.stride(product.b)
     return stride % layout.lanes == 0 and stride <= 2 * layout.lanes
 
 
 def _pays(product: MatrixProduct, layout: Layout, depth: int, reads: int) -> bool:
-    """Return whether to pack b into panels; `reads` tiles read each.  b is not transposed."""
+    """Return whether packing b into panels pays; `reads` tiles read each panel."""
     row_bytes = layout.stride(product.b) * layout.itemsize
     pays = reads >= MIN_READS
     if layout.target.reads_columns:

@@ -23,7 +23,7 @@ IN_FLASH = """\
 #define IN_FLASH
 #endif
 """
-"""The qualifier of constants that are read by their names, not through pointers to RAM."""
+"""Qualifier of constants that are read by name, not through pointers to RAM."""
 
 ParameterKind = Literal["reads", "writes", "number", "count"]
 
@@ -33,13 +33,13 @@ PARAMETER_TYPES: Mapping[ParameterKind, str] = {
     "number": "real ",
     "count": "size_t ",
 }
-"""The C type of a parameter: vectors that are read and written, a number, a whole number."""
+"""C type of a parameter: vectors that are read or written, a number, a whole number."""
 
 
 class Constants(NamedTuple):
     """An array of constants: numbers, or whole numbers of a C type.
 
-    Constants `by_name` are not passed to functions: these take pointers to RAM.
+    Constants `by_name` are not passed to functions, which take pointers to RAM.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Constants(NamedTuple):
 
 
 class ScalarFunction(NamedTuple):
-    """A function of a file; `about` is its comment, and `result` the C type of what it returns."""
+    """A function of a file; `about` is its comment, and `result` the C type of its result."""
 
     name: str
     parameters: Mapping[str, ParameterKind]
@@ -101,12 +101,12 @@ def c_definitions(definitions: Iterable[Definition]) -> str:
 
 @dataclass(eq=False)
 class FreshNames:
-    """Names that differ from each other and from the names `taken`."""
+    """Names that differ from each other and from `taken`."""
 
     taken: set[str] = field(default_factory=set)
 
     def add(self, name: str) -> str:
-        """Return `name`, with a number if it is taken."""
+        """Return `name`, followed by a number if `name` is taken."""
         chosen, number = name, 2
         while chosen in self.taken:
             chosen, number = f"{name}_{number}", number + 1
@@ -116,7 +116,7 @@ class FreshNames:
 
 @dataclass(eq=False)
 class Functions:
-    """Definitions of a file that several parts share; functions of equal bodies are one."""
+    """Definitions that several parts of a file share; functions with equal bodies are one."""
 
     names: FreshNames = field(default_factory=FreshNames)
     definitions: list[Definition] = field(default_factory=list)
@@ -142,7 +142,7 @@ class Functions:
 
 # ---------------------------------------------------------------- pieces of C
 def identifier(text: str, *, upper: bool = False) -> str:
-    """Return a C identifier made from `text`; other characters than ASCII letters become ``_``."""
+    """Return a C identifier; ``_`` replaces all characters but ASCII letters and digits."""
     name = re.sub(r"[^0-9A-Za-z]+", "_", text).strip("_") or "x"
     name = name if name[0].isalpha() else f"n{name}"
     return name.upper() if upper else name
@@ -150,8 +150,12 @@ def identifier(text: str, *, upper: bool = False) -> str:
 
 def comment_text(text: str) -> str:
     """Return `text` as printable ASCII without ``*/``, ``/*`` and trigraphs."""
-    plain = "".join(c if " " <= c <= "~" else "?" for c in text)
-    return re.sub(r"(?<=[*/?])(?=[*/?])", " ", plain.replace("\\", "/"))
+    plain = text.encode("ascii", "replace").decode().translate(IN_COMMENTS)
+    return re.sub(r"(?<=[*/?])(?=[*/?])", " ", plain)
+
+
+IN_COMMENTS = {**dict.fromkeys([*range(32), 127], "?"), ord("\\"): "/"}
+"""ASCII characters that C comments have in another form, by code."""
 
 
 def real_constant(value: float) -> str:

@@ -1,8 +1,8 @@
-"""Definitions as JavaScript: statements of scalars on one array of numbers.
+"""Definitions as JavaScript: statements on single numbers, which lie in one array.
 
-A vector is a place in that array, as in C, where constants come first and local arrays follow.
-Numbers are rounded to float32 by `Math.fround` after every operation, if the array is one of
-float32.  Functions have the names of C; names of a module alone begin with ``$``.
+A vector is a position in that array.  As in C, constants come first, and local arrays follow.  If
+the array is float32, `Math.fround` rounds numbers to float32 after every operation.  Functions have
+the names of C; names that only a module has begin with ``$``.
 """
 
 from base64 import b64encode
@@ -52,7 +52,7 @@ MATH = {
     "vmin": "(a, b) => (a < b || a !== a ? a : b)",
     "vselect": "(c, a, b) => (c ? a : b)",
 }
-"""The functions of `mlpengine.formula.SCALARS`; their results are rounded where they are used."""
+"""The functions of `mlpengine.formula.SCALARS`; their results are rounded at each use."""
 
 TEMPLATES = {
     "element": "$memory[{} + {}]",
@@ -61,10 +61,10 @@ TEMPLATES = {
     "not_finite": "!Number.isFinite({})",
     "floor": "v_floor({})",
 }
-"""Other parts of formulas of scalars."""
+"""Other functions in formulas of single numbers."""
 
 EXACT = {*TEMPLATES, "maximum", "minimum", "clip", "sign", "abs", "neg", "where"}
-"""Functions with results that need no rounding."""
+"""Functions whose results need no rounding."""
 
 DECODER = """\
 const $fill = (place, Numbers, text) => {
@@ -74,7 +74,7 @@ const $fill = (place, Numbers, text) => {
 """
 
 MAX_WRITTEN = 16
-"""Maximum number of constants written as numbers; more are written as base64 of their bytes."""
+"""Maximum number of constants written as numbers; larger arrays are written as base64."""
 
 
 @dataclass(eq=False)
@@ -82,7 +82,7 @@ class JavaScript:
     """Prints definitions; `single` tells whether numbers are float32.
 
     Attributes:
-        size: numbers in the memory, as far as they are known.
+        size: numbers in the memory so far.
     """
 
     single: bool
@@ -90,19 +90,19 @@ class JavaScript:
     _lines: list[str] = field(default_factory=list)
 
     def reserve(self, length: int) -> int:
-        """Return a place for `length` numbers."""
+        """Return the position of `length` new numbers."""
         self.size += length
         return self.size - length
 
     def add(self, definitions: Iterable[Definition]) -> None:
-        """Print definitions below the existing ones."""
+        """Print definitions after the existing ones."""
         for one in definitions:
             self._lines += (
                 self._constants(one) if isinstance(one, Constants) else self._function(one)
             )
 
     def text(self) -> str:
-        """Return everything, with the memory and the functions that it needs."""
+        """Return the module with its memory and the functions that it needs."""
         body = "\n".join(self._lines)
         head = [f"const $memory = new Float{32 if self.single else 64}Array({self.size});"]
         head.append(f"const R = {'Math.fround' if self.single else '(x) => x'};")
@@ -188,7 +188,7 @@ class JavaScript:
         return f"R({text})" if self._rounds(node) else text
 
     def _rounds(self, node: Expr) -> bool:
-        """Return whether the value of a function must be rounded to float32."""
+        """Return whether a function's value must be rounded to float32."""
         return self.single and not (node.name in EXACT or node.is_mask)
 
 

@@ -1,6 +1,6 @@
-"""Functions of the kernels of a network on scalars: products, element-wise maps, losses.
+"""Functions for a network's kernels on single numbers: products, element-wise maps, losses.
 
-Sizes are arguments, so that layers of one kind share a function; its name comes from `Functions`.
+Sizes are arguments, so that layers of one kind share a function; `Functions` chooses its name.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,14 +28,14 @@ from mlpengine.ops import EntryLoss
 from mlpengine.ops.cross_entropy import SoftmaxCrossEntropy
 
 LONG_SUM = 64
-"""Minimum length of sums that are added in four parts; shorter sums have less code."""
+"""Minimum length of sums in four parts; shorter sums have less code."""
 
 
 def dot(functions: Functions, length: int = 0) -> str:
-    """Return the inner product of two vectors, of about `length` entries.
+    """Return the function of the inner product of two vectors with about `length` entries.
 
-    A long product is the sum of four independent sums, so that a processor can overlap the
-    additions: compilers must keep the order of floating-point additions in the text.
+    A long product is the sum of four sums, so that a processor can overlap the additions.
+    Compilers may not do this, because they must keep the order of floating-point additions.
     """
     parameters: dict[str, ParameterKind] = {"a": "reads", "b": "reads", "n": "count"}
     a, b, total = element("a", "i"), element("b", "i"), variable("sum")
@@ -72,7 +72,7 @@ def dot(functions: Functions, length: int = 0) -> str:
 
 
 def add_scaled(functions: Functions) -> str:
-    """Return the function that adds a multiple of a vector to another."""
+    """Return the function that adds a multiple of one vector to another."""
     return functions.add(
         "add_scaled",
         {"y": "writes", "x": "reads", "factor": "number", "n": "count"},
@@ -114,11 +114,11 @@ def dense_function(
 ) -> str:
     """Return a layer's forward: ``f(x, w, [b,] *reads, *stored, [factor,] in, out)``.
 
-    `steps` are the rules that follow the product, each with the names of its values, and `about`
-    the names of the rules.  `in_dim` is the approximate value of in; it selects the `dot`.
-    `operand` is the name of the product.  `reads` are the names of other values that the rules
-    read, one number for each unit.  `stored` are the names of the values to store.  If `scaled`,
-    the product is multiplied by a factor before a bias is added.
+    `steps` are the rules after the product, each with the names of its values; `about` are the
+    names of the rules.  `in_dim`, about the number of inputs, selects the `dot`.  `operand` is the
+    name of the product.  `reads` are the names of other values that the rules read, one number for
+    each unit.  `stored` are the names of values to store.  If `scaled`, a factor multiplies the
+    product before a bias is added.
     """
     product = called(dot(functions, in_dim), "w + i * in_dim", "input", "in_dim")
     if scaled:
@@ -144,7 +144,7 @@ def dense_function(
 
 
 def layer_norm_function(functions: Functions, eps: float, *, scaled: bool, biased: bool) -> str:
-    """Return layer norm of a row: ``f(x, [scale,] [bias,] y, n)``; y may be x."""
+    """Return the function of layer norm of a row, ``f(x, [scale,] [bias,] y, n)``; y may be x."""
     given: dict[str, ParameterKind] = {"scale": "reads"} if scaled else {}
     given |= {"bias": "reads"} if biased else {}
     mean, variance, rstd = map(variable, ("mean", "variance", "rstd"))
@@ -203,8 +203,8 @@ def back_dense(
 ) -> str:
     """Return the function of an input gradient: ``f(dy, w, dx, *reads, in, out)``.
 
-    `rule` is the backward rule of the activation before; its ``dy`` is the product.  `reads` are
-    the other values that it reads.
+    `rule` is the backward rule of the activation before the layer; its ``dy`` is the product.
+    `reads` are the other values that `rule` reads.
     """
     add = f"{add_scaled(functions)}(dx, w + i * in_dim, factor, in_dim);"
     lines: list[Statement] = [
@@ -245,7 +245,7 @@ def each(functions: Functions, rule: VectorRule, *, about: str) -> str:
 def loss_function(functions: Functions, about: str, body: Sequence[Statement]) -> str:
     """Return ``real f(output, target, slope)``: the loss of a row, and its gradient by the output.
 
-    A target of a class is its number; one that is no class, or out of range, makes the loss NaN.
+    A class is given by its number.  If the number is no class, the loss is NaN.
     """
     parameters: dict[str, ParameterKind] = {
         "output": "reads", "target": "reads", "slope_at": "writes"
@@ -254,7 +254,7 @@ def loss_function(functions: Functions, about: str, body: Sequence[Statement]) -
 
 
 def entry_loss(op: EntryLoss, entries: int) -> list[Statement]:
-    """Return the body of a loss over `entries` numbers, of one or more outputs each."""
+    """Return the body of a loss over `entries` numbers, each with one or more outputs."""
     f, count = op.formulas, op.columns
     value: Expr = f.entry
     if isfinite(op.target_range[0]):

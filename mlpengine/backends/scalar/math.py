@@ -15,7 +15,7 @@ typedef {upper}_REAL real;
 """
     + IN_FLASH
 )
-"""Needs the macros ``NAME_REAL`` and ``NAME_DOUBLE``."""
+"""Types and rounding; needs the macros ``NAME_REAL`` and ``NAME_DOUBLE``."""
 
 BITS = """\
 #if {upper}_DOUBLE
@@ -37,7 +37,7 @@ static bits magnitude(real x)
 #define is_nan(x) (magnitude(x) > INFINITE)
 
 """
-"""Tells finite numbers; needs ``stdint.h``, ``string.h`` and the macro ``NAME_DOUBLE``."""
+"""Test for finite numbers; needs ``stdint.h``, ``string.h`` and the macro ``NAME_DOUBLE``."""
 
 LIBM = """\
 #if {upper}_DOUBLE

@@ -1,4 +1,4 @@
-"""Training steps and predictions on scalars, from the kernels of the compiled backend."""
+"""Training steps and predictions on single numbers, from the compiled backend's kernels."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -24,11 +24,11 @@ def write_step(
 ) -> ScalarWriter:
     """Lower instructions on one row, place their values and return the statements.
 
-    `inputs` are the arrays of a row that the caller gives; they are placed before everything else
-    unless they are `fixed`.  `outputs` are arrays that the caller reads afterwards.  For the other
-    arguments see `ScalarWriter`.  Arrays that nothing gives or writes become constants.  Integers
-    are numbers like all others.
-    Raises: UnsupportedError where something has no form on scalars.
+    `inputs` are the arrays of a row that the caller passes; unless they are `fixed`, they are
+    placed first.  `outputs` are arrays that the caller reads afterwards.  For the other arguments
+    see `ScalarWriter`.  Arrays that are neither passed nor written become constants.  Integers are
+    stored as numbers.
+    Raises: UnsupportedError if an instruction has no form on single numbers.
     """
     batch = Batch(1, inputs, scalar=True)
     itemsize = next(a.itemsize for a in (*inputs, *outputs) if a.dtype.kind == "f")
@@ -54,7 +54,7 @@ def write_step(
 
 
 def _apart(kernels: Iterable[Kernel]) -> Iterator[Kernel]:
-    """Yield the kernels; of the maps fused into dx = dy w, the gradient of one op stays fused."""
+    """Yield the kernels; of the maps fused into dx = dy w, only one op's gradient stays fused."""
     for kernel in kernels:
         yield kernel
         if isinstance(kernel, Product) and kernel.form == "input_gradient":
@@ -71,7 +71,7 @@ def _apart(kernels: Iterable[Kernel]) -> Iterator[Kernel]:
 def _find_lifetimes(
     kernels: Sequence[Kernel], writer: ScalarWriter, given: set[int], ends: set[int]
 ) -> None:
-    """Find the lifetimes of values; values that share memory with an output get places, too."""
+    """Find the lifetimes of values; place values that share memory with an output."""
     storages = writer.storages
     for time, kernel in enumerate(kernels):
         for value in () if kernel.sums_rows else kernel.writes:

@@ -1,4 +1,4 @@
-"""The statements of a training step on scalars, and the place of every value."""
+"""The statements of a training step on single numbers, and the place of every value."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,17 +16,17 @@ from mlpengine.formula import Expr
 class ScalarWriter:
     """Forward, loss and backward of one row.
 
-    No gradient of a parameter is computed: the gradient is the product of two vectors, ``factors``.
-    They are kept until the update.
+    No gradient of a parameter is computed.  It is the product of two vectors, its ``factors``,
+    which are kept until the update.
 
     Attributes:
-        functions: the functions that the statements call are added to it.
-        fixed: the text of arrays that are not placed, by address, such as parameters.
-        memory: the name of the array that holds all other arrays.
-        storages: the places of these arrays in ``memory``.
-        statements: of the step; ``value`` becomes the loss.
-        size: numbers in that array.
-        factors: by the address of a weight's gradient, the text of dy and x.
+        functions: definitions to which the called functions are added.
+        fixed: text of arrays that are not placed, such as parameters, by address.
+        memory: name of the array that holds all other arrays.
+        storages: positions of these arrays in ``memory``.
+        statements: statements of the step; ``value`` becomes the loss.
+        size: number of entries of ``memory``.
+        factors: texts of dy and x, by the address of a weight's gradient.
         trains: whether there is a loss.
     """
 
@@ -40,21 +40,21 @@ class ScalarWriter:
     trains: bool = False
 
     def place_of(self, array: Array) -> str:
-        """Return the text of an array that is given."""
+        """Return the text of a given array."""
         return next(self.places(v) for v in self.storages if v.address == address_of(array))
 
     def places(self, *values: MatrixValue) -> str:
-        """Return the text of values, as arguments."""
+        """Return the text of values as arguments."""
         return ", ".join(map(self._place, values))
 
     def element(self, value: MatrixValue, index: str) -> Expr:
-        """Return a number of a value."""
+        """Return an entry of a value."""
         return element(f"({self._place(value)})", index)
 
     def each_row(self, function: str, rows: int, *arguments: MatrixValue | str) -> Statement:
         """Return the call of a function for each of `rows` rows.
 
-        Arguments with as many rows move on with them; text and vectors stay.
+        Arguments with this many rows advance by a row; texts and vectors stay.
         """
         shown = [
             a if isinstance(a, str) else self._place(a) + f" + row * {a.columns}" * (a.rows > 1)

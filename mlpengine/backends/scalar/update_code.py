@@ -1,4 +1,4 @@
-"""The update of an optimizer on scalars; the numbers of a step stay accurate."""
+"""The update of an optimizer on single numbers, with accurate numbers of a step."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class UpdateCode:
     """The C of an optimizer; `name` is the type of its state.
 
     The numbers of a step (bias corrections, the scheduled rate) are computed in ``real``, not in
-    double as in Python; `accurate` rewrites their formulas so that they stay accurate.
+    double as in Python.  `accurate` rewrites their formulas so that they stay accurate.
     """
 
     update: Update
@@ -33,12 +33,12 @@ class UpdateCode:
 
     @cached_property
     def moments(self) -> list[str]:
-        """Members of the state: a vector of each moment."""
+        """Members of the state: one vector for each moment."""
         return [f"moment_{name}" for name in self.update.moments]
 
     @cached_property
     def carried(self) -> dict[str, float]:
-        """Members of the state that a step reads from the step before, and their first values."""
+        """Members of the state that a step reads from the previous step, and first values."""
         values = self.update.carried_values[0].tolist()
         return {f"carried_{n}": v for n, v in zip(self.update.carried, values, strict=True)}
 
@@ -63,7 +63,7 @@ class UpdateCode:
         return "".join(f", {name}" for name in self._numbers) + f", {keep}" * self.decays
 
     def statements(self) -> list[Statement]:
-        """Return the statements that compute the numbers of a step from the learning rate, once."""
+        """Return the statements that compute a step's numbers once, from the learning rate."""
         given = {variable("lr"): "state->lr", variable("t"): "R(state->steps + 1)"}
         given |= {variable(n): f"state->carried_{n}" for n in self.update.carried}
         wanted = {*self._numbers, *self.update.carried}
@@ -76,7 +76,7 @@ class UpdateCode:
         return lines + [f"state->carried_{n} = new_{n};" for n in self.update.carried]
 
     def function(self) -> str:
-        """Return ``update(state, at, n, v, factor, ...)`` for gradients v[i] * factor, in C."""
+        """Return ``update(state, at, n, v, factor, ...)`` in C, for gradients v[i] * factor."""
         names = {variable(n): n for n in self._numbers}
         names |= {variable(n): f"old_{n}" for n in ("p", "g", *self.update.moments)}
         names |= {variable(n): real_constant(value) for n, value in self.update.hyper.items()}
@@ -100,10 +100,10 @@ class UpdateCode:
 
 
 def accurate(formula: Expr, known: Mapping[Expr, Expr]) -> Expr:
-    """Return the formula with `known` operands replaced, in a form that is accurate in float32.
+    """Return the formula with replaced `known` operands, in a form that is accurate in float32.
 
-    A power with a variable exponent is exp(exponent * log(base)), and 1 - exp(x) is
-    -expm1(x): 1 - 0.999**t has a relative error of 6e-5 in float32 otherwise.
+    A power with a variable exponent becomes exp(exponent * log(base)), and 1 - exp(x) becomes
+    -expm1(x).  Otherwise 1 - 0.999**t would have a relative error of 6e-5 in float32.
     """
     values: dict[Expr, Expr] = dict(known)
     for node in order([formula], known):

@@ -1,35 +1,36 @@
-"""Distance of new rows from the training rows: texts, numbers, missing values, drift."""
+"""How new rows differ from the training rows: texts, numbers, missing values, drift."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import plural
+from mlpengine.core.wording import nearest, plural
 from mlpengine.data.features.preprocessing import Preprocessor
 from mlpengine.data.features.summary import ColumnState, bounds, shares_of
-from mlpengine.data.features.thresholds import KS_LIMIT, LISTED_COLUMNS, ODDS
+from mlpengine.data.features.thresholds import KS_LIMIT, LISTED_COLUMNS, LISTED_TEXTS, ODDS
 from mlpengine.data.tables.table import Column, Table, number_text
 
 
 class NewRows:
-    """Count how rows, table by table, differ from training."""
+    """Counts, table by table, how rows differ from training."""
 
     def __init__(self, preprocessor: Preprocessor) -> None:
         self._preprocessor = preprocessor
         self._columns = preprocessor.summary["columns"]
         self._trained_rows = preprocessor.summary["rows"]
         self._rows = 0
-        self._texts: dict[str, tuple[int, str]] = {}
+        self._texts: dict[str, Counter[str]] = {}
         self._far: dict[str, tuple[int, str]] = {}
         self._gaps: dict[str, int] = {}
 
     def add(self, table: Table) -> "NewRows":
         """Count the rows of a table."""
         self._rows += table.n_rows
-        for name, (count, value) in self._preprocessor.unknown_texts(table).items():
-            _count(self._texts, name, count, value)
+        for name, texts in self._preprocessor.unknown_texts(table).items():
+            self._texts.setdefault(name, Counter()).update(texts)
         for name, column in ((n, table.columns[n]) for n in self._columns if n in table):
             self._gaps[name] = self._gaps.get(name, 0) + int(column.missing.sum())
             if column.kind == "text":
@@ -47,8 +48,7 @@ class NewRows:
         gaps = []
         for name, count in self._gaps.items():
             share = self._columns[name]["missing"]
-            # with few training rows an observed share of 0 may hide a small share (rule of
-            # succession)
+            # with few training rows, a share of 0 may hide a small share (rule of succession)
             likely = (share * self._trained_rows + 1) / (self._trained_rows + 2)
             expected = self._rows * likely
             if count > expected + ODDS * np.sqrt(expected * (1 - likely)):
@@ -64,28 +64,35 @@ class NewRows:
 
 
 def _first(lines: list[str], what: str) -> list[str]:
-    """Return the lines of the first columns, and how many more there are."""
+    """Return the lines of the first columns, and the number of further columns."""
     more = len(lines) - LISTED_COLUMNS
     return lines if more <= 0 else [*lines[:-more], f"{plural(more, 'more column')} {what}"]
 
 
-def unknown_remarks(
-    preprocessor: Preprocessor, unknown: Mapping[str, tuple[int, str]]
-) -> list[str]:
-    """Return a line for each column of `Preprocessor.unknown_texts`."""
+def unknown_remarks(preprocessor: Preprocessor, unknown: Mapping[str, Counter[str]]) -> list[str]:
+    """Return a line for each column of `Preprocessor.unknown_texts`, with similar levels."""
     options = preprocessor.options
     why = f"new, or in fewer than {plural(options.min_count, 'training row')}"
     if options.max_levels is not None:
         why += f", or not among the {options.max_levels} most frequent"
-    return [
-        f"column {name!r}: {plural(count, 'row')} with a text that has no feature of its own, "
-        f"such as {text!r:.60} ({why})"
-        for name, (count, text) in unknown.items()
-    ]
+    levels = {category.column: category.levels for category in preprocessor.categories}
+    remarks = []
+    for name, texts in unknown.items():
+        listed = []
+        for text, count in texts.most_common(LISTED_TEXTS):
+            near = nearest(text, levels[name])
+            listed.append(f"{text!r:.60} ({plural(count, 'row')}{f', near {near!r}' * bool(near)})")
+        if (more := len(texts) - len(listed)) > 0:
+            listed.append(plural(more, "other text"))
+        remarks.append(
+            f"column {name!r}: {plural(texts.total(), 'row')} with a text that has no feature of "
+            f"its own: {', '.join(listed)}; such texts are {why}"
+        )
+    return remarks
 
 
 def far_remarks(preprocessor: Preprocessor, far: Mapping[str, tuple[int, str]]) -> list[str]:
-    """Return a line for each column: the number of rows far outside training, and a value."""
+    """Return a line for each column: how many rows are far outside training, and an example."""
     columns = preprocessor.summary["columns"]
     return [
         f"column {name!r}: {plural(count, 'row')} far outside those trained on, such as {value} "
@@ -110,12 +117,12 @@ def _percent(share: float) -> str:
 
 
 class Drift(NamedTuple):
-    """The distance of the values of a column from the training values, 0 to 1.
+    """The distance of a column's values from the training values, 0 to 1.
 
-    `values` is, for numbers, the largest difference of the cumulative shares (Kolmogorov and
-    Smirnov) and, for texts, the largest difference of the share of a text; missing values do not
-    count. `missing` and `trained_missing` are the shares of missing values.  `is_odd` tells whether
-    the drift is larger than chance explains.
+    For numbers, `values` is the largest difference between the distribution functions (Kolmogorov
+    and Smirnov); for texts, the largest difference between the shares of a text.  Missing values do
+    not count.  `missing` and `trained_missing` are the shares of missing values.  `is_odd` tells
+    whether chance does not explain the drift.
     """
 
     column: str
@@ -126,14 +133,14 @@ class Drift(NamedTuple):
 
     @property
     def value(self) -> float:
-        """The larger of the differences of values and of shares of missing values."""
+        """The larger one of two differences: of values, and of the shares of missing values."""
         return max(self.values, abs(self.missing - self.trained_missing))
 
 
 def drifts(preprocessor: Preprocessor, table: Table) -> list[Drift]:
     """Return the drift of each column of a table, the largest first.
 
-    Raises: DataError for a column that predictions could not read.
+    Raises: DataError for a column that predictions cannot read.
     """
     preprocessor.features_of(table)
     levels = {category.column: category for category in preprocessor.categories}
@@ -157,7 +164,7 @@ def drifts(preprocessor: Preprocessor, table: Table) -> list[Drift]:
 
 
 def _distance(column: Column, quantiles: Array) -> float:
-    """Return the largest difference of cumulative shares, as far as the stored quantiles tell."""
+    """Return the largest difference of distribution functions that the stored quantiles show."""
     known = np.sort(column.values[~column.missing].astype(np.float64))
     places = np.unique(quantiles)
     steps = len(quantiles) - 1

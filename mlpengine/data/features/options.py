@@ -12,7 +12,7 @@ from mlpengine.settings.features import FeatureSettings
 
 @dataclass(frozen=True, config=STRICT)
 class Options(FeatureSettings):
-    """`FeatureSettings`, and what follows from the network, the file and the split."""
+    """`FeatureSettings`, and options that follow from the network, the file and the split."""
 
     dtype: Literal["float32", "float64"] = Field(
         default="float32", description="Of features, targets and weights."
@@ -25,6 +25,7 @@ class Options(FeatureSettings):
         default=DEFAULT,
         description="How the tables of the model are read (`Preprocessor.read_arguments`).",
     )
+    time: str | None = Field(default=None, description="Column of the order of rows, for lags.")
     periods: Texts = Field(
         default=(),
         description="Date columns with only their periods as features, as far as the training rows "

@@ -1,4 +1,4 @@
-"""The rows of a table that can be used in training, and remarks on the others."""
+"""The rows of a table that training can use, and remarks on the other rows."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,35 +12,43 @@ from mlpengine.data.tables.table import Table
 
 
 class UsableRows(NamedTuple):
-    """Indices of the usable rows, None for all, and a line for each reason why others are not."""
+    """Indices of usable rows, None for all; a line for each reason why rows are left out."""
 
     rows: Array | None
     remarks: list[str]
 
 
 def usable_rows(table: Table, target: Sequence[str], in_use: Array | None) -> UsableRows:
-    """Return the rows that a filter keeps and that have every target.
+    """Return the rows that a filter keeps and that have a target.
 
-    `in_use` is a bool for each row, None where there is no filter.
+    `in_use` is a bool for each row; None without a filter.
 
     Raises: DataError if no row is left.
     """
     kept = np.ones(table.n_rows, bool) if in_use is None else in_use
-    remarks = _remark(table, ~kept, "data.where does not hold")
-    missing = np.zeros(table.n_rows, bool)
-    for name in target:
-        if name in table:
-            missing |= table[name].missing
-    missing &= kept
-    remarks += _remark(table, missing, "the target is missing")
-    if not remarks:
-        return UsableRows(None, [])
-    if not (kept & ~missing).any():
+    names = [name for name in target if name in table]
+    used = kept & has_target(table, names)
+    remarks = _remark(table, ~kept, "left out: data.where does not hold")
+    remarks += _remark(table, kept & ~used, "left out: the target is missing")
+    partly = used & np.logical_or.reduce([table[name].missing for name in names], initial=False)
+    remarks += _remark(table, partly, "lack some targets and train the others")
+    if used.all():
+        return UsableRows(None, remarks)
+    if not used.any():
         raise DataError(f"{table.source}: no row can be used ({'; '.join(remarks)})")
-    return UsableRows(np.flatnonzero(kept & ~missing), remarks)
+    return UsableRows(np.flatnonzero(used), remarks)
+
+
+def has_target(table: Table, target: Sequence[str]) -> Array:
+    """Return whether each row has a target: any of several columns, or all yes/no columns."""
+    if not target:
+        return np.ones(table.n_rows, bool)
+    known = np.stack([~table[name].missing for name in target])
+    needs_all = all(table[name].is_binary for name in target)
+    return np.asarray(known.all(axis=0) if needs_all else known.any(axis=0))
 
 
 def _remark(table: Table, rows: Array, why: str) -> list[str]:
     count = int(rows.sum())
-    text = f"{table.source}: {plural(count, 'row')} of {table.n_rows:,} left out: {why}"
+    text = f"{table.source}: {plural(count, 'row')} of {table.n_rows:,} {why}"
     return [text] if count else []

@@ -283,7 +283,7 @@ def test_rare_levels_train_the_unknown_bucket(tmp_path):
     fitted = Preprocessor("y").fit(table)
     assert fitted.feature_names == ["w=often", "w=(unknown)"]
     assert fitted.transform(table).features[:, 1].sum() == 2
-    assert fitted.categories[0].unknown_rows(table).tolist() == [5, 6]
+    assert fitted.categories[0].unknown_texts(table) == {"rare": 2}
 
 
 def test_regression_targets_are_standardized_and_undone():

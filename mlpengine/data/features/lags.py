@@ -1,0 +1,211 @@
+"""Columns of earlier rows: lags and windows of number columns, in the order of a time column.
+
+A row reads rows that are `ahead` or more rows before it in its series; no function here reads the
+row itself or a later one.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from mlpengine.core.errors import DataError
+from mlpengine.core.spec import Array
+from mlpengine.data.features.sources import check_numeric
+from mlpengine.data.features.splits import dividing_values
+from mlpengine.data.features.thresholds import WINDOW_NUMBERS
+from mlpengine.data.tables.table import Column, Table
+
+
+def _mean(window: Array) -> Array:
+    known = ~np.isnan(window)
+    mean: Array = np.where(known, window, 0.0).sum(axis=1) / known.sum(axis=1)
+    return mean
+
+
+def _std(window: Array) -> Array:
+    return np.sqrt(_mean((window - _mean(window)[:, None]) ** 2))
+
+
+FUNCTIONS: Mapping[str, Callable[[Array], Array]] = {
+    "mean": _mean,
+    "std": _std,
+    "min": lambda window: np.fmin.reduce(window, axis=1),
+    "max": lambda window: np.fmax.reduce(window, axis=1),
+}
+"""Functions of the known values of windows (rows, length), NaN for a window without one.
+
+`std` divides by the number of values.  `mlpengine.export._lags_c` has the same functions in C.
+"""
+
+
+class Derived(NamedTuple):
+    """A column of earlier rows: its name, its source, and a lag or a window of `length` rows."""
+
+    name: str
+    source: str
+    function: str
+    length: int
+
+
+@dataclass(frozen=True)
+class History:
+    """The columns of earlier rows of a table, by the settings `lags`, `rolling` and `ahead`."""
+
+    lags: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    rolling: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
+    ahead: int = 1
+    series: str | None = None
+    time: str = ""
+
+    @classmethod
+    def of(cls, settings: Any, time: str | None) -> "History":
+        """Return the history of `FeatureSettings`, for rows in the order of the column `time`."""
+        return cls(settings.lags, settings.rolling, settings.ahead, settings.series, time or "")
+
+    @property
+    def columns(self) -> list[Derived]:
+        """The derived columns in order."""
+        lags = [
+            Derived(f"{column}_lag_{n}", column, "lag", n)
+            for column, steps in sorted(self.lags.items())  # files keep no order
+            for n in steps
+        ]
+        return lags + [
+            Derived(f"{column}_{function}_{n}", column, function, n)
+            for column, functions in sorted(self.rolling.items())
+            for function, lengths in sorted(functions.items())
+            for n in lengths
+        ]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the derived columns; empty without lags and windows."""
+        return [column.name for column in self.columns]
+
+    @property
+    def sources(self) -> list[str]:
+        """The columns with lags or windows."""
+        return list(dict.fromkeys(column.source for column in self.columns))
+
+    @property
+    def reads(self) -> list[str]:
+        """The columns of a table that the derived columns read; empty without them."""
+        order = [self.time, *filter(None, [self.series])]
+        return list(dict.fromkeys([*order, *self.sources])) if self.columns else []
+
+    def extended(self, table: Table, before: Table | None = None) -> Table:
+        """Return a table with the derived columns; a table that has all of them is returned.
+
+        The rows of `before` come before the table, or between its rows: times tell the order.
+
+        Raises: DataError for a column that is not there or holds no numbers, and for rows of one
+            series with equal times.
+        """
+        if all(name in table for name in self.names):
+            return table
+        tables = [table] if before is None else [before, table]
+        order = self._order(tables, tables)
+        places = order.places[order.places.size - table.n_rows :]
+        return table.join(self._derived(tables, order, places, table.source))
+
+    def next_rows(self, before: Table, rows: Table) -> Table:
+        """Return rows with the derived columns that each has `ahead` rows after `before` ends.
+
+        Rows need no times.  Each row continues its own series.
+
+        Raises: DataError as `extended`.
+        """
+        order = self._order([before], [before, rows])
+        ends = order.ends[order.codes[before.n_rows :]] + self.ahead - 1
+        return rows.join(self._derived([before], order, ends, rows.source))
+
+    def _order(self, timed: Sequence[Table], every: Sequence[Table]) -> "_Order":
+        """Return the places of the rows of the tables `timed`, by the series of all tables."""
+        for table in timed:
+            table.require(self.reads, "data.lags")
+        codes = np.zeros(sum(table.n_rows for table in every), np.int64)
+        if self.series is not None:
+            for table in every:
+                table.require([self.series], "data.lags")
+            kinds = [dividing_values(table, "group", self.series) for table in every]
+            codes = np.unique(_joined(every, self.series, kinds), return_inverse=True)[1]
+        times = _joined(timed, self.time, [dividing_values(t, "time", self.time) for t in timed])
+        reach = max(column.length for column in self.columns) + self.ahead - 1
+        own = codes[: len(times)]
+        by_time = np.lexsort((times, own))
+        same = (np.diff(own[by_time]) == 0) & (times[by_time][1:] == times[by_time][:-1])
+        if same.any():
+            row, table = int(by_time[1:][same].min()), timed[0]
+            if row >= table.n_rows:
+                row, table = row - table.n_rows, timed[-1]
+            raise DataError(
+                f"{table.where(self.time, row)}: data.lags needs one row for each time of a "
+                "series, and another row has this time; delete one of them, or name the column of "
+                "series in data.series"
+            )
+        counts = np.bincount(own, minlength=int(codes.max(initial=0)) + 1)
+        ends = np.cumsum(counts + reach)
+        places = np.empty(len(times), np.int64)
+        places[by_time] = np.arange(len(times)) + reach * (own[by_time] + 1)
+        return _Order(codes, places, ends)
+
+    def _derived(self, tables: Sequence[Table], order: "_Order", rows: Array, source: str) -> Table:
+        """Return the derived columns at some places of the ordered rows of `tables`."""
+        columns, latest = {}, rows - self.ahead
+        for name in self.sources:
+            values = np.full(int(order.ends[-1]), np.nan)
+            values[order.places] = np.concatenate([_numbers(table, name) for table in tables])
+            for one in (one for one in self.columns if one.source == name):
+                first = latest - one.length + 1
+                if one.function == "lag":
+                    columns[one.name] = Column(values[first])
+                    continue
+                windows, size = (
+                    sliding_window_view(values, one.length),
+                    WINDOW_NUMBERS // one.length,
+                )
+                derived = np.empty(len(rows))
+                with np.errstate(invalid="ignore", over="ignore"):
+                    for some in range(0, len(rows), max(1, size)):
+                        part = slice(some, some + max(1, size))
+                        derived[part] = FUNCTIONS[one.function](windows[first[part]])
+                columns[one.name] = Column(derived)
+        return Table({name: columns[name] for name in self.names}, source)
+
+
+class _Order(NamedTuple):
+    """Rows by series and time, with as many gaps before each series as a row looks back.
+
+    `codes` are the series of all rows, `places` the places of the rows with times, and `ends` the
+    place after the last row of each series.
+    """
+
+    codes: Array
+    places: Array
+    ends: Array
+
+
+def _joined(tables: Sequence[Table], name: str, values: Sequence[Array]) -> Array:
+    """Return the values of a column in several tables as one array in the same order."""
+    columns = [table[name] for table in tables]
+    if len({column.kind for column in columns}) > 1:
+        kinds = " and ".join(column.kind for column in columns)
+        raise DataError(f"{tables[-1].where(name)}: must be of one kind in both tables ({kinds})")
+    if columns[0].kind == "text":
+        values = [np.array(c.levels, object)[v] for c, v in zip(columns, values, strict=True)]
+        return np.unique(np.concatenate(values), return_inverse=True)[1]
+    return np.concatenate(values)
+
+
+def _numbers(table: Table, name: str) -> Array:
+    """Return a column of numbers or booleans as float64, NaN where a value is missing."""
+    check_numeric(table, name)
+    column = table[name]
+    if column.kind == "date":
+        raise DataError(f"{table.where(name)}: lags and windows need numbers (it holds dates)")
+    if column.kind == "text":  # all are missing
+        return np.full(table.n_rows, np.nan)
+    return column.values.astype(np.float64)
