@@ -25,7 +25,7 @@ from mlpengine.data.features.computed import (
     with_columns,
 )
 from mlpengine.data.features.duplicate_rows import DuplicateRows, table_duplicates
-from mlpengine.data.features.lags import History
+from mlpengine.data.features.lags import RowHistory
 from mlpengine.data.features.splits import SPLIT_PARTS, dividing_values
 from mlpengine.data.features.targets import ClassTarget, row_weights
 from mlpengine.data.features.thresholds import FEW_LEVELS
@@ -213,9 +213,9 @@ def preprocessor_of(file: ConfigFile, target: list[str]) -> Preprocessor:
     return Preprocessor(**features, dtype=dtype, periods=periods, time=time, reading=reading)
 
 
-def history_of(file: ConfigFile) -> History:
+def history_of(file: ConfigFile) -> RowHistory:
     """Return the columns of earlier rows that a config derives."""
-    return History.of(file.config.data, file.config.data.split.time)
+    return RowHistory.of(file.config.data, file.config.data.split.time)
 
 
 def reading_of(file: ConfigFile) -> CsvDialect:
@@ -330,7 +330,7 @@ def _check_columns(file: ConfigFile, table: Table) -> None:
     for path, name in named:
         if name is None or name in table:
             continue
-        if path != ("data", "drop") or name not in data.features:
+        if path != ("data", "drop") or name not in [*data.features, *history_of(file).names]:
             target: Sequence[str] = () if path == ("data", "target") else data.target
             free = [other for other in table.names if other not in target]
             hint = table.header_hint or suggestion(name, free)

@@ -15,8 +15,8 @@ from mlpengine.core.spec import Array
 from mlpengine.diagnostics import Diagnostics, table, verdicts
 from mlpengine.diagnostics.baselines import (
     baselines,
+    copies_of,
     error_beside_constant,
-    near_copies,
     rows_within,
 )
 from mlpengine.diagnostics.constant_loss import (
@@ -393,8 +393,11 @@ def measure_baselines(
         many = first.used[:: -(-len(first.used) * values // COPY_VALUES)]
         pair = _joined(as_rows(train.x[many])), other[:: -(-len(other) // COPY_ROWS)]
         if all(np.isfinite(one).all() for one in pair):
-            diagnostics.copies = near_copies(*pair)
-    diagnostics.baselines = baselines(_joined(x), truth, predicted, rows, other, other_truth)
+            diagnostics.copies = copies_of(*pair)
+    beside = [train.truth[(rows + step) % len(train)] for step in (1, -1)]
+    diagnostics.baselines = baselines(
+        _joined(x), truth, predicted, rows, other, other_truth, beside
+    )
 
 
 def _is_complete(truth: Array) -> Array:

@@ -15,6 +15,7 @@ from mlpengine.data.features.thresholds import (
     EACH_SIDE,
     MAX_DATES,
     MIN_LEAK_ROWS,
+    ORDER,
     SAMPLE_COLUMNS,
     SAMPLE_ROWS,
 )
@@ -90,7 +91,7 @@ def find_leak(name: str, column: Column, goal: Goal) -> Leak | None:
     The explained share is the relative reduction of the error (wrong classes, or squares) by a
     prediction from this column alone, compared with the best constant prediction.  The prediction
     comes from the other rows with the same value or, for numbers with many values, from the nearest
-    rows or a straight line.
+    rows or a straight line.  Ranks are predicted, too, because a few large values decide squares.
     """
     distinct = column.distinct()
     codes = codes_into(distinct, column)  # -1 where a value is missing
@@ -111,6 +112,11 @@ def find_leak(name: str, column: Column, goal: Goal) -> Leak | None:
         near = share_of_squares(codes, goal, has_groups=has_groups)
         share = max(near, share_of_line(column, goal.values))
         reason = f"alone it explains {100 * share:.1f} % of the target (R2 {share:.3f})"
+        ranks = (np.cumsum(goal.counts) - (goal.counts + 1) / 2)[goal.codes]
+        ordered = share_of_squares(codes, goal._replace(values=ranks), has_groups=has_groups)
+        if share < ANSWER and ordered >= ORDER:
+            reason = f"alone it gives the order of the target (R2 of ranks {ordered:.3f})"
+            return Leak(name, ordered, reason)
     return Leak(name, share, reason) if share >= ANSWER else None
 
 
