@@ -149,11 +149,8 @@ def dropout_high(diagnostics: Diagnostics) -> Verdict | None:
         "of a constant prediction"
     )
     reached = two_digits(float(without[0]) / baseline) if costs else ""
-    evidence += (
-        f"; without dropout, the loss on validation rows is only {reached} times this."
-        if costs
-        else "."
-    )
+    other = f"; without dropout, the loss on validation rows is only {reached} times this"
+    evidence += f"{other if costs else ''}."
     advice, fix = "Set model.dropout to 0.1.", [Fix(NetworkSettings, "dropout", 0.1)]
     return Verdict("dropout_high", None, headline, evidence, dropout, limit, advice, fix)
 
