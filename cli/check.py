@@ -90,7 +90,7 @@ def command(
     for line in tables.remarks:
         if line.removeprefix(f"{table.source}: ") not in shown:
             say(line)
-    say(f"rows: {rows}\nfeatures: {fitted['features']}, outputs: {fitted['outputs']}")
+    say(f"rows: {rows}\ninputs of the network: {fitted['features']}, outputs: {fitted['outputs']}")
     if fitted["constant_in_training"]:
         say(f"constant in the training rows: {', '.join(fitted['constant_in_training'])}")
     say(plural(len(shown), "warning"))

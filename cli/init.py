@@ -25,7 +25,7 @@ from .schema import SCHEMA_FILE, write_schema
 from .streams import say, write_file
 
 MIN_ROWS_TO_SPLIT = 3
-"""A class of fewer rows than this cannot be in all parts of a split."""
+"""With fewer rows, a class cannot be in all parts of a split."""
 
 EPILOG = """\b
 Examples:
@@ -35,6 +35,7 @@ Examples:
   mlpengine init train.csv --test test.csv --target price
   mlpengine init diamonds.csv --target price --preset realmlp
   mlpengine init visits.csv --target effect --group patient
+  mlpengine init patients.csv --target days --event died
   mlpengine init sensors.csv --target left --target right -o -
 """
 
@@ -67,6 +68,11 @@ Examples:
     metavar="COL",
     help="Time column: the newest rows are the test rows (data.split.time).",
 )
+@click.option(
+    "--event",
+    metavar="COL",
+    help="For a target of times: column of 1 (event seen) and 0 (censored) (data.event).",
+)
 @click.option("--force", is_flag=True, help="Overwrite a config that exists.")
 @AS_JSON
 def command(
@@ -77,6 +83,7 @@ def command(
     preset: str,
     group: str | None,
     time: str | None,
+    event: str | None,
     force: bool,
     as_json: bool,
 ) -> None:
@@ -120,15 +127,21 @@ def command(
         _check_name(test, test_source)
     names = list(dict.fromkeys(target))
     divides = {key: name for key, name in (("group", group), ("time", time)) if name is not None}
-    _check_division(table.names, names, divides)
+    _check_columns(table.names, names, divides, event)
     meter = Meter(f"looking at {plural(len(table.names), 'column')}")
-    facts = profile(table, names, progress=meter)
+    facts = profile(
+        table.drop([event] if event else []),
+        names,
+        task="survival" if event else None,
+        progress=meter,
+    )
     with_target = has_target(table, names)
     rows, parts = int(with_target.sum()), 3 if test is None else 2
     if rows < parts:
         needed = plural(parts, "row")
         raise DataError(f"{data}: at least {needed} with a target are needed (got {rows})")
-    fit_target(table.rows(with_target), names, facts.task, standardize=True)  # as training will
+    # the same check as in training
+    fit_target(table.rows(with_target), names, facts.task, standardize=True, event=event)
     facts, division = _divided(facts, table.rows(with_target), divides, own_test=test is not None)
     text = propose(
         facts,
@@ -139,6 +152,7 @@ def command(
         reading=detected.reading,
         preset=preset,
         division=division,
+        event=event,
     )
     decided = decisions(facts, names, preset, division)
     shown_remarks = [
@@ -193,7 +207,7 @@ def remarks(facts: Profile) -> list[str]:
 
 
 def _one_day(facts: Profile, time: str | None) -> list[str]:
-    """Return a warning if the column that orders rows has times of one day."""
+    """Return a warning if the column that orders rows has times of a single day."""
     return [
         f"column {time!r} has times of one day: they order rows of several days by the hour; "
         "name a column of dates with --time, or leave it out"
@@ -202,13 +216,13 @@ def _one_day(facts: Profile, time: str | None) -> list[str]:
     ]
 
 
-def _check_division(
-    names: Sequence[str], target: Sequence[str], divides: Mapping[str, str]
+def _check_columns(
+    names: Sequence[str], target: Sequence[str], divides: Mapping[str, str], event: str | None
 ) -> None:
-    """Check the name of the column by which rows are divided.  Raises: UsageError."""
+    """Check the column that divides the rows, or has events.  Raises: UsageError."""
     if len(divides) > 1:
         raise UsageError("init: give --group or --time, not both")
-    for key, name in divides.items():
+    for key, name in {**divides, **({} if event is None else {"event": event})}.items():
         if name in target:
             raise UsageError(f"--{key}: must not be the target (got {name!r})")
         if name not in names:
@@ -222,7 +236,7 @@ def _divided(
 ) -> tuple[Profile, Division | None]:
     """Return the profile of the features, and the division of the rows with a target, if any.
 
-    Raises: DataError if the rows cannot be divided so.
+    Raises: DataError if the rows cannot be divided in this way.
     """
     for key, name in divides.items():
         facts, division = Division.of(facts, key, name)

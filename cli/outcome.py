@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import metric_text, plural, printable
+from mlpengine.core.wording import best_text, metric_text, plural, printable
 from mlpengine.models.metrics import commonest_mistakes, confusion_matrix
 from mlpengine.models.model import MODEL_FILE
 from mlpengine.models.task import OUT_OF_FOLD, Classification, Regression, Split, Task
 from mlpengine.settings.training import LINEAR
 from mlpengine.training.learner import ENDINGS
-from mlpengine.training.loop import Loop, Result
+from mlpengine.training.loop import Result
 from mlpengine.training.measure import DEVIATION, DIRECT, OF_MEAN
 
 if TYPE_CHECKING:
@@ -45,12 +45,11 @@ def outcome_data(session: "Session", result: Result, outcome: Mapping[str, Any])
     lines = metrics_table(measured, sizes, data.task, session.measured.spreads, in_time=in_time)
     if fitted and fitted.ensemble_weights:
         weights = fitted.ensemble_weights.items()
-        lines.append(f"ensemble weights: {', '.join(f'{n} {w:.2f}' for n, w in weights)}")
+        without = "; the model is without those of weight 0" * (0 in dict(weights).values())
+        lines.append(f"ensemble weights: {', '.join(f'{n} {w:.2f}' for n, w in weights)}{without}")
         linear = fitted.ensemble_weights.get(LINEAR, 0.0)
         if linear >= MOSTLY_LINEAR:
-            lines.append(
-                f"the linear models have {linear:.0%} of the weight: the networks add little"
-            )
+            lines.append(f"linear models have {linear:.0%} of the weight: the networks add little")
     error = session.measured.calibration_error
     if error is not None:
         lines.append(f"expected calibration error of the probabilities: {error:.3f}")
@@ -63,7 +62,7 @@ def outcome_data(session: "Session", result: Result, outcome: Mapping[str, Any])
         lines += ["", *mistakes(session.model.task, part, output, labels, part_title(name))]
     lines += ["", *map(str, session.verdicts())] if outcome["verdicts"] else []
     ending = ENDINGS[result.ending]
-    best = f"; best weights: {_epochs(session.loop)}" if result.best_epoch else ""
+    best = f"; {best_text(result.best_epochs)}" if result.best_epoch else ""
     rate = f", {result.samples_per_second:,.0f} rows/s" if result.samples_per_second else ""
     path = shortest(session.directory.path)
     lines += ["", f"{plural(result.epochs, 'epoch')} in {result.seconds:.1f} s{rate}{ending}{best}"]
@@ -112,9 +111,9 @@ def metrics_table(
         estimates = (spreads or {}).get(OUT_OF_FOLD, {})
         note = f" ({DEVIATION}: standard error)" if estimates else ""
         lines.append(f"out-of-fold: each row predicted by networks that did not train on it{note};")
-        mean = "the mean of all networks usually predicts new rows better than this score"
+        mean = "usually, the mean of all networks predicts new rows better"
         if OF_MEAN in estimates:
-            mean = "mean of all: estimated score on new rows of the mean prediction of all networks"
+            mean = "mean of all: estimate for new rows, predicted by the mean of all networks"
         elif in_time:
             mean = "newer rows may have larger errors; compare with the test rows"
         lines.append(mean)
@@ -136,7 +135,7 @@ def mistakes(
 ) -> list[str]:
     """Return a confusion matrix, the commonest confusions, or a summary of the residuals."""
     predicted = task.predict(output)
-    if isinstance(task, Regression):
+    if isinstance(task, Regression) and task.has_errors:
         return _residuals(part.truth, predicted, task.target.columns, name)
     if not isinstance(task, Classification):
         return []
@@ -185,12 +184,6 @@ def _residuals(truth: Array, predicted: Array, columns: Sequence[str], name: str
             f"  {printable(column)}"[:width].ljust(width) + "".join(f" {v:>10.5g}" for v in values)
         )
     return lines
-
-
-def _epochs(loop: Loop) -> str:
-    """Return the best epoch, or the range of best epochs of several networks."""
-    first, last = min(loop.best_epochs), max(loop.best_epochs)
-    return f"epochs {first} to {last}" if first < last else f"epoch {first}"
 
 
 def _line(first: str, width: int, *texts: str) -> str:

@@ -36,6 +36,7 @@ Examples:
   mlpengine predict runs/titanic people.csv --id name -o survivors.parquet
   mlpengine predict runs/diamonds new.csv --interval 0.9 --spread
   mlpengine predict runs/penguins new.csv --set 0.9
+  mlpengine predict runs/patients new.csv --quantile 0.25,0.75 --times 365,730
   mlpengine predict runs/power today.csv --history week.csv
   cat new.csv | mlpengine predict runs/penguins - | head
 """
@@ -66,6 +67,17 @@ Examples:
     help="Add the set of classes that holds this share of new classes (needs folds).",
 )
 @click.option(
+    "--quantile",
+    "quantiles",
+    metavar="SHARES",
+    help="Add quantiles, such as 0.1,0.9: of the loss's distribution, or by out-of-fold errors.",
+)
+@click.option(
+    "--times",
+    metavar="TIMES",
+    help="Add the chance that no event has happened by these times, such as 365,730.",
+)
+@click.option(
     "--threshold",
     type=float,
     metavar="SHARE",
@@ -82,6 +94,8 @@ def command(
     out: str,
     level: float | None,
     set_level: float | None,
+    quantiles: str | None,
+    times: str | None,
     threshold: float | None,
     by_class: bool,
     with_spread: bool,
@@ -102,10 +116,11 @@ def command(
     <target>_set, such as a|b; a set is empty if no class is likely enough.  The sets contain the
     true class for the given share of all rows or, with --by-class, of the rows of each class; these
     sets are larger.  --threshold replaces the model's threshold (0.5, or the one that
-    training.threshold chose).  --spread adds the standard deviation over the networks, of the
-    number or of the probability of the predicted class.  A .npy file holds numbers only:
-    probabilities or predicted values, and 0 or 1 for each class of --set.  The column of --id keeps
-    the type that its file has; in CSV it is text.
+    training.threshold chose).  --quantile adds <target>_0.1 and so on, --times survival_365 and so
+    on: the chance that the event of a censored time has not happened by then.  --spread adds the
+    standard deviation over the networks, of the number or of the probability of the predicted
+    class.  A .npy file holds numbers only: probabilities or predicted values, and 0 or 1 for each
+    class of --set.  The column of --id keeps the type that its file has; in CSV it is text.
     """
     for name, given in (("--interval", level), ("--set", set_level)):
         if given is not None:
@@ -122,7 +137,14 @@ def command(
         raise _without_folds(model, "--interval", "numbers")
     if set_level is not None and model.sets is None:
         raise _without_folds(model, "--set", "classes")
-    sure = Sure(level, set_level, with_spread, by_class)
+    sure = Sure(
+        level,
+        set_level,
+        with_spread,
+        by_class,
+        _listed("--quantile", quantiles),
+        _listed("--times", times),
+    )
     if history is not None and not model.preprocessor.history.names:
         raise UsageError("--history: needs a model with data.lags or data.rolling")
     blocks = _blocks(model, sys.stdin.buffer if file == "-" else file, key, sure, history)
@@ -146,15 +168,27 @@ def command(
 
 
 class Sure(NamedTuple):
-    """The requested uncertainty of predictions: levels of intervals and sets, and the spread."""
+    """The requested uncertainty of predictions."""
 
     level: float | None = None
     set_level: float | None = None
     with_spread: bool = False
     by_class: bool = False
+    quantiles: Sequence[float] = ()
+    times: Sequence[float] = ()
 
 
 AS_THEY_ARE = Sure()
+
+
+def _listed(option: str, text: str | None) -> list[float]:
+    """Return the numbers of an option, such as 0.1,0.9."""
+    try:
+        return [float(one) for one in text.split(",")] if text else []
+    except ValueError:
+        raise UsageError(
+            f"{option}: must be numbers with commas between them (got {text})"
+        ) from None
 
 
 def _without_folds(model: Model, option: str, what: str) -> UsageError:
@@ -206,7 +240,7 @@ def _blocks(
 
 
 def _joined(blocks: list[tuple[dict[str, Any], Array]]) -> tuple[dict[str, Any], Array]:
-    """Return the blocks of rows as one."""
+    """Return blocks of rows as one block."""
     columns: dict[str, Any] = {}
     for name, column in blocks[0][0].items():
         parts = [block[name] for block, _ in blocks]
@@ -218,7 +252,7 @@ def _joined(blocks: list[tuple[dict[str, Any], Array]]) -> tuple[dict[str, Any],
 def prediction_columns(
     model: Model, table: Table, sure: Sure = AS_THEY_ARE
 ) -> tuple[dict[str, Any], Array]:
-    """Return the columns to write by name, and the numbers behind them as one matrix."""
+    """Return the columns to write by name, and their numbers as one matrix."""
     x = model.preprocessor.features_of(table)
     with np.errstate(over="ignore", invalid="ignore"):  # weights may be as large as the dtype holds
         return output_columns(model, model.forward(x), sure, x)
@@ -230,8 +264,9 @@ def output_columns(
     """Return `prediction_columns` for outputs (rows, out_dim); the spread needs the features."""
     preprocessor, task = model.preprocessor, model.task
     added = _how_sure(model, task, x, output, sure)
+    quantiles = _quantiles(model, output, sure)
     if isinstance(task, Regression):
-        columns = _together(task.columns(output), added)
+        columns = _together(task.columns(output) | quantiles, added)
         return columns, np.stack([*columns.values()], axis=1)
     chances = task.predicted_numbers(output)
     labels = _labels(preprocessor, task, output)
@@ -246,7 +281,7 @@ def output_columns(
 
 
 def _together(*parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return columns of several parts.  Raises: UsageError for a name that two of them have."""
+    """Return the columns of several parts.  Raises: UsageError if two share a name."""
     columns: dict[str, Any] = {}
     for part in parts:
         for twice in columns.keys() & part.keys():
@@ -261,7 +296,7 @@ def _together(*parts: Mapping[str, Any]) -> dict[str, Any]:
 def _how_sure(
     model: Model, task: Task, x: Features | None, output: Array, sure: Sure
 ) -> dict[str, Any]:
-    """Return the columns of intervals and of the spread over networks."""
+    """Return the columns of intervals, and of the spread over networks."""
     added: dict[str, Any] = {}
     targets = model.target
     if sure.level is not None:
@@ -276,17 +311,29 @@ def _how_sure(
     return added
 
 
+def _quantiles(model: Model, output: Array, sure: Sure) -> dict[str, Any]:
+    """Return the columns of quantiles, and of survival at times; equal names are equal numbers."""
+    columns: dict[str, Any] = {}
+    for level in sure.quantiles:
+        values = model.quantile_of(output, level, "--quantile")
+        columns |= {f"{n}_{level:g}": values[:, i] for i, n in enumerate(model.target)}
+    if sure.times:
+        chances = model.survival_of(output, sure.times, "--times")
+        columns |= {f"survival_{time:g}": chances[:, i] for i, time in enumerate(sure.times)}
+    return columns
+
+
 def _sets(sets: Array, classes: Sequence[object]) -> Coded:
-    """Return sets (rows, classes) as texts such as a|b.  In Parquet and JSON they are lists."""
+    """Return sets (rows, classes) as texts such as a|b; Parquet and JSON have lists instead."""
     distinct, codes = np.unique(sets, axis=0, return_inverse=True)
     lists = [[classes[k] for k in np.flatnonzero(one).tolist()] for one in distinct]
     return Coded(codes, ["|".join(map(plain_text, one)) for one in lists], lists)
 
 
 def row_names(table: Table, key: str | None, taken: dict[str, Any]) -> dict[str, Any]:
-    """Return the column that tells the rows apart: the column `key`, or the place of each row.
+    """Return the column that identifies the rows: the column `key`, or each row's position.
 
-    The place is `line`, the line of the file, if rows have one, and else `row`, counted from 1.
+    The position is `line`, the line in the file, if rows have lines; else `row`, from 1.
     """
     if key is None:
         name = table.numbering
@@ -301,7 +348,7 @@ def row_names(table: Table, key: str | None, taken: dict[str, Any]) -> dict[str,
 
 
 def _typed(column: Column) -> list[object]:
-    """Return the distinct values of a column in the type that Parquet has for them."""
+    """Return the distinct values of a column in the type that Parquet uses."""
     if column.kind == "text":
         return list(column.levels)
     values = column.distinct()

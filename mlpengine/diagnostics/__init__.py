@@ -1,6 +1,6 @@
 """Why a network does not learn: gradients, updates and activations, measured during training.
 
-In a hand-written loop, after each step of the optimizer:
+In your own loop, after each step of the optimizer:
 
     >>> import numpy as np
     >>> from mlpengine import MeanSquaredError, Mlp, Sgd, TrainingStep

@@ -32,14 +32,14 @@ WORDS = {
     r"\btraining\.clip_norm\b": "the norm at which gradients are clipped",
     rf"{SECTION}(?=\w)": "",
 }
-"""Patterns of config keys in advice, and their replacements in loops without a config."""
+"""Patterns of config keys in advice, with their replacements in loops without a config."""
 
 
 class Watch:
     """Finds out why a training loop does not learn; printing the object prints the verdicts.
 
-    After each update call `record` for each layer, in forward order, then `step`.  Only some steps
-    are measured; `due` tells which.
+    After each update, call `record` for each layer, in forward order, and then `step`.  Only some
+    steps are measured; `due` tells whether the current step is.
 
     Args:
         loss: name of the loss, such as "softmax_cross_entropy", or a `Loss`; None if unknown.
@@ -47,10 +47,10 @@ class Watch:
         settings: settings of the optimizer: `lr`, `momentum`, `betas`, `eps`, `weight_decay`.
 
     Attributes:
-        core: the measurements, once the first step has ended.
-        steps: the number of steps that have ended.
+        core: the measurements; they exist after the first step.
+        steps: number of steps so far.
 
-    Raises: UsageError for an unknown name, a layer that the first step did not have, or no step.
+    Raises: UsageError for an unknown name, a layer that was not in the first step, or no step.
     """
 
     core: Diagnostics
@@ -68,7 +68,7 @@ class Watch:
         self.dropout: tuple[float, ...] = ()
         self._schedule = SamplingSchedule(every or WATCH_EVERY)
         self._schedule.stretch = 1 if every else STRETCH
-        self._schedule.sample_at = 2  # an update is known from the weights of two steps
+        self._schedule.sample_at = 2  # an update needs the weights of two steps
         self._layers: dict[str, LayerFacts] = {}
         self._weights: dict[str, Array] = {}
         self._before: dict[str, tuple[int, Array]] = {}
@@ -80,12 +80,12 @@ class Watch:
 
     @property
     def due(self) -> bool:
-        """Whether the present step is measured; `record` does nothing in the others."""
+        """Whether the current step is measured; in other steps `record` does nothing."""
         return self.steps + 1 >= self._schedule.due
 
     @property
     def is_sample(self) -> bool:
-        """Whether the present step is a sample; the other measured steps come just before one."""
+        """Whether the current step is a sample; the step before a sample is measured, too."""
         return self.steps + 1 in (1, self._schedule.sample_at)
 
     def record(
@@ -97,10 +97,10 @@ class Watch:
         activations: Any = None,
         activation: ActivationLike = None,
     ) -> None:
-        """Record a layer of the present step, after the update.
+        """Record a layer of the current step, after the update.
 
-        Shapes: weights and gradients of one shape, without biases; activations (rows, ..., units),
-        the output of the layer after its `activation`, a name such as "relu".
+        Shapes: weights and gradients have the same shape, without biases; activations (rows, ...,
+        units) are the layer's output after its `activation`, a name such as "relu".
         """
         if not self.due:
             return
@@ -131,9 +131,9 @@ class Watch:
         """End a step.
 
         Args:
-            loss: mean loss of the batch, a number or an array of one.
-            inputs: (rows, ...), what the network read; they are checked for their scale.
-            targets: (rows,) class numbers or (rows, ...) numbers; they give the loss of a constant.
+            loss: mean loss of the batch, a number or an array with one entry.
+            inputs: (rows, ...), the input of the network, to check its scale.
+            targets: (rows,) class numbers or (rows, ...) numbers, for the loss of a constant.
         """
         if not self._layers:
             raise UsageError("watch: record must be called for each layer before step")
@@ -154,7 +154,7 @@ class Watch:
         self._schedule.plan(self.steps)
 
     def epoch(self, validation_loss: Any = None) -> None:
-        """End an epoch; `validation_loss` is the mean loss on rows that are not trained on."""
+        """End an epoch; `validation_loss` is the mean loss on rows outside the training."""
         train = float(self._total) / max(self._counted, 1)
         self._check(train)
         self._total, self._counted = 0.0, 0
@@ -180,7 +180,7 @@ class Watch:
         return "\n".join(map(str, self.verdicts())) or "nothing unusual"
 
     def _close(self, loss: float, inputs: Any) -> None:
-        """Add the activations of a step to the windows; take a sample if the step is one."""
+        """Add the activations of a step to the windows; take a sample if one is due."""
         core = self.core
         for number, name in enumerate(self._layers):
             if number in core.windows and name in self._activations:
@@ -218,7 +218,7 @@ class Watch:
             self.core.failure = f"the loss was {loss} in or before step {self.steps:,}"
 
     def _set_constants(self, core: Diagnostics, loss: Loss) -> None:
-        """Set the loss of a constant prediction; for regression also size and range of targets."""
+        """Set the loss of a constant prediction and, for regression, size and range of targets."""
         y = np.concatenate(self._targets)
         if y.dtype.kind == "f":
             y = y.reshape(len(y), -1)
@@ -245,7 +245,7 @@ def _of_activations(y: Array, op: GradOp | None) -> dict[str, float]:
 
 @np.errstate(all="ignore")
 def _of_update(weights: Array, gradients: Any, before: Array | None) -> dict[str, float]:
-    """Return the quantities of a layer's weights; `before` is overwritten with the update."""
+    """Return the quantities of a layer's weights; overwrite `before` with the update."""
     measured: dict[str, float] = {}
     g = None if gradients is None else np.ravel(_floats(gradients))
     norm = nan if g is None else GlobalNorm(g)()
@@ -262,7 +262,7 @@ def _of_update(weights: Array, gradients: Any, before: Array | None) -> dict[str
 
 
 def _in_words(verdict: Verdict) -> Verdict:
-    """Return a verdict with advice that names no key of a config."""
+    """Return a verdict with advice that contains no config key."""
     advice = verdict.advice
     for pattern, words in WORDS.items():
         advice = re.sub(pattern, words, advice)

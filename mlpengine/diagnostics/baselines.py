@@ -1,7 +1,7 @@
 """Baselines: errors of simple models on a sample of the rows, and distances between parts.
 
-The models are a linear one, one of random relu units and nearest neighbors; each predicts a row
-from the other rows of the sample, so that their errors are errors on new rows.
+The models are a linear model, a model of random relu units, and nearest neighbors.  Each predicts a
+row from the other rows of the sample, so that its errors are errors on new rows.
 """
 
 from collections.abc import Sequence
@@ -13,9 +13,11 @@ import numpy as np
 from mlpengine.core.spec import Array
 from mlpengine.data.features.statistics import standardized
 from mlpengine.diagnostics.thresholds import (
+    BY_CHANCE,
     CHANCE_LINK,
     CODE_VALUES,
     COPY_DISTANCE,
+    FAR_NEIGHBORS,
     MAX_FEATURES,
     MIN_BASELINE_ROWS,
     NEIGHBORS,
@@ -36,29 +38,33 @@ from mlpengine.settings import Fix
 class Baselines(NamedTuple):
     """Errors of the network and of simple models on a sample of the training rows.
 
+    "Error" is the share of wrong classes, or the mean square, in units of a constant prediction's.
+
     Attributes:
-        error: error of the network (wrong classes, or squares), in units of the error of a
-            constant prediction.
-        best: the lowest error of the simple models.
+        error: error of the network.
+        best: lowest error of the simple models.
         best_name: "a linear model", "random units" or "nearest neighbors".
-        deviation: standard error of the difference of the two errors.
-        signal: share of the squares that the better simple model explains; 0 or below if none.
-        related: standard errors by which the squares of this model are below a constant's.
-        contradicted: the share of another class among the rows with the most confident predictions
-        of the best simple model; about the share of wrong labels, because overlapping classes are
-        elsewhere.
-        contradicted_error: its standard error; NaN where no row differs from all others.
-        doubtful: the share of another class among all rows.
-        contradicting_rows: the sure rows of another class, numbers in the training part.
-        shifts: by feature, the greatest distance of the distribution functions of the parts.
-        shift_limit: the distance that chance hardly ever exceeds.
+        deviation: standard error of error - best.
+        signal: share of the squares that the better simple model explains; 0 or less if none.
+        related: standard errors by which this model's squares are below a constant prediction's.
+        contradicted: share of rows with another class, among the rows where the best simple model
+            is most confident.  Overlapping classes are elsewhere, so this is about the share of
+            wrong labels.
+        contradicted_error: standard error of `contradicted`; NaN if no row differs from all others.
+        doubtful: share of rows with another class than predicted, among all rows.
+        contradicting_rows: numbers, in the training part, of the confident rows with another class.
+        shifts: for each feature, the Kolmogorov-Smirnov distance between the parts.
+        shift_limit: distance that chance hardly ever exceeds.
         target_shift: the same distance for the target.
-        class_gain: for a target of few evenly spaced values, the share of rows that the model of
-            random units predicts right as classes, minus the share that the neighbors on the scale
-            of its numbers predict; 1 for two values.
-        linked: the strongest correlation of a feature and the target, in units of chance's limit.
-        ranges: of the feature with the greatest shift, the ends of the middle nine tenths of the
-            training rows, then of the other rows.
+        class_gain: for a target with few evenly spaced values, a gain in accuracy: the share of
+            rows that random units predict right as classes, minus the share that neighboring
+            numbers predict right; 1 for two values.
+        linked: strongest correlation of a feature and the target, in units of the chance limit.
+        moved: standard errors by which random units predict the target of the row below or above
+            each row better than the row's own target.
+        beside: r2 for the own target, r2 for the other target, and 1 (row below) or -1 (above).
+        ranges: for the feature with the greatest shift, the ends of the middle 90 % of the training
+            rows, then of the other rows.
     """
 
     error: float = nan
@@ -76,17 +82,19 @@ class Baselines(NamedTuple):
     target_shift: float = nan
     class_gain: float = nan
     linked: float = nan
+    moved: float = nan
+    beside: tuple[float, float, int] = (nan, nan, 1)
     ranges: tuple[float, ...] = (nan,) * 4
 
 
 class BaselineScore(NamedTuple):
-    """The score of a network beside a linear and a constant prediction, on rows that trained none.
+    """Scores of a network, of a linear and of a constant prediction, on rows that trained none.
 
     Attributes:
-        metric: the metric that compares them; higher is better.
-        rows: the rows, as a text.
-        value, linear, constant: the metric of the network and of the two predictions.
-        error: standard error of the difference of `value` and `linear`.
+        metric: name of the metric; higher is better.
+        rows: the rows, as text.
+        value, linear, constant: metric of the network and of the two predictions.
+        error: standard error of value - linear.
         fix: settings that make the model linear, or add a linear model to the mean; empty if the
             mean has one.
     """
@@ -101,7 +109,7 @@ class BaselineScore(NamedTuple):
 
 
 def rows_within(seconds: float, values: int) -> int:
-    """Return the number of rows of `values` features and outputs that take at most `seconds`."""
+    """Return how many rows take at most `seconds`; a row has `values` features and outputs."""
     linear = SECONDS_PER_VALUE * values
     square = SECONDS_PER_PAIR
     return int((sqrt(linear**2 + 4 * square * seconds) - linear) / (2 * square))
@@ -115,11 +123,14 @@ def baselines(
     rows: Array,
     validation_x: Array | None,
     validation_truth: Array | None = None,
+    beside: Sequence[Array] = (),
 ) -> Baselines:
-    """Return the baselines of a sample of the training rows, and of a sample of others.
+    """Return the baselines of a sample of training rows and a sample of other rows.
 
-    Shapes: x (rows, in_dim), truth and predicted (rows,) class numbers or (rows, outputs), rows
-    (rows,) numbers in the training part, validation_x (other rows, in_dim), validation_truth as
+    `beside` are the targets of the rows below and above each row in the file, as truth.
+
+    Shapes: x (rows, in_dim); truth and predicted (rows,) class numbers or (rows, outputs); rows
+    (rows,) numbers in the training part; validation_x (other rows, in_dim); validation_truth as
     truth.
     """
     none = Baselines()
@@ -137,15 +148,16 @@ def baselines(
     x, truth, predicted, rows = x[known], truth[known], predicted[known], rows[known]
     if len(x) < MIN_BASELINE_ROWS or x.shape[1] > MAX_FEATURES or np.ptp(truth, axis=0).max() == 0:
         return none
+    moved = moved_target(standardized(x), [truth, *(one[known] for one in beside)])
     features, wide = standardized(x), truth.astype(np.float64)
-    if truth.ndim == 2:  # errors are in units of a constant prediction's, so that no scale matters
+    if truth.ndim == 2:  # in units of a constant prediction's error: no scale matters
         scale = np.abs(wide).max()
         wide, predicted = wide / scale, predicted / scale
     own = _own_errors(predicted, truth if truth.ndim == 1 else wide)
     if not (np.isfinite(features).all() and np.isfinite(own).all()):
         return none
     if truth.ndim == 1:
-        kinds, truth = np.unique(truth, return_inverse=True)  # thousands may have no row here
+        kinds, truth = np.unique(truth, return_inverse=True)  # many classes may have no row here
         wide = np.eye(len(kinds))[truth]
     wide = wide - wide.mean(axis=0)
     near = nearest_rows(features)
@@ -156,7 +168,7 @@ def baselines(
     }
     squares = np.square(wide).sum(axis=1)
     left = [np.square(wide - guess).sum(axis=1) for guess in guesses.values()]
-    left[2] /= 1 + 1 / NEIGHBORS  # their mean has an error, too
+    left[2] /= 1 + 1 / NEIGHBORS  # the neighbors' mean has an error, too
     gains = [squares - one for one in left]
     related = max(float(gain.mean() / (gain.std() or inf)) for gain in gains) * sqrt(len(x))
     errors = {name: _errors(guess, truth, wide) for name, guess in guesses.items()}
@@ -183,12 +195,13 @@ def baselines(
         none.target_shift,
         class_gain(features, truth) if truth.ndim == 2 and truth.shape[1] == 1 else nan,
         strongest_link(features, wide),
+        *moved,
         none.ranges,
     )
 
 
 def strongest_link(features: Array, wide: Array) -> float:
-    """Return `Baselines.linked` of features (rows, in_dim) and centered targets (rows, outputs)."""
+    """Return `Baselines.linked`: features (rows, in_dim), centered targets (rows, outputs)."""
     spread = np.outer(features.std(axis=0), wide.std(axis=0))
     products = np.abs(features.T @ wide) / sqrt(len(features))
     z = np.where(spread > SMALLEST_SPREAD, products / spread, 0.0)
@@ -214,27 +227,88 @@ def class_gain(features: Array, target: Array) -> float:
     return float(np.mean(guess == codes) - np.mean(near.argmax(axis=1) == codes[order]))
 
 
-def near_copies(x: Array, other: Array) -> float:
-    """Return the share of the rows of `other` that nearly repeat a row of `x`.
+def moved_target(
+    features: Array, targets: Sequence[Array]
+) -> tuple[float, tuple[float, float, int]]:
+    """Return `Baselines.moved` and `beside` for own targets, then targets below and above.
 
-    A row is nearly a copy if its distance from the nearest row is below `COPY_DISTANCE` times its
-    distance from the tenth nearest row.  Exactly equal rows are not counted, because rows of few
-    distinct values repeat by chance.
+    Numbers are replaced by their ranks, so that a few large numbers do not decide.
+    """
+    own, *others = (one if one.ndim == 1 else one[:, 0] for one in targets)
+    if not others:
+        return nan, (nan, nan, 1)
+    if targets[0].ndim == 1:
+        each = [np.equal.outer(one, np.unique(own)).astype(np.float64) for one in (own, *others)]
+    else:
+        each = [np.unique(one, return_inverse=True)[1][:, None] * 1.0 for one in (own, *others)]
+    wide = np.concatenate([one - one.mean(axis=0) for one in each], axis=1)
+    left = wide - random_unit_predictions(features, wide)
+    errors, sizes = (
+        np.square(one).reshape(len(own), len(each), -1).sum(axis=2) for one in (left, wide)
+    )
+    errors /= sizes.mean(axis=0)
+    gains = errors[:, :1] - errors[:, 1:]
+    times = gains.mean(axis=0) / gains.std(axis=0) * sqrt(len(own))
+    most, explained = int(np.nan_to_num(times).argmax()), 1 - errors.mean(axis=0)
+    return float(times[most]), (float(explained[0]), float(explained[1 + most]), 1 - 2 * most)
+
+
+class Copies(NamedTuple):
+    """Shares of the validation rows that repeat training rows.
+
+    Attributes:
+        near: share of rows nearer to a training row than chance allows, but not equal to one.
+        equal: share of rows equal to a training row, beyond the share of training rows that equal
+            another training row.
+    """
+
+    near: float = nan
+    equal: float = nan
+
+
+@np.errstate(all="ignore")  # of rows that are all equal
+def copies_of(x: Array, other: Array) -> Copies:
+    """Return the shares of rows of `other` that repeat a row of `x`.
+
+    A row is a near copy if its distance from the nearest row is below a share of its distance from
+    the tenth nearest row.  This share is `COPY_DISTANCE`; it is smaller if chance would make more
+    than `BY_CHANCE` of the rows near copies, as in few dimensions.  The distances of the tenth and
+    the fortieth nearest row give the number of dimensions.
+
+    Source: Levina and Bickel 2004, Maximum likelihood estimation of intrinsic dimension.
 
     Shapes: (rows, features), (other rows, features); both are finite.
     """
-    if len(x) <= NEIGHBORS or not len(other):
-        return nan
+    if len(x) <= FAR_NEIGHBORS or not len(other):
+        return Copies()
     both = standardized(np.concatenate([x, other]))
     x, other = both[: len(x)], both[len(x) :]
+    squares, nearest = distances_to(x, other, ())
+    places = NEIGHBORS - 1, FAR_NEIGHBORS - 1
+    tenth, far = np.sqrt(np.partition(squares, places, axis=1)[:, places].clip(0)).T
+    ratios = np.log(far / tenth)[(far > tenth) & (tenth > SMALLEST_SPREAD)]
+    share = COPY_DISTANCE
+    if ratios.size:
+        dimensions = log(FAR_NEIGHBORS / NEIGHBORS) / float(np.median(ratios))
+        share = min(share, (1 - (1 - BY_CHANCE) ** (1 / (NEIGHBORS - 1))) ** (1 / dimensions))
+    some = np.arange(0, len(x), -(-len(x) // len(other)))
+    usual = float(np.mean(distances_to(x, x[some], some)[1] == 0))
+    near = float(np.mean((nearest > 0) & (nearest < share * tenth)))
+    return Copies(near, float(np.mean(nearest == 0)) - usual)
+
+
+def distances_to(x: Array, other: Array, own: Sequence[int] | Array) -> tuple[Array, Array]:
+    """Return squared distances (other rows, rows) and the distance of the nearest row.
+
+    `own` are the row numbers of `other` in x; it is empty if they are other rows.
+    """
     squares = np.vecdot(x, x) - 2 * (other @ x.T) + np.vecdot(other, other)[:, None]
-    nearest = np.linalg.norm(other - x[squares.argmin(axis=1)], axis=1)
-    tenth = np.sqrt(np.partition(squares, NEIGHBORS - 1, axis=1)[:, NEIGHBORS - 1].clip(0))
-    return float(np.mean((nearest > 0) & (nearest < COPY_DISTANCE * tenth)))
+    squares[np.arange(len(own)), own] = np.inf
+    return squares, np.linalg.norm(other - x[squares.argmin(axis=1)], axis=1)
 
 
 def error_beside_constant(predicted: Array, truth: Array) -> tuple[float, int]:
-    """Return the error of predictions in units of a constant's, and the rows that it misses."""
+    """Return an error in units of a constant's error, and the rows that the constant misses."""
     if truth.ndim == 1:
         missed = len(truth) - int(np.bincount(truth).max())
         return float((predicted != truth).sum()) / max(missed, 1), missed
@@ -244,7 +318,7 @@ def error_beside_constant(predicted: Array, truth: Array) -> tuple[float, int]:
 
 
 def nearest_rows(features: Array) -> Array:
-    """Return 1 for each row's nearest other rows, as near as number `NEIGHBORS`, and 0 elsewhere.
+    """Return 1 for the nearest `NEIGHBORS` other rows of each row, including ties, and 0 elsewhere.
 
     Shape: (rows, rows), float64.
     """
@@ -262,10 +336,10 @@ def nearest_rows(features: Array) -> Array:
 def linear_predictions(features: Array, wide: Array) -> Array:
     """Return the prediction of each row by a ridge regression on the other rows.
 
-    Its residual is the residual of the fit to all rows over 1 - h, where h is the row's leverage.
+    Its residual is the residual of the fit to all rows, divided by 1 - h; h is the row's leverage.
     """
     rows, size = features.shape
-    if size > rows:  # the same numbers from a smaller matrix
+    if size > rows:  # a smaller matrix gives the same numbers
         products = features @ features.T
         hat = np.linalg.solve(products + RIDGE * rows * np.eye(rows), products)
         leverage, fitted = np.diagonal(hat), hat @ wide
@@ -279,10 +353,10 @@ def linear_predictions(features: Array, wide: Array) -> Array:
 
 
 def random_unit_predictions(features: Array, wide: Array) -> Array:
-    """Return the prediction of each row by a ridge regression of the other rows on random units.
+    """Predict each row by a ridge regression of the other rows on random units.
 
-    Random units are relu units of random planes, so that the model is not linear in the features.
-    The penalty is the one with the lowest squared error.
+    Random units are relu units with random weights, so the model is not linear in the features.
+    The penalty with the lowest squared error is used.
     """
     rng, (rows, size) = np.random.default_rng(0), features.shape
     planes = rng.standard_normal((size, RANDOM_UNITS)) / sqrt(size)
@@ -303,11 +377,11 @@ def random_unit_predictions(features: Array, wide: Array) -> Array:
 
 
 def contradictions(classes: Array, guess: Array, candidates: Array) -> tuple[float, float, Array]:
-    """Return the share of rows of another class among those a model is surest of, and these rows.
+    """Return the share of rows with another class where a model is surest, and these rows.
 
     The second number is the standard error of the share.  Only the rows `candidates` (rows,) count;
-    both numbers are NaN without candidates.  `guess` (rows, classes) are the model's shares of the
-    classes, minus the shares over all rows.
+    without candidates both numbers are NaN.  `guess` (rows, classes) is the model's share of each
+    class, minus the share over all rows.
     """
     shares = guess + np.bincount(classes, minlength=guess.shape[1]) / len(classes)
     ordered = np.sort(shares, axis=1)
@@ -322,19 +396,19 @@ def contradictions(classes: Array, guess: Array, candidates: Array) -> tuple[flo
 
 
 def alone(x: Array) -> Array:
-    """Return whether each row (rows, features) is the only one with its features.
+    """Return whether no other row has the same features, for each row (rows, features).
 
-    Rows of several classes that are otherwise equal show that the features do not tell the class.
+    If equal rows have several classes, the features do not determine the class.
     """
     _, place, counts = np.unique(x, axis=0, return_inverse=True, return_counts=True)
-    one: Array = counts[place.ravel()] == 1  # NumPy 2.0.0 gives place as (rows, 1)
+    one: Array = counts[place.ravel()] == 1  # NumPy 2.0.0 returns (rows, 1)
     return one
 
 
 def largest_shift(one: Array, other: Array) -> float:
     """Return the Kolmogorov-Smirnov statistic of two sorted samples.
 
-    It is the largest difference of their shares below any number.
+    This is the largest difference between their distribution functions.
     """
     points = np.concatenate([one, other])
     below, above = (np.searchsorted(part, points, "right") / len(part) for part in (one, other))
@@ -342,15 +416,15 @@ def largest_shift(one: Array, other: Array) -> float:
 
 
 def middle_range(values: Array) -> tuple[float, float]:
-    """Return two values (rows,) between which nine rows in ten are."""
+    """Return the two values between which 90 % of the values (rows,) lie."""
     ordered, tail = np.sort(values), len(values) // 20
     return float(ordered[tail]), float(ordered[-1 - tail])
 
 
 def shifts_between(x: Array, other: Array) -> tuple[tuple[float, ...], float]:
-    """Return for each feature the Kolmogorov-Smirnov distance of two samples, and its limit.
+    """Return the Kolmogorov-Smirnov distance of two samples for each feature, and its limit.
 
-    The limit follows from the asymptotic test, for all features together.
+    The limit is from the asymptotic test, for all features together.
     """
     pairs = zip(np.sort(x, axis=0).T, np.sort(other, axis=0).T, strict=True)
     shifts = tuple(largest_shift(*pair) for pair in pairs)
@@ -359,7 +433,7 @@ def shifts_between(x: Array, other: Array) -> tuple[tuple[float, ...], float]:
 
 
 def _errors(guess: Array, truth: Array, wide: Array) -> Array:
-    """Return the error of each row of a prediction of `wide`."""
+    """Return each row's error of the prediction `guess`."""
     if truth.ndim == 1:
         shares = np.bincount(truth) / len(truth)
         return np.asarray((guess + shares).argmax(axis=1) != truth, np.float64)

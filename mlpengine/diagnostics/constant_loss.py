@@ -1,4 +1,4 @@
-"""Properties of losses, features and targets that are known before training."""
+"""Properties of losses, features and targets that do not need training."""
 
 from collections.abc import Sequence
 from math import nan
@@ -18,14 +18,14 @@ from mlpengine.ops.loss_sum import LossSum
 def feature_sizes(x: Array) -> Array:
     """Return the size of each feature of `x` (rows, in_dim): the 0.9 quantile of its magnitude.
 
-    Unlike a root mean square, it does not depend on a few outliers.
+    Unlike a root mean square, the size does not depend on a few outliers.
     """
-    place = int(0.9 * (len(x) - 1))  # np.quantile imports numpy.ma, 9 ms
+    place = int(0.9 * (len(x) - 1))  # np.quantile would import numpy.ma in 9 ms
     return np.asarray(np.partition(np.abs(x), place, axis=0)[place])
 
 
 class ExtremeValue(NamedTuple):
-    """A value of `times` the fifth largest magnitude of its column, -1 for a target."""
+    """A value `times` as large as its column's fifth largest; the column is -1 for a target."""
 
     row: int
     column: int
@@ -39,7 +39,7 @@ NO_EXTREME = ExtremeValue(-1, -1, 0.0)
 def extreme_feature(x: Array, sizes: Array) -> ExtremeValue:
     """Return the most extreme value of features (rows, in_dim) of about unit size.
 
-    `sizes` (in_dim,) are from `feature_sizes`; a column of smaller values counts as of size 1.
+    `sizes` (in_dim,) are from `feature_sizes`; sizes below 1 count as 1.
     """
     known = NO_EXTREME
     if len(x) < 2 * FIFTH:
@@ -76,9 +76,9 @@ def _times(extreme: ExtremeValue) -> float:
 
 @np.errstate(all="ignore")  # of a diverged run
 def weight_scale(mlp: Network) -> float:
-    """Return the root mean square of a weight matrix times the root of its inputs.
+    """Return the root mean square of a weight matrix times the square root of its inputs.
 
-    It is the median over the matrices, NaN without one; the usual initializers have 1 to 1.5.
+    This is the median over the matrices, NaN without a matrix; usual initializers have 1 to 1.5.
     """
     weights = (mlp.params.views[name] for name in mlp.groups["weights"])
     scales = [float(np.sqrt(np.mean(np.square(w)) * (w.size // len(w)))) for w in weights]
@@ -86,9 +86,9 @@ def weight_scale(mlp: Network) -> float:
 
 
 def baseline_loss(loss: Loss, y: Array, outputs: int, weights: Array | None = None) -> float:
-    """Return the loss of the best constant prediction; a network that learns goes below it.
+    """Return the loss of the best constant prediction; a network that learns has a lower loss.
 
-    Shapes: y as the loss takes it, (rows,) class numbers or (rows, outputs); weights (rows,).
+    Shapes: y as in the loss, (rows,) class numbers or (rows, outputs); weights (rows,).
     """
     return loss_of_constant(loss, y, loss.best_constant(y, outputs, weights), weights)
 
@@ -106,10 +106,10 @@ def lowest_loss(loss: Loss, y: Array, outputs: int) -> float:
 def constant_losses(
     loss: Loss | LossSum, outputs: Any, parts: Sequence[tuple[Any, Array | None]]
 ) -> list[float]:
-    """Return the loss on each part of the constant that is best on the first part.
+    """Return the loss, on each part, of the constant that is best on the first part.
 
-    `parts` are targets and weights, `outputs` the size of the output; both are by name for losses
-    of several outputs.  NaN where an output has no target or a negative weight.
+    `parts` are targets and weights; `outputs` is the size of the output.  For losses of several
+    outputs, both are by name.  NaN if an output has no target or a negative weight.
     """
     if isinstance(loss, LossSum):
         if loss.targets != [*loss.losses] or min(loss.weights.values()) < 0:
@@ -131,9 +131,9 @@ def _of_output(name: str, parts: Sequence[tuple[Any, Array | None]]) -> list[Any
 
 
 def loss_of_constant(loss: Loss, y: Array, constant: Array, weights: Array | None) -> float:
-    """Return the loss of an output (outputs,) that is the same for every row.
+    """Return the loss of a constant output (outputs,).
 
-    Rows of one class count as one row with the sum of their weights, to save memory.
+    To save memory, the rows of a class count as one row with the sum of their weights.
     """
     count, y = len(y), y if y.ndim == 1 else y.astype(np.float64)
     if y.ndim == 1:

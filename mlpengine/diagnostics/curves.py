@@ -1,4 +1,4 @@
-"""The samples of a run as curves, thinned to the points that a screen can show."""
+"""The samples of a run as curves, with as many points as a screen can show."""
 
 from collections.abc import Sequence
 from typing import Any

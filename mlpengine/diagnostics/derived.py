@@ -1,4 +1,4 @@
-"""Numbers that several rules read from `Diagnostics`; NaN where they are unknown."""
+"""Numbers that several rules compute from `Diagnostics`; NaN if they are unknown."""
 
 from math import hypot, isnan, log, nan, sqrt
 
@@ -13,16 +13,16 @@ from mlpengine.settings import Fix
 
 
 def input_size(diagnostics: Diagnostics) -> float:
-    """Return the usual root mean square of the input; NaN if unknown."""
+    """Return the typical root mean square of the input; NaN if unknown."""
     of = diagnostics.series.of
     return hypot(median(of("input_mean")), median(of("input_std")))
 
 
 def layer_ratios(diagnostics: Diagnostics) -> Array:
-    """Return the update ratios (samples, layers), 0 where unknown.
+    """Return the update ratios (samples, layers), 0 if unknown.
 
-    RMSprop's first step is larger than the next ones by a known factor; its ratios are divided by
-    this factor.
+    RMSprop's first step is larger than the next steps by a known factor, so its ratios are divided
+    by this factor.
     """
     layers = [diagnostics.series.of("update_ratio", n) for n in range(diagnostics.columns.layers)]
     ratios: Array = np.nan_to_num(np.stack(layers, axis=1), nan=0.0)
@@ -32,26 +32,26 @@ def layer_ratios(diagnostics: Diagnostics) -> Array:
 
 
 def dropout_gain(diagnostics: Diagnostics) -> float:
-    """Return the factor by which dropout in all hidden layers enlarges the output's mean square."""
+    """Return the factor by which dropout in the hidden layers enlarges the output's mean square."""
     return float(1.0 / np.prod([1.0 - rate for rate in diagnostics.dropout]))
 
 
 def reference_loss(diagnostics: Diagnostics) -> float:
-    """Return the loss of a constant prediction; the first loss where that is unknown."""
+    """Return the loss of a constant prediction, or the first loss if it is unknown."""
     return diagnostics.first_loss if isnan(diagnostics.baseline) else diagnostics.baseline
 
 
 def zero_logits(diagnostics: Diagnostics) -> float:
-    """Return the cross entropy of logits of 0; 0 for other losses."""
+    """Return the cross entropy of zero logits; 0 for other losses."""
     name = diagnostics.loss.name if diagnostics.loss else ""
     classes = {"softmax_cross_entropy": diagnostics.facts.outputs, "bce_with_logits": 2}.get(name)
     return log(classes) if classes else 0.0
 
 
 def training_share(diagnostics: Diagnostics) -> float:
-    """Return the last training loss in units of `reference_loss`; NaN if it is unknown.
+    """Return the last training loss in units of `reference_loss`; NaN if unknown.
 
-    It is the loss of the last epoch.  If no epoch was closed, it is the mean over the last samples.
+    This is the loss of the last epoch or, without a complete epoch, the mean over the last samples.
     """
     if diagnostics.epochs:
         loss = diagnostics.epochs[-1][0]
@@ -69,13 +69,13 @@ def stuck(diagnostics: Diagnostics) -> bool:
 
 
 def validation_losses(diagnostics: Diagnostics) -> Array:
-    """Return the validation loss of each epoch; none if it was not measured in every epoch."""
+    """Return the validation loss of each epoch; empty if an epoch has none."""
     losses = np.array([validation for _, validation in diagnostics.epochs])
     return losses if np.isfinite(losses).all() else losses[:0]
 
 
 def worst(values: Array) -> tuple[int, float]:
-    """Return index and value of the largest number; NaN if there is none."""
+    """Return index and value of the largest number; the value is NaN if there is none."""
     if not np.isfinite(values).any():
         return 0, nan
     index = int(np.nanargmax(values))
@@ -83,18 +83,18 @@ def worst(values: Array) -> tuple[int, float]:
 
 
 def total_steps(diagnostics: Diagnostics) -> int:
-    """Return the steps of the run so far, up to its last sample if epochs are unknown."""
+    """Return the number of steps so far; without epochs, the step of the last sample."""
     return len(diagnostics.epochs) * diagnostics.steps_per_epoch or diagnostics.sampled
 
 
 def usual_lr(diagnostics: Diagnostics) -> float:
-    """Return the largest learning rate of the samples; a schedule lowers it later."""
+    """Return the largest learning rate of the samples, before a schedule lowers it."""
     rates = diagnostics.series.of("lr")
     return float(np.nanmax(rates)) if np.isfinite(rates).any() else nan
 
 
 def start_ratio(diagnostics: Diagnostics) -> float:
-    """Return the largest update ratio over the layers in the first step, at the usual rate."""
+    """Return the largest update ratio of a layer in the first step, at the usual learning rate."""
     ratios, rates = layer_ratios(diagnostics).max(axis=1, initial=0.0), diagnostics.series.of("lr")
     known = np.flatnonzero((ratios > 0) & ~(rates == 0))
     if not known.size:
@@ -105,21 +105,21 @@ def start_ratio(diagnostics: Diagnostics) -> float:
 
 
 def suited_lr_fix(diagnostics: Diagnostics) -> list[Fix]:
-    """Return the learning rate that gives the first step the ratio `AIM`, if it is known."""
+    """Return a fix: the learning rate at which the first step has the ratio `AIM`, if known."""
     return lr_fix(diagnostics, AIM / start_ratio(diagnostics))
 
 
 def lr_fix(diagnostics: Diagnostics, factor: float) -> list[Fix]:
-    """Return a learning rate multiplied by `factor`; nothing if either is unknown."""
+    """Return a fix: the learning rate times `factor`; empty if either is unknown."""
     lr = usual_lr(diagnostics) * factor
     return [Fix(Optimizer, "lr", rounded(lr))] if lr > 0 else []
 
 
 def rates(diagnostics: Diagnostics, *factors: float) -> list[list[Fix]]:
-    """Return repairs to try: the learning rate multiplied by each factor."""
+    """Return a fix for each factor: the learning rate times this factor."""
     return [lr_fix(diagnostics, factor) for factor in factors]
 
 
 def rounded(value: float) -> float:
-    """Return a number with two significant digits, for a config."""
+    """Return a number with two significant digits for a config."""
     return float(f"{value:.2g}")

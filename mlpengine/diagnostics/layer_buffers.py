@@ -1,4 +1,4 @@
-"""The buffers of training that diagnostics read, and their workspace."""
+"""The buffers of a training step that diagnostics read, and their workspace."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,10 +15,10 @@ from mlpengine.tape.record import Record, Value
 class LayerBuffers(NamedTuple):
     """The buffers of one layer after a step.
 
-    Shapes: y (batch, units), the activations, before dropout if training keeps these; z (batch,
-    units), the pre-activations, or None if training does not keep them.  `made` is the record that
-    computes z.
-    Further axes of a layer's output are part of its units.
+    Shapes: y (batch, units), the activations, if possible before dropout; z (batch, units), the
+    pre-activations, or None if training does not keep them.  Further axes of a layer's output are
+    part of its units.
+    `made` is the record that computes z.
     """
 
     layer: LayerFacts
@@ -32,7 +32,7 @@ def layer_buffers(
 ) -> list[LayerBuffers]:
     """Return the buffers of every layer, in forward order.
 
-    Raises: UsageError where the scratch does not keep its activations.
+    Raises: UsageError if the scratch does not keep its activations.
     """
     try:
         grads.bind(scratch)
@@ -59,7 +59,7 @@ def layer_buffers(
 
 
 def kept(scratch: Scratch, value: Value) -> Array | None:
-    """Return the array of a value as a matrix of rows; None if training does not keep it."""
+    """Return the array of a value as rows; None if training does not keep it."""
     if not scratch.program.plan.survives(value):
         return None
     return flat_rows(scratch.program.value(value))
@@ -71,7 +71,7 @@ def flat_rows(array: Array) -> Array:
 
 
 class Workspace:
-    """Memory of the size of the widest layer, shared by all probes."""
+    """Memory as large as the widest layer, which all probes share."""
 
     def __init__(self, size: int, batch_size: int, dtype: DTypeLike) -> None:
         self.batch_size = batch_size

@@ -24,15 +24,17 @@ TITLE_WIDTHS = {
 
 
 LEGEND = """\
+grad RMS: root mean square of the weights' gradient
 update: norm of the weight change divided by the norm of the weights; usual: about 0.001
-cosine: between the weight change and the negative gradient
+cosine: cosine of the angle between the weight change and the negative gradient
 dead|sat: units that never fire (relu), or activations beyond 0.97 of their range (tanh, sigmoid)
-mean, std: of the activations; max |z|: largest magnitude before the activation"""
+mean, std: mean and standard deviation of the activations; max |z|: largest pre-activation
+gradient noise scale: larger batches than this hardly improve a step"""
 """The meaning of the columns."""
 
 
 def table(diagnostics: Diagnostics) -> str:
-    """Return the last sample as text: a line for each layer, then the net's norms and noise."""
+    """Return the last sample as text: a line for each layer, then norms and noise."""
     if not diagnostics.sampled:
         return "no step was sampled"
     names = [brief(one.name.removeprefix("layer "), LAYER_CHARACTERS) for one in diagnostics.layers]
@@ -66,13 +68,13 @@ def _net_lines(diagnostics: Diagnostics) -> list[str]:
     norm, clipped = get("gradient_norm"), get("clipped_norm")
     hardest = "unknown" if isnan(get("hardest_row")) else name_row(int(get("hardest_row")))
     after = f", clipped to {two_digits(clipped)}" if clipped < norm else ""
-    first = f"step {diagnostics.sampled}: gradient norm {two_digits(norm)}{after}"
+    first = f"measured in step {diagnostics.sampled:,}: gradient norm {two_digits(norm)}{after}"
     if diagnostics.unknown_rows:
         why = diagnostics.unknown_rows
-        return [first, f"row gradient norms: unknown, because {why}"]
+        return [first, f"gradient norms of rows: unknown, because {why}"]
     lines = [
         first,
-        f"row gradient norms: median {two_digits(get('example_norm_median'))}, largest "
+        f"gradient norms of rows: median {two_digits(get('example_norm_median'))}, largest "
         f"{two_digits(get('example_norm_max'))} ({hardest})",
     ]
     if diagnostics.spikes.count:
@@ -81,13 +83,13 @@ def _net_lines(diagnostics: Diagnostics) -> list[str]:
 
 
 def noise_sentence(diagnostics: Diagnostics) -> str:
-    """Return the gradient noise scale beside the batch size."""
+    """Return a line with the gradient noise scale and the batch size."""
     scale, batch = diagnostics.noise.value, diagnostics.batch_size
     if batch < 2:
         return "gradient noise scale: needs batches of at least 2 rows"
     if isnan(scale):
-        return f"gradient noise scale: far above the batch size of {batch}"
-    return f"gradient noise scale {two_digits(scale)} rows at batch size {batch}"
+        return f"gradient noise scale: far above {batch} rows, the batch size"
+    return f"gradient noise scale: {two_digits(scale)} rows (batch size {batch})"
 
 
 def _text(value: float) -> str:

@@ -16,12 +16,13 @@ from mlpengine.tape.tape import RecordedLayer
 
 
 class LayerFacts(NamedTuple):
-    """One layer of a network.
+    """Facts about a layer.
 
-    `units` is the number of entries of its output for a row; `activation` the op that makes the
-    output, None if it is no activation; `weights` the names of its parameters of the group
-    "weights".  `is_passage` says whether every path from an input to the network's output passes
-    the layer's output, and `weighs_all` whether every path passes an op that reads the weights.
+    `units` is the number of entries of its output per row.  `activation` is the op that computes
+    the output, None if this op is no activation.  `weights` are the names of its parameters in the
+    group "weights".  `is_passage` says whether every path from an input to the network's output
+    passes the layer's output; `weighs_all` says whether every path passes an op that reads the
+    weights.
     """
 
     name: str
@@ -33,12 +34,12 @@ class LayerFacts(NamedTuple):
 
 
 class NetworkFacts(NamedTuple):
-    """Facts about a network, of this engine or of another library, that rules read.
+    """Facts that rules read about a network of this engine or of another library.
 
-    `layers` are in forward order, `dropout` its rates.  `features` and `outputs` are the numbers of
-    a row.  `params` are the current parameters by name, and `dtype` is the dtype of activations.
-    `kind` is the name of the network in configs, "" for a network of one's own.  `frozen` are the
-    names of parameters that are not trained.
+    `layers` are in forward order, and `dropout` has its rates.  `features` and `outputs` are the
+    numbers per row.  `params` are the current parameters by name; `dtype` is the dtype of
+    activations.  `kind` is the network's name in configs, "" for your own network.  `frozen` are
+    the names of parameters that are not trained.
     """
 
     layers: tuple[LayerFacts, ...]
@@ -91,7 +92,7 @@ def before_dropout(recording: Recording, layer: RecordedLayer) -> Value:
 
 
 def activation_record(recording: Recording, layer: RecordedLayer) -> Record | None:
-    """Return the record of a layer's activation; None if it has none."""
+    """Return the record of a layer's activation, or None."""
     record = maker(recording.tape.records, before_dropout(recording, layer))
     if record is None:
         return None
@@ -100,7 +101,7 @@ def activation_record(recording: Recording, layer: RecordedLayer) -> Record | No
 
 
 def _ends_at(recording: Recording, removed: Sequence[Record]) -> bool:
-    """Return whether every path from an input to a layer that ends the network passes `removed`."""
+    """Return whether every path from an input to an output layer passes one of `removed`."""
     records = recording.tape.records
     others = [record for record in records if record not in removed]
     read = {x.index for record in records for x in record.operands if x is not None}

@@ -1,4 +1,4 @@
-"""Learning rate range test: the loss while the learning rate grows from step to step.
+"""Learning rate range test: the loss while the learning rate grows at every step.
 
 Source: Smith 2017, arXiv 1506.01186, section 3.3.
 """
@@ -30,9 +30,9 @@ from mlpengine.step.step import TrainingStep
 
 @dataclass(frozen=True)
 class LrRange:
-    """The curve, and the suggested learning rate, NaN if there is none.
+    """The curve and the suggested learning rate, NaN if there is none.
 
-    `rates` and `losses` (smoothed) have equal lengths; `lowest` is the rate of the lowest loss;
+    `rates` and smoothed `losses` have equal lengths; `lowest` is the rate with the lowest loss.
     `reason` explains the suggestion, or why there is none.
     """
 
@@ -63,7 +63,7 @@ def _sweep(
     measured: tuple[Array, Array, Array | None],
     seed: int,
 ) -> list[float]:
-    """Return the loss on the measured rows after a step at every rate, up to divergence."""
+    """Return the loss on the measured rows after a step at each rate, until it diverges."""
     x, y, weights = measured
     losses: list[float] = []
     with restored(step), np.errstate(all="ignore"):
@@ -84,7 +84,7 @@ def _sweep(
 
 
 def smoothed(values: Array) -> Array:
-    """Return the values averaged with a Gaussian window; the end values are repeated as padding."""
+    """Return the values smoothed by a Gaussian window; the end values are repeated as padding."""
     if not values.size:
         return values
     offsets = np.arange(-3 * SMOOTHING_STEPS, 3 * SMOOTHING_STEPS + 1)
@@ -95,7 +95,7 @@ def smoothed(values: Array) -> Array:
 
 
 def suggest_rate(rates: list[float], losses: list[float]) -> LrRange:
-    """Suggest a rate within the fall of a smoothed curve, or give the reason for none."""
+    """Suggest a rate from a smoothed curve, or give the reason for none."""
     curve = tuple(rates), tuple(losses)
     decade = round(STEPS / np.log10(HIGHEST_RATE / LOWEST_RATE))
     if len(losses) < decade:
@@ -111,7 +111,7 @@ def suggest_rate(rates: list[float], losses: list[float]) -> LrRange:
         text = f"the loss still falls at the largest rate tried, {two_digits(HIGHEST_RATE)}"
         return LrRange(*curve, nan, nan, text)
     halfway = int(np.argmax(np.array(losses) <= start - fall / 2))
-    # Below the halfway rate the loss hardly falls, so no lower rate is suggested.
+    # Below the halfway rate the loss hardly falls, so suggest no lower rate.
     suggestion = max(rates[lowest] / SAFETY_FACTOR, rates[halfway])
     reason = (
         f"the loss has fallen halfway at about {two_digits(rates[halfway])} and is lowest at "

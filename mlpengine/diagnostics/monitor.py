@@ -12,7 +12,7 @@ from mlpengine.core.buffers import Uncopyable, replay
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural, quoted
-from mlpengine.diagnostics.baselines import Baselines, BaselineScore
+from mlpengine.diagnostics.baselines import Baselines, BaselineScore, Copies
 from mlpengine.diagnostics.constant_loss import NO_EXTREME, ExtremeValue
 from mlpengine.diagnostics.layer_buffers import Workspace
 from mlpengine.diagnostics.layers import NetworkFacts
@@ -46,67 +46,68 @@ LOSS, LR, NORM, CLIPPED_NORM, CLIPPED_SHARE, SPIKE_COUNT, SLOPE = (
 
 
 class Diagnostics(Uncopyable):
-    """Measures the gradients, updates and activations of a network during training.
+    """Measures gradients, updates and activations of a network during training.
 
-    Call `after_step` after each step of the optimizer.  Most calls only compare the norm with a
-    limit, and some record which units fire; at the first step and every `every` steps, all
-    quantities (see `mlpengine.diagnostics.samples`) are measured on the buffers of training.
-    Memory is bounded, except for two numbers for each epoch.
+    Call `after_step` after each step of the optimizer.  Most calls only compare the gradient norm
+    with a limit; some record which units fire.  The first step, and every `every` steps, all
+    quantities of `mlpengine.diagnostics.samples` are measured on the buffers of training.  The
+    memory is bounded, except for two numbers per epoch.
 
     Args:
-        mlp: the network; its facts where other code measures it (`mlpengine.diagnostics.Watch`).
-        every: steps between samples.  By default 50; for steps that are short beside a sample, 500
-            after step 1,000.
-        steps_per_epoch: a unit is dead if it does not fire for a window of at least so many steps.
-        baseline: loss of the best constant prediction, see `baseline_loss`; None if unknown.
+        mlp: the network, or its `NetworkFacts` if other code measures it (`Watch`).
+        every: steps between samples; by default 50, and 500 after step 1,000 if a sample takes
+            longer than a step.
+        steps_per_epoch: a unit is dead if it does not fire for at least this many steps.
+        baseline: loss of the best constant prediction (`baseline_loss`); None if unknown.
         validation_baseline: loss of the same prediction on the validation rows.
         target_rms: root mean square of the targets of a regression.
-        feature_sizes: (in_dim,), the size of each feature, see `feature_sizes`.
-        feature_names: their names; by default, numbers from 0.
-        name_row: returns the name of a row by its number, as in "line 17".
-        loss: the loss; the verdicts check that the output activation suits it.
-        optimizer: the optimizer, or its settings as attributes; the verdicts check them.
+        feature_sizes: (in_dim,), the size of each feature (`feature_sizes`).
+        feature_names: names of the features; by default, numbers from 0.
+        name_row: function from the number of a row to its name, such as "line 17".
+        loss: the loss; a verdict checks whether the output activation suits it.
+        optimizer: the optimizer, or an object with its settings as attributes.
         target_range: smallest and largest target of a regression.
-        weight_scale: root mean square of the initial weights, see `weight_scale`.
+        weight_scale: root mean square of the initial weights (`weight_scale`).
         extreme: the most extreme value of features or targets.
 
     Attributes:
-        facts: what the rules know about the network.
-        mlp: the network, if it is given.
+        facts: facts about the network.
+        mlp: the network, if it was given.
         first_loss: loss of step 1.
-        failure: the message of the error that ended the run, or "".
-        skipped: steps without an update because a number was not finite.
+        failure: message of the error that ended the run, or "".
+        skipped: number of steps without an update because of a nonfinite number.
         values: the last sample, in the order of `columns`.
-        sampled: the step of the last sample, 0 before the first.
+        sampled: step of the last sample, 0 before the first.
         batch_size: rows of the largest batch.
         series: samples of the whole run.
         noise: the gradient noise scale.
-        spikes: the detector of unusual norms.
+        spikes: the detector of unusual gradient norms.
         noted: the last 20 spikes.
         due: the next step that needs `sample` or `skip`.
         free_until: the last step before the next one that needs `sample`.
         pending: norms since the last `sample`; `after_step` appends to it.
-        clipped: steps since the last sample that were clipped.
-        layers: facts about each named layer of the network.
-        dropout: the rates of dropout, in forward order.
-        unknown_rows: the reason why the gradients of single rows are unknown, or "".
+        clipped: number of clipped steps since the last sample.
+        layers: facts about each named layer.
+        dropout: rates of dropout, in forward order.
+        unknown_rows: why the gradients of single rows are unknown, or "".
         windows: by layer, a record of the rectifier units that fire.
         epochs: (training loss, validation loss) of each epoch.
-        baselines: errors of simple models on the rows; set by the caller at the end of a run.
-        baseline_score: the network's score beside the score of a linear prediction; None, or set by
-            the caller at the end of a run.
-        class_counts, recalls: training rows of each class, and the share of the class's other rows
-            that are predicted as this class, NaN if there are too few; set by the caller at the end
-            of a run.
-        class_names: the names of the classes, set with them; empty if they have only numbers.
-        dead_at_end: by rectifier layer, the share of units that no row of a sample fires after
-            training; set by the caller.
-        copies: share of validation rows that nearly repeat a training row; set by the caller.
-        validation_error: error on validation rows in units of a constant prediction's, and the
-            number of rows that the constant predicts wrongly; set by the caller.
-        planned_split: whether validation rows are later or of other groups on purpose; set by the
-            caller.
-        stops_early: whether early stopping keeps the weights of the best epoch; set by the caller.
+
+        The caller sets the following attributes at the end of a run:
+
+        baselines: errors of simple models on the rows.
+        baseline_score: scores of the network and of a linear prediction, or None.
+        class_counts, recalls: number of training rows and recall of each class, NaN for too few
+            rows.
+        class_names: names of the classes; empty if they have only numbers.
+        dead_at_end: by rectifier layer, the share of units that are 0 on a sample of rows.
+        copies: shares of validation rows that repeat a training row.
+        validation_error: error on validation rows in units of a constant prediction's error, and
+            the number of rows that the constant predicts wrongly.
+        planned_split: whether validation rows are later rows or other groups on purpose.
+        stops_early: whether early stopping keeps the weights of the best epoch.
+
+    Raises: UsageError for `every` below 1, or for buffers that do not keep their activations.
 
     Raises: UsageError for `every` below 1, or buffers that do not keep their activations.
     """
@@ -163,7 +164,7 @@ class Diagnostics(Uncopyable):
         }
         self.unknown_rows, self.stops_early, self.planned_split = "", False, False
         self.dead_at_end: Mapping[int, float] = {}
-        self.copies, self.validation_error = nan, (nan, 0)
+        self.copies, self.validation_error = Copies(), (nan, 0)
         self.epochs: list[tuple[float, float]] = []
         self.noted: deque[Spike] = deque(maxlen=20)
         self._schedule = SamplingSchedule(every)
@@ -181,7 +182,7 @@ class Diagnostics(Uncopyable):
             self.begin(0)
 
     def begin(self, steps: int) -> None:
-        """Copy the parameters after `steps` steps; needed when a run is resumed."""
+        """Copy the parameters after `steps` steps; a resumed run needs this."""
         self._updates.before_step()
         self._copied_at = steps
         self._plan(steps)
@@ -207,12 +208,13 @@ class Diagnostics(Uncopyable):
         """Measure step number `step`, counted from 1, after its update.
 
         Args:
-            scratch: the buffers of the step's forward pass.
-            grads: the buffers of its backward pass.
-            step: its number; call this for every step.
+            scratch: buffers of the step's forward pass.
+            grads: buffers of its backward pass.
+            step: number of the step; call this method for every step.
             loss: mean loss of the batch.
             norm: global norm of the gradients before clipping; by default, the norm of `grads`.
-            clipped_norm: the norm after clipping; layers' gradients are divided by their ratio.
+            clipped_norm: norm after clipping; the layers' gradients are rescaled to before
+                clipping.
             lr: learning rate of the step.
             rows: row indices of the batch; the buffers may hold only the first of these rows.  By
                 default, positions in the batch.
@@ -241,7 +243,7 @@ class Diagnostics(Uncopyable):
         lr: float,
         rows: Array | None,
     ) -> bool:
-        """Do the work of `after_step` for a step that is `due` or has a norm above the limit."""
+        """Do the work of `after_step` for a step that is `due`, or has a norm above the limit."""
         probes = self._probes(scratch, grads)
         if norm > self.spikes.limit:
             self._note_spike(probes, step, norm, rows)
@@ -261,7 +263,7 @@ class Diagnostics(Uncopyable):
     def skip(self, step: int) -> None:
         """Plan the work after a step that was `due`; copy the parameters before a sample.
 
-        This is all the work of `sample` for a step that is not after `free_until`.
+        Up to the step `free_until`, this is all the work of `sample`.
         """
         self._plan(step)
         if self._schedule.sample_at == step + 1:
@@ -306,7 +308,7 @@ class Diagnostics(Uncopyable):
     def close_sample(
         self, step: int, loss: float, norm: float, clipped_norm: float, lr: float
     ) -> None:
-        """Add what follows from the measured `values`, and keep them as the sample of a step."""
+        """Complete the measured `values`, and keep them as the sample of a step."""
         values = self.values
         values[LOSS], values[LR] = loss, lr
         values[NORM], values[CLIPPED_NORM], values[SPIKE_COUNT] = (
@@ -372,7 +374,7 @@ class Diagnostics(Uncopyable):
         return self._bound[id(scratch)]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return copies of everything that later samples depend on: arrays and JSON-able data."""
+        """Return copies of all state of later samples: arrays and JSON-able data."""
         return {
             "sampled": self.sampled,
             "batch_size": self.batch_size,
@@ -393,7 +395,7 @@ class Diagnostics(Uncopyable):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state_dict` returned.  Then load the parameters and call `begin`."""
+        """Restore a state of `state_dict`.  Then load the parameters and call `begin`."""
         self.sampled, self.clipped = int(state["sampled"]), int(state["clipped"])
         self.batch_size = int(state["batch_size"])
         self._schedule.stretch = int(state["stretch"])

@@ -1,4 +1,4 @@
-"""Checks of a network, its loss and its data before a long run; all state is restored."""
+"""Checks of a network, its loss and its data before a long run; they restore all state."""
 
 from dataclasses import dataclass, field
 from math import isnan, nan
@@ -31,7 +31,7 @@ from mlpengine.step.step import TrainingStep
 
 @dataclass(frozen=True)
 class Check:
-    """One check: whether it is `good`, the result in words, and its numbers."""
+    """A check: whether the result is `good`, the result as text, and its numbers."""
 
     name: str
     good: bool
@@ -44,7 +44,7 @@ class Check:
 
 
 def check_few_rows(mlp: Network, loss: Loss, rows: Rows) -> Check:
-    """Memorize 20 rows, on a copy without dropout."""
+    """Memorize 20 rows with a copy of the network that has no dropout."""
     mlp.need_one("diagnose")
     x, y, _ = rows.sample(FEW).take(slice(None))
     constant = baseline_loss(loss, y, mlp.outputs)
@@ -83,9 +83,10 @@ def _memorize(mlp: Network, loss: Loss, x: Array, y: Array, rate: float, limit: 
 
 
 def probe(step: TrainingStep, rows: Rows, batch_size: int, steps: int, **known: Any) -> Diagnostics:
-    """Train for some steps with diagnostics; everything is restored.
+    """Train for some steps with diagnostics, then restore everything.
 
-    `known` are further arguments of `Diagnostics`, as returned by
+    `known` are further arguments of `Diagnostics`, from
+    `mlpengine.training.diagnose.diagnostic_inputs`.
     `mlpengine.training.diagnose.diagnostic_inputs`.
     """
     diagnostics = Diagnostics(step.mlp, every=max(1, min(50, steps // 10)), **known)
@@ -115,7 +116,7 @@ def probe(step: TrainingStep, rows: Rows, batch_size: int, steps: int, **known: 
 
 
 def suggest_lr(step: TrainingStep, rows: Rows, batch_size: int) -> tuple[Check, LrRange]:
-    """Sweep the learning rate, and compare the configured one with the result."""
+    """Test a range of learning rates, and compare the configured rate with the result."""
     sweep, configured = lr_range(step, rows, batch_size), step.optimizer.lr
     numbers = {"suggestion": sweep.suggestion, "configured": configured}
     if isnan(sweep.suggestion):

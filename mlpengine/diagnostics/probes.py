@@ -1,4 +1,4 @@
-"""The calls that a sample makes on the buffers of one batch size, bound once."""
+"""The calls of a sample on the buffers of one batch size, bound once."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
@@ -21,11 +21,11 @@ MEAN_INDEX = LAYER_INDEX["activation_mean"]
 
 
 class BoundProbes:
-    """The calls that measure one pair of scratch and gradients, and the indices of their results.
+    """The calls that measure a scratch and its gradients, and the indices of their results.
 
     Attributes:
-        rows: the probe of single rows.
-        rectified: the activations of each rectifier layer, by its number.
+        rows: probe of single rows.
+        rectified: activations of each rectifier layer, by its number.
     """
 
     def __init__(
@@ -70,10 +70,11 @@ class BoundProbes:
 def activation_calls(
     buffers: LayerBuffers, workspace: Workspace, scratch: Scratch, before: Mapping[str, Array]
 ) -> Iterator[tuple[str, Call]]:
-    """Yield the calls for one layer, each with the quantity that it returns, "" for none.
+    """Yield the calls for a layer, each with the name of the quantity that it returns, or "".
 
-    `before` are the parameters that the step's forward pass read: pre-activations that training
-    does not keep are computed from them again where a dense layer makes them, else left out.
+    `before` are the parameters that the forward pass read.  If training does not keep the
+    pre-activations of a dense layer, they are computed again from these parameters; for other ops
+    they are left out.
     """
     y, z = buffers.y, buffers.z
     if rectifies(buffers.layer.activation):
@@ -99,7 +100,7 @@ def activation_calls(
 def dense_operands(
     made: Record | None, scratch: Scratch, before: Mapping[str, Array]
 ) -> tuple[Linear, Array, Array, Array | None] | None:
-    """Return a dense layer's op and operands; None where they are not kept, or it is none."""
+    """Return a dense layer's op and operands; None if they are not kept or the op is another."""
     if made is None or not isinstance(made.op, Linear) or len(made.outputs[0].spec.shape) != 2:
         return None
     x, w, b = made.operands
@@ -122,7 +123,7 @@ def _share_of_ones(mask: Array) -> float:
 
 
 def _largest(y: Array) -> float:
-    """Return the largest entry; `argmax` takes a third of the time of a reduction."""
+    """Return the largest entry; `argmax` takes a third of a reduction's time."""
     return float(y.item(y.argmax()))
 
 

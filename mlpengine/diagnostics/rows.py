@@ -1,13 +1,13 @@
-"""Gradients of single rows: their norms, without computing them, and the gradient noise scale.
+"""Norms of single rows' gradients, without computing these gradients, and the noise scale.
 
-For a dense layer the gradient of one row's weights is the outer product of delta and input, so
-that its squared norm, bias included, is norm(delta)**2 * (norm(input)**2 + 1); weights that are
-read twice have a sum of several such products.
+In a dense layer, the gradient of the weights for one row is the outer product of delta and input.
+So its squared norm, with the bias, is norm(delta)**2 * (norm(input)**2 + 1).  For weights that are
+read twice, it is a sum of several such products.
 
 Source: Goodfellow 2015, arXiv 1510.01799.
 
 The gradient of a row is the gradient of its term in the batch's loss, times the number of rows.  So
-the mean over the rows is the batch's gradient, and a row of sample weight 2 has twice the gradient.
+the mean over the rows is the batch's gradient, and a sample weight of 2 doubles a row's gradient.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,21 +28,22 @@ from mlpengine.nn.row_gradients import RowGradient, RowGradients
 
 
 class RowProbe:
-    """The calls that compute the norms of the rows' gradients, and moments of the activations.
+    """The calls that compute the norms of rows' gradients, and moments of the activations.
 
-    In float32 a norm below 1e-18 becomes 0, and one above 1e19 infinite.
+    In float32, a norm below 1e-18 becomes 0, and a norm above 1e19 infinite.
 
     Args:
-        gradients: the gradients of the rows; None where they are unknown.
+        gradients: the gradients of the rows; None if they are unknown.
         arrays: (batch, ...), the inputs and each layer's activations.
-        inputs: the number of inputs among `arrays`.
-        unknown: the reason why the gradients are unknown.
+        inputs: number of inputs among `arrays`.
+        unknown: why the gradients are unknown.
 
     Attributes:
-        norms: (batch,), the norms of the rows' gradients, float64; zeros where they are unknown.
-        mean_rows: 0-d, the number of rows of the loss's mean; the buffers may hold a part of them.
-        norm_calls: the calls that set `norms` only.
-        calls: the calls that set `norms` and `totals`.
+        norms: (batch,), norms of the rows' gradients, float64; zeros if they are unknown.
+        mean_rows: 0-d, number of rows of the loss's mean; the buffers may hold a part of these
+            rows.
+        norm_calls: calls that set `norms` only.
+        calls: calls that set `norms` and `totals`.
         totals: (2, arrays), float64, sum and sum of squares of each of `arrays`.
     """
 
@@ -95,7 +96,7 @@ class RowProbe:
         return cls(gradients, [*inputs, *outputs], inputs=len(inputs), unknown=unknown)
 
     def _moments(self, arrays: Sequence[Array], squares: Array) -> Calls:
-        """Yield the calls that set `totals`, and set `squares` to every row's sum of squares."""
+        """Yield the calls that set `totals`, and `squares` to each row's sum of squares."""
         sums = np.zeros_like(squares)
         for array, row, square in zip(arrays, sums, squares, strict=True):
             yield call(np.dot, array, np.ones(array.shape[1], array.dtype), row)
@@ -104,7 +105,7 @@ class RowProbe:
         yield call(np.add.reduce, squares, 1, np.float64, self.totals[1])
 
     def _finish(self, terms: Sequence[tuple[Array, list[Array]]], dtype: np.dtype[Any]) -> Calls:
-        """Yield the calls that add up `terms`, each a product of a row and of a sum of rows."""
+        """Yield the calls that add up `terms`, products of a row and a sum of rows."""
         squares = np.zeros((len(terms), self._batch), dtype)
         for square, (product, (first, *others)) in zip(squares, terms, strict=True):
             for other in others:
@@ -112,7 +113,7 @@ class RowProbe:
                 first = square
             yield call(np.multiply, first, product, square)
         yield call(np.add.reduce, squares, 0, np.float64, self.norms)
-        yield call(np.clip, self.norms, 0.0, None, self.norms)  # terms of shared weights cancel
+        yield call(np.clip, self.norms, 0.0, None, self.norms)  # terms of shared weights may cancel
         yield call(np.sqrt, self.norms, self.norms)
         yield call(np.multiply, self.norms, self.mean_rows, self.norms)
 
@@ -121,15 +122,15 @@ class RowProbe:
         moments, several = [], self._inputs
         sums = [[sum(v[:several]), *v[several:]] for v in (*self.totals.tolist(), self.sizes)]
         for total, square, size in zip(*sums, strict=True):
-            mean = total / size if size else 0.0  # without inputs of floats
+            mean = total / size if size else 0.0  # no float inputs: no entries
             moments.append((mean, sqrt(max(0.0, square / (size or 1) - mean * mean))))
         return moments
 
     def summarize(self, values: list[float], rows: Array | None) -> float:
         """Write the statistics of the norms into `values`; return the mean square of the norms.
 
-        `rows` are the row indices of the batch; None numbers them by position in the batch.
-        All are NaN where the norms are unknown.
+        `rows` are the row indices of the batch; None stands for positions in the batch.  If the
+        norms are unknown, everything is NaN.
         """
         if self.unknown:
             return nan
@@ -145,13 +146,13 @@ class RowProbe:
 
 
 class _Products:
-    """Inner products of the rows of arrays, each computed once.
+    """Inner products of the rows of arrays; each product is computed once.
 
-    `measured` are pairs of an array and the memory of its squares, computed elsewhere.
+    `measured` are pairs of an array and its squares, which are computed elsewhere.
 
     Attributes:
-        calls: the calls that compute the products.
-        measured: the calls that compute the squares in use.
+        calls: calls that compute the products.
+        measured: calls that compute the used squares.
     """
 
     def __init__(self, measured: Iterable[tuple[Array, Array]]) -> None:
@@ -196,7 +197,7 @@ class _Products:
         return [*sums.values()]
 
     def _of_tokens(self, one: RowGradient, other: RowGradient) -> Array:
-        """Return the memory of the inner products of sums of outer products over tokens."""
+        """Return the inner products of two sums of outer products over tokens."""
         products = []
         for a, b in ((one.left, other.left), (one.right, other.right)):
             assert a is not None
@@ -211,11 +212,11 @@ class _Products:
 
 
 class NoiseScale:
-    """The simple gradient noise scale, in rows: the batch size at which noise equals signal.
+    """The simple gradient noise scale in rows: the batch size at which noise equals signal.
 
-    S = B/(B-1) (mean squared norm of a row's gradient - squared norm of the batch's) estimates the
-    trace of the covariance.  The squared norm - S/B estimates the squared norm of the true
-    gradient.  Both are averaged over samples before the first is divided by the second.
+    S = B/(B-1) (mean squared norm of a row's gradient - squared norm of the batch's gradient)
+    estimates the trace of the covariance.  The batch's squared norm - S/B estimates the squared
+    norm of the true gradient.  Both estimates are averaged over samples, and then divided.
 
     Source: McCandlish et al. 2018, arXiv 1812.06162, appendix A.1.
     """
@@ -237,7 +238,7 @@ class NoiseScale:
 
     @property
     def value(self) -> float:
-        """The noise scale; NaN while the estimate of the squared norm is not positive."""
+        """The noise scale; NaN unless the estimated squared norm is positive."""
         return self.variance / self.squared_norm if self.squared_norm > 0 else nan
 
     def state_dict(self) -> dict[str, Any]:

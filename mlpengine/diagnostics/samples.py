@@ -1,7 +1,7 @@
-"""The quantities of a sample, their positions in it, and the samples of a run.
+"""The quantities of a sample, their positions in the sample, and the samples of a run.
 
-A sample is one list of floats: first the quantities of the whole net, then a block of the same
-length for each layer.  NaN marks a quantity that a layer does not have.
+A sample is a list of floats: first the quantities of the whole network, then a block of equal
+length for each layer.  NaN marks a quantity that a layer lacks.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,7 +31,7 @@ NET_QUANTITIES = {
     "squared_gradient_norm": "unbiased squared norm of the expected gradient",
     "noise_scale": "running mean of S over running mean of the unbiased squared norm, in rows",
 }
-"""Quantities of the whole net."""
+"""Quantities of the whole network."""
 
 LAYER_QUANTITIES = {
     "gradient_rms": "root mean square of the gradient of the weights, before clipping",
@@ -50,15 +50,15 @@ LAYER_INDEX = {name: index for index, name in enumerate(LAYER_QUANTITIES)}
 
 
 def median(values: Array) -> float:
-    """Return the median of a vector without its NaN; NaN if there is nothing else."""
-    known = np.sort(values[~np.isnan(values)])  # np.median imports numpy.ma, 9 ms
+    """Return the median of a vector without its NaN; NaN if all are NaN."""
+    known = np.sort(values[~np.isnan(values)])  # np.median would import numpy.ma in 9 ms
     middle = known[(known.size - 1) // 2 : known.size // 2 + 1]
     return float(middle.mean()) if known.size else nan
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Columns:
-    """The positions of the quantities of a net with `layers` layers in a sample."""
+    """Positions of the quantities in a sample of a network with `layers` layers."""
 
     layers: int
 
@@ -66,17 +66,17 @@ class Columns:
         return len(NET_QUANTITIES) + self.layers * len(LAYER_QUANTITIES)
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        """Yield layer ("" for the net, else its number as text) and quantity, in order."""
+        """Yield layer ("" for the network, else its number as text) and quantity, in order."""
         yield from (("", name) for name in NET_QUANTITIES)
         for layer in range(self.layers):
             yield from ((str(layer), name) for name in LAYER_QUANTITIES)
 
     def start(self, layer: int) -> int:
-        """Return where the block of a layer begins."""
+        """Return the start of a layer's block."""
         return len(NET_QUANTITIES) + layer * len(LAYER_QUANTITIES)
 
     def index(self, quantity: str, layer: int | None = None) -> int:
-        """Return the position of a quantity, of the net (None) or of a layer."""
+        """Return the position of a quantity of the network (None) or of a layer."""
         if layer is None:
             return NET_INDEX[quantity]
         return self.start(layer) + LAYER_INDEX[quantity]
@@ -87,7 +87,7 @@ class Columns:
 
 
 class Series:
-    """Evenly spaced samples of a run; when the memory is full, every second sample is dropped."""
+    """Evenly spaced samples of a run; a full list drops every second sample."""
 
     def __init__(self, columns: Columns) -> None:
         self.columns = columns
@@ -100,11 +100,11 @@ class Series:
 
     @property
     def steps(self) -> Array:
-        """The steps of the kept samples, oldest first.  Shape: (samples,)."""
+        """Steps of the kept samples, oldest first.  Shape: (samples,)."""
         return self._steps[: self._length]
 
     def append(self, step: int, values: list[float]) -> None:
-        """Keep one in `stride` samples; the stride doubles whenever the memory is full."""
+        """Keep every `stride`-th sample; a full list doubles the stride."""
         self._appended += 1
         if (self._appended - 1) % self._stride:
             return
@@ -120,7 +120,7 @@ class Series:
         self._length += 1
 
     def of(self, quantity: str, layer: int | None = None) -> Array:
-        """Return a quantity over the kept samples; NaN where it was not measured."""
+        """Return a quantity in the kept samples; NaN where it was not measured."""
         return self._values[: self._length, self.columns.index(quantity, layer)]
 
     def state_dict(self) -> dict[str, Any]:

@@ -5,15 +5,15 @@ from mlpengine.diagnostics.thresholds import DENSE_STEPS, EVERY, SHORT_STEP, STR
 
 
 class SamplingSchedule:
-    """The steps at which work is due: samples, and copies of the parameters before them.
+    """The steps with work: samples, and copies of the parameters before samples.
 
     Args:
         every: steps between samples; None for `EVERY`, stretched for short steps.
 
     Attributes:
-        sample_at: the step of the next sample.
-        due: the next step at which anything is due.
-        stretch: factor between samples after `DENSE_STEPS`; 0 until `set_step_size`.
+        sample_at: step of the next sample.
+        due: next step with any work.
+        stretch: factor of the interval after `DENSE_STEPS`; 0 until `set_step_size`.
 
     Raises: UsageError if `every` is below 1.
     """
@@ -25,12 +25,12 @@ class SamplingSchedule:
         self.plan(0)
 
     def set_step_size(self, parameters: int, batch_size: int) -> None:
-        """Decide, once, whether steps are short."""
+        """Decide once whether steps are short."""
         if not self.stretch:
             self.stretch = STRETCH if parameters * batch_size < SHORT_STEP else 1
 
     def plan(self, step: int) -> None:
-        """Compute what is due next after `step` steps."""
+        """Plan the next work after `step` steps."""
         every = self.every
         if self.stretch > 1 and step >= DENSE_STEPS:
             every *= self.stretch

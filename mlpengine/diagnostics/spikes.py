@@ -20,7 +20,7 @@ DOUBLE = log(2.0)
 
 
 class Spike(NamedTuple):
-    """A step with a gradient norm of `times` the usual; `row` has `share` of its rows' norms."""
+    """A step whose norm is `times` the usual one; `row` has `share` of its rows' gradient norms."""
 
     step: int
     norm: float
@@ -32,18 +32,18 @@ class Spike(NamedTuple):
 class Spikes:
     """Decides which gradient norms are unusually large.
 
-    A step is a spike if its log norm exceeds the running mean by four running standard deviations
-    and its norm is at least twice the exponential of the mean.  `update` adds all pending norms to
-    mean and deviation at once; the norm of a spike is added as if it were at the limit.  For the
-    first norms the limit follows from their median and their median deviation.
+    A step is a spike if its log norm exceeds the running mean by four running standard deviations,
+    and its norm is at least twice the exponential of this mean.  `update` adds all pending norms to
+    mean and deviation; a spike is added as if its norm were the limit.  For the first norms, the
+    limit is from their median and their median deviation.
 
     Source: Chen et al. 2018, arXiv 1804.09849, section 2, without the second condition.
 
     Attributes:
-        limit: norms above it are spikes.
+        limit: larger norms are spikes.
         pending: norms since the last `update`; the caller appends to it.
-        count: spikes so far.
-        steps: norms that mean and deviation cover.
+        count: number of spikes so far.
+        steps: number of norms in mean and deviation.
     """
 
     WEIGHTS = SPIKE_DECAY ** np.arange(WEIGHED)[::-1]
@@ -59,7 +59,7 @@ class Spikes:
     def update(self) -> None:
         """Add the pending norms to mean and deviation, and set the limit.
 
-        One call handles several norms, because a call for each norm would slow the smallest steps.
+        It handles several norms, because a call for each norm would slow down the smallest steps.
         """
         if self.steps + len(self.pending) < SPIKE_WARM_UP:
             return
@@ -91,11 +91,11 @@ class Spikes:
 
     @property
     def usual(self) -> float:
-        """The running mean as a norm."""
+        """The exponential of the running mean."""
         return exp(self.mean)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return copies of everything that later steps depend on."""
+        """Return copies of all state that later steps need."""
         return {
             "count": self.count,
             "steps": self.steps,
@@ -112,7 +112,7 @@ class Spikes:
 
 
 def _highest(logs: Array) -> float:
-    """Return the limit of the first norms: one among them may be a spike itself."""
+    """Return a limit for the first norms, even if one of them is a spike."""
     middle = median(logs)
     deviation = 1.4826 * median(np.abs(logs - middle))
     return middle + max(DOUBLE, SPIKE_DEVIATIONS * deviation)

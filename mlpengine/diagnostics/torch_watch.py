@@ -23,7 +23,7 @@ with importing("watching a loop of PyTorch", "torch"):
 OPS: dict[str, Any] = {
     op.__name__: op for op in REGISTRY.values() if issubclass(op, Activation | Softmax)
 }
-"""Activations by their names in PyTorch's graph of gradients."""
+"""Activations by the names of their gradient functions in PyTorch."""
 LOSS_NODES = {
     "NllLoss": "softmax_cross_entropy",
     "BinaryCrossEntropyWithLogits": "bce_with_logits",
@@ -38,15 +38,15 @@ OF_LARGE_STEPS = {"lr_high", "nonfinite", "exploding", "start", "dead", "spikes"
 
 
 class TorchWatch(Watch):
-    """Watches a loop of PyTorch by hooks, which are removed between the measured steps.
+    """Watches a PyTorch loop by hooks, which are removed between the measured steps.
 
-    Call `step` with the loss after each step of the optimizer.  `settings`, losses, activations and
-    inputs are detected.  Mistakes in the loop itself have separate verdicts.
+    Call `step` with the loss after each step of the optimizer.  The settings, the loss, activations
+    and inputs are detected.  Mistakes in the loop itself have their own verdicts.
 
     Args:
         model: the network, a `torch.nn.Module`.
         optimizer: its `torch.optim.Optimizer`.
-        every: steps between samples, as for `Watch`.
+        every: steps between samples (see `Watch`).
     """
 
     def __init__(self, model: Any, optimizer: Any, *, every: int | None = None) -> None:
@@ -76,7 +76,7 @@ class TorchWatch(Watch):
         self._listen()
 
     def step(self, loss: Any, *, inputs: Any = None, targets: Any = None) -> None:
-        """End a step; `inputs` are known from the hooks.  Otherwise as `Watch.step`."""
+        """End a step (see `Watch.step`); hooks know the inputs."""
         if getattr(loss, "grad_fn", None) is None:
             kind = type(loss).__name__
             raise UsageError(f"watch: step needs the loss before item() or detach() (got a {kind})")
@@ -98,7 +98,7 @@ class TorchWatch(Watch):
             self._listen()
 
     def _verdicts(self) -> list[Verdict]:
-        """Return a mistake in the loop alone, because other verdicts may follow from it."""
+        """Return only the verdict on a mistake in the loop, which may explain other verdicts."""
         if self._mistake:
             return [self._mistake]
         found = super()._verdicts()
@@ -111,7 +111,7 @@ class TorchWatch(Watch):
         return [Verdict("loss_summed", None, "Loss is a sum", evidence, rows, 1, advice)]
 
     def _listen(self) -> None:
-        """Hook the modules for a step that is measured; remove the hooks of the last one."""
+        """Hook the modules for a measured step; remove the hooks of the previous one."""
         for hook in self._hooks:
             hook.remove()
         self._hooks.clear()
@@ -121,7 +121,7 @@ class TorchWatch(Watch):
             self._hooks.append(module.register_forward_hook(partial(self._keep, name)))
 
     def _keep(self, name: str, module: nn.Module, inputs: Any, output: Any) -> None:
-        """Keep the output of a layer, with units last."""
+        """Keep the output of a layer, with the units as last axis."""
         if not (torch.is_grad_enabled() and isinstance(output, Tensor)):
             return
         images = output.ndim > 2 and not isinstance(module, nn.Linear)
@@ -131,14 +131,14 @@ class TorchWatch(Watch):
         self._outputs[name] = output.detach().movedim(1, -1) if images else output.detach()
 
     def _after_update(self, *_: Any) -> None:
-        """Keep the gradients before the loop sets them to zero."""
+        """Keep the gradients before the loop clears them."""
         if self.is_sample:
             for name, several in self._parameters.items():
                 grads = (p.grad for p in several)
                 self._gradients[name] = [None if g is None else g.detach().clone() for g in grads]
 
     def _record(self, name: str, z: Tensor) -> None:
-        """Record a layer; its activations follow from its output and their formula."""
+        """Record a layer; its output and the formula of its activation give the activations."""
         op, y = self._ops[name], _array([z])
         y = y.reshape(-1, y.shape[-1])[:WATCHED_ROWS]
         if isinstance(op, Activation):
@@ -154,7 +154,7 @@ class TorchWatch(Watch):
         )
 
     def _read_graph(self, root: Any) -> None:
-        """Find the loss, and the activation of each layer, in the graph of gradients."""
+        """Find the loss, and each layer's activation, in PyTorch's gradient graph."""
         nodes, parents, leaves = [root], dict[Any, list[Any]](), dict[int, Any]()
         for node in nodes:
             for child, _ in node.next_functions:
@@ -174,7 +174,7 @@ class TorchWatch(Watch):
             self._ops[next(reversed(self._ops))] = None
 
     def _find_mistake(self) -> None:
-        """Find layers that are computed and not trained."""
+        """Find layers that are computed but not trained."""
         groups = self._optimizer.param_groups
         listed = {id(p) for group in groups for p in group["params"]}
         untrained: dict[str, list[str]] = {"frozen": [], "unlisted": [], "detached": []}
@@ -220,7 +220,7 @@ MISTAKES = {
 
 
 def _activation(node: Any, parents: dict[Any, list[Any]]) -> GradOp | None:
-    """Return the activation right after the weights of a leaf; None if something is between."""
+    """Return the activation that directly follows a leaf's weights, or None."""
     multiplied = False
     while len(above := parents.get(node, [])) == 1:
         node = above[0]
@@ -238,18 +238,18 @@ def _activation(node: Any, parents: dict[Any, list[Any]]) -> GradOp | None:
 
 
 def _kind(node: Any) -> str:
-    """Return the name of a node, without its end, such as Backward0."""
+    """Return the name of a node without its suffix, such as Backward0."""
     return str(node.name()).partition("Backward")[0]
 
 
 def _is_initial(weight: Tensor) -> bool:
-    """Return whether weights still are PyTorch's uniform ones, of up to 1 / sqrt(fan_in)."""
+    """Return whether weights look like PyTorch's initial ones, uniform up to 1 / sqrt(fan_in)."""
     scaled = weight.detach() * sqrt(prod(weight.shape[1:]))
     root_mean_square = float(scaled.square().mean().sqrt())
     return float(scaled.abs().max()) <= 1 and abs(root_mean_square * sqrt(3) - 1) < 0.1
 
 
 def _array(tensors: list[Any]) -> Array:
-    """Return one tensor as an array of float32, or several as one vector."""
+    """Return one tensor as a float32 array, several tensors as one vector."""
     each = [tensor.detach().float().cpu().numpy() for tensor in tensors]
     return each[0] if len(each) == 1 else np.concatenate([one.ravel() for one in each])

@@ -1,4 +1,4 @@
-"""Tools of trial runs: a context that restores a step, and training rows."""
+"""Tools for trial runs: restoring a step, and training rows."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from mlpengine.step.step import TrainingStep
 
 @contextmanager
 def restored(step: TrainingStep) -> Iterator[None]:
-    """Restore weights, optimizer and the step of dropout when the block ends."""
+    """Restore weights, optimizer and dropout's step at the end of a ``with`` block."""
     mlp, optimizer = step.mlp, step.optimizer
     weights, schedule, lr = mlp.params.flat.copy(), optimizer.schedule, optimizer.lr
     dropout = mlp.rng.step
@@ -26,7 +26,7 @@ def restored(step: TrainingStep) -> Iterator[None]:
 
 
 class Rows:
-    """Training rows to draw batches from; `take` returns x, y and weights."""
+    """Training rows for batches; `take` returns x, y and weights."""
 
     def __init__(self, x: Array, y: Array, weights: Array | None = None) -> None:
         self.x, self.y, self.weights = x, y, weights
@@ -39,14 +39,14 @@ class Rows:
         return self.x[rows], self.y[rows], None if self.weights is None else self.weights[rows]
 
     def sample(self, count: int, seed: int = 0) -> "Rows":
-        """Return up to `count` rows drawn at random without replacement, in ascending order."""
+        """Return up to `count` random rows without replacement, in increasing order."""
         if count >= len(self):
-            return Rows(*self.take(slice(None)))  # rows of a file are read
+            return Rows(*self.take(slice(None)))  # reads the rows of a file
         chosen = np.random.default_rng(seed).choice(len(self), count, replace=False)
         return Rows(*self.take(np.sort(chosen)))
 
     def batches(self, size: int, seed: int = 0) -> Iterator[Array]:
-        """Yield the row indices of batches, endlessly; each epoch is a new permutation."""
+        """Yield the row indices of batches without end; each epoch is a new permutation."""
         rng, size = np.random.default_rng(seed), min(size, len(self))
         while True:
             order = rng.permutation(len(self))

@@ -1,4 +1,4 @@
-"""Units that never fire or that saturate, from the range of their activation."""
+"""Units that never fire, or that saturate, by the range of their activation."""
 
 from collections.abc import Mapping
 from math import inf, isfinite
@@ -13,7 +13,7 @@ from mlpengine.ops import Activation, FormulaActivation, GradOp
 
 
 def range_of(op: GradOp | None) -> tuple[float, float]:
-    """Return the least and the greatest value of an activation."""
+    """Return the smallest and the largest value of an activation."""
     return op.range if isinstance(op, Activation) else (-inf, inf)
 
 
@@ -21,12 +21,12 @@ def rectifies(op: GradOp | None) -> bool:
     """Return whether an activation is 0 for every negative input, so that a unit can die."""
     if not isinstance(op, Activation | FormulaActivation):
         return False
-    value = _value(op, np.array([-1e3, -1.0, -1e-3, 1e3]))  # a formula of one's own has no range
+    value = _value(op, np.array([-1e3, -1.0, -1e-3, 1e3]))  # a custom formula has no range
     return not value[:3].any() and bool(value[3])
 
 
 def saturation(op: GradOp | None) -> float:
-    """Return the pre-activation's magnitude beyond which a bounded activation saturates, or inf."""
+    """Return the magnitude from which a bounded activation saturates; inf for others."""
     low, high = range_of(op)
     if not isfinite(high - low):
         return inf
@@ -41,7 +41,7 @@ def saturation(op: GradOp | None) -> float:
 
 
 def is_saturated(op: GradOp | None, y: Array) -> Array:
-    """Return which values of a bounded activation are near an end of its range."""
+    """Return which values of a bounded activation are near its smallest or largest value."""
     low, high = range_of(op)
     near: Array = np.abs(2 * y - (low + high)) > SATURATION_POINT * (high - low)
     return near
@@ -52,13 +52,13 @@ def _value(op: Any, x: Array) -> Array:
 
 
 class UnitWindow:
-    """The units of a rectifier layer that were positive at least once over a window of steps.
+    """The units of a rectifier layer that were positive at least once in a window of steps.
 
-    A window ends when it spans `steps_per_epoch` steps and covers `MIN_WINDOW_ROWS` rows; the next
-    window begins there.
+    A window ends when it has `steps_per_epoch` steps and `MIN_WINDOW_ROWS` rows; then the next
+    window begins.
 
     Attributes:
-        dead: (units,), whether a unit never fired in the last complete window; None before its end.
+        dead: (units,), whether a unit never fired in the last complete window, or None.
         fired: (units,), whether a unit has fired in the current window.
     """
 
@@ -86,7 +86,7 @@ class UnitWindow:
 
     @property
     def dead_share(self) -> float:
-        """Share of the units that never fired in the last complete window; NaN before its end."""
+        """Share of units that never fired in the last complete window; NaN without one."""
         return float("nan") if self.dead is None else float(np.mean(self.dead))
 
     def state_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Size and direction of the update of each layer, measured against a copy made before the step."""
+"""Size and direction of each layer's update, from a copy made before the step."""
 
 from collections.abc import Sequence
 from math import hypot, nan, sqrt
@@ -18,7 +18,7 @@ RMS, RATIO, COSINE = (
 
 
 class WideDot:
-    """The inner product of two fixed vectors, summed in float64 over chunks."""
+    """The inner product of two fixed vectors, in float64 over chunks."""
 
     def __init__(self, a: Array, b: Array) -> None:
         whole = a.size // CHUNK
@@ -29,7 +29,7 @@ class WideDot:
         self._dot_tail = call(np.vdot, a[cut:], b[cut:])
 
     def __call__(self) -> float:
-        """Return the product of the present values."""
+        """Return the product of the current values."""
         tail = float(self._dot_tail())
         if not self._sums.size:
             return tail
@@ -38,13 +38,13 @@ class WideDot:
 
 
 class UpdateProbe:
-    """Gradient RMS, update ratio and cosine of the weights of every layer, without the biases.
+    """Gradient RMS, update ratio and cosine of every layer's weights, without biases.
 
-    `before_step` copies the parameters; after the step, the calls turn the copy into the update
-    that was applied.  Nothing else is copied.  A layer without weights has none of the quantities.
+    `before_step` copies the parameters; after the step, the calls turn this copy into the update.
+    A layer without weights has none of these quantities.
 
     Attributes:
-        before: by name, the parameters before the step; valid until the calls.
+        before: parameters before the step, by name; valid until the calls.
     """
 
     def __init__(self, params: Flat, layers: Sequence[LayerFacts]) -> None:
@@ -56,11 +56,11 @@ class UpdateProbe:
         self._roots = [sqrt(sum(p.stop - p.start for p in parts)) for parts in self._layers]
 
     def before_step(self) -> None:
-        """Copy the parameters before the step that will be measured."""
+        """Copy the parameters before a step that will be measured."""
         np.copyto(self._copy, self._params)
 
     def calls(self, grads_flat: Array) -> Calls:
-        """Yield the calls for gradients in `grads_flat`; `read` takes their results."""
+        """Yield the calls for gradients in `grads_flat`; `read` uses their results."""
         parts = [part for layer in self._layers for part in layer]
         norms = [GlobalNorm(self._copy[part]) for part in parts]
         yield from norms
@@ -73,9 +73,9 @@ class UpdateProbe:
     def read(
         self, results: Sequence[Any], clip: float, starts: Sequence[int], values: list[float]
     ) -> None:
-        """Write the quantities into the layers' blocks of `values`; the blocks begin at `starts`.
+        """Write the quantities into the layers' blocks of `values`, which begin at `starts`.
 
-        `clip` is the factor by which clipping multiplied the gradients.
+        Clipping multiplied the gradients by `clip`.
         """
         count, first = sum(map(len, self._layers)), 0
         for layer, root, start in zip(self._layers, self._roots, starts, strict=True):

@@ -14,28 +14,29 @@ if TYPE_CHECKING:
     from mlpengine.drawing.markup import Markup
 
 NOTE = "note"
-"""The severity of a fact that costs no score."""
+"""Severity of a fact that does not lower the score."""
 
 CORRECTIONS = frozenset({"data.drop", "data.na_values", "data.task", "data.where"})
-"""Settings that correct the data: the scores before and after them belong to other rows, columns or
-tasks, so that they do not tell whether a correction is right."""
+"""Settings that correct the data.  Scores before and after such a correction belong to other rows,
+columns or tasks, so they do not show whether the correction is right."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Verdict:
-    """One problem of a run: a headline, the evidence, and what to do.
+    """One problem of a run: a headline, the evidence, and the advice.
 
     Args:
-        name: the name of the rule, as in `diagnostics.silence`.
-        layer: the number of the layer; None for the whole network.
+        name: name of the rule, as in `diagnostics.silence`.
+        layer: number of the layer; None for the whole network.
         headline: the problem in about five words, without a full stop.
-        evidence: one sentence with the measured numbers.
+        evidence: a sentence with the measured numbers.
         value, threshold: the measured number and its limit.
-        advice: one sentence that says what to do.
-        fix: values of options; if it is empty, `no_fix` gives the reason.
-        layer_name: the layer's name in a user's own network.
-        severity: "warning", or "note" for a fact that costs no score; `combined_fix` ignores notes.
-        others: further repairs for `train --fix` to try, each a list like `fix`.
+        advice: a sentence that says what to do.
+        fix: values of options; if empty, `no_fix` gives the reason.
+        layer_name: name of the layer in your own network.
+        severity: "warning", or "note" for a fact that does not lower the score; `combined_fix`
+            ignores notes.
+        others: further fixes for `train --fix` to try, each a list like `fix`.
     """
 
     name: str
@@ -57,7 +58,7 @@ class Verdict:
         return f"{note}{self.headline}{where}. {self.evidence} {self.advice} [{self.name}]"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON-able data."""
+        """Return the verdict as JSON-able data."""
         plain = {name: finite(value) for name, value in vars(self).items()}
         if not self.layer_name:
             del plain["layer_name"]
@@ -66,26 +67,32 @@ class Verdict:
 
     @classmethod
     def from_dict(cls, known: Mapping[str, Any]) -> "Verdict":
-        """Return the verdict that `as_dict` described, without the further repairs."""
+        """Return a verdict from the data of `as_dict`, without the further fixes."""
         given = {name: value for name, value in known.items() if name not in ("text", "fix")}
         return cls(**given, fix=[Fix.read(*one) for one in (known["fix"] or {}).items()])
 
     @property
     def place(self) -> str:
-        """The layer in words; empty for the whole net."""
+        """The layer as text; "" for the whole network."""
         return self.layer_name or ("" if self.layer is None else f"layer {self.layer}")
 
     @property
     def fix_text(self) -> str:
-        """The settings of the fix as words of a command line; empty without a fix."""
+        """Settings of the fix as text for a command line; "" without a fix."""
         return settings_text(by_key(self.fix))
+
+    def __repr__(self) -> str:
+        return f"Verdict({str(self)!r})"
 
     def _repr_html_(self) -> str:
         return Verdicts([self])._repr_html_()
 
 
 class Verdicts(list[Verdict]):
-    """A list of verdicts; a notebook shows it as the page of a run does."""
+    """A list of verdicts; a notebook shows it as the page of a run does, a terminal as text."""
+
+    def __repr__(self) -> str:
+        return "\n".join(map(str, self)) or "Nothing unusual."
 
     def _repr_html_(self) -> str:
         from mlpengine.drawing.cell import cell_html
@@ -94,7 +101,7 @@ class Verdicts(list[Verdict]):
 
 
 def verdict_list(verdicts: Sequence[Mapping[str, Any]]) -> "Markup":
-    """Return verdicts, each as `Verdict.as_dict`, in words, with settings that fix the problems."""
+    """Return verdicts (data of `Verdict.as_dict`) as a page shows them, with their fixes."""
     from mlpengine.drawing.markup import tag
 
     if not verdicts:
@@ -115,10 +122,10 @@ def verdict_list(verdicts: Sequence[Mapping[str, Any]]) -> "Markup":
 
 
 def combined_fix(verdicts: Iterable[Verdict]) -> dict[str, tuple[Any, Verdict]]:
-    """Return the settings that the verdicts ask for by dotted key, each with its first verdict.
+    """Return the settings of the verdicts' fixes by dotted key, each with its first verdict.
 
-    The first of two values for one key counts, because causes come first.  Corrections of the data
-    add up: columns to drop, texts of missing values and filters of rows.
+    If a key has two values, the first one counts, because causes come first.  Corrections of the
+    data are combined: columns to drop, texts of missing values, and filters of rows.
     """
     settings: dict[str, tuple[Any, Verdict]] = {}
     for verdict in verdicts:
@@ -136,17 +143,17 @@ def combined_fix(verdicts: Iterable[Verdict]) -> dict[str, tuple[Any, Verdict]]:
 
 
 def without(verdicts: Iterable[Verdict], silenced: Collection[str]) -> Verdicts:
-    """Return the verdicts with names that are not silenced."""
+    """Return the verdicts whose names are not silenced."""
     return Verdicts(verdict for verdict in verdicts if verdict.name not in silenced)
 
 
 def brief(name: str, length: int = NAME_CHARACTERS) -> str:
-    """Return the name of a column, a class or a layer; the end of a long one is left out."""
+    """Return the name of a column, a class or a layer, without the end of a long name."""
     return name if len(name) <= length else f"{name[: length - 3]}..."
 
 
 def settings_text(settings: Mapping[str, Any]) -> str:
-    """Return settings by dotted key as words of a command line: --set optimizer.lr=0.1."""
+    """Return settings as text for a command line, such as --set optimizer.lr=0.1."""
     texts = {
         k: v if isinstance(v, str) else json.dumps(v, default=str) for k, v in settings.items()
     }
@@ -154,7 +161,7 @@ def settings_text(settings: Mapping[str, Any]) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share as text, such as 41 %; from 99 to 100 % with one decimal, such as 99.7 %."""
+    """Return a share as text, such as 41 %; between 99 and 100 % with a decimal, as 99.7 %."""
     value = 100 * share
     return f"{value:.1f} %" if 99 <= value < 100 else f"{value:.0f} %"
 

@@ -6,15 +6,15 @@ from mlpengine.diagnostics.array_watch import Watch
 
 
 def watch(model: Any, optimizer: Any, *, every: int | None = None) -> Watch:
-    """Watch a training loop of PyTorch; see `Watch` for its methods.
+    """Watch a PyTorch training loop; see `Watch` for the methods.
 
-    After each step of the optimizer call `step(loss)`; after each epoch, `epoch`, if there are
-    losses on other rows.
+    After each step of the optimizer, call `step(loss)`.  After each epoch, call `epoch` if there
+    is a loss on other rows.
 
     Args:
         model: a `torch.nn.Module`.
         optimizer: its `torch.optim.Optimizer`.
-        every: steps between samples, as for `Watch`.
+        every: steps between samples (see `Watch`).
 
     Raises: MissingExtraError without PyTorch.
     """

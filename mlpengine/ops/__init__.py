@@ -72,6 +72,7 @@ from mlpengine.ops.selection import Where
 from mlpengine.ops.sequence import SsmScan
 from mlpengine.ops.shape import Cast, Cat, Chunk, Detach, Reshape, Slice
 from mlpengine.ops.softmax import LogSoftmax, Softmax
+from mlpengine.ops.survival import Survival
 
 __all__ = [
     "LOSSES",
@@ -163,6 +164,7 @@ __all__ = [
     "StructField",
     "Sub",
     "Sum",
+    "Survival",
     "Tanh",
     "Transpose",
     "Tweedie",

@@ -93,6 +93,14 @@ class EntryLoss(Loss):
             return [Prediction("", exp(y) if self.log_link else y)]
         return [Prediction(f"_{k}" if k else "", f.outputs[k]) for k in f.locations]
 
+    def quantile(self, level: float) -> Expr | None:
+        """Return the quantile of the target of a level as a formula of the output columns.
+
+        None if the loss predicts no distribution, or no quantile of this level.  Columns that are
+        quantiles themselves ascend.
+        """
+        return None
+
     @property
     def takes_logs(self) -> bool:
         """Whether targets may be logarithms; then all predictions are logarithms as well."""

@@ -32,6 +32,7 @@ DEFAULTS = {
     "classification": "softmax_cross_entropy",
     "multilabel": "bce_with_logits",
     "regression": "mse",
+    "survival": "survival",
 }
 """Default loss of each task."""
 

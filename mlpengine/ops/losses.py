@@ -1,9 +1,11 @@
 """Losses that are means over entries; each is an op and a callable (see `Loss`)."""
 
+from bisect import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from math import log
+from statistics import NormalDist
 from typing import Annotated, Any
 
 import numpy as np
@@ -199,6 +201,17 @@ class Quantile(EntryLoss, name="quantile"):
         suffixes = [f"_{level:g}" for level in self.levels] if self.columns > 1 else [""]
         quantiles = zip(suffixes, self.formulas.outputs, self.levels, strict=True)
         return [Prediction(suffix, y, level=level) for suffix, y, level in quantiles]
+
+    def quantile(self, level: float) -> Expr | None:
+        """Return a quantile of `levels`, or the line between its neighbors."""
+        ys, levels = self.formulas.outputs, self.levels
+        if level in levels:
+            return ys[levels.index(level)]
+        k = bisect(levels, level)
+        if not 0 < k < len(levels):
+            return None
+        share = (level - levels[k - 1]) / (levels[k] - levels[k - 1])
+        return ys[k - 1] * (1 - share) + ys[k] * share
 
     def formula(self, *ys_and_t: Any) -> Any:
         *ys, t = ys_and_t
@@ -492,6 +505,10 @@ class GaussianNll(EntryLoss, name="gaussian_nll"):
         """The mean, and the standard deviation."""
         mean, s = self.formulas.outputs
         return [Prediction("", mean), Prediction("_std", exp(s * 0.5), location=False)]
+
+    def quantile(self, level: float) -> Expr:
+        mean, s = self.formulas.outputs
+        return mean + exp(s * 0.5) * NormalDist().inv_cdf(level)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pydantic.dataclasses import dataclass
 from mlpengine.core.fields import Count, Limits
 from mlpengine.settings.base import STRICT, Flag, Texts, one_or_more, rule
 
-TaskName: TypeAlias = Literal["classification", "regression", "multilabel"]
+TaskName: TypeAlias = Literal["classification", "regression", "multilabel", "survival"]
 Scaling: TypeAlias = Literal["standard", "minmax", "robust", "none"]
 FeatureClipping: TypeAlias = Literal["smooth", "none"]
 Encoding: TypeAlias = Literal["piecewise", "none"]
@@ -20,17 +20,17 @@ Standardizing: TypeAlias = Flag | Literal["mean"]
 TargetTransform: TypeAlias = Literal["none", "log", "auto"]
 
 MAX_REACH = 100_000
-"""Largest number of rows that a lag or a window reaches back."""
+"""Maximum number of rows that a lag or window reaches back."""
 
 Steps: TypeAlias = Annotated[int, Limits(at_least=1, at_most=MAX_REACH, whole=True)]
 SomeSteps: TypeAlias = Annotated[tuple[Steps, ...], one_or_more(int)]
 WindowFunction: TypeAlias = Literal["mean", "std", "min", "max"]
 
 BINS = 12
-"""Quantile bins of a column by default."""
+"""Default number of quantile bins of a column."""
 
 MAX_COMPUTED = 1000
-"""Largest number of computed columns."""
+"""Maximum number of computed columns."""
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -83,6 +83,11 @@ class FeatureSettings:
         description="Column of exposures, such as insured years: networks learn the target per "
         "unit of it, and rows count by it (losses poisson, tweedie, gamma).",
     )
+    event: str | None = Field(
+        default=None,
+        description="Column of events for a target of times (task survival): 1 where the event was "
+        "seen at this time, 0 where it had not happened by then (right censoring).",
+    )
     class_weights: Literal["balanced", "none"] = Field(
         default="none", description="balanced: rare classes count more in the loss."
     )
@@ -124,10 +129,17 @@ class FeatureSettings:
 
     @model_validator(mode="after")
     def _one_role(self) -> Self:
-        used = [*self.target, *self.drop, *filter(None, [self.weight, self.exposure])]
+        special = filter(None, [self.weight, self.exposure, self.event])
+        used = [*self.target, *self.drop, *special]
         if twice := sorted({name for name in used if used.count(name) > 1}):
-            text = f"target, weight, exposure and drop: a column can have one role ({twice})"
+            text = f"target, weight, exposure, event and drop: a column can have one role ({twice})"
             raise rule(text, "target")
+        if self.event is not None and self.task not in ("auto", "survival"):
+            raise rule(f"event: is for task survival (got {self.task})", "event")
+        if self.event is not None and self.bound_predictions:
+            raise rule("bound_predictions: must be false for censored times", "bound_predictions")
+        if self.task == "survival" and self.event is None:
+            raise rule("task: survival needs data.event, the column of events", "task")
         for key, given in (("ahead", self.ahead > 1), ("series", self.series)):
             if given and not (self.lags or self.rolling):
                 raise rule("needs data.lags or data.rolling; or leave it out", key)

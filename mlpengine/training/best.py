@@ -14,7 +14,7 @@ from mlpengine.training.history import EpochRow
 
 
 class Best:
-    """The best epoch so far and its weights; without validation the newest epoch is the best."""
+    """The best epoch so far, with its weights; without validation, this is the newest epoch."""
 
     def __init__(self, params: Array, rule: EarlyStopping) -> None:
         self.params, self.weights = params, params.copy()
@@ -25,13 +25,13 @@ class Best:
         self.waited = 0
 
     def value_of(self, validation: Mapping[str, float]) -> float:
-        """Return the monitored metric (lower is better); -inf without validation."""
+        """Return the monitored metric (lower is better), -inf without validation."""
         return self.sign * validation[self.rule.monitor] if validation else -inf
 
     def update(self, epoch: int, validation: Mapping[str, float]) -> None:
-        """Compare an epoch with the best so far.
+        """Compare an epoch with the best epoch so far.
 
-        An epoch is never the best if its validation loss or monitored metric is not finite.
+        If its validation loss or monitored metric is not finite, an epoch is never the best.
         """
         value = self.value_of(validation)
         better = not validation or (
@@ -61,9 +61,9 @@ class Best:
 
 
 def choose_together(group: Sequence[Best], rows: Sequence[EpochRow]) -> None:
-    """Compare an epoch of each network with its best so far, by the folds of the other networks.
+    """Compare an epoch of each network with its best epoch, by the folds of the other networks.
 
-    A network with measurements that are not finite does not count in the mean for the others.
+    A network with nonfinite measurements does not count in the means for the others.
     """
     keys = {"loss", group[0].rule.monitor}
     measured = [row.validation for row in rows]

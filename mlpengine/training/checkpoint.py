@@ -1,6 +1,6 @@
-"""Checkpoints of a run; at any moment at least one of them can be read.
+"""Checkpoints of a run; at any time, at least one of them can be read.
 
-`mlpengine.core.files` holds the functions that write files safely.
+`mlpengine.core.files` has the functions that write files safely.
 """
 
 import logging
@@ -22,19 +22,19 @@ from mlpengine.training.loop import Callback, Loop, Result
 CHECKPOINTS = "checkpoints"
 CHECKPOINT_FORMAT = 1
 KEPT_CHECKPOINTS = 2
-"""Number of newest checkpoints to keep: if the last is damaged, the one before it is read."""
+"""Number of checkpoints to keep; if the newest is damaged, the previous one is read."""
 
 FIRST_SECONDS = 1.0
-"""Seconds before the first checkpoint at time intervals, unless they are shorter."""
+"""Seconds before the first checkpoint by time, unless the interval is shorter."""
 
 COST_SHARE = 0.02
-"""Maximum share of the run time that checkpoints at time intervals may take."""
+"""Maximum share of the run time for checkpoints by time."""
 
 _log = logging.getLogger("mlpengine")
 
 
 class Checkpoint(NamedTuple):
-    """A checkpoint that was read and verified: its path, the state of the loop, its header."""
+    """A checkpoint, read and verified: its path, the state of the loop, its header."""
 
     path: Path
     state: dict[str, Any]
@@ -44,8 +44,8 @@ class Checkpoint(NamedTuple):
 class Checkpoints:
     """The directory of a run's checkpoints.
 
-    The files `step-<n>.safetensors` are whole states; each holds the best weights, too.  A file is
-    written whole or not at all.
+    The files `step-<n>.safetensors` hold whole states, including the best weights.  Writes are
+    atomic.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -58,7 +58,7 @@ class Checkpoints:
     def save(self, step: int, state: Mapping[str, Any], header: Mapping[str, Any]) -> Path:
         """Write a checkpoint, and remove old ones.
 
-        Raises: RunError naming the file and the cause; earlier checkpoints are unchanged.
+        Raises: RunError with the path and the cause; earlier checkpoints are unchanged.
         """
         path = self.path / f"step-{step:09d}.safetensors"
         make_directory(self.path)
@@ -73,9 +73,9 @@ class Checkpoints:
             remove_unused(old)
 
     def newest(self) -> Checkpoint | None:
-        """Return the newest intact checkpoint; log a warning for each newer one that is damaged.
+        """Return the newest intact checkpoint; log a warning for each newer, damaged one.
 
-        None if there are no checkpoints.  Raises: CheckpointError if all of them are damaged.
+        None without checkpoints.  Raises: CheckpointError if all of them are damaged.
         """
         paths = self.paths()
         for path in reversed(paths):
@@ -90,7 +90,7 @@ class Checkpoints:
         return None
 
     def remove_after(self, path: Path) -> None:
-        """Remove the (damaged) checkpoints that are newer than `path`, and unfinished files."""
+        """Remove damaged checkpoints newer than `path`, and unfinished files."""
         for newer in self.paths():
             if newer > path:
                 remove_unused(newer)
@@ -110,10 +110,10 @@ def read_checkpoint(path: Path) -> Checkpoint:
 
 
 class Checkpointer(Callback):
-    """Saves the state of a loop at intervals and when training ends.
+    """Saves the state of a loop at intervals and at the end of training.
 
-    `header` is stored with each checkpoint.  The first one is due after `FIRST_SECONDS`.  If
-    checkpoints are slow to write, the time between them grows.  A finished run keeps one.
+    `header` is stored in each checkpoint.  The first checkpoint is due after `FIRST_SECONDS`.  If
+    writing is slow, the time between checkpoints grows.  A finished run keeps one checkpoint.
     """
 
     order = 100  # after the callbacks, because it saves their state
@@ -148,7 +148,7 @@ class Checkpointer(Callback):
             self._save(loop)
 
     def skip_budget(self, loop: Loop) -> SkipBudget:
-        """Allow skipping up to the next step to save; checkpoints by time may be late."""
+        """Allow skipping up to the next step that saves; checkpoints by time may be late."""
         every = self.every_steps
         return SkipBudget(every - 1 - loop.steps % every) if every else SkipBudget()
 
@@ -164,7 +164,7 @@ class Checkpointer(Callback):
         self._save(loop)
 
     def on_fit_end(self, loop: Loop, result: Result) -> None:
-        """Remove all checkpoints but the last; with it a finished run can train longer."""
+        """Remove all checkpoints but the last, from which a finished run can train longer."""
         if result.ending != "interrupted":
             self.checkpoints.keep(1)
 

@@ -1,4 +1,4 @@
-"""Diagnostics of a training run: a callback of the loop, and its file."""
+"""Diagnostics of a training run: a callback for the loop, and its file."""
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -15,8 +15,8 @@ from mlpengine.core.spec import Array
 from mlpengine.diagnostics import Diagnostics, table, verdicts
 from mlpengine.diagnostics.baselines import (
     baselines,
+    copies_of,
     error_beside_constant,
-    near_copies,
     rows_within,
 )
 from mlpengine.diagnostics.constant_loss import (
@@ -54,8 +54,7 @@ MIN_CLASS_ROWS = 5
 """Minimum number of rows of a class for a meaningful recall."""
 FACT_ROWS, FEATURE_ROWS, RECALL_ROWS = 50_000, 1_000, 5_000
 FACT_VALUES = 1 << 24
-"""Maximum number of values in a search for the most extreme value, and of outputs used to compute
-recalls."""
+"""Maximum number of values in the search for the most extreme value, and of outputs for recalls."""
 SQUARES = ("mse", "mae", "huber", "log_cosh")
 """Losses that depend on the distance from a target."""
 SAMPLES_AT_ONCE = 20
@@ -65,7 +64,7 @@ _log = logging.getLogger("mlpengine")
 
 
 class SampleLog(CsvLog):
-    """diagnostics.csv in long form: a line for each step, layer and quantity; NaN is left out.
+    """diagnostics.csv: a line for each step, layer and quantity, without NaN.
 
     A resumed run keeps the first `rows` lines after the header.
     """
@@ -102,15 +101,16 @@ class SampleLog(CsvLog):
 
 
 class LoopDiagnostics(Callback):
-    """Keeps the `Diagnostics` of a run and writes its samples.
+    """Keeps the `Diagnostics` of a run, and writes its samples to a file.
 
-    With several networks, steps are measured for the first network, losses and predictions for all.
+    With several networks, steps of the first network are measured, but losses and predictions of
+    all networks.
 
     Args:
-        path: path of diagnostics.csv; None writes nothing.
-        every: steps between samples, as for `Diagnostics`.
+        path: path of diagnostics.csv; None writes no file.
+        every: steps between samples (see `Diagnostics`).
         silence: names of verdicts to leave out.
-        planned_split: whether the validation rows are later, or of other groups.
+        planned_split: whether validation rows are later rows or other groups on purpose.
 
     Attributes:
         core: the diagnostics; made when the loop starts.
@@ -136,7 +136,7 @@ class LoopDiagnostics(Callback):
         self._measured = False
 
     def on_train_start(self, loop: Loop) -> None:
-        """Create the diagnostics, with the loaded state if there is one, and open the file."""
+        """Create the diagnostics, with a loaded state if there is one, and open the file."""
         self._learners, one = loop.members, loop.members[0]
         self.core = Diagnostics(
             one.step.mlp,
@@ -156,7 +156,7 @@ class LoopDiagnostics(Callback):
         self._optimizer = one.step.optimizer
 
     def on_train_batch_end(self, loop: Loop) -> None:
-        """Measure the step if it is due or a spike."""
+        """Measure the step if a sample is due or the gradient norm is a spike."""
         step, core = loop.step, self.core
         norm, number = step.grad_norm, self._optimizer.steps
         self._pending.append(norm)
@@ -171,7 +171,7 @@ class LoopDiagnostics(Callback):
             self._log.add(number, core.values)
 
     def skip_budget(self, loop: Loop) -> SkipBudget:
-        """Allow skipping up to the next measured step, or to a spike of the gradient norm."""
+        """Allow skipping up to the next measured step or the next spike."""
         return SkipBudget(self.core.free_until - self._optimizer.steps, self._spikes.limit)
 
     def on_steps_skipped(self, loop: Loop, norms: list[float]) -> None:
@@ -183,11 +183,11 @@ class LoopDiagnostics(Callback):
             core.skip(core.due)
 
     def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
-        """Add the losses of an epoch: means if there are several networks."""
+        """Add the losses of an epoch; with several networks, their means."""
         self.core.close_epoch(row.train_loss, row.validation.get("loss", float("nan")))
 
     def on_exception(self, loop: Loop, error: Exception) -> None:
-        """Keep the error that ended the run, and write the samples before it."""
+        """Record the error that ended the run, and write the earlier samples."""
         self.core.failure = str(error)
         self._close()
 
@@ -196,9 +196,9 @@ class LoopDiagnostics(Callback):
         self._close()
 
     def verdicts(self) -> Verdicts:
-        """Return the problems of the run; the list may be empty.
+        """Return the problems of the run, or an empty list.
 
-        The first call measures simple models on the rows, unless the run failed.
+        Unless the run failed, the first call measures simple models on the rows.
         """
         one = self._learners[0]
         self.core.skipped = sum(each.skipped for each in self._learners)
@@ -210,6 +210,9 @@ class LoopDiagnostics(Callback):
             ]
             measure_rows(self.core, one.task, one.train, networks)
         return without(verdicts(self.core), self._silence)
+
+    def __repr__(self) -> str:
+        return f"LoopDiagnostics({self.core!r})" if hasattr(self, "core") else "LoopDiagnostics()"
 
     def _repr_html_(self) -> str:
         if not hasattr(self, "core"):
@@ -227,7 +230,7 @@ class LoopDiagnostics(Callback):
             self._log.close()
 
     def state_dict(self) -> dict[str, Any]:
-        """Write the samples so far, and return the state with the number of lines of the file."""
+        """Write the samples so far; return the state, with the number of lines in the file."""
         state = self.core.state_dict()
         if self._log is None:
             return {**state, "lines": 0}
@@ -236,7 +239,7 @@ class LoopDiagnostics(Callback):
         return {**state, "lines": self._log.rows}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from this state at the next `on_train_start`."""
+        """Continue from this state in the next `on_train_start`."""
         self._state = state
 
 
@@ -244,8 +247,8 @@ class LoopDiagnostics(Callback):
 def diagnostic_inputs(step: TrainingStep, train: Split, validation: Split | None) -> dict[str, Any]:
     """Return the properties of a run's step and rows, as arguments of `Diagnostics`.
 
-    For large data the properties are computed from up to `FACT_ROWS` or `FEATURE_ROWS` evenly
-    spaced rows.  With several inputs, a feature has the input's name before its number.
+    For large data, they are computed from up to `FACT_ROWS` or `FEATURE_ROWS` evenly spaced rows.
+    With several inputs, a feature's name begins with the name of its input.
     """
     loss = step.loss
     parts = [_thinned(part) for part in (train, validation) if part is not None]
@@ -285,8 +288,8 @@ def extreme_value(loss: Loss, train: Split, sizes: Array) -> ExtremeValue:
 class Trained(NamedTuple):
     """A trained network.
 
-    `predict` returns its outputs for features, `used` are its training rows, and `validation` the
-    rows that chose its epoch.
+    `predict` maps features to outputs, `used` are the training rows, and `validation` are the rows
+    that chose the best epoch.
     """
 
     predict: Callable[[Array], Array]
@@ -299,7 +302,7 @@ def measure_rows(
 ) -> None:
     """Measure recalls, simple models, dead units and duplicate rows, and store the results.
 
-    The samples depend only on the numbers of rows, features and outputs, so equal runs have equal
+    Samples depend only on the numbers of rows, features and outputs, so equal runs give equal
     verdicts.
     """
     if isinstance(task, Classification):
@@ -311,10 +314,10 @@ def measure_rows(
 def measure_recalls(
     diagnostics: Diagnostics, task: Classification, train: Split, networks: Sequence[Trained]
 ) -> None:
-    """Set the number of training rows of each class, its recall, and its name if it has one.
+    """Set the number of training rows, the recall and the name of each class.
 
-    Recalls are measured on validation rows and, for a class with fewer than 5 of them, on training
-    rows, too.
+    Recalls are measured on validation rows; for a class with fewer than 5 of these, also on
+    training rows.
     """
     parts = [(one.predict, one.validation) for one in networks if one.validation is not None]
     if not parts:
@@ -332,9 +335,9 @@ def measure_recalls(
 def _hits(
     predict: Callable[[Array], Array], task: Task, part: Split, classes: int
 ) -> tuple[Array, Array]:
-    """Count the rows, and the correctly predicted rows, of each class in up to `RECALL_ROWS` rows.
+    """Count all rows and correctly predicted rows of each class, in up to `RECALL_ROWS` rows.
 
-    With many classes fewer rows are used: the number of outputs is at most about `FACT_VALUES`.
+    With many classes, fewer rows are used, so that there are about `FACT_VALUES` outputs at most.
     """
     stride = -(-len(part) // min(RECALL_ROWS, FACT_VALUES // classes + 1))
     truth = part.truth[::stride]
@@ -351,10 +354,10 @@ def measure_baselines(
 ) -> None:
     """Measure simple models on a sample of the rows, in at most `SIMPLE_MODELS` seconds.
 
-    Each row is predicted by a network that was trained on it; the networks take turns.
+    Each row is predicted by a network that was trained on it; networks take turns.
     """
     values = sum(prod(array.shape[1:]) for array in arrays_in(train.x))
-    values += min(task.outputs, MAX_ROWS)  # a sample has no more classes than rows
+    values += min(task.outputs, MAX_ROWS)  # a sample has at most as many classes as rows
     limit = min(MAX_ROWS, rows_within(SIMPLE_MODELS, values))
     if limit < MIN_BASELINE_ROWS:
         return
@@ -376,8 +379,9 @@ def measure_baselines(
             if (own := owner == k).any():
                 outputs[own] = network.predict(x[own])
     predicted = task.predict(outputs)
-    if predicted.shape != truth.shape:
-        return  # quantiles, or means and variances
+    is_number = not isinstance(task, Regression) or task.has_errors
+    if predicted.shape != truth.shape or not is_number:
+        return  # the outputs are quantiles, means and variances, or times that may be censored
     measure_units(diagnostics, x)
     other = other_truth = None
     if (part := first.validation) is not None and (is_complete := _is_complete(part.truth)).any():
@@ -389,17 +393,20 @@ def measure_baselines(
         many = first.used[:: -(-len(first.used) * values // COPY_VALUES)]
         pair = _joined(as_rows(train.x[many])), other[:: -(-len(other) // COPY_ROWS)]
         if all(np.isfinite(one).all() for one in pair):
-            diagnostics.copies = near_copies(*pair)
-    diagnostics.baselines = baselines(_joined(x), truth, predicted, rows, other, other_truth)
+            diagnostics.copies = copies_of(*pair)
+    beside = [train.truth[(rows + step) % len(train)] for step in (1, -1)]
+    diagnostics.baselines = baselines(
+        _joined(x), truth, predicted, rows, other, other_truth, beside
+    )
 
 
 def _is_complete(truth: Array) -> Array:
-    """Return for each row of targets (rows,) or (rows, targets) whether none is missing."""
+    """Return whether each row of targets, (rows,) or (rows, targets), has no missing value."""
     return np.asarray(~np.isnan(truth.reshape(len(truth), -1)).any(axis=1))
 
 
 def measure_units(diagnostics: Diagnostics, x: Any) -> None:
-    """Set for each rectifier layer the share of units that none of the rows `x` fires."""
+    """Set, for each rectifier layer, the share of units that are 0 on all rows `x`."""
     mlp = diagnostics.mlp.without_dropout()
     scratch = mlp.scratch(len(x))
     mlp.forward(x, scratch)
@@ -412,9 +419,9 @@ def measure_units(diagnostics: Diagnostics, x: Any) -> None:
 
 
 def _joined(x: Any) -> Array:
-    """Return features (rows, features), with several inputs side by side.
+    """Return features (rows, features); several inputs are joined side by side.
 
-    Integer inputs become zeros: they are indices, so their size has no meaning.
+    Integer inputs become zeros, because the size of an index has no meaning.
     """
     each = [flat_rows(np.asarray(array)) for array in arrays_in(x)]
     each = [np.zeros(one.shape, "f4") if one.dtype.kind in "iu" else one for one in each]

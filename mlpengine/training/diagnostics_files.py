@@ -1,4 +1,4 @@
-"""Readers for the diagnostics files of a run, finished or not."""
+"""Readers for the diagnostics files of a finished or unfinished run."""
 
 import csv
 from collections.abc import Iterator, Mapping
@@ -15,22 +15,22 @@ from mlpengine.training.diagnose import DIAGNOSTICS_FILE
 from mlpengine.training.history import METRICS_FILE
 
 Quantities = dict[tuple[str, str], float]
-"""Values by layer ("" for the network) and quantity."""
+"""Values by layer ("" for the whole network) and quantity."""
 
 
 def read_samples(path: Path) -> Iterator[tuple[int, Quantities]]:
     """Yield step and quantities of each sample in a diagnostics.csv; skip incomplete lines.
 
-    Raises: DataError naming file and line for a line that cannot be read.
+    Raises: DataError with file and line if a line cannot be read.
     """
     for step, lines in groupby(_lines(path), key=lambda line: line[0]):
         yield step, {(layer, quantity): value for _, layer, quantity, value in lines}
 
 
 def read_series(path: Path) -> Series:
-    """Return the samples of a diagnostics.csv, thinned as by `Diagnostics`.
+    """Return the samples of a diagnostics.csv, thinned as in `Diagnostics`.
 
-    Raises: DataError naming file and line for a line that cannot be read.
+    Raises: DataError with file and line if a line cannot be read.
     """
     series: Series | None = None
     for step, quantities in read_samples(path):

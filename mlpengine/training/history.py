@@ -1,4 +1,4 @@
-"""The measurements of each epoch, in memory and in CSV files that a resumed run continues."""
+"""Measurements of each epoch, in memory and in CSV files that a resumed run continues."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,11 +23,11 @@ TIMINGS_FILE = "timings.csv"
 
 @dataclass(frozen=True)
 class EpochRow:
-    """One epoch.
+    """The measurements of an epoch.
 
-    `train_loss` is the mean over the rows, each measured before its update.  `validation` holds
-    loss and metrics over the whole validation split, and is empty without one.  `gradient_norm` is
-    the mean over the steps, before clipping.  `lr` is the learning rate of the last step.
+    `train_loss` is the mean over the rows, measured before each update.  `validation` holds loss
+    and metrics over the whole validation part, and is empty without one.  `gradient_norm` is the
+    mean over the steps, before clipping.  `lr` is the learning rate of the last step.
     Units: `seconds` of training, without validation.
     """
 
@@ -41,7 +41,7 @@ class EpochRow:
     samples_per_second: float
 
     def values(self) -> list[int | float]:
-        """Return the values for metrics.csv, without times: the same seed reproduces them."""
+        """Return the values for metrics.csv, without times, so that the same seed repeats them."""
         plain = [self.epoch, self.steps, self.lr, self.gradient_norm, self.train_loss]
         return [*plain, *self.validation.values()]
 
@@ -100,12 +100,12 @@ class History:
         return dict(zip(self.columns, values.reshape(-1, len(self.columns)).T, strict=True))
 
     def state_dict(self) -> dict[str, Array]:
-        """Return all rows as one float64 array, times in the last two columns."""
+        """Return all rows as a float64 array, with times in the last two columns."""
         rows = [[*row.values(), row.seconds, row.samples_per_second] for row in self.rows]
         return {"rows": np.array(rows, np.float64).reshape(len(rows), len(self.columns) + 2)}
 
     def load_state_dict(self, state: Mapping[str, Array]) -> None:
-        """Load a state of `state_dict`.  Raises: CheckpointError if its metrics are others."""
+        """Load a state of `state_dict`.  Raises: CheckpointError if it has other metrics."""
         rows = state["rows"]
         if rows.ndim != 2 or rows.shape[1] != len(self.columns) + 2:
             raise CheckpointError(f"history: was saved with other metrics ({rows.shape})")
@@ -118,17 +118,17 @@ class History:
 
 
 class CsvLog:
-    """A CSV file that grows by whole lines; floats are written in a form that reads back exactly.
+    """A CSV file that grows by whole lines; a float is written so that it reads back exactly.
 
     Args:
-        begins: the header and the lines to keep; all other lines of the file are removed.
+        begins: the header and the lines to keep; all other lines are removed.
     """
 
     def __init__(self, path: Path, begins: bytes) -> None:
         self.path = path
         with writing(path):
             self._file = system.open_file(path, os.O_WRONLY | os.O_CREAT, follow=False)
-            write_all(self._file, begins)  # same bytes: no reader finds an empty file
+            write_all(self._file, begins)  # same bytes: no reader ever finds an empty file
             os.ftruncate(self._file, len(begins))
 
     def append(self, values: Sequence[Any]) -> None:
@@ -157,7 +157,7 @@ def csv_lines(*lines: Sequence[Any]) -> bytes:
 
 
 def cell(value: object) -> str:
-    """Return a value as text for CSV: the shortest text that reads back as the same value."""
+    """Return a value as CSV text: the shortest text that reads back exactly."""
     if isinstance(value, float):
         return float.__repr__(value)
     return "" if value is None else str(value)

@@ -34,10 +34,10 @@ from mlpengine.training.best import Best
 from mlpengine.training.history import EpochRow, History
 
 CHECKED_ROWS = 512
-"""Number of training rows on which the outputs of the final weights must be finite."""
+"""Number of training rows whose outputs must be finite with the final weights."""
 
 HOPELESS = 1e12
-"""A run fails if its loss exceeds this multiple of the loss of the best constant output."""
+"""A run fails if its loss exceeds this multiple of the best constant output's loss."""
 
 _log = logging.getLogger("mlpengine")
 
@@ -48,11 +48,11 @@ ENDINGS: dict[Ending, str] = {
     "time": ", stopped at the time limit",
     "interrupted": ", interrupted",
 }
-"""The text of each ending, to follow a number of epochs."""
+"""Text for each ending, which follows the number of epochs."""
 
 
 class SkipBudget(NamedTuple):
-    """Number of `steps` that a callback may miss; a gradient norm above `norm` ends them early."""
+    """Number of `steps` that need no callback; a gradient norm above `norm` ends them early."""
 
     steps: float = inf
     norm: float = inf
@@ -62,24 +62,23 @@ class Learner(Uncopyable):
     """A network in a `Loop`.
 
     Args:
-        rows: indices of the training rows to learn from; None for all.
+        rows: indices of the training rows that the network learns from; None for all.
         seed: seed for the order of the rows.
-        on_nonfinite: action at a step with a loss or gradient that is not finite: ``stop``, or
-            ``skip`` up to `nonfinite_limit` such steps.  Such a step updates nothing.
+        on_nonfinite: action at a nonfinite loss or gradient: ``stop``, or ``skip`` for at most
+            `nonfinite_limit` steps.  A skipped step updates nothing.
 
     Attributes:
-        step: the training step, with the buffers, the loss and the norms of the last step.
-        history: one row for each whole epoch.
+        step: the training step, with its buffers, and the loss and norms of the last step.
+        history: a row for each whole epoch.
         best: the best epoch so far.
-        chooses: whether the network's own validation part chooses the best epoch; else the loop
-            does.
+        chooses: whether the network's own validation part chooses the best epoch, not the loop.
         fused_steps: runs many steps in one call; None if steps run one by one.
         epoch: number of the current epoch, from 1.
         batch_rows: indices, in the training part, of the rows of the last batch.
-        skipped: number of steps that were skipped because they were not finite.
+        skipped: number of skipped nonfinite steps.
         stops: whether training ends after the current step.
-        may_skip: whether several steps may run in one call, if the callbacks allow it.
-        after_step, after_many: hooks of callbacks, after one step and after several in one call.
+        may_skip: whether several steps may run in one call if the callbacks allow it.
+        after_step, after_many: hooks of callbacks, after one step and after a call of several.
         budgets: functions of callbacks that return a `SkipBudget`.
     """
 
@@ -116,18 +115,18 @@ class Learner(Uncopyable):
         weights = train.weights if step.weighted else None
         count = self.batches.n_rows
         if short := count % step.batch_size:
-            step.bound(short)  # bind now, so that no epoch includes the time of binding
+            step.bound(short)  # bind now, so that no epoch's time includes binding
         self.fused_steps = compiled_steps(
             step, (train.x, train.y, weights), self.batches.order, count
         )
         self.history = History((*loss_names(step.loss), *task.headline) if validation else ())
         flat = step.mlp.params.flat
         self._average = step.optimizer.moments.get("average", flat)
-        self._present = np.empty_like(flat)  # weights, while the network has their average
+        self._present = np.empty_like(flat)  # the weights while the network holds their average
         self.best = Best(self._average, early_stopping or EarlyStopping())
         self._sums = [0.0] * 4  # loss times rows, gradient norm, rows, steps of this epoch
         self._odd_validation = ""
-        self._last: Flat | None = None  # weights of the last step, while the network has the best
+        self._last: Flat | None = None  # last step's weights while the network holds the best
         self.stops, self.may_skip = False, True
         self.after_step: list[Callable[[], None]] = []
         self.after_many: list[Callable[[list[float]], None]] = []
@@ -145,7 +144,7 @@ class Learner(Uncopyable):
 
     @property
     def position(self) -> tuple[int, int, int]:
-        """Steps, epochs and position in the epoch; together they identify a state of the run."""
+        """Steps, epochs and position in the epoch, which identify a state of the run."""
         return self.steps, len(self.history.rows), self.batches.cursor
 
     @property
@@ -159,11 +158,11 @@ class Learner(Uncopyable):
         return bool(np.isfinite(self.step.mlp.params.flat).all())
 
     def ending(self, epochs: int) -> Ending | None:
-        """Return why training ends now, with a limit of `epochs` epochs; None if it continues."""
+        """Return why training ends now, with at most `epochs` epochs; None if it continues."""
         if len(self.history.rows) >= epochs:
             return "epochs"
-        stopping = self.early_stopping
-        return "early" if stopping and self.best.waited >= stopping.patience else None
+        rule, best = self.early_stopping, self.best
+        return "early" if rule and best.waited >= rule.epochs_after(best.epoch) else None
 
     def begin(self) -> None:
         """Continue with the weights of the last step."""
@@ -196,7 +195,7 @@ class Learner(Uncopyable):
         fused = self.fused_steps if self.may_skip else None
         ranks = step.ranks
         self.epoch = len(self.history.rows) + 1
-        if not (self.batches.is_done and sums[3]):  # else all steps of the epoch are made
+        if not (self.batches.is_done and sums[3]):  # otherwise the epoch has no steps left
             self.batches.begin()
         if fused is not None:
             self._skip_ahead(fused)
@@ -235,7 +234,7 @@ class Learner(Uncopyable):
         before = self.steps
         try:
             fused.make(start, int(count), limit)
-        finally:  # some steps are made before a KeyboardInterrupt
+        finally:  # a KeyboardInterrupt comes after some of the steps
             made = self.steps - before
             losses, norms = fused.results(made)
             if made:
@@ -250,7 +249,7 @@ class Learner(Uncopyable):
             call(norms)
 
     def _failed(self, error: NumericalError, indices: Array) -> None:
-        """Count a non-finite step if it may be skipped; else go back to its batch and raise."""
+        """Count a nonfinite step if it may be skipped; otherwise return to its batch and raise."""
         text, bad = str(error), indices[self.step.bad_rows]
         if bad.size:
             places = self.train.places
@@ -292,7 +291,7 @@ class Learner(Uncopyable):
             schedule.observe(value if validation else row.train_loss)
 
     def _validate(self, part: Split) -> dict[str, float]:
-        """Return loss and metrics of the averaged weights; warn once if a loss is not finite."""
+        """Return loss and metrics of the averaged weights; warn once if the loss is not finite."""
         flat = self.step.mlp.params.flat
         self._present[...] = flat
         flat[...] = self._average
@@ -335,20 +334,19 @@ class Learner(Uncopyable):
             raise NumericalError(f"no epoch can be the best: {self._odd_validation}")
 
     def _last_weights(self) -> Flat:
-        """Return the weights of the last step, or newer weights that were set after it."""
+        """Return the weights of the last step, or weights that were set later."""
         params = self.step.mlp.params
         if self._last is not None and np.array_equal(params.flat, self.best.weights):
             return self._last
         return params
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state between two steps; weights and order are not copied.
+        """Return the state between two steps, without copies of weights and order.
 
-        After training it holds the weights of the last step, so that training can continue.
+        After training, it has the weights of the last step, so that training can continue.
         """
-        # the place in the epoch, its sums and the generator are part of the state, so that a run
-        # that stopped within an epoch continues with the same next batch and ends with the same
-        # bits
+        # with the position in the epoch, its sums and the generator, a run that stopped within an
+        # epoch continues with the same next batch and ends with the same bits
         return {
             **self.step.state_dict(),
             "weights": dict(self._last_weights().views),
@@ -360,7 +358,7 @@ class Learner(Uncopyable):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue exactly from `state_dict`; after an error a part of the state is loaded.
+        """Continue exactly from a `state_dict`; after an error, a part of the state is loaded.
 
         Raises: CheckpointError if the state belongs to another network, optimizer or data set.
         """

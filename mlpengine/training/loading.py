@@ -15,12 +15,12 @@ from mlpengine.training.checkpoint import CHECKPOINTS, Checkpoint, Checkpoints
 def load(run: str | Path) -> Model:
     """Return the model of a run directory or of a model file.
 
-    The model of a killed run has the best weights in its newest checkpoint.
+    The model of a killed run has the best weights of its newest checkpoint.
     Raises: RunError if there is no model; CheckpointError if it is damaged; UsageError if `run` is
-    not a run.
+    no run.
     """
     run = checked_path(run, "load")
-    if not os.path.exists(run):  # Path.exists raises where a name is too long
+    if not os.path.exists(run):  # Path.exists raises if a name is too long
         raise missing(run, "run or model file")
     if not run.is_dir():
         if not run.is_file():  # a pipe without a writer would wait for ever
@@ -45,7 +45,7 @@ def load(run: str | Path) -> Model:
 
 
 def _best_so_far(checkpoint: Checkpoint) -> Model:
-    """Return the model of a checkpoint, each network with its best weights."""
+    """Return the model of a checkpoint; each network has its best weights."""
     where, state = checkpoint.path, checkpoint.state
     try:
         model = restored_model(checkpoint)

@@ -15,7 +15,7 @@ from mlpengine.core.buffers import Uncopyable
 from mlpengine.core.errors import NumericalError, UsageError
 from mlpengine.core.fields import COUNT
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import plural, quoted, suggestion
+from mlpengine.core.wording import best_text, plural, quoted, suggestion
 from mlpengine.models.task import Split, Task
 from mlpengine.settings import EarlyStopping
 from mlpengine.settings.training import Action
@@ -29,6 +29,7 @@ from mlpengine.training.loop_arguments import check_fit, check_stopping, checked
 
 if TYPE_CHECKING:
     from mlpengine.drawing.cell import Cell
+    from mlpengine.drawing.chart_types import Chart
     from mlpengine.drawing.markup import Markup
 
 
@@ -36,30 +37,39 @@ if TYPE_CHECKING:
 class Result:
     """The outcome of a run.
 
-    Each network holds the weights of its best epoch.  With several networks `best_epoch` is the
-    last of their best epochs.
+    Each network holds the weights of its best epoch; `best_epochs` has one for each network.
     """
 
     ending: Ending
     epochs: int
-    best_epoch: int
+    best_epochs: Sequence[int]
     seconds: float
     samples_per_second: float
     history: History
+
+    @property
+    def best_epoch(self) -> int:
+        """The last of the best epochs."""
+        return max(self.best_epochs)
+
+    def charts(self) -> "list[Chart]":
+        """Return the charts of `history`, with a mark at the best epoch if all networks have it."""
+        same = len({*self.best_epochs}) == 1
+        return self.history.charts(self.best_epoch if same and self.best_epoch else None)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({'; '.join(self.lines())})"
 
     def lines(self) -> list[str]:
-        """Return the outcome in words."""
-        best = f", best {self.best_epoch}" if self.best_epoch else ""
+        """Return the outcome as text."""
+        best = f", {best_text(self.best_epochs)}" if self.best_epoch else ""
         return [f"{plural(self.epochs, 'epoch')}{best}{ENDINGS[self.ending]}"]
 
     def plot(self) -> "Cell":
-        """Return losses, metrics and learning rate by epoch, as a notebook shows them: SVG."""
+        """Return a chart of losses, metrics and learning rate by epoch, which a notebook shows."""
         from mlpengine.drawing.cell import chart_cell
 
-        return chart_cell(repr(self), self.history.charts(self.best_epoch or None))
+        return chart_cell(repr(self), self.charts())
 
     def _repr_html_(self) -> str:
         from mlpengine.drawing.cell import cell_html
@@ -68,28 +78,29 @@ class Result:
 
     def content(self) -> "list[Markup]":
         """Return what a notebook shows of the outcome."""
-        from mlpengine.drawing.markup import tag
+        from mlpengine.drawing.markup import joined, tag
         from mlpengine.drawing.svg import grid
 
-        charts = self.history.charts(self.best_epoch or None)
-        return [tag("p", self.lines()[0]), grid(charts)]
+        text = "Each curve is the mean of the networks that still train; it may jump as they stop."
+        note = tag("p", text, class_="soft") if len(self.best_epochs) > 1 else ""
+        return [tag("p", self.lines()[0]), joined(grid(self.charts()), note)]
 
 
 class Callback:
-    """Base class of the callbacks of a `Loop`.  A hook that is not overridden takes no time.
+    """Base class of callbacks for a `Loop`; only overridden hooks take time.
 
-    The hooks are named as in PyTorch Lightning.  `on_train_start` is called first.  In each epoch,
-    `on_train_batch_end` is called after each step and `on_train_epoch_end` after validation.  Then
-    follows `on_train_end`, and last `on_fit_end`, or `on_exception` if the run failed.
+    The names are those of PyTorch Lightning.  `on_train_start` is called first.  In each epoch,
+    `on_train_batch_end` is called after each step, and `on_train_epoch_end` after validation.  At
+    the end, `on_train_end` is called, then `on_fit_end`, or `on_exception` if the run failed.
 
     If a callback overrides `state_dict` and `load_state_dict`, checkpoints store its state under
     its `name`; the state is loaded before `on_train_start`.
 
     Attributes:
         name: key of the state in checkpoints; by default the name of the class.
-        order: callbacks with a lower number are called first; equal numbers keep the given order.
-        watches_first: whether, with several networks, the hooks of steps are called for the first
-            network, perhaps in another thread.  If not, they are not called.
+        order: callbacks are called by increasing number; equal numbers keep the given order.
+        watches_first: whether the hooks of steps are called if there are several networks.  They
+            are then called for the first network, perhaps in another thread.
 
     Raises: UsageError if a subclass defines a method ``on_...`` that is not a hook.
     """
@@ -106,36 +117,36 @@ class Callback:
                 raise UsageError(f"{cls.__name__}: Callback has no hook {attribute!r}{near}")
 
     def on_train_start(self, loop: "Loop") -> None:
-        """Called once, after any state is loaded and before the first step."""
+        """Called once, after a state is loaded and before the first step."""
 
     def on_train_batch_end(self, loop: "Loop") -> None:
-        """Called after each step that is not skipped by `skip_budget`."""
+        """Called after each step that `skip_budget` does not skip."""
 
     def on_steps_skipped(self, loop: "Loop", norms: list[float]) -> None:
-        """Called after steps that skip `on_train_batch_end`, with their gradient norms."""
+        """Called after skipped steps, with the gradient norms of these steps."""
 
     def on_train_epoch_end(self, loop: "Loop", row: EpochRow) -> None:
-        """Called after each whole epoch and its validation; `row` holds the measurements."""
+        """Called after each whole epoch and its validation, with the measurements in `row`."""
 
     def on_train_end(self, loop: "Loop") -> None:
-        """Called after the last step, also after an error; networks hold the last weights."""
+        """Called after the last step, even after an error; networks have the last weights."""
 
     def on_exception(self, loop: "Loop", error: Exception) -> None:
-        """Called after `on_train_end` if the run failed with this NumericalError."""
+        """Called after `on_train_end` if this NumericalError ended the run."""
 
     def on_fit_end(self, loop: "Loop", result: Result) -> None:
-        """Called last; networks hold the best weights."""
+        """Called at the end; networks have the best weights."""
 
     def skip_budget(self, loop: "Loop") -> SkipBudget:
         """Return the number of next steps that need no `on_train_batch_end`.
 
-        If the step is compiled, these steps run in a single, faster call.  If a callback overrides
+        A compiled step makes these steps in a single, faster call.  If a callback overrides
         `on_train_batch_end` but not this method, it is called after each step.
         """
         return SkipBudget(0)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state that a resumed run needs, as a tree for `pack`."""
+        """Return the state for a resumed run, as a tree for `pack`."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -146,54 +157,55 @@ HOOKS = tuple(name for name in vars(Callback) if name.startswith("on_"))
 
 
 class Loop(Uncopyable):
-    """Trains one or several networks, and leaves each with its best weights.
+    """Trains one or several networks; each network ends with its best weights.
 
-    The best epoch has the best monitored metric on the validation part, whether or not
-    `early_stopping` ends training before `epochs`.  Without a validation part it is the last epoch.
+    The best epoch has the best monitored metric on the validation part, with or without
+    `early_stopping`.  Without a validation part, it is the last epoch.  The task of a network with
+    several outputs is `LossOnly()`, or tasks by output, such as
+    ``{"price": Regression(target), "class": Classification(3)}``.  Validation then measures the
+    metrics of each task, with names such as ``accuracy of class``.
 
-    The task of a network with several outputs is `LossOnly()`, or tasks by output, such as
-    ``{"price": Regression(target), "class": Classification(3)}``: validation measures the metrics
-    of each, named as in ``accuracy of class``.
+    Several networks train epoch by epoch, each with the same bits as in its own loop.  If whole
+    steps are compiled, each thread trains whole networks, so threads do not wait for each other
+    within an epoch.
 
-    Several networks train epoch by epoch.  Each network ends with the same bits as in a loop of its
-    own.  If whole steps are compiled, each thread trains whole networks, so no thread waits for
-    another within an epoch.  With `folds` network k learns from the rows outside fold ``k % folds``
-    and is validated on that fold.  Networks that cover all folds once are a group.  The mean over
-    the folds of the *other* networks of its group chooses a network's best epoch, so its score on
-    its own fold is a score on new rows.  A group ends when all its networks would stop early.
-    Without folds each network's own validation chooses its epoch and ends its training.
+    With `folds`, network k learns from the rows outside fold ``k % folds`` and is validated on this
+    fold.  A group of networks covers all folds once.  The mean over the folds of the *other*
+    networks in its group chooses a network's best epoch, so its score on its own fold is a score
+    on new rows.  A group ends when all its networks would stop early.  Without folds, each
+    network's own validation chooses its epoch and ends its training.
 
-    `callbacks` are called in ascending `order`; they may read the attributes below.  With several
-    networks they are called after the epochs of all networks that still train, with the mean of the
+    `callbacks` are called in increasing `order`; they may read the attributes below.  With several
+    networks, they are called after an epoch of all networks that still train, with mean
     measurements.
 
-    If a step has several ranks, each rank runs the same loop with its own callbacks; a callback
-    that stops the loop within an epoch ends it one step later.  The ranks of the argument `ranks`
-    divide several networks among them, and exchange the states of the networks after each epoch.
+    If a step has several ranks, each rank runs the same loop with its own callbacks.  A callback
+    that stops the loop within an epoch stops it one step later.  The ranks of the argument `ranks`
+    share several networks, and exchange the states of the networks after each epoch.
 
     Args:
-        steps: the step of the network, or a step for each of several networks.
+        steps: the step of the network, or one step for each of several networks.
         folds: the fold of each training row, from 0.
-        seed: seed for the order of rows.  Network k of several, from 0, uses seed + k.  Or one seed
-            for each network.
-        on_nonfinite: action at a step with a loss or gradient that is not finite: ``stop``, or
-            ``skip`` up to `nonfinite_limit` such steps.  Such a step updates nothing.
+        seed: seed for the order of rows.  Network k of several, from 0, uses seed + k.  You can
+            also give a list with one seed for each network.
+        on_nonfinite: action at a nonfinite loss or gradient: ``stop``, or ``skip`` for at most
+            `nonfinite_limit` steps.  A skipped step updates nothing.
         drop_last: leave out the rows of an epoch that do not fill a batch.
-        threads: maximum number of threads in each rank that share several networks.
+        threads: maximum number of threads of a rank that share several networks.
 
     Attributes:
-        until: the time of `perf_counter` at which training ends; after the first epoch, an epoch is
-        not started if it would end later, judged by the duration of the last epoch.
+        until: the time of `perf_counter` at which training ends.  After the first epoch, an epoch
+        only starts if it would end in time, judged by the duration of the last epoch.
         members: a `Learner` for each network.
-        step: the training step of the first network, with the loss and the norms of its last step.
-        history: one row for each whole epoch; with several networks the mean over the networks that
-            trained in it, except that `steps` is the sum over all networks.
+        step: the training step of the first network, with the loss and norms of its last step.
+        history: a row for each whole epoch; with several networks, the mean over the networks that
+            trained in the epoch, but the sum of their `steps`.
 
-    `state_dict` holds everything that later steps depend on.  A loop with the same settings that
+    `state_dict` has everything that later steps depend on.  A loop with the same settings that
     loads the state continues with the same bits.
 
-    Raises: NumericalError, from `run`, for a step that is not finite, unless it may be skipped.
-    With several networks the error names the first that fails, and the others stop, too.
+    Raises: NumericalError, from `run`, for a nonfinite step that may not be skipped.  With several
+    networks, the error names the first network that fails, and the others stop, too.
     """
 
     _instead = "is bound to its buffers; copy the step, and make a loop that loads `state_dict`"
@@ -281,7 +293,7 @@ class Loop(Uncopyable):
         return f"Loop({networks}, {done}, {self.train!r})"
 
     def _watch(self, member: Learner, callbacks: Sequence[Callback]) -> None:
-        """Connect the hooks of callbacks to the steps of a network."""
+        """Connect the step hooks of callbacks to the steps of a network."""
 
         def bound(hook: str) -> list[Callable[..., Any]]:
             return [partial(getattr(one, hook), self) for one in callbacks if _overrides(one, hook)]
@@ -306,12 +318,12 @@ class Loop(Uncopyable):
 
     @property
     def best_epochs(self) -> list[int]:
-        """The best epoch of each network so far, 0 if it has none."""
+        """Best epoch of each network so far, 0 if it has none."""
         return [member.best.epoch for member in self.members]
 
     @property
     def best_epoch(self) -> int:
-        """The last epoch in which a network became better, 0 if there is none."""
+        """Last epoch in which a network improved, 0 if there is none."""
         return max(self.best_epochs)
 
     @property
@@ -326,12 +338,12 @@ class Loop(Uncopyable):
 
     @property
     def position(self) -> tuple[int, ...]:
-        """Steps, epochs and place in the epoch of each network; they differ between states."""
+        """Steps, epochs and position in the epoch of each network, which identify a state."""
         return tuple(n for member in self.members for n in member.position)
 
     @property
     def within_epoch(self) -> bool:
-        """Whether a network is within an epoch."""
+        """Whether any network is within an epoch."""
         return any(member.within_epoch for member in self.members)
 
     @property
@@ -341,12 +353,12 @@ class Loop(Uncopyable):
 
     @property
     def skipped(self) -> int:
-        """Number of steps that were skipped because they were not finite."""
+        """Number of skipped nonfinite steps."""
         return sum(member.skipped for member in self.members)
 
     @property
     def ending(self) -> Ending | None:
-        """The reason why training ends; None if an epoch is left."""
+        """Why training ends; None if an epoch is left."""
         if self._running():
             return None
         return "epochs" if len(self.history.rows) >= self.epochs else "early"
@@ -356,11 +368,11 @@ class Loop(Uncopyable):
         return self._states.get(name)
 
     def stop(self) -> None:
-        """End training after the current steps, or the current calls of many steps.
+        """End training after the current step, or after the current call of many steps.
 
-        It takes milliseconds. A signal handler, another thread or any rank may call this method.
-        It ends the current `run` or, outside a run, the next one.  A later `run` continues with the
-        next row.
+        This takes milliseconds.  A signal handler, another thread or any rank may call this
+        method.  It ends the current `run` or, outside a run, the next one.  A later `run`
+        continues with the next row.
         """
         self._want_stop(True)
 
@@ -372,7 +384,7 @@ class Loop(Uncopyable):
             member.stops = wanted
 
     def run(self) -> Result:
-        """Train until no epoch is left or `stop` is called."""
+        """Train until no epoch is left, or until `stop` is called."""
         for member in self.members:
             member.begin()
         self._call("on_train_start")
@@ -393,7 +405,7 @@ class Loop(Uncopyable):
         rows = self.history.rows
         samples = sum(row.seconds * row.samples_per_second for row in rows)
         rate = samples / self.seconds if self.seconds else 0.0
-        result = Result(ending, len(rows), self.best_epoch, self.seconds, rate, self.history)
+        result = Result(ending, len(rows), self.best_epochs, self.seconds, rate, self.history)
         self._call("on_fit_end", result)
         return result
 
@@ -405,7 +417,7 @@ class Loop(Uncopyable):
         return [*enumerate(self.members, start=1)]
 
     def _running(self) -> list[tuple[int, Learner]]:
-        """Return the members of all groups with a network that still trains, and their numbers."""
+        """Return the members of all groups in which a network still trains, and their numbers."""
         ended = [all(m.ending(self.epochs) for m in group) for group in self._groups for _ in group]
         return [one for one, over in zip(self._numbered(), ended, strict=True) if not over]
 
@@ -448,7 +460,7 @@ class Loop(Uncopyable):
             raise first
 
     def _exchange(self, own: Mapping[int, Learner]) -> None:
-        """Send the states of this rank's networks to all ranks, and load the states of theirs."""
+        """Send the states of this rank's networks to all ranks, and load the other states."""
         if self._shares is None:
             return
         for states in self._shares.of_all({k: member.state_dict() for k, member in own.items()}):
@@ -458,9 +470,9 @@ class Loop(Uncopyable):
     def _make_epoch(
         self, members: Sequence[tuple[int, Learner]], pool: ThreadPoolExecutor | None, workers: int
     ) -> None:
-        """Run the next epoch of each of these networks.
+        """Run the next epoch of each given network.
 
-        Raises: the NumericalError of the first network that fails, after the others have stopped.
+        Raises: the NumericalError of the first failing network, after the others have stopped.
         """
         remaining = iter(members)
         if pool is None:
@@ -488,7 +500,7 @@ class Loop(Uncopyable):
                 raise
 
     def _named(self, number: int, work: Callable[..., Any], *arguments: Any) -> Any:
-        """Return the result of `work`; with several networks, add the number to its error."""
+        """Return the result of `work`; an error gets the number of its network, if several."""
         try:
             return work(*arguments)
         except NumericalError as error:
@@ -528,9 +540,10 @@ class Loop(Uncopyable):
             call(self, *details)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state between two steps; weights and orders are not copied.
+        """Return the state between two steps, without copies of weights and orders.
 
-        After `run` it has the weights of the last step, so that a loop of more epochs can continue.
+        After `run` it has the weights of the last step, so that a loop with more epochs can
+        continue.
         """
         return {
             "members": [member.state_dict() for member in self.members],
@@ -539,9 +552,9 @@ class Loop(Uncopyable):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue exactly from `state_dict`; call it before `run`.
+        """Continue exactly from a `state_dict`; call this method before `run`.
 
-        After an error the loop has a part of the state: make a new loop.
+        After an error, the loop has a part of the state, so make a new loop.
 
         Raises: CheckpointError if the state belongs to other networks, optimizers or data.
         """
@@ -570,12 +583,12 @@ def _seeds(
 
 
 def _overrides(callback: Callback, name: str) -> bool:
-    """Return whether the class of a callback has a method of its own."""
+    """Return whether a callback's class overrides a method."""
     return getattr(type(callback), name) is not getattr(Callback, name)
 
 
 def in_order(callbacks: object) -> list[Callback]:
-    """Return callbacks in calling order.  Raises: UsageError unless it is a list of callbacks."""
+    """Return callbacks in calling order.  Raises: UsageError unless they are callbacks."""
     given = callbacks if isinstance(callbacks, Sequence) else [callbacks]
     wrong = [one for one in given if given is not callbacks or not isinstance(one, Callback)]
     if wrong:

@@ -1,4 +1,4 @@
-"""Checks that steps, task and rows of a loop belong together."""
+"""Checks that the steps, the task and the rows of a loop fit together."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,9 +14,9 @@ from mlpengine.step.step import TrainingStep
 
 
 def checked_task(step: TrainingStep, task: Any) -> Task:
-    """Return the task of a step; tasks by output are joined into one.
+    """Return the task of a step; several tasks by output are joined into one.
 
-    Raises: UsageError if `task` is not a task, or has other outputs.
+    Raises: UsageError if `task` is no task, or if it has other outputs.
     """
     if isinstance(task, Mapping):
         return _by_output(step, task)
@@ -29,9 +29,9 @@ def checked_task(step: TrainingStep, task: Any) -> Task:
 
 
 def check_stopping(step: TrainingStep, task: Task, stopping: Any, *, validated: bool) -> None:
-    """Make the task measure the metric of early stopping, if there are validation rows.
+    """Let the task measure the metric of early stopping, if there are validation rows.
 
-    Raises: UsageError for an unknown metric, or if `stopping` is not an `EarlyStopping`.
+    Raises: UsageError for an unknown metric, or if `stopping` is no `EarlyStopping`.
     """
     if not isinstance(stopping, EarlyStopping | None):
         text = f"loop: early_stopping must be an EarlyStopping (got {quoted(stopping)})"
@@ -44,7 +44,7 @@ def check_stopping(step: TrainingStep, task: Task, stopping: Any, *, validated: 
 
 
 def check_fit(step: TrainingStep, task: Task, train: Split, validation: Split | None) -> None:
-    """Raise UsageError unless a task has the outputs of the network, ShapeError unless data fit."""
+    """Raise UsageError for other outputs than the network's, ShapeError for wrong data."""
     parts = {"train": train} if validation is None else {"train": train, "validation": validation}
     for name, part in parts.items():
         if not isinstance(part, Split):
@@ -68,7 +68,7 @@ def check_fit(step: TrainingStep, task: Task, train: Split, validation: Split | 
 
 
 def _by_output(step: TrainingStep, tasks: Mapping[str, Task]) -> OutputTasks:
-    """Join tasks by output into one.  Raises: UsageError unless the network has these outputs."""
+    """Join tasks by output into one.  Raises: UsageError for outputs that the network lacks."""
     outputs = step.mlp.outputs
     if isinstance(outputs, int):
         raise UsageError(

@@ -1,4 +1,4 @@
-"""The metrics of one or several trained networks, by part, and their uncertainty."""
+"""The metrics of trained networks on each part of the rows, with their uncertainty."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
@@ -18,24 +18,24 @@ from mlpengine.nn import TabularNetwork
 from mlpengine.training.trainer import Fitted
 
 ONE_NETWORK, DEVIATION, OF_MEAN = "one network", "+-", "mean of all"
-"""The titles of spreads: the mean over networks; a standard deviation or standard error; and an
-out-of-fold estimate of the score of the mean of all networks."""
+"""Titles of spreads: the mean over networks, a standard deviation or standard error, and an
+out-of-fold estimate for the mean of all networks."""
 
 TEACHER, DIRECT = "teacher", "direct"
-"""The titles of the models compared with a student: its teacher, and a network trained directly."""
+"""Titles of the models compared with a student: its teacher, and a directly trained network."""
 
 Metrics = dict[str, float]
 
 
 @dataclass
 class Measured:
-    """Loss and headline metrics by part.
+    """Loss and main metrics by part.
 
-    `spreads` hold further metrics by part and title: with folds, the out-of-fold standard error and
-    an estimate for the mean of all networks (for classes the loss alone); with several seeds, mean
-    and deviation; for a student, the metrics of its teacher and of a network trained directly.
-    `calibration_error` is the calibration error of out-of-fold probabilities.  `last` holds name,
-    rows and outputs of the last part.
+    `spreads` are further metrics by part and title.  With folds: the out-of-fold standard error,
+    and an estimate for the mean of all networks (only the loss for classes).  With several seeds:
+    mean and deviation.  For a student: the metrics of its teacher and of a directly trained
+    network.  `calibration_error` belongs to the out-of-fold probabilities.  `last` has name, rows
+    and outputs of the last part.
     """
 
     metrics: dict[str, Metrics] = field(default_factory=dict)
@@ -53,13 +53,12 @@ def measure(
 ) -> Measured:
     """Measure trained networks on each part; with folds, the training part is out-of-fold.
 
-    For two classes the area under the ROC curve is measured, too; if costs chose the
-    threshold, also the mean cost of a row.
+    For two classes, the area under the ROC curve is measured, too; if costs chose the threshold,
+    also the mean cost of a row.  The loss is the training loss or, for calibrated probabilities,
+    the evaluation loss.
 
-    The loss is the training loss or, for calibrated probabilities, the evaluation loss.
-
-    `blocks` gives each training row a number; rows with equal numbers depend on each other.
-    `beside` holds outputs of other models by part and title, to be measured, too.
+    `blocks` numbers the training rows; rows with equal numbers depend on each other.  `beside`
+    holds outputs of other models by part and title, which are measured, too.
     """
     measured, mean, loss = Measured(), fitted.mean, fitted.scored_loss
     task, networks, evaluator = copy(mean.task), mean.networks, fitted.evaluator
@@ -97,7 +96,7 @@ def measure(
 def outputs(
     mean: NetworkMean, parts: Mapping[str, Split], folds: Array | None
 ) -> Iterator[tuple[str, Split, Array]]:
-    """Yield name, rows and outputs of each part; training rows have out-of-fold outputs."""
+    """Yield name, rows and outputs of each part; outputs of training rows are out-of-fold."""
     for name, part in parts.items():
         if name == "train" and folds is not None:
             yield OUT_OF_FOLD, part, mean.out_of_fold(part.x, folds)
@@ -110,9 +109,9 @@ def explained_rows(
 ) -> tuple[str, Split, Callable[[Array], Array]]:
     """Return name, at most `limit` evenly spaced rows, and a function that predicts these rows.
 
-    With folds they are training rows, predicted out-of-fold; else rows of the test, validation or
-    training part, the first that exists.  The function takes the features of these rows, once or
-    several times in a row.
+    With folds, the rows are training rows, predicted out-of-fold.  Otherwise they are rows of the
+    test, validation or training part, the first that exists.  The function takes the features of
+    these rows, once or several times one after another.
     """
     first = "train" if folds is not None else "test"
     name = next(n for n in (first, "validation", "train") if n in parts)
@@ -135,15 +134,15 @@ def _over_networks(
 
 
 def _of_mean(fitted: Fitted, scorer: Scorer, output: Array, part: Split) -> Metrics:
-    """Return the known metrics of the mean of all networks on new rows.
+    """Return estimated metrics for the mean of all networks on new rows.
 
-    For regression they are the out-of-fold metrics of reduced errors, if the outputs are the
-    predicted numbers; for classes, only the loss.
+    For regression, these are out-of-fold metrics with reduced errors, if the outputs are the
+    predicted numbers; for classes and censored times, only the loss.
     """
     share, task = fitted.mean_error, fitted.mean.task
     if share is None:
         return {}
-    if not isinstance(task, Regression):
+    if not isinstance(task, Regression) or not task.has_errors:
         return {"loss": scorer.mean_loss(output, part) * float(share[0])}
     if output.shape != part.y.shape or task.loss.log_link:
         return {}

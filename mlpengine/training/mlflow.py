@@ -20,28 +20,28 @@ with importing("logging to MLflow", "mlflow"):
     from mlflow.tracking import MlflowClient
 
 AT_ONCE = 100
-"""The most parameters of a request that MLflow takes."""
+"""Maximum number of parameters in an MLflow request."""
 
 LONGEST = 500
-"""Characters of a parameter that every MLflow store takes."""
+"""Maximum characters of a parameter in every MLflow store."""
 
 _log = logging.getLogger("mlpengine")
 
 
 class MlflowLog(Callback):
-    """Logs a run to the MLflow that ``MLFLOW_TRACKING_URI`` names.
+    """Logs a run to the MLflow server in ``MLFLOW_TRACKING_URI``.
 
-    Metrics of epochs are ``train/loss``, ``validation/<metric>`` and ``epoch/...``, with the epoch
-    as their step.  A resumed run goes on under the same id.  If MLflow fails after the start, a
-    warning says so, and the training goes on without it.
+    Metrics of epochs are ``train/loss``, ``validation/<metric>`` and ``epoch/...``; their step is
+    the epoch.  A resumed run continues under the same id.  If MLflow fails after the start, a
+    warning says so, and training continues without it.
 
     Args:
-        run: the name of the run.
-        experiment: the name of the experiment; it is made if there is none.
+        run: name of the run.
+        experiment: name of the experiment; it is created if it does not exist.
         parameters: settings by dotted key.
 
     Attributes:
-        run_id: the id that MLflow gave to the run; empty before the start.
+        run_id: id of the run in MLflow; empty before the start.
 
     Raises: RunError, when the training starts, if MLflow cannot be reached.
     """
@@ -60,7 +60,7 @@ class MlflowLog(Callback):
         self.run_id, self._failed = "", False
 
     def on_train_start(self, loop: Loop) -> None:
-        """Begin the run, or go on with the run of a checkpoint."""
+        """Begin the run, or continue the run of a checkpoint."""
         try:
             self._client = MlflowClient()
             if self.run_id:
@@ -92,7 +92,7 @@ class MlflowLog(Callback):
             self._client.set_terminated(self.run_id, "FAILED")
 
     def on_fit_end(self, loop: Loop, result: Result) -> None:
-        """End the run; several networks have their mean as metrics."""
+        """End the run; metrics of several networks are their means."""
         with self._warning():
             self._client.set_tag(self.run_id, "ending", result.ending)
             self._client.set_terminated(self.run_id)
@@ -122,7 +122,7 @@ class MlflowLog(Callback):
         return {"run_id": self.run_id}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on with the run of this id at the next `on_train_start`."""
+        """Continue the run with this id in the next `on_train_start`."""
         self.run_id = str(state["run_id"])
 
     def _add(self, values: Mapping[str, float | None], step: int) -> None:
@@ -137,7 +137,7 @@ class MlflowLog(Callback):
 
     @contextmanager
     def _warning(self) -> Iterator[None]:
-        """Warn once if MLflow fails, and do without it."""
+        """Warn once if MLflow fails, and continue without it."""
         try:
             yield
         except (MlflowException, OSError) as error:

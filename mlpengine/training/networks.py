@@ -1,4 +1,4 @@
-"""Networks made from settings, and the shapes of their parameters without making networks."""
+"""Networks from settings, and the shapes of their parameters without making the networks."""
 
 from dataclasses import replace
 from typing import Any
@@ -22,6 +22,7 @@ def input_layer_of(
 
     It embeds the features in `numbers`, or all features.  With `masked`, a network can be limited
     to some of the inputs.
+    to some of the inputs.
     """
     input_layer = network.input_layer
     if input_layer.embedding != "none" and numbers is not None:
@@ -38,7 +39,7 @@ def make_network(
     dtype: Any,
     input_layer: InputLayer | None,
 ) -> TabularNetwork:
-    """Return a network; `ends` are its numbers of features and outputs.  Raises: UsageError."""
+    """Return a network; `ends` are the numbers of features and outputs.  Raises: UsageError."""
     layers, activation, dropout = len(network.hidden), network.activation, network.dropout
     own = {name: getattr(network, name) for name in OWN_OPTIONS[network.network]}
     sizes = own.pop("hidden", ())

@@ -18,33 +18,33 @@ from mlpengine.optim import Adam
 from mlpengine.step import TrainingStep
 
 DRIFT = 30.0
-"""Sum of excess losses, over their usual size, from which drift is reported (Page-Hinkley)."""
+"""Sum of excess losses, in usual losses, from which drift is reported (Page-Hinkley test)."""
 
 TOLERANCE = 0.2
-"""Excess over the usual loss that is not counted."""
+"""Excess over the usual loss that is not summed."""
 
 BOOST = 5.0
-"""Factor of the learning rate after a drift; it falls to 1 within `memory` rows."""
+"""Factor of the learning rate after drift; it falls to 1 within `memory` rows."""
 
 FARTHEST = 4.0
-"""Deviations from the mean at which numbers are cut, so that one glitch moves little."""
+"""Numbers farther from the mean, in deviations, are cut, so that one glitch changes little."""
 
 FIRST_ROWS = 10
-"""Numbers before any is cut."""
+"""The first numbers of a column, which are not cut."""
 
 LARGEST = 1e100
 """Largest magnitude of a number."""
 
 
 class _Scale:
-    """Exponential mean and variance of numbers: of all rows first, then of the latest."""
+    """Exponential mean and variance of numbers; the first rows have equal weights."""
 
     def __init__(self, size: int, memory: float) -> None:
         self.mean, self.variance = np.zeros(size), np.zeros(size)
         self.rows, self.memory = np.zeros(size), memory
 
     def add(self, k: int, value: float) -> None:
-        """Add a number; after the first ones, as far as `FARTHEST` deviations from the mean."""
+        """Add a number, cut at `FARTHEST` deviations from the mean (the first ones are not cut)."""
         if self.rows[k] >= FIRST_ROWS:
             reach = FARTHEST * sqrt(self.variance[k])
             value = min(max(value, self.mean[k] - reach), self.mean[k] + reach)
@@ -60,12 +60,12 @@ class _Scale:
 
 
 class _Online:
-    """A network that learns from rows by name: numbers, texts, booleans and missing values.
+    """A network that learns from rows as dicts: numbers, texts, booleans and missing values.
 
-    Numbers are scaled by their exponential mean and variance, and texts have a feature each.  New
-    columns and texts get the next free feature; when all `features` are taken, they share one by a
-    hash of their name.  Each row is learned with the `batch` - 1 rows before it.  When losses rise
-    for good (drift), the learning rate is raised for the next `memory` rows.
+    Numbers are scaled by their exponential mean and variance; each text has its own feature.  New
+    columns and texts get the next free feature.  When all `features` are taken, new ones share
+    features by a hash of their name.  Each row is learned together with the `batch` - 1 rows before
+    it.  If losses stay high (drift), the learning rate is raised for the next `memory` rows.
 
     Attributes:
         drifts: number of drifts so far.
@@ -112,12 +112,12 @@ class _Online:
         return self._slots[name]
 
     def _check(self, x: Any) -> None:
-        """Raise DataError for a row that cannot be used, before anything has changed."""
+        """Raise DataError for an unusable row, before anything changes."""
         if not isinstance(x, Mapping):
             raise DataError(f"{type(self).__name__}: a row must be a dict (got {quoted(x)})")
         for name, value in x.items():
             size: Any = abs(value) if isinstance(value, Real) else 0
-            if LARGEST < size < inf:  # whole numbers may be beyond any float
+            if LARGEST < size < inf:  # an int may exceed every float
                 raise DataError(f"{name}: numbers must be within 1e100 (got {quoted(value)})")
 
     def _encode(self, x: Mapping[str, Any], out: Array, *, learning: bool = False) -> None:
@@ -202,7 +202,7 @@ class OnlineRegressor(_Online):
         self._learn(x, np.clip(scaled, -2 * FARTHEST, 2 * FARTHEST).astype(np.float32))
 
     def predict_one(self, x: Mapping[str, Any]) -> float:
-        """Return the prediction for one row, 0 before the first."""
+        """Return the prediction for one row; 0 before the first row is learned."""
         deviation = sqrt(self._target.variance[0]) or 1.0
         return float(self._output(x)[0]) * deviation + float(self._target.mean[0])
 
@@ -250,12 +250,12 @@ class OnlineClassifier(_Online):
         self._learn(x, self._y)
 
     def predict_proba_one(self, x: Mapping[str, Any]) -> dict[Any, float]:
-        """Return the probability of each label that was learned."""
+        """Return the probability of each known label."""
         logits = self._output(x)[: len(self._classes)].astype(np.float64)
         shares = np.exp(logits - logits.max(initial=-np.inf))
         return dict(zip(self._classes, (shares / shares.sum()).tolist(), strict=True))
 
     def predict_one(self, x: Mapping[str, Any]) -> Any:
-        """Return the most likely label, None before the first."""
+        """Return the most likely label; None before the first row is learned."""
         chances = self.predict_proba_one(x)
         return max(chances, key=chances.__getitem__) if chances else None

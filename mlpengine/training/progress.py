@@ -9,10 +9,10 @@ from mlpengine.training.history import EpochRow
 from mlpengine.training.loop import Callback, Loop
 
 SHOWN_METRICS = 3
-"""Maximum number of validation metrics in a line; metrics.csv holds all."""
+"""Maximum number of validation metrics in a line; metrics.csv has all of them."""
 
 REWRITE_SECONDS = 0.1
-"""Shortest time between two texts of a line that is rewritten."""
+"""Shortest time between two texts of a rewritten line, in seconds."""
 
 LIVE_WIDTH = 79
 
@@ -25,13 +25,13 @@ def is_live(stream: TextIO | None) -> bool:
 
 
 class Progress(Callback):
-    """Shows the epochs: in one line that is rewritten, or in one line for each epoch.
+    """Shows the epochs, in a single line that is rewritten or in a line for each epoch.
 
-    As a context manager it clears the rewritten line at the end.
+    As a context manager, it clears the rewritten line at the end.
 
     Args:
-        shown: show anything; by default where a person sees stderr.
-        live: rewrite one line; by default where a person sees stderr.
+        shown: whether to show anything; by default, if a person sees stderr.
+        live: whether to rewrite a single line; by default, if a person sees stderr.
     """
 
     def __init__(self, shown: bool | None = None, *, live: bool | None = None) -> None:
@@ -48,7 +48,7 @@ class Progress(Callback):
             self.stage("")
 
     def stage(self, text: str) -> None:
-        """Show the work that begins, such as reading a table."""
+        """Show the work that begins now, such as reading a table."""
         if self._live:
             self._rewrite(text)
         else:
@@ -62,7 +62,7 @@ class Progress(Callback):
             self._print(aligned_line([title for title, _ in self._titles], self._titles))
 
     def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
-        """Show an epoch; a star marks the best so far."""
+        """Show an epoch; a star marks an improvement."""
         now = perf_counter()
         if not self._shown or (self._live and now < self._due):
             return

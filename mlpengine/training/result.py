@@ -1,4 +1,4 @@
-"""The result of a run as its directory has it, checked because files may be damaged."""
+"""The result of a run, read from its directory and checked, because files may be damaged."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ Metrics: TypeAlias = dict[str, float | None]
 
 
 class VerdictData(TypedDict):
-    """A verdict in a result, see `Verdict.as_dict`."""
+    """A verdict in a result (see `Verdict.as_dict`)."""
 
     name: str
     layer: int | None
@@ -40,13 +40,13 @@ RESULT_KINDS: dict[str, Any] = {
     "spread": dict[str, dict[str, Metrics]],
     "verdicts": list[VerdictData],
 }
-"""The types of values in a result."""
+"""Types of the values in a result."""
 
 
 def read_result(path: Path, name: str = RESULT_FILE) -> dict[str, Any]:
     """Return the result.json of a run, or its failure.json.
 
-    Raises: UsageError if there is no run, RunError if it has no result that can be read.
+    Raises: UsageError if there is no run; RunError if it has no readable result.
     """
     file = path / name
     try:

@@ -1,4 +1,4 @@
-"""The directory of a run, created by one process and locked while it is open."""
+"""The directory of a run; one process creates it and locks it while it is open."""
 
 import json
 import os
@@ -18,24 +18,24 @@ from mlpengine.core.files import is_run, missing, not_a_run, write_atomically, w
 from mlpengine.step.blas_threads import blas_name, cores
 
 GIVEN_CONFIG = "config.yaml"
-"""The config of a run as given."""
+"""The config of a run as the user wrote it."""
 
 RESULT_FILE, ENVIRONMENT_FILE = "result.json", "environment.json"
 
 FAILURE_FILE = "failure.json"
-"""The error and the verdicts of a run that failed."""
+"""The error and the verdicts of a failed run."""
 LOCK_FILE = "run.lock"
 PACKAGES = ("numexpr", "numpy", "pyarrow", "safetensors", "threadpoolctl")
-"""Packages with an influence on results: they compute, read tables or write weights."""
+"""Packages that influence results: they compute, read tables or write weights."""
 
 MAX_TRIES = 10_000
 
 
 class RunDirectory:
-    """The directory of a run, used by one process while it is open.
+    """The directory of a run, used by a single process while it is open.
 
-    Processes that create the same name at the same time get different directories: a directory
-    belongs to the process that creates its lock file.  The lock is an advisory lock, and the system
+    If processes create the same name at the same time, they get different directories: a directory
+    belongs to the process that creates its lock file.  The lock is advisory, and the system
     releases it when the process ends.
     """
 
@@ -110,7 +110,7 @@ class RunDirectory:
         self.close()
 
     def write(self, name: str, content: str | bytes, *, private: bool = False) -> None:
-        """Write a file of the run, whole or not at all; only this user may read a `private` one."""
+        """Write a file of the run, atomically; only this user may read a `private` file."""
         data = content.encode() if isinstance(content, str) else content
         write_atomically(self.path / name, data, private=private)
 
@@ -124,10 +124,10 @@ class RunDirectory:
 
 
 def environment(threads: int, backend: str) -> dict[str, Any]:
-    """Return the versions and settings that, with the config, determine the bits of a result.
+    """Return the versions and settings that determine the bits of a result, besides the config.
 
-    A value is None if the package is not installed, the backend is not compiled (target and
-    compiler), or the processor is unknown.
+    A value is None if the package is not installed, if the backend is not compiled (for target and
+    compiler), or if the processor is unknown.
     """
     target = chosen_target() if "compiled" in backend else None
     return {
@@ -146,7 +146,7 @@ def environment(threads: int, backend: str) -> dict[str, Any]:
 
 
 def _version(package: str) -> str | None:
-    """Return the version of a package, loaded or not; None if it is not installed."""
+    """Return the version of a package without importing it; None if it is not installed."""
     version: str | None = getattr(sys.modules.get(package), "__version__", None)
     if version is None:
         from importlib import metadata  # slow
@@ -157,15 +157,15 @@ def _version(package: str) -> str | None:
 
 
 def _platform() -> str:
-    """Return `platform.platform()` without the processor, because finding it starts a process."""
+    """Return `platform.platform()` without the processor, which would start a process."""
     system, library = platform.uname(), "".join(platform.libc_ver())
     parts = [system.system, system.release, system.machine]
     return "-".join([*parts, "with", library] if library else parts)
 
 
 def _locked(lock: int) -> bool:
-    """Take the lock, unless another process holds it; return whether this process may continue."""
-    with suppress(OSError):  # a file system without locks
+    """Take the lock if no other process holds it; return whether this process may continue."""
+    with suppress(OSError):  # some file systems have no locks
         if not system.lock(lock, wait=False):
             os.close(lock)
             return False

@@ -21,9 +21,9 @@ with importing("writing TensorBoard files", "tensorboard"):
 class TensorBoard(Callback):
     """Writes an event file of a run into `directory`, for TensorBoard.
 
-    Scalars of epochs are ``train/loss``, ``validation/<metric>`` and ``epoch/...``.  Scalars of the
-    samples of `LoopDiagnostics` are ``<quantity>/<layer>``.  A resumed run hides the scalars that
-    were written after its checkpoint.
+    Scalars of epochs are ``train/loss``, ``validation/<metric>`` and ``epoch/...``.  Samples of
+    `LoopDiagnostics` are ``<quantity>/<layer>``.  A resumed run hides scalars that are newer than
+    its checkpoint.
     """
 
     def __init__(self, directory: str | Path) -> None:
@@ -46,7 +46,7 @@ class TensorBoard(Callback):
             self.add_scalars(loop.steps, dict(zip(names, core.values, strict=True)))
 
     def skip_budget(self, loop: Loop) -> SkipBudget:
-        """Allow skipping all steps: the diagnostics decide which steps they need."""
+        """Allow skipping all steps, because the diagnostics decide which steps they need."""
         return SkipBudget()
 
     def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
@@ -61,14 +61,14 @@ class TensorBoard(Callback):
         self._writer.close()
 
     def on_fit_end(self, loop: Loop, result: Result) -> None:
-        """Write the verdicts as text, shown as Markdown in TensorBoard, and close the file."""
+        """Write the verdicts as Markdown text, and close the file."""
         if known := loop.callback("diagnostics"):
             text = "\n".join(f"- **{v.name}**: {v}" for v in known.verdicts()) or "nothing unusual"
             self._write(Event(step=loop.steps, summary=text_pb("verdicts", text)))
         self._writer.close()
 
     def add_scalars(self, step: int, values: dict[str, float]) -> None:
-        """Write scalars by name, without non-finite values."""
+        """Write the finite scalars by name."""
         finite = [Summary.Value(tag=n, simple_value=v) for n, v in values.items() if isfinite(v)]
         self._write(Event(step=step, summary=Summary(value=finite)))
 

@@ -1,14 +1,14 @@
-"""The training of networks from settings and rows, for every caller.
+"""Training of networks from settings and rows, for every caller.
 
 Configs, `mlpengine.fit`, trials of a sweep and estimators read rows and settings, call `Trainer`,
-and keep or write the results.  `Trainer` decides, in the order of a training:
+and keep or write the results.  `Trainer` decides, in this order:
 
 - folds and seeds: `Trainer.rows`, and `seeds_of`;
-- networks, and the inputs that each ensemble member type reads: `Trainer._make_networks`;
+- networks, and the inputs of each ensemble member type: `Trainer._make_networks`;
 - rows of a step, threads, backend: `step_rows`, `_allowed_threads`, `_chosen_backend`;
-- optimizers, schedules and steps: `Trainer._member` makes a `Member`;
-- loops: `Trainer.loop`;
-- ensemble weights, temperature, threshold, residuals, prediction sets: `Trainer.finish` makes a
+- optimizers, schedules and steps: `Trainer._member` returns a `Member`;
+- the loop: `Trainer.loop`;
+- ensemble weights, temperature, threshold, residuals, prediction sets: `Trainer.finish` returns a
   `Fitted`.
 """
 
@@ -61,18 +61,18 @@ from mlpengine.training.transfer import CalibrationSet
 from mlpengine.training.warm_start import copy_weights
 
 NEWEST = 3 / 8
-"""Share of time-ordered folds with errors for intervals: the newest folds."""
+"""The newest folds in time, as a share of all; their errors give intervals."""
 
 SEED_STRIDE = 1_000
-"""Member k of a run with seed s has the seed `SEED_STRIDE` s + k: runs never share seeds."""
+"""Network k of a run with seed s has the seed `SEED_STRIDE` s + k, so runs share no seeds."""
 
 _log = logging.getLogger("mlpengine")
 
 
 class Member:
-    """A network with its optimizer and its steps; a step is bound when it is first needed.
+    """A network with its optimizer and its steps; a step is bound at its first use.
 
-    A copy or pickle has a network and an optimizer of its own, and binds its steps anew.
+    A copy or pickle has its own network and optimizer, and binds its steps again.
 
     Args:
         step: further arguments of `TrainingStep`.
@@ -91,7 +91,7 @@ class Member:
         self._steps: dict[bool, TrainingStep] = {}
 
     def step(self, *, weighted: bool) -> TrainingStep:
-        """Return the bound step with or without sample weights; both train the same network."""
+        """Return the step with or without sample weights; both train the same network."""
         if weighted not in self._steps:
             self._steps[weighted] = TrainingStep(
                 self.mlp,
@@ -104,7 +104,7 @@ class Member:
         return self._steps[weighted]
 
     def learn_once(self, part: Split) -> float:
-        """Make one step on each batch of a part, in order; return the sum of the rows' losses."""
+        """Make one step on each batch of a part, in order; return the sum over the rows' losses."""
         step, total = self.step(weighted=part.weights is not None), 0.0
         for start in range(0, len(part), step.batch_size):
             rows = slice(start, min(start + step.batch_size, len(part)))
@@ -113,10 +113,10 @@ class Member:
         return total
 
     def drop_schedules(self) -> None:
-        """Continue with constant learning rate and decay; schedules may have ended them at 0."""
+        """Continue with constant learning rate and weight decay; schedules may have ended at 0."""
         if self.optimizer.schedule is not None or self.optimizer.decay_schedule is not None:
             self.optimizer.schedule = self.optimizer.decay_schedule = None
-            self._steps.clear()  # these are bound to schedules
+            self._steps.clear()  # the steps are bound to schedules
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_steps": {}}
@@ -128,22 +128,20 @@ class Fitted:
 
     Attributes:
         loss: the training loss.
-        mean: the networks; the mean of their outputs is the prediction.
+        mean: the networks; the prediction is the mean of their outputs.
         result: the result of the loop.
-        best_epochs: the best epoch of each network that was trained.
-        ensemble_weights: weight of each ensemble member type, may be 0; empty for a single type.
-        temperature: number by which the logits were divided.
-        mean_error: error of the mean as a share of the error of one network (`error_of_mean`).
-        residuals: out-of-fold errors of numbers (on rows that a network was not trained on).
+        ensemble_weights: weight of each ensemble member type, possibly 0; empty for a single type.
+        temperature: divisor of the logits.
+        mean_error: error of the mean as a share of a single network's error (`error_of_mean`).
+        residuals: out-of-fold errors of numbers (on rows that did not train the network).
         sets: out-of-fold probabilities of the true classes.
         evaluator: measures a single network, on all ranks; None for several networks.
-        diagnostics: the diagnostics of the first network, unless they are switched off.
+        diagnostics: diagnostics of the first network, unless they are off.
     """
 
     loss: Loss
     mean: NetworkMean
     result: Result
-    best_epochs: Sequence[int]
     ensemble_weights: Mapping[MemberType, float] = field(default_factory=dict)
     temperature: float = 1.0
     mean_error: Array | None = None
@@ -153,16 +151,16 @@ class Fitted:
     diagnostics: LoopDiagnostics | None = None
 
     def verdicts(self) -> list[Verdict]:
-        """Return the problems of the training; the list may be empty."""
+        """Return the problems of the training, or an empty list."""
         return self.diagnostics.verdicts() if self.diagnostics else []
 
     @property
     def scored_loss(self) -> Loss:
-        """The loss for scores: the training or, for calibrated outputs, the evaluation loss."""
+        """Loss for scores: the training loss or, for calibrated outputs, the evaluation loss."""
         return self.loss if self.temperature == 1 else self.loss.plain()
 
     def model(self, preprocessor: Preprocessor) -> Model:
-        """Return the model with these networks, reading rows through a preprocessor."""
+        """Return a model with these networks and this preprocessor."""
         model = _model(self.loss, self.mean, preprocessor)
         return replace(model, residuals=self.residuals, sets=self.sets)
 
@@ -170,35 +168,35 @@ class Fitted:
 class Trainer:
     """Networks with their optimizers and steps, ready to learn from rows.
 
-    With folds, each network trains without one of the `folds`, and that fold chooses its epoch.
-    Without folds, several networks differ in their seeds.  With several ensemble member types there
-    is one network of each type in each fold.
+    With folds, each network trains without one of the `folds`, which chooses its best epoch.
+    Without folds, several networks differ in their seeds.  With several ensemble member types,
+    each fold has one network of each type.
 
     Args:
         settings: settings of the network, the training and the seed.
         task: the meaning of the outputs.
-        train, validation: the rows; validation is None without a validation part, and with folds.
+        train, validation: the rows; validation is None with folds or without a validation part.
         folds: the fold of each training row; `settings.training.folds` is the number of folds.
         in_time: whether folds follow each other in time.
-        planned_split: whether parts are of other times or groups on purpose.
-        numbers: the features that are numbers, and the features that are components of their bins.
-            Some ensemble member types read the numbers and others the bins.
+        planned_split: whether parts have other times or groups on purpose.
+        numbers: the features that are numbers, and the features that are parts of their bins.  Some
+            ensemble member types read the numbers, others the bins.
         ranks: processes that share the batches of one network, or several networks.
-        warm_start: networks that give the initial weights.
+        warm_start: networks with the initial weights.
         members, ensemble_weights: members and weights of an earlier training to continue.
-        more_rows: whether more rows follow later (`partial_fit`); then batches may be larger than
-        the rows, and initial weights do not depend on the rows.
-        calibration_set: the synthetic rows that calibrate a student; `train` are then the other
-            rows, labeled by the teacher.
+        more_rows: whether more rows follow later (`partial_fit`).  Batches may then be larger than
+            the rows, and initial weights do not depend on the rows.
+        calibration_set: synthetic rows that calibrate a student; `train` are then the other rows,
+            labeled by the teacher.
 
     Attributes:
         networks: the networks, grouped by type, in the order of folds or seeds.
         members: the networks with their optimizers, in the same order.
-        seeds: the seed of each network, for its weights and the order of its rows.
-        ensemble_weights: weights of the member types for the networks in their present state.
-        threads: maximum number for a step, or of networks that train at the same time.
+        seeds: seed of each network, for its weights and the order of its rows.
+        ensemble_weights: weights of the member types for the networks in their current state.
+        threads: maximum number of threads of a step, or of networks that train in parallel.
 
-    Raises: UsageError, with the setting at fault, for settings that do not fit rows or each other.
+    Raises: UsageError, with the wrong setting, for settings that do not fit rows or each other.
     """
 
     def __init__(
@@ -257,7 +255,7 @@ class Trainer:
 
     @property
     def step(self) -> TrainingStep:
-        """The step of the network, or of the first of several."""
+        """The step of the only network, or of the first one."""
         return self.steps[0]
 
     def row_count(self, k: int) -> int:
@@ -269,7 +267,7 @@ class Trainer:
     # networks: member types, folds and seeds
 
     def _make_networks(self, *, from_rows: bool) -> Sequence[TabularNetwork]:
-        """Return the networks; `from_rows` says whether initial weights may depend on rows."""
+        """Return the networks; with `from_rows`, initial weights may depend on rows."""
         settings, train, types, seeds = self.settings, self.train, self.member_types, self.seeds
         in_dim, training, numbers = train.x.shape[1], settings.training, self.numbers
         first = make_network(
@@ -283,7 +281,7 @@ class Trainer:
             first.freeze(training.freeze)
         if LINEAR in training.fold_members:
             with at_setting("training", "members"):
-                first.like_linear()  # this needs element-wise activations
+                first.like_linear()  # raises if an activation is not element-wise
         if SMOOTH in training.fold_members and numbers is not None:
             with at_setting("training", "members"):
                 read = inputs_of("plain", numbers, in_dim, in_dim)
@@ -330,12 +328,12 @@ class Trainer:
             step = member.step(weighted=self.train.weights is not None)
             whole, short = divmod(self.row_count(k), step.batch_size)
             if whole and short and not self.settings.training.drop_last:
-                step.bound(short)  # from here on `step.backend` does not change
-            self.backend = step.backend  # a failure to compile is reported once
+                step.bound(short)  # now `step.backend` is final
+            self.backend = step.backend  # so that a failed compilation is reported only once
             yield member
 
     def _member(self, mlp: TabularNetwork, rows: int, *, linear: bool = False) -> Member:
-        """Return a network with its optimizer, to learn from `rows` rows."""
+        """Return a network with its optimizer, for learning from `rows` rows."""
         training, alone = self.settings.training, len(self.seeds) == 1
         ranks = self.ranks if alone else None
         full = issubclass(training.optimizer.kind, FullBatch)
@@ -409,13 +407,14 @@ class Trainer:
     def pinned(self) -> AbstractContextManager[None]:
         """Limit BLAS and predictions to the threads of the settings.
 
-        BLAS has one thread beside a compiled step or several networks: they have their own threads.
+        BLAS gets one thread if a step is compiled or if there are several networks, because these
+        have their own threads.
         """
         alone = self.step.backend != "compiled" and len(self.members) == 1
         return pinned(self.threads if alone else 1, self.threads)
 
     def diagnostics(self, path: Path | None = None) -> LoopDiagnostics | None:
-        """Return the callback that measures a run and writes to `path`; None if switched off."""
+        """Return the callback that measures a run and writes to `path`; None if it is off."""
         settings = self.settings.diagnostics
         if settings is None:
             return None
@@ -427,7 +426,7 @@ class Trainer:
     # results: the mean over member types, calibration, residuals, prediction sets
 
     def fit(self, callbacks: Sequence[Callback] = (), until: float = inf) -> Fitted:
-        """Train to the end of the loop, or until a time of `perf_counter`; return the networks.
+        """Train to the end of the loop or until a time of `perf_counter`; return the networks.
 
         Raises: NumericalError if training fails.
         """
@@ -439,28 +438,29 @@ class Trainer:
 
     @property
     def mean(self) -> NetworkMean:
-        """The mean of the networks in their present state, with equal weights for member types."""
+        """Mean of the networks in their current state, with equal weights for member types."""
         return NetworkMean(self.networks, self.task, self.ensemble_weights)
 
     def model(self, preprocessor: Preprocessor) -> Model:
-        """Return the model of the networks in their present state."""
+        """Return the model of the networks in their current state."""
         return _model(self.loss, self.mean, preprocessor)
 
     def finish(self, result: Result) -> Fitted:
         """Return the trained networks, with measurements on rows that did not train them.
 
-        With folds the measurements are the best ensemble weights of several member types, including
-        linear networks, and the residuals of numbers or the probabilities of true classes.  If
-        folds follow each other in time, residuals come from the newest folds only: networks that
-        were also trained on later rows have smaller errors on earlier rows.  These residuals are
-        not reduced by the gain of averaging.  If the settings ask for it, the last layers of a
-        classifier are divided by a temperature.  Out-of-fold rows or the validation part choose the
-        temperature.
+        With folds, the measurements are the best ensemble weights of the member types, including
+        linear networks, and the residuals of numbers or the probabilities of true classes.
+
+        If folds follow each other in time, residuals come from the newest folds only, because
+        networks that also trained on later rows have smaller errors on earlier rows.  These
+        residuals are not reduced by the gain of averaging.
+
+        If the settings ask for it, a temperature divides the last layers of a classifier.
+        Out-of-fold rows or the validation part choose the temperature.
         """
         loops = self._last.members if self._last else ()
         evaluator = loops[0].evaluator if len(loops) == 1 else None
-        epochs = [loop.best.epoch for loop in loops]
-        fitted = Fitted(self.loss, self.mean, result, epochs, evaluator=evaluator)
+        fitted = Fitted(self.loss, self.mean, result, evaluator=evaluator)
         folds, train = self.folds, self.train
         if folds is None:
             fitted = self._calibrated(fitted, self.validation, fitted.mean.forward)
@@ -491,7 +491,7 @@ class Trainer:
         fitted = replace(fitted, mean_error=share)
         output = mean.out_of_fold(train.x, folds)
         fitted = self._decided(fitted, train, lambda _: output)
-        if isinstance(task, Regression):
+        if isinstance(task, Regression) and task.has_errors:
             predictions = task.predict(output)
             errors, count = train.truth - predictions, int(folds.max()) + 1
             if self.in_time:
@@ -523,7 +523,7 @@ class Trainer:
         return replace(fitted, mean=replace(fitted.mean, task=task.with_threshold(threshold)))
 
     def members_of(self, fitted: Fitted) -> tuple[Member, ...]:
-        """Return the networks of a mean with optimizers to continue training.
+        """Return the networks of a mean, with optimizers to continue training.
 
         Linear networks were fitted without steps; their optimizers keep them linear.
         """
@@ -535,7 +535,7 @@ class Trainer:
 
 
 def _model(loss: Loss, mean: NetworkMean, preprocessor: Preprocessor) -> Model:
-    """Return the model of these networks; several that are not a population are copied."""
+    """Return a model of networks; several networks are copied unless they are a population."""
     loss, networks = loss.plain(), mean.networks
     members = networks if isinstance(networks, Population) else None
     weights = mean.ensemble_weights
@@ -553,7 +553,7 @@ def _model(loss: Loss, mean: NetworkMean, preprocessor: Preprocessor) -> Model:
 
 
 def seeds_of(seed: int, networks: int) -> list[int]:
-    """Return the seeds of the networks of a run: its seed, or derived ones for several."""
+    """Return the seeds of a run's networks: its seed, or derived seeds for several networks."""
     return [SEED_STRIDE * seed + k for k in range(networks)] if networks > 1 else [seed]
 
 

@@ -1,4 +1,4 @@
-"""Rows labeled by a teacher; a student learns from them in place of the training rows."""
+"""Rows labeled by a teacher; a student learns from them instead of the training rows."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -27,29 +27,29 @@ from mlpengine.models.threshold import restored_threshold
 from mlpengine.nn.safetensors_file import check_finite, read_tensors, write_tensors
 
 TRANSFER_FILE = "transfer.safetensors"
-"""The file name of a transfer set in the directory of a run."""
+"""File name of a transfer set in a run directory."""
 
 BESIDE = "beside"
-"""The prefix of the names of other models' outputs in the file."""
+"""Prefix for the names of other models' outputs in the file."""
 
 CALIBRATION_ROWS = 4_096
-"""Number of synthetic rows that do not train the student; they compare it with its teacher."""
+"""Number of synthetic rows that compare a student with its teacher, and do not train it."""
 
 SMALLEST_CHANCE = 1e-9
-"""Lower bound of probabilities before taking their logarithm."""
+"""Lower bound of probabilities whose logarithm is taken."""
 
 Labeling = Callable[[SyntheticRows | None], tuple[Array, Array]]
-"""Returns targets and predictions for synthetic rows or, given None, for training rows."""
+"""Function from synthetic rows to targets and predictions; None stands for training rows."""
 
 
 @dataclass(frozen=True, eq=False)
 class CalibrationSet:
-    """The calibration set of a student: synthetic rows, labeled by the teacher, that do not train.
+    """The calibration set of a student: synthetic rows, labeled by the teacher, not for training.
 
-    `taught` are the teacher's predictions.  `drawn` are random targets of new rows: for numbers the
-    teacher's prediction plus one of its out-of-fold errors; for classes the number of a class,
-    drawn from the predicted probabilities, and one of the out-of-fold probabilities that the
-    teacher gave to true classes.
+    `taught` are the teacher's predictions.  `drawn` are random targets of new rows.  For a number
+    it is the teacher's prediction plus an out-of-fold error of the teacher.  For a class it is the
+    number of a class, drawn by the predicted probabilities, and an out-of-fold probability that
+    the teacher gave to a true class.
 
     Shapes: x (rows, in_dim); taught (rows, targets or classes); drawn (rows, targets) or (rows, 2).
     """
@@ -61,7 +61,7 @@ class CalibrationSet:
     def calibrate(self, task: Task, forward: Callable[[Array], Array]) -> dict[str, Any]:
         """Return the residuals or prediction sets of a student.
 
-        They combine the teacher's errors on new rows with the difference between student and
+        They combine the teacher's errors on new rows with the differences between student and
         teacher on these rows.
         """
         if isinstance(task, Regression):
@@ -76,10 +76,10 @@ class CalibrationSet:
 
 @dataclass(frozen=True, eq=False)
 class TransferSet:
-    """Predictions of a teacher for the training rows and for synthetic rows made from them.
+    """Predictions of a teacher for the training rows, and for synthetic rows made from them.
 
     The rows of `mixed` without targets are the calibration set, with `taught` and `drawn` as in
-    `CalibrationSet`.  `threshold` is the teacher's; the student decides by it.
+    `CalibrationSet`.  `threshold` is the teacher's threshold, which the student uses, too.
 
     Shapes: targets (training rows and synthetic rows, targets or classes): probabilities, or
         numbers in the units of the table; `checksum` is the checksum of the training rows; `beside`
@@ -107,9 +107,9 @@ class TransferSet:
         seed: int,
         errors: Residuals | ClassSets | None = None,
     ) -> "TransferSet":
-        """Label the training rows and `made` synthetic rows made from them.
+        """Label the training rows, and `made` synthetic rows made from them.
 
-        `errors` are the teacher's errors on new rows, if they are known.
+        `errors` are the teacher's errors on new rows, if known.
         """
         rng = np.random.Generator(np.random.PCG64([seed, 2]))
         held = 0 if errors is None else CALIBRATION_ROWS
@@ -128,7 +128,7 @@ class TransferSet:
         return cls(mixed, targets, taught, drawn, _checksum(train))
 
     def save(self, path: Path) -> None:
-        """Write the set to a file, whole or not at all."""
+        """Write the set to a file, atomically."""
         arrays = {
             "base": self.mixed.base,
             "other": self.mixed.other,
@@ -171,11 +171,10 @@ class TransferSet:
     def rows(
         self, table: Table, fitted: Preprocessor, task: Task, train: Split
     ) -> tuple[Split, CalibrationSet | None]:
-        """Return the rows that train a student, and its calibration set, if there is one.
+        """Return the rows that train a student, and its calibration set or None.
 
-        `table` holds the training rows, and `train` the same rows as features and targets.
-
-        Raises: UsageError if these are not the rows that the teacher labeled.
+        `table` has the training rows; `train` has the same rows as features and targets.
+        Raises: UsageError if the teacher labeled other rows.
         """
         made, held = len(self.targets) - len(train), len(self.taught)
         fits = len(self.mixed) == made + held and _checksum(train) == self.checksum
@@ -203,7 +202,7 @@ class TransferSet:
 
 
 def _learned(targets: Array, fitted: Preprocessor, task: Task) -> Array:
-    """Convert probabilities, or numbers in the units of the table, to targets of the loss."""
+    """Convert probabilities, or numbers in the table's units, to targets of the loss."""
     if isinstance(fitted.target, NumberTarget):
         return fitted.target.scaled(targets)
     return targets[:, 1:] if isinstance(task, BinaryClassification) else targets

@@ -13,7 +13,7 @@ _log = logging.getLogger("mlpengine")
 
 
 def copy_weights(sources: Iterable[TabularNetwork], networks: Sequence[TabularNetwork]) -> None:
-    """Copy the weights of trained networks into networks that read the same inputs.
+    """Copy the weights of trained networks into networks with the same inputs.
 
     Raises: UsageError, with the setting, if the architectures differ.
     """
@@ -35,7 +35,7 @@ def copy_weights(sources: Iterable[TabularNetwork], networks: Sequence[TabularNe
 
 
 def _mask(mlp: TabularNetwork) -> Array:
-    """Return the mask of 0 and 1 of the inputs that a network reads; empty if it reads all."""
+    """Return the mask (0 or 1) of the inputs that a network reads; empty if it reads all."""
     return mlp.params.views.get("input_layer.mask", np.zeros(0))
 
 
@@ -47,7 +47,7 @@ def _copy_weights(source: TabularNetwork, mlp: TabularNetwork) -> None:
     added = source.groups[group]
     if not own.get(option) and all((views[name] == neutral).all() for name in added):
         for known in (theirs, own):
-            known.pop(option, None)  # networks in a model with linear ones have this option
+            known.pop(option, None)  # set if a model also has linear networks
         views = {name: view for name, view in views.items() if name not in added}
     for key in theirs | own:
         pair = theirs.get(key), own.get(key)
@@ -57,4 +57,4 @@ def _copy_weights(source: TabularNetwork, mlp: TabularNetwork) -> None:
                 text = f"must be as in the model of the warm start ({pair[0]}, {pair[1]})"
                 raise UsageError(f"{setting}: {text}")
     for view, weights in zip(mlp.params.views.values(), views.values(), strict=True):
-        view[...] = weights  # in order, because names depend on dropout
+        view[...] = weights  # by position, because names depend on dropout

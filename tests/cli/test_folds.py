@@ -61,7 +61,7 @@ def test_each_command_knows_folds(target, mlpengine, rows):
     write_config("c.yaml", target, drop=(f"target: {target}", f"target: {target}, drop: {others}"))
     shown = mlpengine("train", "c.yaml")
     assert shown.code == 0, shown.err
-    assert "network  4 of " in shown.err
+    assert "network  4 networks of " in shown.err
     assert "out-of-fold" in shown.out
     assert "validation " not in shown.out
     result = json.loads(Path("runs/c/result.json").read_text())
@@ -77,7 +77,7 @@ def test_each_command_knows_folds(target, mlpengine, rows):
     for command in (["summary"], ["diagnose"], ["export"], ["export", "--format", "c"]):
         done = mlpengine(command[0], "runs/c", *command[1:])
         assert (done.code, done.err) == (0, "")
-    assert "network   4 of " in mlpengine("summary", "runs/c").out
+    assert "network   4 networks of " in mlpengine("summary", "runs/c").out
     train(mlpengine, "c.yaml", "--set", "training.folds=null")
     compared = mlpengine("compare", "runs/c", "runs/c-002")
     assert compared.code == 0

@@ -43,7 +43,7 @@ def folder(tmp_path):
 def test_formulas_from_training_to_prediction(folder, mlpengine):
     checked = mlpengine("check", "c.yaml")
     assert "boxes.csv: 15 rows of 300 left out: data.where does not hold" in checked.out
-    assert "features: 2, outputs: 1" in checked.out
+    assert "inputs of the network: 2, outputs: 1" in checked.out
     assert "volume" in checked.out
     trained = mlpengine("train", "c.yaml", "--out", "run")
     assert trained.code == 0

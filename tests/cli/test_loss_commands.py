@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from mlpengine.data.tables import Column, Table
 from mlpengine.models.calibration import Residuals
@@ -108,3 +109,88 @@ def test_an_exposure_is_a_target_divided_and_weighted(folder, mlpengine):
     np.savetxt(folder / "rows.csv", table, "%.9g", ",", header=",".join(names), comments="")
     done = mlpengine("train", "c.yaml", "-q")
     assert (done.code, "line 2, column 'b'" in done.err) == (2, True)
+
+
+@pytest.fixture
+def censored(folder):
+    """A table of times with a third of them censored; return the config with `events`."""
+    end = RNG.exponential(2 * MEAN)
+    table = np.column_stack([X, np.minimum(TARGETS["size"], end), TARGETS["size"] <= end])
+    np.savetxt(folder / "rows.csv", table, "%.9g", ",", header="a,b,days,died", comments="")
+    return folder
+
+
+def test_censored_times_from_init_to_every_prediction(censored, mlpengine):
+    assert mlpengine("init", "rows.csv", "--target", "days", "--event", "died").code == 0
+    few = ["training.epochs=20", "training.folds=2", "training.members=[plain, linear]"]
+    few = [part for setting in few for part in ("--set", setting)]
+    assert mlpengine("train", "rows.yaml", "--out", "run", "-q", *few).code == 0
+    shown = json.loads(mlpengine("evaluate", "run", "--metric", "brier_50", "--json").out)
+    assert shown["test"]["concordance"] > 0.8
+    assert 0 < shown["test"]["brier_50"] < 0.15
+    given = ["--quantile", "0.1,0.25", "--times", "30,60"]
+    header, values = predictions(mlpengine("predict", "run", "rows.csv", *given).out)
+    quantiles = ["days", "days_0.1", "days_0.9", "days_0.25"]
+    assert header == [*quantiles, "survival_30", "survival_60"]
+    median, low, high, quarter, month, two = values.T
+    assert ((low < quarter) & (quarter < median) & (median < high) & (two <= month)).all()
+    model = load("run")
+    np.testing.assert_allclose(model.predict_quantile("rows.csv", 0.25), quarter, rtol=1e-8)
+    chances = model.predict_survival("rows.csv", [30, 60])
+    np.testing.assert_allclose(chances, np.stack([month, two], 1), rtol=1e-8)
+    for wrong in (["--interval", "0.9"], ["--set", "0.9"], ["--times", "-3"], ["--times", "a"]):
+        refused = mlpengine("predict", "run", "rows.csv", *wrong)
+        assert (refused.code, wrong[0] in refused.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("days", "0"), ("days", "-4"), ("died", "2"), ("died", "")]
+)
+def test_a_wrong_time_or_event_is_named(column, value, censored, mlpengine):
+    lines = (censored / "rows.csv").read_text().splitlines()
+    cells = lines[5].split(",")
+    cells[2 + (column == "died")] = value
+    lines[5] = ",".join(cells)
+    (censored / "rows.csv").write_text("\n".join(lines) + "\n")
+    (censored / "c.yaml").write_text("data: {source: rows.csv, target: days, event: died}")
+    answer = mlpengine("train", "c.yaml", "-q")
+    assert (answer.code, f"line 6, column '{column}'" in answer.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("data", "key"),
+    [
+        ("task: survival", "task"),
+        ("event: died, task: regression", "event"),
+        ("event: died, bound_predictions: true", "bound_predictions"),
+        ("event: days", "target"),
+        ("event: gone", "event"),
+    ],
+)
+def test_settings_of_censored_times_are_checked(data, key, censored, mlpengine):
+    (censored / "c.yaml").write_text(f"data:\n {{source: rows.csv, target: days, {data}}}")
+    answer = mlpengine("check", "c.yaml")
+    assert (answer.code, f"{key}: " in answer.err) == (2, True)
+
+
+def test_quantiles_are_of_the_loss_or_of_errors(folder, mlpengine):
+    write(folder, "gaussian_nll", "level")
+    assert mlpengine("train", "c.yaml", "--out", "run", "-q").code == 0
+    _, values = predictions(mlpengine("predict", "run", "rows.csv", "--quantile", "0.2").out)
+    mean, deviation, low = values.T
+    np.testing.assert_allclose(low, norm.ppf(0.2, mean, deviation), rtol=1e-6)
+    write(folder, "{name: quantile, levels: [0.1, 0.5, 0.9]}", "level")
+    assert mlpengine("train", "c.yaml", "--out", "lines", "-q").code == 0
+    header, values = predictions(
+        mlpengine("predict", "lines", "rows.csv", "--quantile", "0.2,0.9").out
+    )
+    assert header == ["level_0.1", "level_0.5", "level_0.9", "level_0.2"]
+    np.testing.assert_allclose(values[:, 3], 0.75 * values[:, 0] + 0.25 * values[:, 1], rtol=1e-6)
+    write(folder, "mse", "level")
+    few = ["--set", "training.epochs=2", "--set", "training.folds=3"]
+    assert mlpengine("train", "c.yaml", "--out", "folds", "-q", *few).code == 0
+    predicted = load("folds").predict_quantile("rows.csv", 0.3)
+    assert (predicted > TARGETS["level"]).mean() == pytest.approx(0.3, abs=0.05)
+    for run, level in (("lines", "0.05"), ("run", "1"), ("folds", "x")):
+        refused = mlpengine("predict", run, "rows.csv", "--quantile", level)
+        assert (refused.code, "--quantile" in refused.err) == (2, True)

@@ -78,8 +78,8 @@ WRONG = {
     "a target by place": (["init", "a.csv", "y"], "(y)\nUsage: mlpengine init"),
     "missing argument": (["train"], "give a CONFIG, --resume RUN or --warm-start RUN"),
     "an option like a setting of training": (
-        ["predict", "run", "x.csv", "--patience", "3"],
-        "no such option '--patience'\nUsage: ",
+        ["predict", "run", "x.csv", "--momentum", "3"],
+        "no such option '--momentum'\nUsage: ",
     ),
     "a setting as an option": (["train", "--lr=1"], "write --set optimizer.lr=1"),
     "wrong setting": (["train", "c.yaml", "--set", "a"], "write it as section.key=value"),

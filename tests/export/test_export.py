@@ -10,8 +10,10 @@ from safetensors.numpy import load_file
 from mlpengine import Mlp
 from mlpengine.core.errors import MissingExtraError, NumericalError, UsageError, install_line
 from mlpengine.data.features import Preprocessor
+from mlpengine.data.features.sources import LIMIT
 from mlpengine.data.tables import Column, Table
 from mlpengine.export import export, onnx_inputs
+from mlpengine.export._onnx_feed import probe_table
 from mlpengine.models.model import Model
 from mlpengine.models.task import Threshold, task_for
 from mlpengine.nn import ACTIVATIONS, InputLayer
@@ -64,6 +66,7 @@ def mixed_table(rows=400, *, gaps=True):
         "won": Column(rng.integers(0, 2, rows).astype(float), "boolean"),
         "y1": Column(1e4 + 50 * rng.standard_normal(rows)),
         "y2": Column(1e-3 * rng.standard_normal(rows)),
+        "days": Column(rng.exponential(90, rows)),
         "a": Column(rng.integers(0, 2, rows).astype(float)),
         "b": Column(rng.integers(0, 2, rows).astype(float)),
     }
@@ -71,7 +74,7 @@ def mixed_table(rows=400, *, gaps=True):
 
 
 TEXTS = {"label": "string"}
-TARGETS = ["size", "grade", "won", "y1", "y2", "a", "b"]
+TARGETS = ["size", "grade", "won", "y1", "y2", "days", "a", "b"]
 
 
 def mixed_model(
@@ -89,7 +92,7 @@ def mixed_model(
     """Return an untrained model of the mixed table; its biases are not zero, as after training."""
     table = mixed_table(gaps=gaps)
     targets = [target] if isinstance(target, str) else target
-    drop = [name for name in TARGETS if name not in targets]
+    drop = [name for name in TARGETS if name not in [*targets, options.get("event")]]
     preprocessor = Preprocessor(target, task=task, drop=drop, categorical=["code"], **options).fit(
         table
     )
@@ -155,6 +158,7 @@ MODELS = {
     "quantiles": {
         "target": ["y1", "y2"], "loss": "quantile", "loss_options": {"levels": (0.1, 0.5, 0.9)},
     },
+    "censored times": {"target": "days", "event": "a", "loss": "survival"},
     "means and deviations": {"target": ["y1", "y2"], "loss": "gaussian_nll"},
     "counts": {"target": ["y1", "y2"], "loss": "poisson", "standardize_target": "mean"},
     **{f"{count} networks, {kind}": {**options, "members": count} for count, kind, options in [
@@ -225,6 +229,12 @@ def test_onnx_keeps_predictions_in_bounds(onnx, tmp_path):
     np.testing.assert_allclose(graph["prediction"], found, rtol=1e-5, atol=1e-8)
     model.save(tmp_path / "m")
     np.testing.assert_array_equal(Model.load(tmp_path / "m").predict(table), model.predict(table))
+
+
+def test_random_rows_stay_within_the_limit_of_numbers():
+    rows = Table({"x": Column(np.linspace(-9e99, 9e99, 9)), "y": Column(np.arange(9.0))}, "rows")
+    preprocessor = Preprocessor("y", standardize="minmax").fit(rows)
+    assert np.nanmax(np.abs(probe_table(preprocessor)["x"].values)) == LIMIT
 
 
 CODES = {

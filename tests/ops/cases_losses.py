@@ -22,6 +22,7 @@ from mlpengine.ops import (
     Poisson,
     Quantile,
     SoftmaxCrossEntropy,
+    Survival,
     Tweedie,
 )
 
@@ -200,6 +201,29 @@ def negative_binomial(y, t, w=None, r=1 / 0.4):
     return mean((t + r) * np.log(r + np.exp(y)) - t * y - (t + r) * np.log(r), w)
 
 
+TIMES = {
+    "lognormal": lambda y, s: stats.lognorm(np.exp(s), scale=np.exp(y)),
+    "weibull": lambda y, s: stats.weibull_min(np.exp(-s), scale=np.exp(y)),
+    "loglogistic": lambda y, s: stats.fisk(np.exp(-s), scale=np.exp(y)),
+}
+
+
+def times(distribution, *, weighted=False):
+    """A row of times, every third of them censored: minus the log of density or survival."""
+
+    def make(n):
+        t = positive(n, 2) * np.where(np.arange(2 * n) % 3, 1, -1).reshape(n, 2)
+        operands = (0.5 * normal(n, 4), t)
+        return (*operands, positive(n)) if weighted else operands
+
+    def formula(output, t, w=None):
+        of, wide = TIMES[distribution](output[:, ::2], output[:, 1::2]), np.abs(t)
+        return mean(-np.where(t > 0, of.logpdf(wide) + np.log(wide), of.logsf(wide)), w)
+
+    name, op = f"survival {distribution}{' weighted' * weighted}", Survival(distribution)
+    return Case(name, op, make, formula, rtol=1e-4, extremes=(1e-3, 2.0), scaled=0, empty=False)
+
+
 WEIGHTS = (0.5, 2.0, 1.0, 0.25)
 
 CASES = [
@@ -250,6 +274,8 @@ CASES = [
     of_positive("gamma", Gamma(), lambda y, t, w=None: mean(y + t / np.exp(y), w)),
     ordered("ordinal", 4),
     ordered("ordinal weighted", 3, weighted=True),
+    *map(times, TIMES),
+    times("lognormal", weighted=True),
     of_positive("tweedie", Tweedie(1.3), tweedie),
     of_positive("negative_binomial", NegativeBinomial(0.4), negative_binomial),
     logits("binary_focal", BinaryFocal(), focal(2.0, 0.25), 3),

@@ -212,6 +212,7 @@ EXACTNESS = {
     "silu": SLOPE_CANCELS | {"onnx_floor": 1},
     "slope": SLOPE_CANCELS | {"is_share": True},
     "tanh": SLOPE_CANCELS,
+    "survival": CANCELS | {"units": 256, "onnx_floor": 100},  # of normal tails
     "tweedie": CANCELS,
 }
 """By op, the fields of its row that are not the defaults."""

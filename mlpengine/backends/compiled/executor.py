@@ -11,6 +11,7 @@ import numpy as np
 from mlpengine.backends.compiled.cache import chosen_target, load_library
 from mlpengine.backends.compiled.kernel import InstructionLike
 from mlpengine.backends.compiled.source import MAX_GATHERED, MAX_HYPER, CSource, make_source
+from mlpengine.backends.compiled.structure import Structure
 from mlpengine.backends.compiled.target import CompileTarget
 from mlpengine.backends.update_rules import Update
 from mlpengine.core.buffers import address_of
@@ -24,6 +25,11 @@ NOTHING = np.zeros(1, np.int64)
 
 EXPORTED_FUNCTIONS = ("mlpengine_run", "mlpengine_open", "mlpengine_close")
 """The functions that every compiled program exports."""
+
+
+def _newest() -> "Executor | None":
+    """Return the newest program: the next one is often of an equal network, with the same C."""
+    return None
 
 
 class CallStruct(ctypes.Structure):
@@ -64,15 +70,21 @@ class Executor:
 
     Attributes:
         source: the C text, and its arrays.
+        structure: everything that the C text depends on.
         library: the machine code; other executors may share it.
         call: arguments and results of the program; the batch has ``call.rows`` rows.
         step: function that runs the program once and returns the status; it keeps the memory alive.
     """
 
     def __init__(
-        self, source: CSource, target: CompileTarget, update: Update | None, clip_norm: float
+        self,
+        source: CSource,
+        target: CompileTarget,
+        update: Update | None,
+        clip_norm: float,
+        structure: Structure,
     ) -> None:
-        self.source = source
+        self.source, self.structure = source, structure
         self.library = library = load_library(source.text, target, functions=EXPORTED_FUNCTIONS)
         call = CallStruct(rows=source.rows, mean_rows=source.mean_rows, count=1, max_norm=inf)
         call.clip_norm = clip_norm
@@ -227,8 +239,13 @@ def compile_program(
     into the buffers `gathered`.  For all other arguments see `make_source`.
     Raises: UnsupportedError if an instruction has no compiled rule; CompileError.
     """
-    target = chosen_target()
-    source = make_source(
+    global _newest
+    target, names = chosen_target(), names or {}
+    further = [grads, parameters, output, *gathered]
+    structure = Structure(instructions, update, further, names, [target, dtype, batch, threads])
+    newest = _newest()
+    source = newest and structure.source_like(newest.source, newest.structure)
+    source = source or make_source(
         instructions,
         target=target,
         dtype=dtype,
@@ -241,4 +258,6 @@ def compile_program(
         output=output,
         names=names,
     )
-    return Executor(source, target, update, clip_norm)
+    executor = Executor(source, target, update, clip_norm, structure)
+    _newest = weakref.ref(executor)
+    return executor

@@ -19,6 +19,7 @@ from mlpengine.data.features.targets import (
     ClassTarget,
     MultiLabelTarget,
     NumberTarget,
+    TimeTarget,
     class_weights,
 )
 
@@ -33,6 +34,7 @@ __all__ = [
     "Preprocessor",
     "Profile",
     "SplitRows",
+    "TimeTarget",
     "class_weights",
     "find_leaks",
     "fold_rows",

@@ -1,4 +1,4 @@
-"""The structure of a preprocessor's saved state, checked because files are not trusted."""
+"""The structure of a preprocessor's saved state, checked because files may be wrong."""
 
 from collections.abc import Mapping
 from itertools import pairwise
@@ -16,7 +16,7 @@ from mlpengine.data.features.targets import Label
 from mlpengine.settings.structure import conform
 
 STATE_VERSION = 1
-"""The version of the state; other versions cannot be read."""
+"""Version of the state; other versions cannot be read."""
 
 
 class NumbersState(TypedDict):
@@ -63,6 +63,16 @@ class NumberState(TypedDict):
     exposure: NotRequired[str]
 
 
+class TimeState(TypedDict):
+    """The result of `TimeTarget.state_dict`."""
+
+    task: Literal["survival"]
+    columns: tuple[str]
+    center: tuple[float]
+    scale: tuple[float]
+    event: str
+
+
 class MultiLabelState(TypedDict):
     """The result of `MultiLabelTarget.state_dict`."""
 
@@ -78,7 +88,7 @@ class PreprocessorState(TypedDict):
     kinds: dict[str, FeatureKind]
     numbers: NumbersState
     categories: list[CategoryState]
-    target: ClassState | NumberState | MultiLabelState | None
+    target: ClassState | NumberState | TimeState | MultiLabelState | None
     reads: list[str]
     operands: dict[str, FormulaColumn]
     summary: SummaryState
@@ -87,10 +97,10 @@ class PreprocessorState(TypedDict):
 def checked_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a preprocessor's state after checking its structure, and that its parts agree.
 
-    In files `features`, `kinds` and `operands` are lists of pairs, because files do not keep the
-    order of mappings, and a matrix has its columns in this order.
+    In files, `features`, `kinds` and `operands` are lists of pairs, because files do not keep the
+    order of mappings, and the columns of a matrix have this order.
 
-    Raises: CheckpointError naming the first place that is wrong.
+    Raises: CheckpointError for the first wrong part.
     """
     if isinstance(state, dict) and state.get("version") != STATE_VERSION:
         raise CheckpointError(
@@ -121,7 +131,7 @@ def checked_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _in_order(pairs: Any) -> Any:
-    """Return a mapping from pairs of a name and a value; anything else as it is."""
+    """Return pairs of a name and a value as a mapping; anything else unchanged."""
     if isinstance(pairs, list) and all(isinstance(p, list) and len(p) == 2 for p in pairs):
         return {str(name): value for name, value in pairs}
     return pairs
@@ -163,7 +173,7 @@ def _check_target(target: Mapping[str, Any], kinds: Mapping[str, FeatureKind]) -
     if target["task"] == "classification":
         labels = [str(label) for label in target["classes"]]
         _demand(len({*labels}) == len(labels) > 1, "target.classes must be two or more")
-    elif target["task"] == "regression":
+    elif target["task"] in ("regression", "survival"):
         low, high = target.get("bounds", (target["center"],) * 2)
         _demand(
             len({len(one) for one in (columns, target["center"], target["scale"], low, high)}) == 1,

@@ -1,0 +1,103 @@
+"""The structure of a program: programs that differ only in their memory have the same C text."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from mlpengine.backends.compiled.kernel import InstructionLike
+from mlpengine.backends.compiled.source import CSource
+from mlpengine.backends.update_rules import Update
+from mlpengine.core.buffers import address_of
+from mlpengine.core.spec import Array
+from mlpengine.ops.op import GradOp
+
+
+class Structure:
+    """Everything that the C text of a program depends on, and the arrays of the program.
+
+    Args:
+        arrays: further arrays, beside those of the instructions and the update.
+        names: names for the generated code, by address.
+        options: the other arguments of `make_source`.
+
+    Attributes:
+        key: equal keys mean equal C texts.
+        arrays: the arrays; programs with equal keys have them in the same order.
+    """
+
+    def __init__(
+        self,
+        instructions: Sequence[InstructionLike],
+        update: Update | None,
+        arrays: Sequence[Array | None],
+        names: Mapping[int, str],
+        options: Sequence[Any],
+    ) -> None:
+        self.arrays: list[Array] = []
+        self._names, self._blocks = names, dict[int, tuple[int, int]]()
+        self.key = [
+            *options,
+            *map(self._place, arrays),
+            *map(self._instruction, instructions),
+            *(self._update(update) if update else ()),
+        ]
+
+    def source_like(self, source: CSource, other: "Structure") -> CSource | None:
+        """Return `source`, of a program of the structure `other`, on the memory of this program.
+
+        None if the keys differ, or if the source uses memory that is not in `other.arrays`.
+        """
+        if self.key != other.key:
+            return None
+        pairs = zip(other.arrays, self.arrays, strict=True)
+        own = {_memory_of(theirs): array for theirs, array in pairs}
+        if not all(_memory_of(array) in own for array in source.arrays):
+            return None
+        arrays = [own[_memory_of(array)].reshape(array.shape) for array in source.arrays]
+        return source._replace(arrays=arrays)
+
+    def _instruction(self, one: InstructionLike) -> Any:
+        reads = [a for read in one.reads for a in (read if isinstance(read, tuple) else (read,))]
+        counts = [len(read) if isinstance(read, tuple) else 0 for read in one.reads]
+        mean = [getattr(one, name, None) for name in ("mean_rows", "weight")]
+        work = [(name, self._place(array)) for name, array in one.work.items()]
+        places = [self._place(array) for array in (*reads, *one.writes)]
+        return one.kind, _key_of(one.op), counts, mean, work, places
+
+    def _update(self, update: Update) -> Iterator[Any]:
+        for name, value in update._asdict().items():
+            if name in ("params", "carried_values"):
+                yield self._place(value)
+            elif name == "moments":
+                yield [(key, self._place(array)) for key, array in value.items()]
+            else:
+                yield value
+
+    def _place(self, array: Array | None) -> Any:
+        """Return shape, type and place of an array, relative to the first array of its memory."""
+        if array is None:
+            return None
+        self.arrays.append(array)
+        owner: Any = array
+        address = address_of(array)
+        while getattr(owner, "base", None) is not None:
+            owner = owner.base
+        number, first = self._blocks.setdefault(id(owner), (len(self._blocks), address))
+        place = number, address - first, self._names.get(address)
+        return place, array.shape, array.strides, array.dtype
+
+
+def _memory_of(array: Array) -> tuple[int, int, Any]:
+    return address_of(array), array.nbytes, array.dtype
+
+
+def _key_of(value: Any) -> Any:
+    """Return a key that is equal for values with the same C; unknown kinds have no equals."""
+    if isinstance(value, int | float | str | None):
+        return repr(value)
+    if isinstance(value, tuple):
+        return [_key_of(one) for one in value]
+    if is_dataclass(value):
+        return type(value), [_key_of(getattr(value, one.name)) for one in fields(value)]
+    plain = isinstance(value, GradOp) and type(value).__init__ is object.__init__
+    return type(value) if plain else object()

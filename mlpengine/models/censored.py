@@ -1,0 +1,134 @@
+"""Metrics of times until an event, which may be censored.
+
+Shapes: times (rows,), negative where they are censored; weights of rows (rows,) or None.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from mlpengine.core.spec import Array
+
+GRID = 20
+"""Number of times at which `integrated_brier` compares probabilities with events."""
+
+GROUPS = 5
+"""Number of groups of rows with similar probability in `calibration_error`."""
+
+
+class Steps(NamedTuple):
+    """A curve that starts at 1 and falls to `values` at `times`, increasing."""
+
+    times: Array
+    values: Array
+
+    def at(self, times: Array) -> Array:
+        """Return the values of the curve at `times`, in their shape."""
+        places = np.searchsorted(self.times, times, side="right")
+        return np.concatenate([[1.0], self.values])[places]
+
+
+def kaplan_meier(times: Array, weights: Array | None = None, *, censoring: bool = False) -> Steps:
+    """Return the share of rows without an event so far, by time.
+
+    With `censoring`, it is the share of rows that are not censored so far; at equal times, events
+    come before censoring.
+
+    Source: Kaplan and Meier 1958, "Nonparametric estimation from incomplete observations".
+    """
+    rows = np.ones(len(times)) if weights is None else np.asarray(weights, np.float64)
+    steps, place = np.unique(np.abs(times), return_inverse=True)
+    seen, every = np.bincount(place, rows * (times > 0)), np.bincount(place, rows)
+    at_risk = every[::-1].cumsum()[::-1]
+    gone = every - seen if censoring else seen
+    at_risk = at_risk - seen if censoring else at_risk
+    shares = np.divide(gone, at_risk, out=np.zeros_like(gone), where=at_risk > 0)
+    return Steps(steps, np.cumprod(1 - shares))
+
+
+def concordance(times: Array, predicted: Array, weights: Array | None = None) -> float:
+    """Return the share of comparable pairs of rows with predicted times in the right order.
+
+    A pair is comparable if the row with the shorter time had its event.  Equal predictions count as
+    half; NaN without a comparable pair.
+
+    Source: Harrell, Lee and Mark 1996, "Multivariable prognostic models", section 5.5.
+    """
+    rows = np.ones(len(times)) if weights is None else np.asarray(weights, np.float64)
+    seen = times > 0
+    place = 2 * np.unique(np.abs(times), return_inverse=True)[1] + ~seen
+    rank = np.unique(predicted, return_inverse=True)[1]
+    events = rows * seen
+    comparable = events @ _later(place, np.zeros_like(place), rows)
+    equal = events @ _later(place, rank, rows)
+    right = sum(
+        events @ _later(place, rank >> (bit + 1), rows * (rank >> bit & 1), rank >> bit & 1)
+        for bit in range(int(rank.max(initial=0)).bit_length())
+    )
+    return float((right + equal / 2) / comparable) if comparable > 0 else float("nan")
+
+
+def _later(place: Array, group: Array, weights: Array, left_out: Array | None = None) -> Array:
+    """Return the weight of the rows with a higher place in each row's group.
+
+    Rows with a nonzero `left_out` get 0.  Two ranks first differ in one bit.  So the rows with a
+    higher rank are, summed over the bits, the rows with a 1 there in groups of equal higher bits.
+    """
+    places = int(place.max(initial=0)) + 1
+    key = group * places + place
+    order = np.argsort(key, kind="stable")
+    ascending, total = key[order], np.concatenate([[0.0], np.cumsum(weights[order])])
+    ends = np.searchsorted(ascending, (group + 1) * places)
+    sums = total[ends] - total[np.searchsorted(ascending, key, side="right")]
+    return sums if left_out is None else np.where(left_out, 0.0, sums)
+
+
+def brier(times: Array, chances: Array, at: Array, weights: Array | None = None) -> Array:
+    """Return the mean squared error of the probabilities to outlast each time in `at` (times,).
+
+    `chances` are (rows, times).  Rows that had their event, and rows that outlast the time, stand
+    for
+    rows that were censored before: their weight is 1 / the share of rows not censored by then.
+
+    Source: Graf et al. 1999, "Assessment and comparison of prognostic classification schemes for
+    survival data", section 4.
+    """
+    uncensored, time = kaplan_meier(times, weights, censoring=True), np.abs(times)
+    own, then = (
+        np.where(share > 0, share, np.inf) for share in map(uncensored.at, (time[:, None], at))
+    )
+    happened = (times > 0)[:, None] & (time[:, None] <= at)
+    errors = np.where(happened, chances**2 / own, 0.0)
+    errors = np.where(time[:, None] > at, (1 - chances) ** 2 / then, errors)
+    return np.average(errors, axis=0, weights=weights)
+
+
+def grid(times: Array) -> Array:
+    """Return evenly spaced times that span 80 % of the seen events."""
+    low, high = np.quantile(times[times > 0], (0.1, 0.9))
+    return np.linspace(low, high, GRID)
+
+
+def integrated(scores: Array, at: Array) -> float:
+    """Return the mean of scores over the span of the times `at`, by the trapezoidal rule."""
+    span, widths = at[-1] - at[0], np.diff(at)
+    return float(widths @ (scores[1:] + scores[:-1]) / 2 / span) if span > 0 else float(scores[0])
+
+
+def calibration_error(
+    times: Array, chances: Array, at: float, weights: Array | None = None
+) -> float:
+    """Return the mean distance between the probability to outlast a time and the share that did.
+
+    Rows are in `GROUPS` groups by their probability (rows,); `kaplan_meier` gives a group's share.
+    """
+    rows = np.ones(len(times)) if weights is None else np.asarray(weights, np.float64)
+    groups = np.array_split(np.argsort(chances, kind="stable"), min(GROUPS, len(times)))
+    apart = [
+        abs(
+            float(kaplan_meier(times[g], rows[g]).at(np.array(at)))
+            - np.average(chances[g], weights=rows[g])
+        )
+        for g in groups
+    ]
+    return float(np.average(apart, weights=[rows[g].sum() for g in groups]))
