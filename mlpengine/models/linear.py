@@ -27,6 +27,9 @@ NO_SIZE = 1e-12
 ITERATIONS, MEMORY, TOLERANCE = 100, 10, 1e-7
 """Minimization: maximum steps, stored pairs, and the relative gain below which it ends."""
 
+MEMBER_TOLERANCE = 1e-5
+"""The relative gain below which the minimization of a member ends; less gives the same errors."""
+
 
 def can_be_linear(network: NetworkSettings) -> bool:
     """Return whether such networks can be linear models: their activations are element-wise.
@@ -82,7 +85,8 @@ def _fits(
     def fit(k: int) -> list[tuple[Array, Array]]:
         held, rows = np.flatnonzero(folds == k), np.flatnonzero(folds != k)
         weights = None if train.weights is None else train.weights[rows]
-        models = [*fit_linear(loss, columns[rows], train.y[rows], weights, outputs)]
+        part = columns[rows], train.y[rows], weights
+        models = [*fit_linear(loss, *part, outputs, tolerance=MEMBER_TOLERANCE)]
         for output, (weight, bias) in zip(held_out, models, strict=True):
             output[held] = columns[held] @ weight.T + bias
         return models

@@ -20,6 +20,10 @@ from mlpengine.settings.training import LINEAR, SMOOTH, MemberType
 WEIGHT_ROUNDS = 20
 """Number of rounds of `best_weights`; so weights are multiples of 1/20."""
 
+USELESS = 2.0
+"""A smooth member is left out if its first network has this multiple of the loss of the best other
+type, on the rows of its fold."""
+
 
 @dataclass(frozen=True, eq=False)
 class NetworkMean:
@@ -124,18 +128,27 @@ def best_mean(
         networks += linear
         outputs = np.concatenate([outputs, output[None]])
     if SMOOTH in types:
+        others = [mean_loss(output) for output in outputs]
+        with_smooth, rows = outputs[int(np.argmin(others))].copy(), np.flatnonzero(folds == 0)
+
+        def helps(first: TabularNetwork) -> bool:
+            (with_smooth[rows],) = outputs_of([first], train.x[rows])
+            share = len(rows) / len(train)
+            return mean_loss(with_smooth) < (1 + share * (USELESS - 1)) * min(others)
+
         smooth = smooth_networks(
-            train, folds, projections[-1], seed, networks[0].dtype, threads=threads
+            train, folds, projections[-1], seed, networks[0].dtype, helps=helps, threads=threads
         )
-        networks += smooth
-        outputs = np.concatenate([outputs, NetworkMean(smooth, task).of_each_type(train.x, folds)])
+        if smooth:
+            networks += smooth
+            more = NetworkMean(smooth, task).of_each_type(train.x, folds)
+            outputs = np.concatenate([outputs, more])
     best = best_weights(task, outputs, mean_loss)
     count = len(networks) // len(best)
     used = [network for k, network in enumerate(networks) if best[k // count]]
     weights = tuple(weight for weight in best if weight)
-    return NetworkMean(used, task, weights if len(weights) > 1 else ()), dict(
-        zip(types, best, strict=True)
-    )
+    shown = {**dict.fromkeys(types, 0.0), **dict(zip(types, best, strict=False))}
+    return NetworkMean(used, task, weights if len(weights) > 1 else ()), shown
 
 
 def best_weights(

@@ -1,6 +1,6 @@
 """Small tanh networks that use all rows in each step, for targets that vary smoothly."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -49,9 +49,12 @@ def smooth_networks(
     seed: int,
     dtype: DTypeLike,
     *,
+    helps: Callable[[Mlp], bool] = lambda _: True,
     threads: int = 1,
 ) -> list[Mlp]:
     """Return a network for each fold, trained on the rows of the other folds.
+
+    If `helps` is false for the network of the first fold, no other is trained, and none returned.
 
     Its hidden layer reads x @ projection, standardized; as in `linear_networks`, an array of
     indices selects columns of x.  The networks have `dtype`, but training computes in float64.
@@ -79,8 +82,10 @@ def smooth_networks(
         whole.weights[1][...], whole.biases[1][...] = mlp.weights[1], mlp.biases[1]
         return whole
 
+    if not helps(first := fit(0)):
+        return []
     with ThreadPoolExecutor(threads) as pool:
-        return [*pool.map(fit, range(int(folds.max()) + 1))]
+        return [first, *pool.map(fit, range(1, int(folds.max()) + 1))]
 
 
 def _train(mlp: Mlp, part: Sequence[Array]) -> None:
