@@ -13,9 +13,11 @@ import numpy as np
 from mlpengine.core.spec import Array
 from mlpengine.data.features.statistics import standardized
 from mlpengine.diagnostics.thresholds import (
+    BY_CHANCE,
     CHANCE_LINK,
     CODE_VALUES,
     COPY_DISTANCE,
+    FAR_NEIGHBORS,
     MAX_FEATURES,
     MIN_BASELINE_ROWS,
     NEIGHBORS,
@@ -58,6 +60,9 @@ class Baselines(NamedTuple):
             rows that random units predict right as classes, minus the share that neighboring
             numbers predict right; 1 for two values.
         linked: strongest correlation of a feature and the target, in units of the chance limit.
+        moved: standard errors by which random units predict the target of the row below or above
+            each row better than the row's own target.
+        beside: r2 for the own target, r2 for the other target, and 1 (row below) or -1 (above).
         ranges: for the feature with the greatest shift, the ends of the middle 90 % of the training
             rows, then of the other rows.
     """
@@ -77,6 +82,8 @@ class Baselines(NamedTuple):
     target_shift: float = nan
     class_gain: float = nan
     linked: float = nan
+    moved: float = nan
+    beside: tuple[float, float, int] = (nan, nan, 1)
     ranges: tuple[float, ...] = (nan,) * 4
 
 
@@ -116,8 +123,11 @@ def baselines(
     rows: Array,
     validation_x: Array | None,
     validation_truth: Array | None = None,
+    beside: Sequence[Array] = (),
 ) -> Baselines:
     """Return the baselines of a sample of training rows and a sample of other rows.
+
+    `beside` are the targets of the rows below and above each row in the file, as truth.
 
     Shapes: x (rows, in_dim); truth and predicted (rows,) class numbers or (rows, outputs); rows
     (rows,) numbers in the training part; validation_x (other rows, in_dim); validation_truth as
@@ -145,6 +155,8 @@ def baselines(
     own = _own_errors(predicted, truth if truth.ndim == 1 else wide)
     if not (np.isfinite(features).all() and np.isfinite(own).all()):
         return none
+    units = RandomUnits(features)
+    moved = moved_target(units, [truth, *(one[known] for one in beside)])
     if truth.ndim == 1:
         kinds, truth = np.unique(truth, return_inverse=True)  # many classes may have no row here
         wide = np.eye(len(kinds))[truth]
@@ -152,7 +164,7 @@ def baselines(
     near = nearest_rows(features)
     guesses = {
         "a linear model": linear_predictions(features, wide),
-        "random units": random_unit_predictions(features, wide),
+        "random units": units.predict(wide),
         "nearest neighbors": near @ wide / near.sum(axis=1, keepdims=True),
     }
     squares = np.square(wide).sum(axis=1)
@@ -182,8 +194,9 @@ def baselines(
         none.shifts,
         none.shift_limit,
         none.target_shift,
-        class_gain(features, truth) if truth.ndim == 2 and truth.shape[1] == 1 else nan,
+        class_gain(units, truth) if truth.ndim == 2 and truth.shape[1] == 1 else nan,
         strongest_link(features, wide),
+        *moved,
         none.ranges,
     )
 
@@ -196,7 +209,7 @@ def strongest_link(features: Array, wide: Array) -> float:
     return float(z.max()) / sqrt(2 * log(2 * z.size / CHANCE_LINK))
 
 
-def class_gain(features: Array, target: Array) -> float:
+def class_gain(units: "RandomUnits", target: Array) -> float:
     """Return `Baselines.class_gain` for a target (rows, 1)."""
     values, codes = np.unique(target, return_inverse=True)
     codes, steps = codes.ravel(), np.diff(values)
@@ -208,30 +221,91 @@ def class_gain(features: Array, target: Array) -> float:
         return 1.0
     classes = np.eye(len(values))[codes]
     shares = classes.mean(axis=0)
-    guess = (random_unit_predictions(features, classes - shares) + shares).argmax(axis=1)
-    order = random_unit_predictions(features, target - target.mean())[:, 0].argsort()
+    guess = (units.predict(classes - shares) + shares).argmax(axis=1)
+    order = units.predict(target - target.mean())[:, 0].argsort()
     sums = np.cumsum(np.pad(classes[order], ((ON_SCALE + 1, ON_SCALE), (0, 0))), axis=0)
     near = sums[2 * ON_SCALE + 1 :] - sums[: -2 * ON_SCALE - 1] - classes[order]
     return float(np.mean(guess == codes) - np.mean(near.argmax(axis=1) == codes[order]))
 
 
-def near_copies(x: Array, other: Array) -> float:
-    """Return the share of rows of `other` that nearly repeat a row of `x`.
+def moved_target(
+    units: "RandomUnits", targets: Sequence[Array]
+) -> tuple[float, tuple[float, float, int]]:
+    """Return `Baselines.moved` and `beside` for own targets, then targets below and above.
 
-    A row is a near copy if its distance from the nearest row is below `COPY_DISTANCE` times its
-    distance from the tenth nearest row.  Equal rows are not counted, because rows with few distinct
-    values repeat by chance.
+    Numbers are replaced by their ranks, so that a few large numbers do not decide.
+    """
+    own, *others = (one if one.ndim == 1 else one[:, 0] for one in targets)
+    if not others:
+        return nan, (nan, nan, 1)
+    if targets[0].ndim == 1:
+        each = [np.equal.outer(one, np.unique(own)).astype(np.float64) for one in (own, *others)]
+    else:
+        each = [np.unique(one, return_inverse=True)[1][:, None] * 1.0 for one in (own, *others)]
+    wide = np.concatenate([one - one.mean(axis=0) for one in each], axis=1)
+    left = wide - units.predict(wide)
+    errors, sizes = (
+        np.square(one).reshape(len(own), len(each), -1).sum(axis=2) for one in (left, wide)
+    )
+    errors /= sizes.mean(axis=0)
+    gains = errors[:, :1] - errors[:, 1:]
+    times = gains.mean(axis=0) / gains.std(axis=0) * sqrt(len(own))
+    most, explained = int(np.nan_to_num(times).argmax()), 1 - errors.mean(axis=0)
+    return float(times[most]), (float(explained[0]), float(explained[1 + most]), 1 - 2 * most)
+
+
+class Copies(NamedTuple):
+    """Shares of the validation rows that repeat training rows.
+
+    Attributes:
+        near: share of rows nearer to a training row than chance allows, but not equal to one.
+        equal: share of rows equal to a training row, beyond the share of training rows that equal
+            another training row.
+    """
+
+    near: float = nan
+    equal: float = nan
+
+
+@np.errstate(all="ignore")  # of rows that are all equal
+def copies_of(x: Array, other: Array) -> Copies:
+    """Return the shares of rows of `other` that repeat a row of `x`.
+
+    A row is a near copy if its distance from the nearest row is below a share of its distance from
+    the tenth nearest row.  This share is `COPY_DISTANCE`; it is smaller if chance would make more
+    than `BY_CHANCE` of the rows near copies, as in few dimensions.  The distances of the tenth and
+    the fortieth nearest row give the number of dimensions.
+
+    Source: Levina and Bickel 2004, Maximum likelihood estimation of intrinsic dimension.
 
     Shapes: (rows, features), (other rows, features); both are finite.
     """
-    if len(x) <= NEIGHBORS or not len(other):
-        return nan
+    if len(x) <= FAR_NEIGHBORS or not len(other):
+        return Copies()
     both = standardized(np.concatenate([x, other]))
     x, other = both[: len(x)], both[len(x) :]
+    squares, nearest = distances_to(x, other, ())
+    places = NEIGHBORS - 1, FAR_NEIGHBORS - 1
+    tenth, far = np.sqrt(np.partition(squares, places, axis=1)[:, places].clip(0)).T
+    ratios = np.log(far / tenth)[(far > tenth) & (tenth > SMALLEST_SPREAD)]
+    share = COPY_DISTANCE
+    if ratios.size:
+        dimensions = log(FAR_NEIGHBORS / NEIGHBORS) / float(np.median(ratios))
+        share = min(share, (1 - (1 - BY_CHANCE) ** (1 / (NEIGHBORS - 1))) ** (1 / dimensions))
+    some = np.arange(0, len(x), -(-len(x) // len(other)))
+    usual = float(np.mean(distances_to(x, x[some], some)[1] == 0))
+    near = float(np.mean((nearest > 0) & (nearest < share * tenth)))
+    return Copies(near, float(np.mean(nearest == 0)) - usual)
+
+
+def distances_to(x: Array, other: Array, own: Sequence[int] | Array) -> tuple[Array, Array]:
+    """Return squared distances (other rows, rows) and the distance of the nearest row.
+
+    `own` are the row numbers of `other` in x; it is empty if they are other rows.
+    """
     squares = np.vecdot(x, x) - 2 * (other @ x.T) + np.vecdot(other, other)[:, None]
-    nearest = np.linalg.norm(other - x[squares.argmin(axis=1)], axis=1)
-    tenth = np.sqrt(np.partition(squares, NEIGHBORS - 1, axis=1)[:, NEIGHBORS - 1].clip(0))
-    return float(np.mean((nearest > 0) & (nearest < COPY_DISTANCE * tenth)))
+    squares[np.arange(len(own)), own] = np.inf
+    return squares, np.linalg.norm(other - x[squares.argmin(axis=1)], axis=1)
 
 
 def error_beside_constant(predicted: Array, truth: Array) -> tuple[float, int]:
@@ -279,28 +353,39 @@ def linear_predictions(features: Array, wide: Array) -> Array:
     return predictions
 
 
-def random_unit_predictions(features: Array, wide: Array) -> Array:
-    """Predict each row by a ridge regression of the other rows on random units.
+class RandomUnits:
+    """A ridge regression on relu units with random weights: a model not linear in the features.
 
-    Random units are relu units with random weights, so the model is not linear in the features.
-    The penalty with the lowest squared error is used.
+    Args:
+        features: (rows, features), standardized.
     """
-    rng, (rows, size) = np.random.default_rng(0), features.shape
-    planes = rng.standard_normal((size, RANDOM_UNITS)) / sqrt(size)
-    units = np.maximum(features @ planes + rng.uniform(-1, 1, RANDOM_UNITS), 0.0)
-    units -= units.mean(axis=0)
-    sizes, vectors = np.linalg.eigh(units.T @ units / rows)
-    left = units @ vectors
-    products, squares = left.T @ wide, np.square(left)
-    best, lowest = np.zeros_like(wide), inf
-    for penalty in RIDGE_PENALTIES:
-        factors = 1.0 / (rows * (np.maximum(sizes, 0.0) + penalty * sizes[-1] + RIDGE * penalty))
-        leverage = np.minimum(squares @ factors + 1 / rows, 0.999)
-        residuals = (wide - left @ (factors[:, None] * products)) / (1 - leverage)[:, None]
-        error = float(np.square(residuals).sum())
-        if error < lowest:
-            best, lowest = wide - residuals, error
-    return best
+
+    def __init__(self, features: Array) -> None:
+        rng, (rows, size) = np.random.default_rng(0), features.shape
+        planes = rng.standard_normal((size, RANDOM_UNITS)) / sqrt(size)
+        units = np.maximum(features @ planes + rng.uniform(-1, 1, RANDOM_UNITS), 0.0)
+        units -= units.mean(axis=0)
+        self._sizes, vectors = np.linalg.eigh(units.T @ units / rows)
+        self._left = units @ vectors
+        self._squares = np.square(self._left)
+
+    def predict(self, wide: Array) -> Array:
+        """Predict each row of centered targets (rows, outputs) from the other rows.
+
+        The penalty with the lowest squared error is used.
+        """
+        sizes, rows, products = self._sizes, len(wide), self._left.T @ wide
+        best, lowest = np.zeros_like(wide), inf
+        for penalty in RIDGE_PENALTIES:
+            damped = np.maximum(sizes, 0.0) + penalty * sizes[-1] + RIDGE * penalty
+            factors = 1.0 / (rows * damped)
+            leverage = np.minimum(self._squares @ factors + 1 / rows, 0.999)
+            fitted = self._left @ (factors[:, None] * products)
+            residuals = (wide - fitted) / (1 - leverage)[:, None]
+            error = float(np.square(residuals).sum())
+            if error < lowest:
+                best, lowest = wide - residuals, error
+        return best
 
 
 def contradictions(classes: Array, guess: Array, candidates: Array) -> tuple[float, float, Array]:

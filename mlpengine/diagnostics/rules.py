@@ -251,7 +251,7 @@ def lr_high(diagnostics: Diagnostics) -> Verdict | None:
     if not (high or driven):
         return None
     headline = "Learning rate is too high"
-    more = f", and momentum makes it {two_digits(gain)} times as much" if driven else ""
+    more = f", and momentum makes this {two_digits(gain)} times as large" if driven else ""
     evidence = (
         f"A step changed the weights by {two_digits(largest)} times their norm{more}; about "
         f"{limits.GUIDE_RATIO} is usual."
@@ -317,14 +317,14 @@ def dead(diagnostics: Diagnostics) -> Verdict | None:
     headline = "Many units are dead"
     evidence = (
         f"{percent(share)} of the units were 0 for each of hundreds of rows; up to "
-        f"{percent(limit)} is usual."
+        f"{percent(limit)} is usual"
     )
     leaky = [Fix(NetworkSettings, "activation", "leaky_relu")]
     if not largest > 10 * limits.GUIDE_RATIO:
         advice = "Use leaky_relu (model.activation), or check the initial weights and biases."
-        return Verdict("dead", number, headline, evidence, share, limit, advice, leaky)
+        return Verdict("dead", number, headline, f"{evidence}.", share, limit, advice, leaky)
     evidence += (
-        f" A step changed the weights by {two_digits(largest)} times their norm; about "
+        f", and a step changed the weights by {two_digits(largest)} times their norm; about "
         f"{limits.GUIDE_RATIO} is usual."
     )
     advice = "Lower optimizer.lr, or use leaky_relu (model.activation)."
@@ -410,8 +410,8 @@ def signal(diagnostics: Diagnostics) -> Verdict | None:
         return None
     headline = "Activations vanish"
     evidence = (
-        f"In the first step the standard deviation of its outputs is {two_digits(share)} times "
-        f"the deviation of {brief(diagnostics.layers[0].name)}; 0.1 to 1 is usual."
+        f"In the first step the outputs of this layer vary {two_digits(share)} times as much as "
+        f"the outputs of {brief(diagnostics.layers[0].name)}; 0.1 to 1 is usual."
     )
     advice, fix = "Use another initializer or fewer layers.", unsaturated(diagnostics)
     return Verdict("vanishing", last, headline, evidence, share, limit, advice, fix,
@@ -517,6 +517,7 @@ UNLEARNED = SCALES | WRONG_STEPS | BROKEN
 for rule, causes, *names in (
     (run.output_clamped, ()),
     (data.class_codes, ()),
+    (data.moved, (), "labels"),
     (input_scale, ()),
     (target_scale, {"output_clamped", "class_codes"}),
     (run.momentum_high, SCALES | {"output_clamped"}),
@@ -544,7 +545,7 @@ for rule, causes, *names in (
     (nonfinite, ()),
     (data.shifted, ()),
     (data.too_good, {"shifted"}),
-    (data.labels, (UNLEARNED | STOPPED | {"shifted"}) - {"labels"}),
+    (data.labels, UNLEARNED | STOPPED | {"shifted"}),
     (data.noisy_labels, {"labels"}),
     (
         unsteady,

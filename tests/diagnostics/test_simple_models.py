@@ -7,13 +7,15 @@ from mlpengine import Adam, Mlp, SoftmaxCrossEntropy, TrainingStep
 from mlpengine.data.features.statistics import standardized
 from mlpengine.diagnostics import Diagnostics
 from mlpengine.diagnostics.baselines import (
+    RandomUnits,
     alone,
     baselines,
     class_gain,
     contradictions,
+    copies_of,
     linear_predictions,
+    moved_target,
     nearest_rows,
-    random_unit_predictions,
     shifts_between,
     strongest_link,
 )
@@ -76,12 +78,12 @@ def test_random_units_are_fitted_without_the_row_that_they_predict():
     x = np.random.default_rng(0).normal(size=(400, 2))
     xor = (np.sign(x[:, :1]) * np.sign(x[:, 1:])) - 0.0
     wide, features = xor - xor.mean(axis=0), standardized(x)
-    predictions = random_unit_predictions(features, wide)
+    predictions = RandomUnits(features).predict(wide)
     assert np.square(wide - predictions).mean() < 0.5 * np.square(wide).mean()
     assert np.square(wide - linear_predictions(features, wide)).mean() > 0.9
     changed = xor.copy()
     changed[7] += 0.5  # which moves what the other rows are predicted, and not its own
-    again = random_unit_predictions(features, changed - changed.mean(axis=0))
+    again = RandomUnits(features).predict(changed - changed.mean(axis=0))
     moved = again + changed.mean(axis=0) - (predictions + xor.mean(axis=0))
     assert abs(moved[7, 0]) < 1e-3 < np.abs(moved).max()
 
@@ -191,10 +193,11 @@ def test_codes_have_no_order_and_counts_have_one():
     x = rng.standard_normal((500, 2))
     turn = np.arctan2(*x.T)
     codes = np.array([3.0, 0, 4, 1, 2])[np.digitize(turn, np.linspace(-2, 2, 4))]
-    assert class_gain(x, codes[:, None]) > 0.2
-    assert class_gain(x, np.rint(2 * x[:, :1])) < 0.05
-    assert class_gain(x, (codes[:, None] > 2).astype(float)) == 1
-    assert np.isnan(class_gain(x, x[:, :1]))
+    units = RandomUnits(x)
+    assert class_gain(units, codes[:, None]) > 0.2
+    assert class_gain(units, np.rint(2 * x[:, :1])) < 0.05
+    assert class_gain(units, (codes[:, None] > 2).astype(float)) == 1
+    assert np.isnan(class_gain(units, x[:, :1]))
 
 
 def test_links_beyond_chance_are_correlations():
@@ -202,3 +205,27 @@ def test_links_beyond_chance_are_correlations():
     y = x[:, :1] + 4 * np.random.default_rng(2).standard_normal((400, 1))
     z = max(abs(np.corrcoef(column, y[:, 0])[0, 1]) for column in x.T) * 20
     assert strongest_link(x - x.mean(0), y - y.mean()) == pytest.approx(z / 4.07, rel=1e-2)
+
+
+@pytest.mark.parametrize("way", [1, -1])
+def test_a_target_beside_its_row_is_found(way):
+    for target in (np.exp(2 * LINEAR), SIDES):
+        beside = [np.roll(target, step, axis=0) for step in (0, -1, 1)]
+        moved = [np.roll(one, way, axis=0) for one in beside]
+        assert moved_target(RandomUnits(standardized(X)), beside)[0] < 0
+        times, (own, other, side) = moved_target(RandomUnits(standardized(X)), moved)
+        assert times > 3.5
+        assert side == way
+        assert own < 0.1 < 0.5 < other
+
+
+@pytest.mark.parametrize("columns", [1, 4])
+def test_copies_are_counted_beyond_chance(columns):
+    rng = np.random.default_rng(3)
+    x, new = rng.random((300, columns)), rng.random((60, columns))
+    near, equal = copies_of(x, new)
+    assert near < 0.2
+    assert equal == 0
+    assert copies_of(x, x[:60] + 1e-6).near > 0.9
+    assert copies_of(x, np.concatenate([x[:45], new[:15]])).equal == 0.75
+    assert copies_of(np.rint(9 * x[:, :1]), np.rint(9 * new[:, :1])).equal == 0
