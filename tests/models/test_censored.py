@@ -102,3 +102,22 @@ def test_metrics_at_a_time_have_it_in_their_name():
     at = np.array([30.0])
     expected = censored.brier(TIMES, task.survival(OUTPUT, at), at)[0]
     assert found["brier_30"] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", OF)
+def test_drawn_times_teach_the_distribution(name):
+    loss, output, slopes = SurvivalLoss(name), np.tile(OUTPUT[:1], (4000, 1)), np.empty((4000, 2))
+    predicted = np.stack([*task_of(name).columns(output).values()], axis=1)
+    times = loss.drawn(predicted[:, None], np.random.default_rng(0)) / 20
+    loss(output, times, slopes)
+    assert len(np.unique(times.round(9))) == 2
+    of_each = [slopes[(times == time)[:, 0]].mean(axis=0) for time in (times.min(), times.max())]
+    np.testing.assert_allclose(np.sum(of_each, axis=0), 0, atol=1e-9)
+
+
+def test_best_outputs_cost_less_than_any_constant():
+    y = TIMES[:, None] / 20
+    best, constant = SurvivalLoss().best_outputs(y, 2), SurvivalLoss().best_constant(y, 2)
+    lowest = SurvivalLoss()(best, y)
+    assert np.isfinite(lowest)
+    assert lowest < SurvivalLoss()(np.tile(constant, (60, 1)), y)
