@@ -25,13 +25,12 @@ from mlpengine.models.calibration import ClassSets, Residuals
 from mlpengine.models.model import Model
 from mlpengine.models.task import (
     BinaryClassification,
+    CensoredTimes,
     Classification,
     MultiLabel,
     Regression,
-    Survival,
 )
-from mlpengine.ops import GaussianNll, Loss, Quantile
-from mlpengine.ops import Survival as SurvivalLoss
+from mlpengine.ops import GaussianNll, Loss, Quantile, Survival
 from mlpengine.ops.cross_entropy import PROBABILITY_TOLERANCE
 from mlpengine.settings.recipes import encodes, made_rows_for, recipe, student_recipe
 from mlpengine.training.measure import DIRECT, TEACHER
@@ -147,7 +146,7 @@ class Teacher:
         if validation is None or isinstance(self.data.task, MultiLabel):
             return None
         predicted = self._predicted("validation", lambda _, rows: rows)
-        if isinstance(self.data.task, Survival):
+        if isinstance(self.data.task, CensoredTimes):
             return None
         if isinstance(self.data.task, Regression):
             return Residuals.of(validation.truth - predicted, predicted)
@@ -160,7 +159,7 @@ class Teacher:
             return rows if mixed is None else rows[mixed.sources([column])[column]]
 
         predicted, loss = self._predicted("train", rows_of), self.data.loss
-        if not isinstance(loss, GaussianNll | Quantile | SurvivalLoss) or loss.columns == 1:
+        if not isinstance(loss, GaussianNll | Quantile | Survival) or loss.columns == 1:
             return predicted, predicted
         model = self.predict
         if not isinstance(model, Model) or _form(model.plain_loss) != _form(loss):
@@ -281,7 +280,7 @@ def _form(loss: Loss) -> tuple[str, object]:
 
 
 def _drawn(
-    loss: GaussianNll | Quantile | SurvivalLoss, values: Array, rng: np.random.Generator
+    loss: GaussianNll | Quantile | Survival, values: Array, rng: np.random.Generator
 ) -> Array:
     """Draw targets (rows, targets) for the predictions of a loss (rows, targets, predictions).
 
@@ -289,7 +288,7 @@ def _drawn(
     there are two equally frequent targets, and for quantiles the targets are uniform between them.
     Times are drawn from their distribution: the student's times are not censored.
     """
-    if isinstance(loss, SurvivalLoss):
+    if isinstance(loss, Survival):
         return loss.drawn(values, rng)
     if isinstance(loss, GaussianNll):
         sides = rng.choice([-1.0, 1.0], values.shape[:2])

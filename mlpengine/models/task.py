@@ -584,7 +584,7 @@ class Regression(Task):
         )
 
 
-class Survival(Regression):
+class CensoredTimes(Regression):
     """Times until an event, some of them censored: targets are negative where they are."""
 
     headline = ("concordance", "nll")
@@ -726,7 +726,7 @@ def task_for(target: Target | None, loss: Loss, threshold: Threshold | None = No
         raise DataError(f"task: {target.task} has no loss {loss.name!r}")
     if isinstance(target, TimeTarget):
         assert isinstance(loss, EntryLoss)
-        return Survival(target, loss)
+        return CensoredTimes(target, loss)
     if isinstance(target, NumberTarget):
         assert isinstance(loss, EntryLoss)
         return Regression(target, loss)

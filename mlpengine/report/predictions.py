@@ -21,10 +21,10 @@ from mlpengine.models.metrics import (
 from mlpengine.models.model import Model
 from mlpengine.models.task import (
     OUT_OF_FOLD,
+    CensoredTimes,
     Classification,
     MultiLabel,
     Regression,
-    Survival,
     Task,
     Threshold,
 )
@@ -47,7 +47,7 @@ def predictions_of(model: Model, task: Task, scored: ScoredRows) -> dict[str, An
         if len(labels) == 2:
             threshold = model.threshold or Threshold()
             result["curves"] = _curves(task, scored, threshold, str(labels[threshold.positive]))
-    elif isinstance(task, Survival):
+    elif isinstance(task, CensoredTimes):
         result["calibration"] = _outlasting(task, scored)
     elif isinstance(task, Regression):
         result["targets"] = [
@@ -90,13 +90,13 @@ def hardest_of(loaded: LoadedData, scored: ScoredRows, columns: Sequence[str]) -
             one["probability"] = float(chances[row, int(truth[row])])
         else:
             one["target"] = truth[row].tolist()
-            if isinstance(task, Survival) and truth[row] < 0:
+            if isinstance(task, CensoredTimes) and truth[row] < 0:
                 one["target"] = f"more than {-truth[row, 0]:.6g}"
             one["predicted"] = scored.predicted[row].tolist()
         one["cells"] = [table[name].text(k) for name in shown]
         hardest.append(one)
     unit = "in standard deviations of the target"
-    unit = "negative log-likelihoods" if isinstance(task, Survival) else unit
+    unit = "negative log-likelihoods" if isinstance(task, CensoredTimes) else unit
     return {"part": scored.part, "columns": shown, "rows": hardest, "unit": unit}
 
 
@@ -226,7 +226,7 @@ def _calibration(task: Task, scored: ScoredRows, classes: Sequence[object]) -> d
     }
 
 
-def _outlasting(task: Survival, scored: ScoredRows) -> dict[str, Any]:
+def _outlasting(task: CensoredTimes, scored: ScoredRows) -> dict[str, Any]:
     """Return chance and share of rows that outlast the median of the seen events, by group."""
     times, weights = scored.rows.truth[:, 0], scored.rows.weights
     if not (times > 0).any():
@@ -268,7 +268,7 @@ def _row_losses(task: Task, scored: ScoredRows) -> Array:
     For censored times it is the negative log-likelihood.
     """
     truth = scored.rows.truth
-    if isinstance(task, Survival):
+    if isinstance(task, CensoredTimes):
         return task.row_losses(scored.output, truth)
     if isinstance(task, Regression):
         off, scale = np.abs(scored.predicted - truth), np.nanstd(truth, axis=0)
