@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import metric_text, plural, printable
+from mlpengine.core.wording import best_text, metric_text, plural, printable
 from mlpengine.models.metrics import commonest_mistakes, confusion_matrix
 from mlpengine.models.model import MODEL_FILE
 from mlpengine.models.task import OUT_OF_FOLD, Classification, Regression, Split, Task
 from mlpengine.settings.training import LINEAR
 from mlpengine.training.learner import ENDINGS
-from mlpengine.training.loop import Loop, Result
+from mlpengine.training.loop import Result
 from mlpengine.training.measure import DEVIATION, DIRECT, OF_MEAN
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ def outcome_data(session: "Session", result: Result, outcome: Mapping[str, Any])
     lines = metrics_table(measured, sizes, data.task, session.measured.spreads, in_time=in_time)
     if fitted and fitted.ensemble_weights:
         weights = fitted.ensemble_weights.items()
-        lines.append(f"ensemble weights: {', '.join(f'{n} {w:.2f}' for n, w in weights)}")
+        without = "; the model is without those of weight 0" * (0 in dict(weights).values())
+        lines.append(f"ensemble weights: {', '.join(f'{n} {w:.2f}' for n, w in weights)}{without}")
         linear = fitted.ensemble_weights.get(LINEAR, 0.0)
         if linear >= MOSTLY_LINEAR:
             lines.append(f"linear models have {linear:.0%} of the weight: the networks add little")
@@ -61,7 +62,7 @@ def outcome_data(session: "Session", result: Result, outcome: Mapping[str, Any])
         lines += ["", *mistakes(session.model.task, part, output, labels, part_title(name))]
     lines += ["", *map(str, session.verdicts())] if outcome["verdicts"] else []
     ending = ENDINGS[result.ending]
-    best = f"; weights of {_epochs(session.loop)}" if result.best_epoch else ""
+    best = f"; {best_text(result.best_epochs)}" if result.best_epoch else ""
     rate = f", {result.samples_per_second:,.0f} rows/s" if result.samples_per_second else ""
     path = shortest(session.directory.path)
     lines += ["", f"{plural(result.epochs, 'epoch')} in {result.seconds:.1f} s{rate}{ending}{best}"]
@@ -183,12 +184,6 @@ def _residuals(truth: Array, predicted: Array, columns: Sequence[str], name: str
             f"  {printable(column)}"[:width].ljust(width) + "".join(f" {v:>10.5g}" for v in values)
         )
     return lines
-
-
-def _epochs(loop: Loop) -> str:
-    """Return the best epoch, or the range of the networks' best epochs."""
-    first, last = min(loop.best_epochs), max(loop.best_epochs)
-    return f"each network's best epoch ({first} to {last})" if first < last else f"epoch {first}"
 
 
 def _line(first: str, width: int, *texts: str) -> str:

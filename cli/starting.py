@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from mlpengine.config import Override, load_config
 from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.core.errors import NumericalError, RunError, UsageError
-from mlpengine.core.wording import plural
+from mlpengine.core.wording import networks_text, plural
 from mlpengine.models.model import Model
 from mlpengine.step.ranks import Ranks
 from mlpengine.training.checkpoint import Checkpoint
@@ -205,14 +205,13 @@ def opening(data: LoadedData, trainer: Trainer, session: Session | None = None) 
     rows = f"{plural(sum(counts.values()), 'row')} ({parts})"
     threads = plural(trainer.threads, "thread")
     networks = len(trainer.networks)
-    several = f"{networks} networks of " if networks > 1 else ""
-    each = " each" if networks > 1 else ""
+    each = " each" * (networks > 1)
     size = f"{plural(len(mlp.params), 'parameter')}{each}, {mlp.dtype}"
     if ranks := trainer.ranks:
         threads = f"{ranks.size} ranks of {threads}"
     lines = [
         f"data     {data.file.config.data.source}: {rows}, {plural(mlp.sizes[0], 'feature')}",
-        f"network  {several}{mlp.title}, {size}, {threads}",
+        f"network  {networks_text(networks, mlp.title)}, {size}, {threads}",
     ]
     lines[1:1] = [f"         {line}" for line in data.tables.remarks]
     if session:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 
-CLOSED = "is closed, so the result is lost"
+CLOSED = "is closed, so the printed lines are lost"
 """The message where a command begins without standard output and prints a result."""
 
 ESCAPE = "mlpengine.escape"

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from mlpengine.core.wording import plural, printable
+from mlpengine.core.wording import networks_text, plural, printable
 from mlpengine.models.card import card
 from mlpengine.models.model import MODEL_FILE
 from mlpengine.training.loading import load
@@ -45,14 +45,11 @@ def card_lines(known: dict[str, Any]) -> list[str]:
     record = known["record"]
     classes = f": {', '.join(map(printable, known['classes'][:SHOWN_LEVELS]))}"
     classes += ", ..." if len(known["classes"]) > SHOWN_LEVELS else ""
-    networks = f"{known['networks']} of " if known["networks"] > 1 else ""
-    kinds = [f"{networks}{known['architecture']}"] * (known["networks"] > 0)
-    kinds += [plural(known["linear_models"], "linear model")] * (known["linear_models"] > 0)
+    networks = networks_text(known["networks"], known["architecture"], known["linear_models"])
     target = ", ".join(map(printable, known["target"]))
     lines = [
         f"predicts  {target} ({known['task']}{classes if known['classes'] else ''})",
-        f"network   {' and '.join(kinds)}, "
-        f"{plural(known['parameters'], 'parameter')}, loss {known['loss']}",
+        f"network   {networks}, {plural(known['parameters'], 'parameter')}, loss {known['loss']}",
     ]
     if "threshold" in known:
         lines.append(f"threshold {printable(known['threshold'])}")

@@ -11,7 +11,7 @@ From a table to predictions, and from a trained run:
 ``mlpengine.load("runs/penguins")`` returns the model of a run.
 
 The architecture is fixed, so memory and calls are planned before the first step.  A step then
-allocates nothing and takes little longer than its arithmetic.  A whole training loop by hand:
+allocates nothing, and takes little longer than its arithmetic.  Your own training loop:
 
     >>> import numpy as np
     >>> from mlpengine import Adam, Mlp, SoftmaxCrossEntropy
@@ -31,8 +31,8 @@ allocates nothing and takes little longer than its arithmetic.  A whole training
     >>> value < 0.05
     True
 
-`TrainingStep` does the body of this loop in one call.  `mlpengine.nn.Network` is the base class of
-networks that are not a chain of dense layers.  `Tape` and `Program` record and run computations.
+`TrainingStep` does the body of this loop in one call.  `mlpengine.nn.Network` is the base class for
+networks of your own.  `Tape` and `Program` record and run computations.
 """
 
 from typing import TYPE_CHECKING

@@ -15,13 +15,14 @@ import numpy as np
 
 from mlpengine.config.baselines import linear_comparison
 from mlpengine.config.build import LoadedData, load_data, trainer_of
+from mlpengine.config.checking import TableCheck
 from mlpengine.config.columns import cell_verdicts, column_verdicts, joint_list
 from mlpengine.config.distilling import STUDENT_SECTIONS, Predict, Teacher, student_sections
 from mlpengine.config.load import ConfigFile, check_config
 from mlpengine.config.proposal import complete_config
 from mlpengine.config.reader import Document
 from mlpengine.config.sections import fill_missing
-from mlpengine.config.tables import read_source, read_tables, reading_of
+from mlpengine.config.tables import history_of, read_source, read_tables, reading_of
 from mlpengine.core.errors import ConfigError, DataError, UsageError
 from mlpengine.core.fields import POSITIVE, one_of
 from mlpengine.core.spec import Array
@@ -42,7 +43,6 @@ from mlpengine.training.progress import Progress
 from mlpengine.training.trainer import Fitted, Trainer
 
 if TYPE_CHECKING:
-    from mlpengine.config.checking import TableCheck
     from mlpengine.drawing.cell import Cell
     from mlpengine.drawing.markup import Markup
 
@@ -53,11 +53,11 @@ DISTILL_EXAMPLE = "mlpengine.distill(table, target='price', predict=model)"
 _log = logging.getLogger("mlpengine")
 
 NAME = "fit"
-"""The name that messages about the config give in place of a file."""
+"""Name that replaces the file in messages about the config."""
 
 
 class FitParts(NamedTuple):
-    """A training in memory, for its report; `known` are name, rows and outputs of a part."""
+    """A training in memory, for its report; `known` has name, rows and outputs of a part."""
 
     data: LoadedData
     model: Model
@@ -70,16 +70,16 @@ class FitResult(Result):
     """The outcome of `fit`.
 
     Attributes:
-        metrics: loss and headline metrics by part: train, and validation and test if they exist;
-            with folds out_of_fold in place of train.
-        spreads: by part and title.  For several networks, the out-of-fold standard error (``+-``),
-            or the mean (``one network``) and deviation over seeds.  For a student, the metrics of
-            its ``teacher`` and of a network that was trained directly (``direct``).
-        remarks: a line for each fact to know: rows that were left out, columns that explain nearly
-            all of the target.
+        metrics: loss and main metrics by part: train, and validation and test if they exist; with
+            folds, out_of_fold instead of train.
+        spreads: further metrics by part and title.  For several networks: the out-of-fold standard
+            error (``+-``), or mean (``one network``) and deviation over seeds.  For a student: the
+            metrics of its ``teacher`` and of a directly trained network (``direct``).
+        remarks: a line for each fact to know, such as rows that were left out, or columns that
+            explain nearly all of the target.
         decided: the decisions of ``mlpengine init`` for such a table, a line each with its keys,
-            and the keys that were given in place of a decision; empty for a warm start.
-        verdicts: problems of the data and the fit, except verdicts that a config silences.
+            and the keys that were given instead of a decision; empty for a warm start.
+        verdicts: problems of the data and the fit, except silenced ones.
     """
 
     metrics: dict[str, dict[str, float]]
@@ -90,7 +90,7 @@ class FitResult(Result):
     trained: "FitParts | None" = field(default=None, compare=False)
 
     def lines(self) -> list[str]:
-        """Return the outcome in words, and the metrics of each part."""
+        """Return the outcome and the metrics of each part as text."""
         return super().lines() + [
             f"{part}: {', '.join(f'{name} {value:.4g}' for name, value in values.items())}"
             for part, values in self.metrics.items()
@@ -113,10 +113,8 @@ class FitResult(Result):
     def report(self, path: str | os.PathLike[str] | None = None) -> "Cell | None":
         """Write the page of `mlpengine report` to a file; without a path, show it in a notebook.
 
-        Until then the result keeps the rows of the training in memory.
-
-        Raises: UsageError for a result that came out of a pickle; RunError if the file cannot be
-        written.
+        The result keeps the rows of the training in memory until then.
+        Raises: UsageError for a result from a pickle; RunError if the file cannot be written.
         """
         from mlpengine.drawing.cell import page_cell
         from mlpengine.report import RunData, collect, run_page, write_page
@@ -125,7 +123,7 @@ class FitResult(Result):
             raise UsageError("report: the rows of the training are needed, and pickles leave them "
                              "out; write the report before")  # fmt: skip
         data, model, fitted, known = self.trained
-        best = [*fitted.best_epochs] if len(fitted.best_epochs) > 1 else None
+        best = [*self.best_epochs] if len(self.best_epochs) > 1 else None
         outcome = {
             "ending": self.ending,
             "seconds": self.seconds,
@@ -160,25 +158,23 @@ def fit(
     time_limit: float | None = None,
     **config: Any,
 ) -> tuple[Model, FitResult]:
-    """Train on a table and return the model, with the weights of its best epoch, and the result.
+    """Train on a table; return the model with the weights of its best epoch, and the result.
 
-    It does what ``mlpengine init`` and ``mlpengine train`` do, with the keys given here in place
-    of the config's keys, and gives the same bits.  No file is written (`Model.save` writes the
-    model).
-    ``training={"folds": None}`` trains one network, in less time.
+    `fit` does the work of ``mlpengine init`` and ``mlpengine train``, with the same bits; the keys
+    given here replace the config's keys.  No file is written; `Model.save` writes the model.
+    ``training={"folds": None}`` trains a single network, in less time.
 
     Args:
-        table: in any form that `Model.predict` takes except a matrix without names, or the
-            name of a data set that ships with the package.
+        table: in any form that `Model.predict` accepts, except a matrix without names; or the name
+            of a data set of the package.
         target: the column to predict, or several.
-        validation: a table of its own in place of a share of `table`.
-        test: a table of its own for the test, in place of a share of `table`.
-        warm_start: a model or a run that gives the initial weights and the preprocessing
-            (fine-tuning).
-        preset: the recipe for the keys that `config` leaves out: ``plain`` or ``realmlp``.
-        callbacks: called by the training loop.
+        validation: a separate table, instead of a share of `table`.
+        test: a separate table for the test, instead of a share of `table`.
+        warm_start: a model or a run with the initial weights and the preprocessing (fine-tuning).
+        preset: recipe for the keys that `config` leaves out: ``plain`` or ``realmlp``.
+        callbacks: callbacks of the training loop.
         progress: show the work on stderr; by default in a terminal and in a notebook.
-        time_limit: seconds from the call on.  Training ends by then, after at least one epoch;
+        time_limit: seconds from the call on.  Training ends by then, but after at least one epoch;
             ``result.ending`` is then ``time``.  Measuring the best epoch takes further time.
         config: the sections and keys of a config by name, such as ``model={"hidden": [32]}``,
             ``optimizer="adamw"`` or ``training={"epochs": 20}``.  In a whole config, `table`
@@ -190,8 +186,8 @@ def fit(
     >>> model.predict("penguins")[:2].tolist()
     ['Adelie', 'Adelie']
 
-    Raises: ConfigError listing every unknown or wrong key; DataError for a table that cannot be
-    learned from; NumericalError if training fails.
+    Raises: ConfigError with every unknown or wrong key; DataError for a table that cannot be
+    learned; NumericalError if training fails.
     """
     until = inf
     if time_limit is not None:
@@ -217,23 +213,21 @@ def fit(
 
 
 def check(table: Any, /, target: str | Sequence[str] | None = None, **config: Any) -> "TableCheck":
-    """Return what is remarkable about a table before training, as ``mlpengine check`` does.
+    """Return problems of a table before training, as ``mlpengine check`` does.
 
     `Model.check` compares new rows with the rows that trained a model.
 
     Args:
-        table: as for `fit`.
-        target: as for `fit`; without it, columns are not compared with a target.
-        config: the sections and keys of a config by name, as for `fit`.
+        table: see `fit`.
+        target: see `fit`; without a target, columns are not compared with it.
+        config: sections and keys of a config by name (see `fit`).
 
     >>> check("penguins")
     TableCheck(344 rows, 7 columns, 0 dropped, 0 warnings)
 
     Raises: ConfigError and DataError as `fit`.
     """
-    from mlpengine.config.checking import TableCheck
-
-    file, tables, _ = _config(table, target, {}, config, proposing=True)
+    file, tables, _ = _config(table, target, {}, config, proposing=True, name="check")
     return TableCheck.of(file, *read_source(file, table=tables.get("train")))
 
 
@@ -250,27 +244,28 @@ def distill(
     progress: bool | None = None,
     **config: Any,
 ) -> tuple[Model, FitResult]:
-    """Train one small network to predict what a teacher predicts; return it and the result.
+    """Train a small network to predict what a teacher predicts; return the model and the result.
 
-    The student learns from the rows of the table and from synthetic rows.  A synthetic row is a
-    row of the table with some values of a near row.  The targets are the teacher's numbers or
-    probabilities.  The `spreads` of the result hold the metrics of the teacher, and of a network
-    of this size that learned the targets of the table, on test rows, or else on validation rows.
-    The student has intervals or sets if the teacher is a model that has them, or if the teacher is
-    a function and there are validation rows.  The function must not have learned those rows.
+    The student learns from the rows of the table, and from synthetic rows: rows of the table with
+    some values of a near row.  The targets are the teacher's numbers or probabilities.  The
+    `spreads` of the result have the metrics of the teacher, and of a network of this size that
+    learned the table's targets, on test rows, or else on validation rows.
+
+    The student has intervals or sets if the teacher is a model that has them, or if it is a
+    function and there are validation rows.  The function must not have learned these rows.
 
     Args:
-        table: the rows that the teacher learned, in any form that `fit` takes.
+        table: the rows that the teacher learned, in any form that `fit` accepts.
         target: the column to predict, or several.
         predict: a model, a run, or a function from rows without targets to numbers, or to
             probabilities with a column for each class in sorted order.  Rows are a data frame of
-            the kind that was given, or else a mapping of columns to arrays.
+            the given kind, or else a mapping of columns to arrays.
         made: number of synthetic rows; by default twenty for each training row, at most 100,000.
-        validation: a table of its own in place of a share of `table`.
-        test: a table of its own for the test, in place of a share of `table`.
-        callbacks: called by the training loop.
-        progress: show the work on stderr, as for `fit`.
-        config: the sections and keys of a config by name, as for `fit`, such as
+        validation: a separate table, instead of a share of `table`.
+        test: a separate table for the test, instead of a share of `table`.
+        callbacks: callbacks of the training loop.
+        progress: show the work on stderr (see `fit`).
+        config: sections and keys of a config by name (see `fit`), such as
             ``model={"hidden": [32]}``.
 
     >>> teacher, _ = fit("penguins", seed=1, training={"epochs": 20})
@@ -280,7 +275,7 @@ def distill(
     >>> student.mlp.sizes[1:], sorted(result.spreads["test"])
     ((16, 3), ['direct', 'teacher'])
 
-    Raises: as `fit`, and UsageError for predictions of another shape, or that are not finite.
+    Raises: as `fit`, and UsageError for predictions that are not finite or have another shape.
     """
     teacher = load(os.fspath(predict)) if isinstance(predict, str | os.PathLike) else predict
     if not isinstance(teacher, Model) and not callable(teacher):
@@ -313,9 +308,9 @@ def distill(
 
 
 def _with_columns_of(teacher: Teacher) -> ConfigFile:
-    """Return the config of a student that drops no numbers that its teacher reads.
+    """Return a student's config that drops no numbers that its teacher reads.
 
-    A warning tells which other columns that the teacher reads are dropped.
+    A warning names other dropped columns that the teacher reads.
     """
     file, table = teacher.data.file, teacher.data.tables.parts["train"][0]
     drop = list(file.config.data.drop)
@@ -362,9 +357,9 @@ def loaded_data(
     *,
     is_new: bool = False,
 ) -> LoadedData:
-    """Return the data of a config with some parts given as tables in memory.
+    """Return the data of a config, with some parts as tables in memory.
 
-    `fitted` and `is_new` as for `load_data`.
+    `fitted` and `is_new` are as in `load_data`.
     """
     source = read_source(file, table=tables.get("train"), fitted=fitted)
     own = {part: table for part, table in tables.items() if part != "train"}
@@ -380,17 +375,19 @@ def _config(
     *,
     preset: str = "plain",
     proposing: bool,
+    name: str = NAME,
 ) -> tuple[ConfigFile, dict[str, Table], list[str]]:
-    """Return the checked config, the tables in memory by part, and what was decided.
+    """Return the checked config, the tables in memory by part, and the decisions.
 
     With `proposing`, `mlpengine init` proposes the settings that the caller does not give.
+    Messages begin with `name`.
     """
-    _check_call(table, target)
-    one_of(f"{NAME}: preset", preset, PRESETS)
+    _check_call(table, target, name)
+    one_of(f"{name}: preset", preset, PRESETS)
     sections = as_config(config)
     own = sections.setdefault("data", {})
     if not isinstance(own, dict):
-        raise UsageError(f"{NAME}: data must be a mapping of keys (got {own!r:.60})")
+        raise UsageError(f"{name}: data must be a mapping of keys (got {own!r:.60})")
     if target is not None:
         own["target"] = as_config(target)
     kept = own.get("categorical", [])
@@ -416,11 +413,13 @@ def _config(
     if proposing and not own.get("stream"):
         detected = None
         with suppress(ConfigError, DataError):  # the check below, or training, reports it
-            checked = checked_sections({"data": deepcopy(own)})
+            checked = checked_sections({"data": deepcopy(own)}, name)
             reading, data = reading_of(checked), checked.config.data
             how = reading.to_dict()
             if "train" in in_memory:
-                tables["train"] = as_table(table, text=features, labels=targets, source=NAME, **how)
+                tables["train"] = as_table(
+                    table, text=features, labels=targets, source="table", **how
+                )
                 detected = Detected(tables["train"], reading, [])
             elif how:
                 detected = Detected(read_table(own["source"], labels=targets, **how), reading, [])
@@ -428,15 +427,19 @@ def _config(
                 detected = detect(own["source"], target=data.target or (), group=data.split.group)
         if detected:
             try:
-                decided = complete_config(sections, detected, preset, kept=features)
+                facts = None
+                if (history := history_of(checked)).names:
+                    whole = history.extended(detected.table)
+                    facts = TableCheck.of(checked, whole, data.target).facts
+                decided = complete_config(sections, detected, preset, features, facts)
             except DataError:
-                checked_sections(sections)  # errors of the settings come first
+                checked_sections(sections, name)  # errors of the settings come first
                 raise
-    file = checked_sections(sections)
+    file = checked_sections(sections, name)
     how = reading_of(file).to_dict()
     for part, rows in in_memory.items():
         if part not in tables:
-            source = NAME if part == "train" else part
+            source = "table" if part == "train" else part
             tables[part] = as_table(rows, text=features, labels=targets, source=source, **how)
     return file, tables, decided
 
@@ -451,20 +454,20 @@ def checked_sections(sections: dict[str, Any], name: str = NAME) -> ConfigFile:
     return check_config(Path(name), document)
 
 
-def _check_call(table: Any, target: Any) -> None:
+def _check_call(table: Any, target: Any, where: str) -> None:
     """Raise UsageError, with the right call, unless a table has columns and targets are names."""
     names = [target] if isinstance(target, str) or not isinstance(target, Sequence) else target
     matrix = isinstance(table, np.ndarray) and table.dtype.names is None
     if matrix or not all(name is None or isinstance(name, str) for name in names):
         raise UsageError(
-            f"{NAME}: target must be the name of a column of the table (got {quoted(table)} and "
+            f"{where}: target must be the name of a column of the table (got {quoted(table)} and "
             f"{quoted(target)}); write {FIT_EXAMPLE}, or, for arrays, "
             "mlpengine.estimators.MlpClassifier().fit(x, y)"
         )
 
 
 def as_config(value: Any) -> Any:
-    """Return a value of Python as a config holds it."""
+    """Return a Python value as configs write it."""
     if isinstance(value, Mapping):
         return {str(key): as_config(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

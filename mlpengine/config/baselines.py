@@ -1,4 +1,4 @@
-"""Baselines of a model of a config, on rows that did not train it."""
+"""Baselines of a config's model, on rows that did not train the model."""
 
 from typing import Any, NamedTuple
 
@@ -16,19 +16,19 @@ from mlpengine.settings.base import options_of
 from mlpengine.settings.network import OWN_OPTIONS
 
 SCORED, SCORED_VALUES = 10_000, 1 << 24
-"""Maximum numbers of evenly spaced rows, and of output values, for errors and charts."""
+"""Maximum evenly spaced rows, and maximum output values, for errors and charts."""
 
 WORK = 5e8
-"""Multiplications of a linear prediction right after training; they take some 0.1 s."""
+"""Multiplications of a linear prediction right after training, which take about 0.1 s."""
 
 COMPARED, COMPARED_WORK = 2_000, 1.5e8
-"""Maximum numbers of rows, and of multiplications of the linear prediction, for the verdict."""
+"""Maximum rows, and maximum multiplications of the linear prediction, for the verdict."""
 
 
 class ScoredRows(NamedTuple):
-    """Rows of one part that did not train the model, if there are any, and their predictions.
+    """Rows of one part, if possible rows that did not train the model, and their predictions.
 
-    `numbers` are the row indices in the part, and `total` is the number of all rows of the part.
+    `numbers` are the row indices in the part; `total` is the number of all rows of the part.
     """
 
     part: str
@@ -49,8 +49,8 @@ def scored_rows(
 ) -> ScoredRows:
     """Return up to `most` rows of the test part, else out-of-fold rows, else rows of another part.
 
-    `known` are name, rows and outputs of this part, if they were computed before.  With `test`
-    False no rows of the test part are used.
+    `known` are name, rows and outputs of this part, if already computed.  With `test` False, the
+    test part is not used.
     """
     parts, folds = data.parts, data.folds
     order = ("test", "train") if folds is not None else ("test", "validation", "train")
@@ -69,11 +69,11 @@ def scored_rows(
 
 
 def score_of(data: LoadedData, scored: ScoredRows, work: float = WORK) -> dict[str, Any]:
-    """Return the metrics of the model, of a linear and of a constant prediction.
+    """Return the metrics of the model, and of a linear and a constant prediction.
 
-    For a student, the metrics of its teacher and of a network that was trained directly follow the
-    model's metrics.  Standard errors belong to the mean over all rows of the part.  All predict
-    the likeliest class, whatever threshold the model has.
+    For a student, the metrics of its teacher and of a directly trained network follow the model's
+    metrics.  Standard errors belong to the mean over all rows of the part.  All predict the
+    likeliest class, even if the model has a threshold.
     """
     task, train, folds = data.task, data.parts["train"], data.folds
     chances = task.probabilities(scored.output)
@@ -104,12 +104,12 @@ def score_of(data: LoadedData, scored: ScoredRows, work: float = WORK) -> dict[s
 
 
 def linear_comparison(data: LoadedData, mean: NetworkMean) -> BaselineScore | None:
-    """Compare a model with a linear one, for a verdict, on out-of-fold or validation rows.
+    """Compare a model with a linear model, for a verdict, on out-of-fold or validation rows.
 
-    The result is None without such rows, for a linear model, and for predictions that are not
-    finite.
-    Test rows are not used: the verdict leads to a fix, and then the test score would no longer be
-    independent.  The fix replaces the model by a linear model, or adds a linear model to each fold.
+    None without such rows, for a linear model, and for predictions that are not finite.
+    Test rows are not used, because the verdict leads to a fix, and the test score would no longer
+    be independent.  The fix replaces the model by a linear model, or adds a linear model to each
+    fold.
     """
     config = data.file.config
     if (data.folds is None and "validation" not in data.parts) or not config.model.hidden:

@@ -45,7 +45,7 @@ _log = logging.getLogger("mlpengine")
 
 @dataclass(frozen=True, eq=False)
 class LoadedData:
-    """The rows of a config by part, ready for a network; the task; and the training loss."""
+    """The rows of a config by part, ready for a network, with the task and the training loss."""
 
     file: ConfigFile
     tables: Tables
@@ -53,11 +53,11 @@ class LoadedData:
     loss: Loss
     parts: dict[str, Split]
     given: TransferSet | None = None
-    """A transfer set in memory; None for the transfer set of the config, if there is one."""
+    """A transfer set in memory; None for the config's transfer set, if there is one."""
 
     @cached_property
     def transfer(self) -> TransferSet | None:
-        """The predictions of a teacher that a student learns from."""
+        """The predictions of a teacher, from which a student learns."""
         name = self.file.config.data.transfer_set
         if self.given is not None or name is None:
             return self.given
@@ -109,9 +109,9 @@ def load_data(
 ) -> LoadedData:
     """Read the data of a config.
 
-    A fitted `preprocessor` of a model or checkpoint replaces a new one.  `is_new` says that rows
-    may differ from the rows that the preprocessor was fitted on; warnings then tell the
-    differences.  `tables` is the result of `read_tables`, if it was called before.
+    A fitted `preprocessor` of a model or checkpoint replaces a new one.  If rows may differ from
+    the rows that it was fitted on, `is_new` is True, and warnings tell the differences.  `tables`
+    is the result of an earlier `read_tables`.
 
     Raises: ConfigError if settings do not fit the data or each other; DataError.
     """
@@ -157,7 +157,7 @@ def trainer_of(
     members: Sequence[Member] = (),
     ensemble_weights: tuple[float, ...] = (),
 ) -> Trainer:
-    """Return the trainer of a config.  `warm_start` gives the initial weights, if any.
+    """Return the trainer of a config.  `warm_start` has the initial weights, if any.
 
     Several `ranks` share the work of training; each calls this function.  `members` and
     `ensemble_weights` continue an earlier training (`Trainer`).
@@ -206,7 +206,7 @@ PLACES: Mapping[tuple[str, ...], KeyPath] = {
     ("training", "optimizer"): ("optimizer",),
     ("training", "schedule"): ("schedule",),
 }
-"""Key paths of settings with a name that differs from their section's."""
+"""Key paths of settings whose names differ from the names of their sections."""
 
 
 @contextmanager
@@ -224,7 +224,7 @@ def _errors_of_settings(file: ConfigFile) -> Iterator[None]:
 
 
 def _warn_of_new_rows(tables: Tables) -> None:
-    """Log a warning for each property of the training rows that is new since the earlier run."""
+    """Log a warning for each change of the training rows since the earlier run."""
     new = NewRows(tables.preprocessor)
     table, rows = tables.parts["train"]
     for line in new.add(table.rows(rows)).lines():
@@ -265,7 +265,7 @@ def loss_and_task(file: ConfigFile, preprocessor: Preprocessor) -> tuple[Loss, T
 
 
 def _watch(file: ConfigFile, task: Task) -> None:
-    """Make the task compute the metrics that the config names."""
+    """Let the task compute the metrics in the config."""
     training = file.config.training
     named: dict[KeyPath, str] = {
         ("training", "metrics", k): name for k, name in enumerate(training.metrics)
@@ -278,9 +278,9 @@ def _watch(file: ConfigFile, task: Task) -> None:
 
 
 def check_size(file: ConfigFile, preprocessor: Preprocessor, out_dim: int) -> None:
-    """Check that the parameters of the network fit into memory, without allocating them.
+    """Check that the network's parameters fit into memory, without allocating them.
 
-    Raises: ConfigError if they do not.
+    Raises: ConfigError if they do not fit.
     """
     config, in_dim = file.config, preprocessor.n_features
     masked = bool(config.training.trained_members)
@@ -291,7 +291,7 @@ def check_size(file: ConfigFile, preprocessor: Preprocessor, out_dim: int) -> No
 
 
 def _balanced(file: ConfigFile, loss: Loss, train: Split, task: Task) -> Loss:
-    """Return the loss with the class weights that the config asks for."""
+    """Return the loss with the config's class weights."""
     if file.config.data.class_weights != "balanced":
         return loss
     if not isinstance(task, Classification):

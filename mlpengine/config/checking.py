@@ -12,11 +12,11 @@ from mlpengine.data.tables.progress import OnProgress
 
 
 class TableCheck(NamedTuple):
-    """The columns of a table, and what is remarkable about them.
+    """The columns of a table, and their problems.
 
     Attributes:
         facts: columns with types, missing values and ranges; classes, leaks, duplicate rows.
-        dropped: the columns that training leaves out, each with the reason from the data or "".
+        dropped: the columns that training leaves out, each with the data's reason or "".
         warnings: a line for each problem of a column that is not dropped.
     """
 
@@ -73,7 +73,7 @@ class TableCheck(NamedTuple):
 
 
 def reasons(file: ConfigFile, facts: Profile) -> dict[str, str]:
-    """Return the columns that the config leaves out, with reasons from the data."""
+    """Return the columns that the config leaves out, with the data's reasons."""
     data = file.config.data
     known = {leak.column: leak.reason for leak in facts.leaks}
     shown = {name: known.get(name) or facts.drop.get(name, "") for name in data.drop}

@@ -34,9 +34,9 @@ from mlpengine.settings import FeatureSettings, Fix
 
 
 def joint_list(file: ConfigFile, of_data: Iterable[Verdict], of_run: Iterable[Verdict]) -> Verdicts:
-    """Return the verdicts on the data and on a run as one list: warnings first, then notes.
+    """Return the verdicts on data and run as one list, warnings first, then notes.
 
-    Verdicts that the config silences are left out.  Of an outlier that both name, the cell is told.
+    Silenced verdicts are left out.  If both have an outlier, the verdict with its cell stays.
     """
     of_data = [*of_data]
     twice = {one.name for one in of_data} & {"outlier"}
@@ -46,9 +46,9 @@ def joint_list(file: ConfigFile, of_data: Iterable[Verdict], of_run: Iterable[Ve
 
 
 def cell_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
-    """Return a verdict for each column with odd cells: far off, gap codes, texts, other units."""
+    """Return a verdict for each column with unusual cells: outliers, codes, texts, other units."""
     if file.config.data.stream:
-        return []  # reading a column of such a table reads the whole file
+        return []  # reading one column would read the whole file
     table, rows = tables.parts["train"]
     target = tables.preprocessor.target
     targets = target.columns if target else []
@@ -61,7 +61,7 @@ def cell_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
     verdicts = []
     for column in names:
         if column not in table or table[column].kind == "text":
-            continue  # in a text column, a text such as "none" is an ordinary level
+            continue  # in a text column, a text such as "none" is a level
         if gap := find_gap(table[column].take(rows)):
             is_date = table[column].kind == "date"
             headline = f"{'Dates' if is_date else 'Numbers'} stand for missing values"
@@ -81,14 +81,14 @@ def cell_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
         keep = f"({filtered}) and {cell.keep}" if filtered else cell.keep
         fix, no_fix = [Fix(FeatureSettings, "where", keep)], ""
         if cell.column not in targets and computed[cell.column].missing.any():
-            fix, no_fix = [], "the cell must be checked"  # a filter leaves out missing values
+            fix, no_fix = [], "the cell must be checked"  # a filter would leave out missing values
         verdicts.append(Verdict("outlier", None, "One cell is far off", evidence, cell.times,
                                 OUTLIER_DISTANCE, advice, fix, no_fix))  # fmt: skip
     return [*verdicts, *_of_texts(file, tables), *_of_validation(tables), *_of_target(tables)]
 
 
 def _of_texts(file: ConfigFile, tables: Tables) -> list[Verdict]:
-    """Return a verdict for each column of texts that are numbers with a unit or other marks."""
+    """Return a verdict for each column of texts that are numbers with units or other marks."""
     table, rows = tables.parts["train"]
     verdicts = []
     for name in tables.preprocessor.kinds:
@@ -108,7 +108,7 @@ def _of_texts(file: ConfigFile, tables: Tables) -> list[Verdict]:
 
 
 def _of_validation(tables: Tables) -> list[Verdict]:
-    """Return a verdict for each column with one value in training and others in validation."""
+    """Return a verdict for each column that is constant in training, but not in validation."""
     table, rows = tables.parts["train"]
     other, others = tables.parts.get("validation", (table, rows))
     if other is table:
@@ -155,7 +155,7 @@ def _of_target(tables: Tables) -> list[Verdict]:
 
 
 def column_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
-    """Return a verdict for each column, used or dropped, that explains nearly all of the target."""
+    """Return a verdict for each column, even dropped, that explains nearly all of the target."""
     task, target = tables.preprocessor.task, tables.preprocessor.target
     if target is None or len(target.columns) != 1 or task == "multilabel":
         return []
@@ -171,6 +171,6 @@ def column_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
         if leak.column not in drop:
             advice = "List it under data.drop"
             verdicts.append(leak_verdict(leak, advice, [*drop, leak.column]))
-        elif not leak.is_target:  # advice must not undo a leak
+        elif not leak.is_target:  # never advise to use a recoding of the target
             verdicts.append(dropped_leak(leak))
     return verdicts

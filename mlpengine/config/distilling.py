@@ -1,4 +1,4 @@
-"""The data of a student: a teacher's predictions for training rows and for synthetic rows.
+"""The data of a student: a teacher's predictions for training rows and synthetic rows.
 
 A teacher is a model, or any function that predicts a table.
 """
@@ -38,20 +38,20 @@ from mlpengine.training.trainer import Trainer
 from mlpengine.training.transfer import SMALLEST_CHANCE, TRANSFER_FILE, TransferSet
 
 DIRECT_VALIDATION = 10
-"""One in this number of rows chooses the best epoch of the network that is trained directly."""
+"""One row in this many chooses the best epoch of the directly trained network."""
 
 Predict = Callable[[Any], Any]
-"""Returns numbers, or a probability of each class in sorted order, for rows without targets."""
+"""Function from rows without targets to numbers, or to probabilities of the sorted classes."""
 
 RowsOf = Callable[[str, Array], Array]
-"""Returns, for a column, the indices of the rows that provide its cells."""
+"""Function from a column to the indices of the rows that give its cells."""
 
 
 STUDENT_SECTIONS = ("model", *TOP_SECTIONS, "training")
-"""Config sections in which a student's settings differ from its teacher's."""
+"""Config sections in which a student differs from its teacher."""
 
 KEPT_TRAINING = ("backend", "checkpoint", "dtype", "metrics", "threads")
-"""Training settings that a student takes over from the run of its teacher."""
+"""Training settings that a student takes from its teacher's run."""
 
 
 NUMBERS = "regression", "survival"
@@ -59,16 +59,16 @@ NUMBERS = "regression", "survival"
 
 
 def student_sections(rows: int) -> dict[str, Any]:
-    """Return the config sections of a student for a number of training rows."""
+    """Return the config sections of a student for this number of training rows."""
     return sections_of(student_recipe(rows))
 
 
 def student_config(file: ConfigFile, teacher: Model, rows: int, name: str) -> ConfigFile:
-    """Return the config of a student, made from the config of its teacher.
+    """Return the config of a student, made from its teacher's config.
 
     `rows` is the number of training rows, and `name` the file name of the new config.
 
-    Raises: ConfigError for a data file that is not there any more.
+    Raises: ConfigError for a data file that no longer exists.
     """
     plain, sections = file.plain(), student_sections(rows)
     fitted, data = teacher.preprocessor, plain["data"]
@@ -92,7 +92,7 @@ def student_config(file: ConfigFile, teacher: Model, rows: int, name: str) -> Co
 class Teacher:
     """A model or a function that labels the rows of a student.
 
-    `frames` are the tables of the caller by part; a function is called with rows of them.
+    `frames` are the caller's tables by part; a function gets rows of these tables.
     """
 
     predict: Model | Predict
@@ -100,9 +100,9 @@ class Teacher:
     frames: Mapping[str, Any] = field(default_factory=dict)
 
     def transfer_set(self, made: int | None = None) -> TransferSet:
-        """Return the predictions for training rows, `made` synthetic rows, and the last part.
+        """Return predictions for training rows, `made` synthetic rows, and the last part.
 
-        Raises: UsageError for predictions of another shape, or that are not finite.
+        Raises: UsageError for predictions that are not finite or have another shape.
         """
         data, train = self.data, self.data.parts["train"]
         transfer = TransferSet.of(
@@ -139,7 +139,7 @@ class Teacher:
         return read
 
     def _errors(self) -> Residuals | ClassSets | None:
-        """Return the out-of-fold errors of a model, or errors of a function on validation rows."""
+        """Return a model's out-of-fold errors, or a function's errors on validation rows."""
         model, validation = self.predict, self.data.parts.get("validation")
         if isinstance(model, Model):
             return model.residuals or model.sets
@@ -153,7 +153,7 @@ class Teacher:
         return ClassSets.of(predicted, validation.truth)
 
     def _label(self, mixed: SyntheticRows | None) -> tuple[Array, Array]:
-        """Return targets of training rows, or of synthetic rows `mixed`, and the predictions."""
+        """Return targets and predictions of training rows, or of synthetic rows `mixed`."""
 
         def rows_of(column: str, rows: Array) -> Array:
             return rows if mixed is None else rows[mixed.sources([column])[column]]
@@ -207,9 +207,9 @@ class Teacher:
         return Table(columns, table.source, first_line=table.first_line, origin=rows_of("", rows))
 
     def _frame(self, part: str, rows_of: RowsOf) -> Any:
-        """Return rows of a part without targets, as a data frame of the kind that was given.
+        """Return rows of a part without targets, as a data frame of the given kind.
 
-        For another form of table, return a mapping of columns to arrays.
+        For other tables, return a mapping of columns to arrays.
         """
         frame, rows = self.frames.get(part, self.frames.get("train")), self._rows(part)
         if isinstance(frame, Mapping) or not hasattr(frame, "columns"):
@@ -225,7 +225,7 @@ class Teacher:
 
 
 def _cells(table: Table, name: str) -> Array:
-    """Return the values of a column: numbers, texts with None for gaps, or dates."""
+    """Return the values of a column: numbers, texts with None for missing values, or dates."""
     column = table[name]
     if column.kind == "text":
         return np.array([*column.levels, None], object)[column.values]
@@ -240,8 +240,7 @@ def _cells(table: Table, name: str) -> Array:
 def _checked(given: Any, rows: int, fitted: Preprocessor) -> Array:
     """Return predictions as float64 (rows, targets or classes).
 
-    Raises: UsageError for predictions of a wrong shape or with a wrong value.  It names the first
-    row with a wrong value.
+    Raises: UsageError for predictions of a wrong shape, or for the first row with a wrong value.
     """
     predicted = np.asarray(given)
     if predicted.ndim == 1 and fitted.n_outputs == 1:
@@ -275,18 +274,17 @@ def _checked(given: Any, rows: int, fitted: Preprocessor) -> Array:
 
 
 def _form(loss: Loss) -> tuple[str, object]:
-    """Return name and levels or distribution; they determine the meaning of a loss's outputs."""
+    """Return name and levels or distribution, which determine the meaning of a loss's outputs."""
     return loss.name, getattr(loss, "levels", getattr(loss, "distribution", ()))
 
 
 def _drawn(
     loss: GaussianNll | Quantile | Survival, values: Array, rng: np.random.Generator
 ) -> Array:
-    """Draw targets (rows, targets) for the predictions of a loss (rows, targets, predictions).
+    """Draw targets (rows, targets) for predictions of a loss (rows, targets, predictions).
 
-    The loss of a student is least if it makes the same predictions.  So for mean and deviation
-    there are two equally frequent targets, and for quantiles the targets are uniform between them.
-    Times are drawn from their distribution: the student's times are not censored.
+    A student's loss must be least for the same predictions.  So for mean and deviation, and for
+    times, there are two equally frequent targets; for quantiles, targets are uniform between them.
     """
     if isinstance(loss, Survival):
         return loss.drawn(values, rng)
@@ -307,7 +305,7 @@ def _drawn(
 
 
 def _outputs(data: LoadedData, predicted: Array) -> Array:
-    """Return the network outputs that give these predictions."""
+    """Return the network outputs for these predictions."""
     task, kind = data.task, data.parts["train"].x.dtype
     if isinstance(task, Regression):
         outputs = task.target.scaled(predicted)
@@ -324,7 +322,7 @@ def _outputs(data: LoadedData, predicted: Array) -> Array:
 
 
 def _direct(data: LoadedData) -> Callable[[Array], Array]:
-    """Train a network of the student's size on the targets of the rows; return its forward pass."""
+    """Train a network of the student's size on the table's targets; return its forward pass."""
     train, settings = data.parts["train"], data.file.config.settings
     usual = recipe("plain", str(data.tables.preprocessor.task), len(train)).training
     training = replace(

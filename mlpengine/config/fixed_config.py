@@ -1,4 +1,4 @@
-"""The settings that verdicts ask for, as overrides and as a commented config."""
+"""The settings of verdicts' fixes, as overrides and as a commented config."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from mlpengine.settings.training import SMOOTH
 
 
 def fix_overrides(verdicts: Sequence[Verdict]) -> list[Override]:
-    """Return the settings that the verdicts ask for, as overrides of a config."""
+    """Return the settings of the verdicts' fixes as overrides of a config."""
     return as_overrides({key: value for key, (value, _) in combined_fix(verdicts).items()})
 
 
@@ -31,9 +31,9 @@ def as_overrides(settings: Mapping[str, Any]) -> list[Override]:
 
 
 def corrections(verdicts: Sequence[Verdict], file: ConfigFile) -> dict[str, Any]:
-    """Return the corrections of the data that verdicts ask for, by dotted key.
+    """Return the corrections of the data in the verdicts' fixes, by dotted key.
 
-    Smooth members, because they predict numbers, are left out of a config that gets classes.
+    If a config gets classes, smooth members are left out, because they predict numbers.
     """
     settings = {k: value for k, (value, _) in combined_fix(verdicts).items() if k in CORRECTIONS}
     members = file.config.training.members
@@ -44,7 +44,7 @@ def corrections(verdicts: Sequence[Verdict], file: ConfigFile) -> dict[str, Any]
 
 
 def repairs(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
-    """Return settings to try, the likeliest first: all verdicts', each verdict's, alternatives.
+    """Return settings to try, the likeliest first: all fixes, each verdict's fix, alternatives.
 
     Corrections of the data are left out.
     """
@@ -64,11 +64,11 @@ PROPOSED = (
     *("model.dropout", "model.initializer", "optimizer", "schedule", "training.epochs"),
     *("training.batch_size", "training.clip_norm", "training.early_stopping", "training.freeze"),
 )
-"""Settings that are replaced together by the values that `init` proposes."""
+"""Settings that are replaced together, by the values that `init` proposes."""
 
 
 def proposed_settings(data: LoadedData) -> dict[str, Any]:
-    """Return the `PROPOSED` settings that the config of the data does not have."""
+    """Return the `PROPOSED` settings that the data's config lacks."""
     rows = sum(data.tables.rows.values())
     run = recipe("plain", str(data.tables.preprocessor.task), rows)
     training = plain(run.training)
@@ -78,7 +78,7 @@ def proposed_settings(data: LoadedData) -> dict[str, Any]:
     for key in PROPOSED:
         value = _value_at(sections, key)
         if value != _value_at(given, key):
-            whole = getattr(run.training, key, None)  # an optimizer is written without its defaults
+            whole = getattr(run.training, key, None)  # without the defaults of an optimizer
             settings[key] = value if whole is None else written(whole)
     return settings
 
@@ -86,12 +86,12 @@ def proposed_settings(data: LoadedData) -> dict[str, Any]:
 def fixed_config(
     path: Path, verdicts: Sequence[Verdict], overrides: Sequence[Override] = ()
 ) -> str:
-    """Return a config file with the settings that the verdicts ask for, commented.
+    """Return a commented config file with the settings of the verdicts' fixes.
 
-    Settings that equal their defaults are left out, and paths are absolute.  Verdicts without
-    settings are listed above the config.
+    Default settings are left out, and paths are absolute.  Verdicts without settings are listed
+    above the config.
 
-    Raises: ConfigError for settings that the config does not take.
+    Raises: ConfigError for settings that the config refuses.
     """
     file = load_config(path, overrides)
     fixes = [*fix_overrides(verdicts), *as_overrides(corrections(verdicts, file))]
@@ -119,7 +119,7 @@ def _differing(
 ) -> dict[str, Any]:
     """Return the settings that differ from their defaults, and the settings at the `kept` paths.
 
-    The defaults of a section depend on its name.  So a section with another name stays whole.
+    The defaults of a section depend on its name, so a section with another name stays whole.
     """
     if not isinstance(default, Mapping) or tree.get("name") != default.get("name"):
         default = {} if path else default

@@ -1,4 +1,4 @@
-"""Loading of a config file with overrides, and the error that lists every problem."""
+"""Loading of a config file with overrides, and the error with every problem."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from mlpengine.settings.network import options_for
 
 
 class Override(NamedTuple):
-    """One value set outside the file; `label` names its place in messages."""
+    """A value that is set outside the file; `label` is its position in messages."""
 
     label: str
     path: tuple[str, ...]
@@ -31,7 +31,7 @@ class Override(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ConfigFile:
-    """A checked config, and the document that it came from."""
+    """A checked config, and the document that it was read from."""
 
     path: Path
     config: Config
@@ -39,26 +39,26 @@ class ConfigFile:
 
     @property
     def name(self) -> str:
-        """Name of the run: the config's, or the file's without its extension."""
+        """Name of the run: the config's name, or the file's name without its extension."""
         return self.config.name or self.path.stem
 
     @property
     def silenced(self) -> tuple[str, ...]:
-        """Names of the verdicts that the config leaves out."""
+        """Names of silenced verdicts."""
         return self.config.diagnostics.silence if self.config.diagnostics else ()
 
     def find(self, source: str) -> Path | None:
         """Return a data file beside the config or in the working directory, or None."""
         for candidate in (self.path.parent / source, Path(source)):
-            if os.path.exists(candidate):  # Path.exists raises where a name is too long
+            if os.path.exists(candidate):  # Path.exists raises if a name is too long
                 return candidate.resolve()
         return None
 
     def resolved(self) -> str:
-        """Return the config as YAML with every default and override in it, and absolute paths.
+        """Return the config as YAML with every default and override, and with absolute paths.
 
-        The result is a config with the same meaning in every directory.  The section `sweep` is
-        left out: a run is one trial.
+        The result has the same meaning in every directory.  The section `sweep` is left out,
+        because a run is one trial.
         """
         return yaml_text(with_short_lists(self.plain()))
 
@@ -83,13 +83,13 @@ class ConfigFile:
         return _flat(plain(self.config))
 
     def wrong(self, path: KeyPath, text: str) -> ConfigError:
-        """Return the error for a value that does not fit, with its file and line."""
+        """Return the error for a value that does not fit, with file and line."""
         self.document.report(path, text)
         return ConfigError(str(self.document.problems[-1]))
 
     @contextmanager
     def errors_at(self, *path: str | int) -> Iterator[None]:
-        """Turn a UsageError within the context into `wrong` at this key path."""
+        """Turn a UsageError in a ``with`` block into `wrong` at this key path."""
         try:
             yield
         except UsageError as error:
@@ -97,7 +97,7 @@ class ConfigFile:
 
 
 def differing_settings(files: Sequence[ConfigFile]) -> dict[str, list[Any]]:
-    """Return the settings that are not the same in all configs, by dotted name; names left out."""
+    """Return the settings that differ between configs, by dotted name, without names of runs."""
     settings = [file.flat for file in files]
     values = {
         key: [one.get(key) for one in settings]
@@ -107,7 +107,7 @@ def differing_settings(files: Sequence[ConfigFile]) -> dict[str, list[Any]]:
 
 
 def parse_override(text: str) -> Override:
-    """Read ``a.b=value``, where the value is written as in YAML.
+    """Parse ``a.b=value``, with the value in YAML.
 
     Raises: UsageError without a key path or an equals sign.
     """
@@ -121,8 +121,8 @@ def parse_override(text: str) -> Override:
 def load_config(path: str | Path, overrides: Iterable[Override] = ()) -> ConfigFile:
     """Read a config file, apply the overrides in any order, and check everything.
 
-    Raises: ConfigError listing every problem with its file and line, key path and, where a name
-    was misspelled, the nearest valid one.
+    Raises: ConfigError with every problem: its file and line, its key path and, for a misspelled
+    name, the nearest valid name.
     """
     path = checked_path(path, "config")
     document = read_document(path)
@@ -160,7 +160,7 @@ def problems_with(path: Path, overrides: Iterable[Override]) -> list[Problem]:
 
 
 def _apply_all(overrides: Iterable[Override], document: Document) -> None:
-    """Apply overrides: sections and the network before their options, the last of one key last."""
+    """Apply overrides: sections and networks before their options; the last one of a key counts."""
     for override in sorted(overrides, key=lambda o: (len(o.path), o.path[-1] != "network")):
         _apply(override, document)
 
@@ -168,7 +168,7 @@ def _apply_all(overrides: Iterable[Override], document: Document) -> None:
 def _apply(override: Override, document: Document) -> None:
     """Put a value into the document, and create missing sections above it.
 
-    If it names another network, options that this network does not have are removed.
+    If it is another network, options that this network lacks are removed.
     """
     for path in [p for p in document.places if p[: len(override.path)] == override.path]:
         del document.places[path]  # the file no longer has this value

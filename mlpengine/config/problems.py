@@ -1,4 +1,4 @@
-"""Problems of a config as messages: pydantic's errors with key paths and suggestions."""
+"""Problems of a config as messages: pydantic's errors, with key paths and suggestions."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from mlpengine.settings.families import Family, Of
 
 
 def report_all(error: ValidationError, document: Document) -> None:
-    """Report every error of pydantic in `document`; errors about one value become one error."""
+    """Report every pydantic error in `document`; several errors about one value become one."""
     texts_of: dict[KeyPath, list[str]] = {}
     names: dict[KeyPath, list[str]] = {}
     issues = error.errors(include_url=False)
@@ -37,7 +37,7 @@ def report_all(error: ValidationError, document: Document) -> None:
                 document.report(path, _unknown_key(path, document.data))
             case "rule":
                 document.report((*path, *context["at"]), context["text"])
-            case "is_instance_of":  # values that only Python has, not YAML
+            case "is_instance_of":  # such values exist in Python only, not in YAML
                 continue
             case kind:
                 if kind == "unknown_name" and isinstance(_value_at(path, document.data), dict):
@@ -59,7 +59,7 @@ def report_all(error: ValidationError, document: Document) -> None:
 
 
 def _advice(path: KeyPath, value: Any, text: str, names: Sequence[str]) -> str:
-    """Return what to write in place of a value, or ""; `text` says what it must be."""
+    """Return what to write instead of a value, or ""; `text` says what the value must be."""
     if isinstance(value, list):
         return _as_mapping(path, value) if EXPECTED["model_type"] in text else ""
     if isinstance(value, int | float):
@@ -94,11 +94,11 @@ VALUE_EXAMPLES = {
     ("model",): "{hidden: [64, 64]}",
     ("sweep", "space"): "{log: [0.0001, 0.1]}",
 }
-"""Right values of sections, by the beginning of their paths."""
+"""Examples of right values, by the start of a key path."""
 
 
 def _as_mapping(path: KeyPath, value: list[Any]) -> str:
-    """Return what to write in place of a list if the section needs keys, or ""."""
+    """Return what to write instead of a list if a section needs keys, or ""."""
     if value and all(isinstance(one, dict) for one in value):
         return "; leave out the '- ' before its keys"
     right = next(
@@ -108,7 +108,7 @@ def _as_mapping(path: KeyPath, value: list[Any]) -> str:
 
 
 def shown_value(value: Any) -> str:
-    """Return a value as it may be quoted in a message."""
+    """Return a value as text for a message."""
     if isinstance(value, dict):
         return "a mapping"
     if value is None:
@@ -118,12 +118,12 @@ def shown_value(value: Any) -> str:
 
 
 def _listed(text: str) -> str:
-    """Write a list of names without a conjunction, so that several texts can be joined by one."""
+    """Write a list of names without a conjunction, because several texts are joined by one."""
     return text.replace("' or '", "', '") if text.count("'") > 2 else text.removeprefix("one of ")
 
 
 def _real_path(loc: tuple[int | str, ...], data: Any) -> KeyPath:
-    """Return a key path without the parts that pydantic adds for union members and for items."""
+    """Return a key path without pydantic's parts for members of unions and for items."""
     path: list[int | str] = []
     for place, key in enumerate(loc, 1):
         inside = isinstance(data, dict) and key in data
@@ -132,7 +132,7 @@ def _real_path(loc: tuple[int | str, ...], data: Any) -> KeyPath:
             and not isinstance(data[key], dict | list)
             and set(loc[place : place + 1]) & {*data}
         ):
-            # the key is the name of a union member: the next part of the path is on the same level
+            # a key that names a union member adds no level
             continue
         if inside or (isinstance(data, list) and isinstance(key, int) and key < len(data)):
             data = data[key]
@@ -177,9 +177,9 @@ def _is_switch(path: KeyPath, data: Any) -> bool:
 
 
 def path_of(key: int | str, near: KeyPath = ()) -> KeyPath | None:
-    """Return the path of the key of that name, or None.
+    """Return the path of the key with this name, or None.
 
-    If several keys have this name, a key in the first section of the path `near` is preferred.
+    If several keys have the name, a key in the first section of the path `near` is preferred.
     """
     paths = [path for path in key_paths(Config) if path[-1] == key]
     return max(paths, key=lambda path: path[:1] == near[:1], default=None)
@@ -201,7 +201,7 @@ def _option_at(path: KeyPath, data: Any) -> Option | None:
 
 
 def _options_at(path: KeyPath, data: Any) -> Mapping[str, Option]:
-    """Return the options of the section at `path`; a named option has its own for each name."""
+    """Return the options of the section at `path`; they may depend on a name in the section."""
     options = options_of(Config)
     keys = iter(path)
     for key in keys:
@@ -226,7 +226,7 @@ def _options_at(path: KeyPath, data: Any) -> Mapping[str, Option]:
 
 
 def _members(kind: Any) -> Iterator[Any]:
-    """Yield the sections that a value of a type may be, or the values of a mapping."""
+    """Yield the sections that a value of a type may be, or the types of a mapping's values."""
     for one in _parts(kind):
         if isinstance(one, Family):
             yield from one.members
@@ -243,7 +243,7 @@ def _is_mapping(kind: Any) -> bool:
 
 
 def _parts(kind: Any) -> Iterator[Any]:
-    """Yield a type, its annotations, and the types that it is a union of.
+    """Yield a type, its annotations, and the members of its union.
 
     A type with an annotation that reads values itself (`Of`) is left out.
     """

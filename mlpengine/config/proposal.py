@@ -31,9 +31,9 @@ from mlpengine.settings.training import SMOOTH, MemberType, trained
 
 
 class Division(NamedTuple):
-    """The column by which rows are divided: its key of ``data.split``, name and values.
+    """The column that divides the rows: its key in ``data.split``, its name and values.
 
-    `blocks` is the number of its different values.  Rows with one value stay together.
+    `blocks` is the number of distinct values.  Rows with equal values stay together.
     """
 
     key: str
@@ -44,7 +44,7 @@ class Division(NamedTuple):
     def of(cls, profile: Profile, key: str, name: str) -> "tuple[Profile, Division]":
         """Return the profile and the division.
 
-        The profile loses the column of the division, except for a column of dates.
+        The profile loses the column of the division, unless it has dates.
         """
         column = next(column for column in profile.columns if column.name == name)
         division = cls(key, name, column.distinct)
@@ -59,7 +59,7 @@ class Division(NamedTuple):
 
 
 PROPOSED = ("model", "loss", "optimizer", "schedule", "training")
-"""Sections of a recipe, in the order of a config."""
+"""Sections of a recipe, in their order in a config."""
 
 _log = logging.getLogger("mlpengine")
 
@@ -69,11 +69,11 @@ SCHEMA_LINE = "# yaml-language-server: $schema="
 def fitting_division(
     profile: Profile, table: Table, division: Division, *, own_test: bool
 ) -> Division:
-    """Return a division with few enough blocks that the training rows can fill its folds.
+    """Return a division with so few blocks that the training rows can fill its folds.
 
-    `table` has the rows with a target, and a profile for a division is without that column.
+    `table` has the rows with a target; a profile for a division lacks the division's column.
 
-    Raises: DataError if the rows cannot be divided so.
+    Raises: DataError if the rows cannot be divided in this way.
     """
     values = dividing_values(table, division.key, division.name)
     given: Any = {f"{division.key}s": values}
@@ -99,15 +99,14 @@ def propose(
     division: Division | None = None,
     event: str | None = None,
 ) -> str:
-    """Return a commented config, as YAML, that predicts `target` from the other columns.
+    """Return a commented YAML config that predicts `target` from the other columns.
 
-    `test` is a file of its own for the final score, in place of a fifth of the rows.  A profile for
-    a `division` or for events in a column `event` is without that column.
+    `test` is a separate file for the final score, instead of a fifth of the rows.  A profile for a
+    `division`, or for events in a column `event`, lacks this column.
+    Columns are dropped, with the reason, if they are the target in another coding or cannot be
+    learned from.  Columns that explain nearly all of the target stay, with a comment.
 
-    Columns that are the target in another coding, or cannot be learned from, are dropped with the
-    reason.  Columns that explain nearly all of the target stay, with a comment.
-
-    Raises: DataError if no column is left to learn from.
+    Raises: DataError if no column is left.
     """
     if not {column.name for column in profile.columns} - {*target, *profile.drop}:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in profile.drop.items())
@@ -167,14 +166,14 @@ COMMENTS = {
     ("training", "early_stopping"): "the best epoch's weights are kept",
     ("training", "calibration"): "probabilities as if labels were not smoothed",
 }
-"""Remarks in a config, by section and key."""
+"""Comments in a config, by section and key."""
 
 MAPPING_WIDTH = 100
-"""Maximum width of a mapping in one line; a wider mapping takes several lines."""
+"""Maximum width of a mapping on one line; a wider mapping takes several lines."""
 
 
 def _section(name: str, options: Mapping[str, Any]) -> list[str]:
-    """Return a section of a recipe as YAML: in one line if it has three short options or fewer."""
+    """Return a section of a recipe as YAML, on one line if it has at most three short options."""
     if name == "schedule":
         shown = options["name"] if len(options) == 1 else _flow(options)
         return [f"schedule: {shown}  # {COMMENTS[name, options['name']]}"]
@@ -192,7 +191,7 @@ def _section(name: str, options: Mapping[str, Any]) -> list[str]:
 
 
 def _line(section: str, key: str, value: Any) -> str:
-    """Return a setting as YAML, with a remark."""
+    """Return a setting as YAML with a comment."""
     return f"  {key}: {_flow(value)}{_remark(section, key)}"
 
 
@@ -201,7 +200,7 @@ def _remark(section: str, key: str) -> str:
 
 
 def _flow(value: Any) -> str:
-    """Return a value as YAML in one line."""
+    """Return a value as YAML on one line."""
     if isinstance(value, Mapping):
         return f"{{{', '.join(f'{_flow(key)}: {_flow(one)}' for key, one in value.items())}}}"
     if isinstance(value, list):
@@ -212,7 +211,7 @@ def _flow(value: Any) -> str:
 
 
 def folds_of(profile: Profile, division: Division | None) -> int | None:
-    """Return the number of folds for a table, None for one network."""
+    """Return the number of folds for a table; None for a single network."""
     return folds_for(profile.n_rows, division and division.blocks)
 
 
@@ -222,7 +221,7 @@ def decisions(
     preset: str = "plain",
     division: Division | None = None,
 ) -> list[str]:
-    """Return what `propose` decided, a line each, with the key of the config that changes it."""
+    """Return the decisions of `propose`, a line each, with the key that changes the decision."""
     run = recipe(preset, str(profile.task), profile.n_rows)
     folds = folds_of(profile, division)
     lines = [
@@ -255,7 +254,7 @@ def decisions(
 
 
 def _reading(profile: Profile, target: Sequence[str]) -> str:
-    """Return how a target with few different numbers is read, and the key that changes this."""
+    """Return how a target with few distinct numbers is read, and the key that changes this."""
     column = next(column for column in profile.columns if column.name == target[0])
     number = plural(column.distinct, "different number")
     if column.kind not in ("number", "integer") or not 2 < column.distinct <= FEW_LEVELS:
@@ -268,7 +267,7 @@ def _reading(profile: Profile, target: Sequence[str]) -> str:
 
 
 def doubts(profile: Profile, target: Sequence[str]) -> list[str]:
-    """Return a line if it is not clear whether a target with few numbers is classes or amounts."""
+    """Return a line if a target with few numbers may be classes or amounts."""
     counts, reading = profile.classes.values(), _reading(profile, target)
     alike = len(counts) > 0 and max(counts) <= 2 * min(counts)
     return [f"column {target[0]!r}{reading}"] if reading and not alike else []
@@ -281,11 +280,10 @@ def complete_config(
     kept: Collection[str] = (),
     facts: Profile | None = None,
 ) -> list[str]:
-    """Add the settings of `propose` for a table that a config does not have; return them in words.
+    """Add the settings of `propose` that a config lacks for a table; return them as text.
 
-    If the table does not have the target, nothing is added.
-
-    `kept` are columns that are not dropped, and `facts` the profile of the table, if known.  If the
+    If the table lacks the target, nothing is added.
+    `kept` are columns that are not dropped; `facts` is the profile of the table, if known.  If the
     config has separate validation rows, folds are left out.
 
     Raises: DataError for a target that cannot be learned, or as `propose`.
@@ -335,7 +333,7 @@ def complete_config(
     optimizer = config.get("optimizer")
     name = optimizer.get("name") if isinstance(optimizer, Mapping) else optimizer
     if isinstance(name, str) and issubclass(OPTIMIZERS.get(name, Adam), FullBatch):
-        for section in ("optimizer", "schedule"):  # it has no learning rate
+        for section in ("optimizer", "schedule"):  # neither has a learning rate
             proposed.pop(section, None)
         proposed["training"].pop("clip_norm", None)
     training, share = _section_of(config, "training"), split.get("validation")
@@ -356,7 +354,7 @@ def complete_config(
 
 
 def _given(config: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the settings of a config that `propose` writes, too, as ``section.key``."""
+    """Yield the settings in a config that `propose` also writes, as ``section.key``."""
     for section, value in config.items():
         if section not in ("data", *PROPOSED):
             continue
@@ -397,7 +395,7 @@ HOW = {"group": "rows of one group stay together", "time": "the newest rows are 
 
 
 def _dates(profile: Profile, target: Sequence[str]) -> list[str]:
-    """Return the date columns that are features; a column with times of only one day is not."""
+    """Return the date columns that are features; times of a single day are no dates."""
     left_out = {*profile.drop, *target}
     dates = [c for c in profile.columns if c.kind == "date" and c.name not in left_out]
     return [c.name for c in dates if not c.is_of_one_day]
@@ -446,7 +444,7 @@ def _folds(count: int | None, members: Sequence[str]) -> list[str]:
 
 
 def _drop(profile: Profile) -> list[str]:
-    """Return the columns to leave out, one a line with the reason."""
+    """Return the columns to leave out, one per line with the reason."""
     texts = {column.name: "" for column in profile.columns if column.kind == "text"}
     reasons = texts | profile.drop
     if not reasons:
@@ -484,7 +482,7 @@ def _missing(profile: Profile, target: Sequence[str]) -> list[str]:
 
 
 def _formulas(profile: Profile, target: Sequence[str]) -> list[str]:
-    """Return comments that show how to compute columns and choose rows, with a column's name."""
+    """Return comments that show how to compute columns and filter rows."""
     for column in profile.columns:
         usable = column.name not in {*profile.drop, *target} and "`" not in column.name
         varies = column.kind in ("number", "integer") and column.distinct > 2

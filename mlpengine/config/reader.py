@@ -1,8 +1,8 @@
 """Conversion of YAML text to plain data, with the line of each key.
 
-The dialect is YAML 1.2: ``1e-3`` is a number and ``no`` is a string.  Features that make a document
-ambiguous or costly are refused before any value is read: duplicate keys, aliases, tags, directives,
-several documents, deep nesting, large files.
+The dialect is YAML 1.2: ``1e-3`` is a number and ``no`` is a string.  Ambiguous or costly features
+are refused before any value is read: duplicate keys, aliases, tags, directives, several
+documents, deep nesting, large files.
 """
 
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ from mlpengine.data.tables import DATASETS, FORMATS
 MAX_BYTES = 1 << 19
 MAX_DEPTH = 12
 MAX_VALUES = 20_000
-"""Largest size of a config, and largest number of its values; reading them takes a second."""
+"""Maximum bytes and maximum number of values of a config, which are read in about a second."""
 
 MAX_PROBLEMS = 20
 
@@ -39,7 +39,7 @@ _TAG = "tag:yaml.org,2002:"
 
 
 class Problem(NamedTuple):
-    """One thing wrong with a config, and where."""
+    """One error in a config, and its position."""
 
     source: str
     line: int
@@ -53,9 +53,9 @@ class Problem(NamedTuple):
 
 @dataclass
 class Document:
-    """Plain data, the place of each key path, and the problems found so far.
+    """Plain data, the position of each key path, and the problems so far.
 
-    `raw` is the file as it was read.
+    `raw` is the text of the file.
     """
 
     source: str
@@ -73,7 +73,7 @@ class Document:
         self.problems.append(Problem(source, line, dotted(path), text))
 
     def check(self) -> None:
-        """Raise ConfigError with every recorded problem, in the order of the file."""
+        """Raise ConfigError with every problem, in the order of the file."""
         if not self.problems:
             return
         lines = [str(problem) for problem in sorted(set(self.problems))]
@@ -97,7 +97,7 @@ def read_document(path: Path) -> Document:
     source = str(path)
     if path.suffix.lower() in (".csv", ".tsv", *FORMATS) and path.exists():
         raise _is_table(source)
-    if path.exists() and not path.is_file():  # a pipe without a writer would wait for ever
+    if path.exists() and not path.is_file():  # a pipe without a writer would never end
         what = "a directory" if path.is_dir() else "a pipe or a device"
         raise ConfigError(f"{source}: a config must be a file (got {what})")
     try:
@@ -134,9 +134,9 @@ def _is_table(source: str) -> ConfigError:
 
 
 def parse_yaml(text: str, source: str, document: Document, at: KeyPath = (), line: int = 1) -> Any:
-    """Return the value of one YAML document and note its places and problems in `document`.
+    """Return the value of a YAML document; record its positions and problems in `document`.
 
-    `at` is the key path of the value and `line` the number of its first line, 0 if it has no line.
+    `at` is the key path of the value; `line` is the number of its first line, 0 if it has none.
     Raises: ConfigError at once if the text is not YAML.
     """
     try:
@@ -156,7 +156,7 @@ def parse_yaml(text: str, source: str, document: Document, at: KeyPath = (), lin
 
 
 class _ScreeningParser(Parser):
-    """Refuses costly and ambiguous documents event by event, before the parser builds nodes."""
+    """Refuses costly and ambiguous documents, event by event, before nodes are built."""
 
     def __init__(self, loader: Any, *, source: str, first: int) -> None:
         super().__init__(loader)

@@ -1,4 +1,4 @@
-"""The schema of a config: settings of a run, and settings that only files have."""
+"""The schema of a config: the settings of a run, and settings that only files have."""
 
 from collections.abc import Iterator
 from dataclasses import fields

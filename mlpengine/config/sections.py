@@ -1,4 +1,4 @@
-"""Settings as sections of a config in plain values, and filling of missing keys."""
+"""Settings as config sections with plain values, and filling of missing keys."""
 
 from collections.abc import Mapping
 from copy import deepcopy
@@ -13,7 +13,7 @@ from mlpengine.settings.network import OWN_OPTIONS, options_for
 
 
 def plain(value: Any) -> Any:
-    """Return settings, or the value of an option, as the plain values of a config."""
+    """Return settings, or the value of an option, as plain values for a config."""
     if isinstance(value, tuple | list):
         return [plain(one) for one in value]
     if isinstance(value, Mapping):
@@ -30,11 +30,11 @@ SHOWN_DEFAULTS = {
     *("hidden", "activation", "embedding", "frequencies", "outputs", "sigma", "lr", "weight_decay"),
     *("cycles", "epochs", "batch_size", "patience"),
 }
-"""Options that recipes write even if they have their default value."""
+"""Options that recipes write even with their default value."""
 
 
 def written(settings: Any) -> dict[str, Any]:
-    """Return settings as a person writes them in a config: without defaults."""
+    """Return settings as a person would write them in a config: without defaults."""
     values: dict[str, Any] = {"name": settings.name} if isinstance(settings, FAMILIES) else {}
     for name, one in options_of(type(settings)).items():
         value: Any = getattr(settings, name)
@@ -52,7 +52,7 @@ def written(settings: Any) -> dict[str, Any]:
 
 
 def sections_of(run: RunSettings) -> dict[str, Any]:
-    """Return the sections of a config for a run, without defaults."""
+    """Return the config sections of a run, without defaults."""
     training = written(run.training)
     sections = {
         "data": written(run.features),
@@ -64,10 +64,10 @@ def sections_of(run: RunSettings) -> dict[str, Any]:
 
 
 def fill_missing(given: dict[str, Any], more: Mapping[str, Any]) -> None:
-    """Add the keys of `more` that are not given, at every depth.
+    """Add the keys of `more` that are missing, at every depth.
 
-    If a mapping in `given` has another name (another optimizer, for example), it gets no keys of
-    `more`.  A network gets only options that it has.
+    If a mapping in `given` has another name (such as another optimizer), it gets no keys of `more`.
+    A network gets only the options that it has.
     """
     if given.get("network") in OWN_OPTIONS:
         more = options_for(given["network"], more)

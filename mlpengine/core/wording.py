@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
 from unicodedata import normalize
@@ -35,6 +35,20 @@ def plural(number: int, noun: str, many: str = "") -> str:
     return f"{number:,} {noun if number == 1 else many or f'{noun}s'}"
 
 
+def best_text(epochs: Sequence[int]) -> str:
+    """Return the best epochs of networks in words, such as ``best epochs 4 to 15``."""
+    first, last = min(epochs), max(epochs)
+    return f"best epochs {first} to {last}" if first < last else f"best epoch {first}"
+
+
+def networks_text(networks: int, sizes: str, linear_models: int = 0) -> str:
+    """Return the networks of a model in words: its sizes alone if it is a single network."""
+    if networks == 1 and not linear_models:
+        return sizes
+    kinds = [f"{plural(networks, 'network')} of {sizes}"] * (networks > 0)
+    return " and ".join(kinds + [plural(linear_models, "linear model")] * (linear_models > 0))
+
+
 def printable(text: str) -> str:
     """Return text from a file as one line, with control characters escaped as by `repr`.
 
@@ -42,10 +56,8 @@ def printable(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(
-        c if c.isprintable() or "\ud800" <= c <= "\udfff" else c.encode("unicode_escape").decode()
-        for c in text
-    )
+    odd = [c for c in {*text} if not (c.isprintable() or "\ud800" <= c <= "\udfff")]
+    return text.translate({ord(c): c.encode("unicode_escape").decode() for c in odd})
 
 
 def quoted(value: object) -> str:

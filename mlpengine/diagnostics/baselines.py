@@ -13,9 +13,11 @@ import numpy as np
 from mlpengine.core.spec import Array
 from mlpengine.data.features.statistics import standardized
 from mlpengine.diagnostics.thresholds import (
+    BY_CHANCE,
     CHANCE_LINK,
     CODE_VALUES,
     COPY_DISTANCE,
+    FAR_NEIGHBORS,
     MAX_FEATURES,
     MIN_BASELINE_ROWS,
     NEIGHBORS,
@@ -58,6 +60,9 @@ class Baselines(NamedTuple):
             rows that random units predict right as classes, minus the share that neighboring
             numbers predict right; 1 for two values.
         linked: strongest correlation of a feature and the target, in units of the chance limit.
+        moved: standard errors by which random units predict the target of the row below or above
+            each row better than the row's own target.
+        beside: r2 for the own target, r2 for the other target, and 1 (row below) or -1 (above).
         ranges: for the feature with the greatest shift, the ends of the middle 90 % of the training
             rows, then of the other rows.
     """
@@ -77,6 +82,8 @@ class Baselines(NamedTuple):
     target_shift: float = nan
     class_gain: float = nan
     linked: float = nan
+    moved: float = nan
+    beside: tuple[float, float, int] = (nan, nan, 1)
     ranges: tuple[float, ...] = (nan,) * 4
 
 
@@ -116,8 +123,11 @@ def baselines(
     rows: Array,
     validation_x: Array | None,
     validation_truth: Array | None = None,
+    beside: Sequence[Array] = (),
 ) -> Baselines:
     """Return the baselines of a sample of training rows and a sample of other rows.
+
+    `beside` are the targets of the rows below and above each row in the file, as truth.
 
     Shapes: x (rows, in_dim); truth and predicted (rows,) class numbers or (rows, outputs); rows
     (rows,) numbers in the training part; validation_x (other rows, in_dim); validation_truth as
@@ -138,6 +148,7 @@ def baselines(
     x, truth, predicted, rows = x[known], truth[known], predicted[known], rows[known]
     if len(x) < MIN_BASELINE_ROWS or x.shape[1] > MAX_FEATURES or np.ptp(truth, axis=0).max() == 0:
         return none
+    moved = moved_target(standardized(x), [truth, *(one[known] for one in beside)])
     features, wide = standardized(x), truth.astype(np.float64)
     if truth.ndim == 2:  # in units of a constant prediction's error: no scale matters
         scale = np.abs(wide).max()
@@ -184,6 +195,7 @@ def baselines(
         none.target_shift,
         class_gain(features, truth) if truth.ndim == 2 and truth.shape[1] == 1 else nan,
         strongest_link(features, wide),
+        *moved,
         none.ranges,
     )
 
@@ -215,23 +227,84 @@ def class_gain(features: Array, target: Array) -> float:
     return float(np.mean(guess == codes) - np.mean(near.argmax(axis=1) == codes[order]))
 
 
-def near_copies(x: Array, other: Array) -> float:
-    """Return the share of rows of `other` that nearly repeat a row of `x`.
+def moved_target(
+    features: Array, targets: Sequence[Array]
+) -> tuple[float, tuple[float, float, int]]:
+    """Return `Baselines.moved` and `beside` for own targets, then targets below and above.
 
-    A row is a near copy if its distance from the nearest row is below `COPY_DISTANCE` times its
-    distance from the tenth nearest row.  Equal rows are not counted, because rows with few distinct
-    values repeat by chance.
+    Numbers are replaced by their ranks, so that a few large numbers do not decide.
+    """
+    own, *others = (one if one.ndim == 1 else one[:, 0] for one in targets)
+    if not others:
+        return nan, (nan, nan, 1)
+    if targets[0].ndim == 1:
+        each = [np.equal.outer(one, np.unique(own)).astype(np.float64) for one in (own, *others)]
+    else:
+        each = [np.unique(one, return_inverse=True)[1][:, None] * 1.0 for one in (own, *others)]
+    wide = np.concatenate([one - one.mean(axis=0) for one in each], axis=1)
+    left = wide - random_unit_predictions(features, wide)
+    errors, sizes = (
+        np.square(one).reshape(len(own), len(each), -1).sum(axis=2) for one in (left, wide)
+    )
+    errors /= sizes.mean(axis=0)
+    gains = errors[:, :1] - errors[:, 1:]
+    times = gains.mean(axis=0) / gains.std(axis=0) * sqrt(len(own))
+    most, explained = int(np.nan_to_num(times).argmax()), 1 - errors.mean(axis=0)
+    return float(times[most]), (float(explained[0]), float(explained[1 + most]), 1 - 2 * most)
+
+
+class Copies(NamedTuple):
+    """Shares of the validation rows that repeat training rows.
+
+    Attributes:
+        near: share of rows nearer to a training row than chance allows, but not equal to one.
+        equal: share of rows equal to a training row, beyond the share of training rows that equal
+            another training row.
+    """
+
+    near: float = nan
+    equal: float = nan
+
+
+@np.errstate(all="ignore")  # of rows that are all equal
+def copies_of(x: Array, other: Array) -> Copies:
+    """Return the shares of rows of `other` that repeat a row of `x`.
+
+    A row is a near copy if its distance from the nearest row is below a share of its distance from
+    the tenth nearest row.  This share is `COPY_DISTANCE`; it is smaller if chance would make more
+    than `BY_CHANCE` of the rows near copies, as in few dimensions.  The distances of the tenth and
+    the fortieth nearest row give the number of dimensions.
+
+    Source: Levina and Bickel 2004, Maximum likelihood estimation of intrinsic dimension.
 
     Shapes: (rows, features), (other rows, features); both are finite.
     """
-    if len(x) <= NEIGHBORS or not len(other):
-        return nan
+    if len(x) <= FAR_NEIGHBORS or not len(other):
+        return Copies()
     both = standardized(np.concatenate([x, other]))
     x, other = both[: len(x)], both[len(x) :]
+    squares, nearest = distances_to(x, other, ())
+    places = NEIGHBORS - 1, FAR_NEIGHBORS - 1
+    tenth, far = np.sqrt(np.partition(squares, places, axis=1)[:, places].clip(0)).T
+    ratios = np.log(far / tenth)[(far > tenth) & (tenth > SMALLEST_SPREAD)]
+    share = COPY_DISTANCE
+    if ratios.size:
+        dimensions = log(FAR_NEIGHBORS / NEIGHBORS) / float(np.median(ratios))
+        share = min(share, (1 - (1 - BY_CHANCE) ** (1 / (NEIGHBORS - 1))) ** (1 / dimensions))
+    some = np.arange(0, len(x), -(-len(x) // len(other)))
+    usual = float(np.mean(distances_to(x, x[some], some)[1] == 0))
+    near = float(np.mean((nearest > 0) & (nearest < share * tenth)))
+    return Copies(near, float(np.mean(nearest == 0)) - usual)
+
+
+def distances_to(x: Array, other: Array, own: Sequence[int] | Array) -> tuple[Array, Array]:
+    """Return squared distances (other rows, rows) and the distance of the nearest row.
+
+    `own` are the row numbers of `other` in x; it is empty if they are other rows.
+    """
     squares = np.vecdot(x, x) - 2 * (other @ x.T) + np.vecdot(other, other)[:, None]
-    nearest = np.linalg.norm(other - x[squares.argmin(axis=1)], axis=1)
-    tenth = np.sqrt(np.partition(squares, NEIGHBORS - 1, axis=1)[:, NEIGHBORS - 1].clip(0))
-    return float(np.mean((nearest > 0) & (nearest < COPY_DISTANCE * tenth)))
+    squares[np.arange(len(own)), own] = np.inf
+    return squares, np.linalg.norm(other - x[squares.argmin(axis=1)], axis=1)
 
 
 def error_beside_constant(predicted: Array, truth: Array) -> tuple[float, int]:

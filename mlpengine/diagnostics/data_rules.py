@@ -50,8 +50,8 @@ def shifted(diagnostics: Diagnostics) -> Verdict | None:
             f"{two_digits(distance)}, by chance up to {two_digits(limit)})."
         )
     advice = (
-        "Check that both parts use the same units of measurement. Take validation rows at random, "
-        "unless they are from another time or group on purpose."
+        "Check that both parts use the same units of measurement, and take validation rows at "
+        "random, unless they are from another time or group on purpose."
     )
     severity = NOTE if diagnostics.planned_split else "warning"  # they differ as new rows will
     return Verdict("shifted", None, headline, evidence, distance, limit, advice, no_fix=no_fix,
@@ -61,12 +61,15 @@ def shifted(diagnostics: Diagnostics) -> Verdict | None:
 def too_good(diagnostics: Diagnostics) -> Verdict | None:
     """Validation rows nearly repeat training rows, or are predicted without an error."""
     (error, rows), best = diagnostics.validation_error, diagnostics.baselines.best
-    share, limit = diagnostics.copies, limits.COPIES
-    if share > limit and error < limits.OF_COPIES * best:
-        headline = "Validation rows repeat training rows"
+    (share, equal), limit = diagnostics.copies, limits.COPIES
+    repeated = equal > limits.REPEATED
+    if repeated or (share > limit and error < limits.OF_COPIES * best):
+        headline, how = "Validation rows repeat training rows", "nearly equal"
+        if repeated:
+            share, limit, how = equal, limits.REPEATED, "are equal to"
         evidence = (
-            f"{percent(share)} of the validation rows nearly equal a training row, so the "
-            "validation score is too good."
+            f"{percent(share)} of the validation rows {how} a training row, so the validation "
+            "score is too good."
         )
         advice = (
             "Remove duplicates, or set data.split.group to a column with the same value in all "
@@ -127,8 +130,8 @@ def behind_linear(diagnostics: Diagnostics) -> Verdict | None:
         f"model {known.linear:.3g} (standard error of the difference {two_digits(known.error)})."
     )
     advice = (
-        "The ensemble (training.members) has a linear model already. Compare the log losses of "
-        "both; if the linear model's is lower, set model.hidden to [] and remove training.members."
+        "If the linear model's log loss is lower, too, set model.hidden to [] and remove "
+        "training.members; the ensemble has a linear model already."
     )
     no_fix = "the mean of the networks has a linear model"
     if known.fix:
@@ -142,11 +145,9 @@ def behind_linear(diagnostics: Diagnostics) -> Verdict | None:
 def noisy_labels(diagnostics: Diagnostics) -> Verdict | None:
     """Rows have another class than a simple model says, even where it is sure."""
     known = diagnostics.baselines
-    certain = (
-        known.contradicted - limits.SIGNIFICANT * known.contradicted_error > limits.CONTRADICTED
-    )
-    even = known.contradicted > limits.EVEN * known.doubtful
-    if not (certain and even and known.signal > limits.SIGNAL):
+    least = known.contradicted - limits.SIGNIFICANT * known.contradicted_error
+    wrong = least > max(limits.CONTRADICTED, limits.EVEN * known.doubtful)
+    if not (wrong and known.signal > limits.SIGNAL):
         return None
     some = " and ".join(map(diagnostics.name_row, known.contradicting_rows[:2]))
     headline, no_fix = "Some labels seem wrong", "the rows must be checked"
@@ -157,6 +158,22 @@ def noisy_labels(diagnostics: Diagnostics) -> Verdict | None:
     )
     advice = f"Check these rows, such as {some}."
     return Verdict("noisy_labels", None, headline, evidence, share, limit, advice, no_fix=no_fix)
+
+
+def moved(diagnostics: Diagnostics) -> Verdict | None:
+    """Features tell more of the target of another row than of their own, as after a wrong join."""
+    known, limit = diagnostics.baselines, limits.MOVED
+    own, other, side = known.beside
+    if not (known.moved > limit and other - own > limits.MOVED_GAIN * (1 - own)):
+        return None
+    headline, way = "Targets stand one row off", "below" if side > 0 else "above"
+    evidence = (
+        f"A simple model explains {percent(max(own, 0))} of a row's own target, but "
+        f"{percent(other)} of the target in the row {way} it."
+    )
+    advice = "Check how targets were joined to the rows."
+    no_fix = "the data must be checked"
+    return Verdict("labels", None, headline, evidence, known.moved, limit, advice, no_fix=no_fix)
 
 
 def labels(diagnostics: Diagnostics) -> Verdict | None:
@@ -193,7 +210,7 @@ def class_codes(diagnostics: Diagnostics) -> Verdict | None:
         "The target has few distinct values, and a simple classifier finds the right one in "
         f"{percent(known.class_gain)} more of the rows than a simple regression."
     )
-    advice = "If the values are codes, set data.task to classification."
+    advice = "If the values are codes of classes, set data.task to classification."
     fix = [Fix(FeatureSettings, "task", "classification")]
     return Verdict("class_codes", None, headline, evidence, known.class_gain, limit, advice, fix)
 

@@ -12,7 +12,7 @@ from mlpengine.core.buffers import Uncopyable, replay
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural, quoted
-from mlpengine.diagnostics.baselines import Baselines, BaselineScore
+from mlpengine.diagnostics.baselines import Baselines, BaselineScore, Copies
 from mlpengine.diagnostics.constant_loss import NO_EXTREME, ExtremeValue
 from mlpengine.diagnostics.layer_buffers import Workspace
 from mlpengine.diagnostics.layers import NetworkFacts
@@ -101,7 +101,7 @@ class Diagnostics(Uncopyable):
             rows.
         class_names: names of the classes; empty if they have only numbers.
         dead_at_end: by rectifier layer, the share of units that are 0 on a sample of rows.
-        copies: share of validation rows that nearly repeat a training row.
+        copies: shares of validation rows that repeat a training row.
         validation_error: error on validation rows in units of a constant prediction's error, and
             the number of rows that the constant predicts wrongly.
         planned_split: whether validation rows are later rows or other groups on purpose.
@@ -164,7 +164,7 @@ class Diagnostics(Uncopyable):
         }
         self.unknown_rows, self.stops_early, self.planned_split = "", False, False
         self.dead_at_end: Mapping[int, float] = {}
-        self.copies, self.validation_error = nan, (nan, 0)
+        self.copies, self.validation_error = Copies(), (nan, 0)
         self.epochs: list[tuple[float, float]] = []
         self.noted: deque[Spike] = deque(maxlen=20)
         self._schedule = SamplingSchedule(every)

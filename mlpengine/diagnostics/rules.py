@@ -136,20 +136,26 @@ def input_scale(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def target_scale(diagnostics: Diagnostics) -> Verdict | None:
-    """The targets of a regression are far from unit size."""
+    """The targets of a regression, or the loss, are far from unit size."""
     size, limit = diagnostics.target_rms, limits.LARGE_TARGET
     usual = isinstance(diagnostics.loss, MeanSquaredError) and diagnostics.baseline > 0
     times = size / sqrt(diagnostics.baseline) if usual else nan
-    if not (size > limit or times > limits.OFF_CENTER):
+    small = 0 < diagnostics.baseline < limits.SMALL_LOSS
+    if not (size > limit or times > limits.OFF_CENTER or small):
         return None
     headline = "Target is not standardized"
     evidence = f"Its root mean square is {two_digits(size)}; about 1 is usual."
-    if not size > limit:
+    advice, no_fix = "Standardize it: set data.standardize_target to true.", ""
+    fix = [Fix(FeatureSettings, "standardize_target", True)]
+    if small and not size < limits.SMALL_TARGET:  # not known where it is standardized
+        headline, size, limit = "Loss is too small", diagnostics.baseline, limits.SMALL_LOSS
+        evidence = f"A constant prediction has a loss of {size:.1e}, so the gradients are tiny."
+        advice = "Multiply the formula of the loss by a number that makes this loss about 1."
+        fix, no_fix = [], "a factor of the loss is no setting"
+    elif times > limits.OFF_CENTER and not size > limit:
         headline, mean = "Target is not centered", sqrt(max(times**2 - 1, 0.0))
         evidence = f"Its mean is {two_digits(mean)} times its standard deviation; 0 is usual."
-    advice = "Standardize it: set data.standardize_target to true."
-    fix = [Fix(FeatureSettings, "standardize_target", True)]
-    return Verdict("target_scale", None, headline, evidence, size, limit, advice, fix)
+    return Verdict("target_scale", None, headline, evidence, size, limit, advice, fix, no_fix)
 
 
 def no_gradient(diagnostics: Diagnostics) -> Verdict | None:
@@ -245,7 +251,7 @@ def lr_high(diagnostics: Diagnostics) -> Verdict | None:
     if not (high or driven):
         return None
     headline = "Learning rate is too high"
-    more = f", and momentum makes it {two_digits(gain)} times as much" if driven else ""
+    more = f", and momentum makes this {two_digits(gain)} times as large" if driven else ""
     evidence = (
         f"A step changed the weights by {two_digits(largest)} times their norm{more}; about "
         f"{limits.GUIDE_RATIO} is usual."
@@ -311,14 +317,14 @@ def dead(diagnostics: Diagnostics) -> Verdict | None:
     headline = "Many units are dead"
     evidence = (
         f"{percent(share)} of the units were 0 for each of hundreds of rows; up to "
-        f"{percent(limit)} is usual."
+        f"{percent(limit)} is usual"
     )
     leaky = [Fix(NetworkSettings, "activation", "leaky_relu")]
     if not largest > 10 * limits.GUIDE_RATIO:
         advice = "Use leaky_relu (model.activation), or check the initial weights and biases."
-        return Verdict("dead", number, headline, evidence, share, limit, advice, leaky)
+        return Verdict("dead", number, headline, f"{evidence}.", share, limit, advice, leaky)
     evidence += (
-        f" A step changed the weights by {two_digits(largest)} times their norm; about "
+        f", and a step changed the weights by {two_digits(largest)} times their norm; about "
         f"{limits.GUIDE_RATIO} is usual."
     )
     advice = "Lower optimizer.lr, or use leaky_relu (model.activation)."
@@ -404,8 +410,8 @@ def signal(diagnostics: Diagnostics) -> Verdict | None:
         return None
     headline = "Activations vanish"
     evidence = (
-        f"In the first step the standard deviation of its outputs is {two_digits(share)} times "
-        f"the deviation of {brief(diagnostics.layers[0].name)}; 0.1 to 1 is usual."
+        f"In the first step the outputs of this layer vary {two_digits(share)} times as much as "
+        f"the outputs of {brief(diagnostics.layers[0].name)}; 0.1 to 1 is usual."
     )
     advice, fix = "Use another initializer or fewer layers.", unsaturated(diagnostics)
     return Verdict("vanishing", last, headline, evidence, share, limit, advice, fix,
@@ -511,6 +517,7 @@ UNLEARNED = SCALES | WRONG_STEPS | BROKEN
 for rule, causes, *names in (
     (run.output_clamped, ()),
     (data.class_codes, ()),
+    (data.moved, (), "labels"),
     (input_scale, ()),
     (target_scale, {"output_clamped", "class_codes"}),
     (run.momentum_high, SCALES | {"output_clamped"}),
@@ -525,7 +532,7 @@ for rule, causes, *names in (
     (no_gradient, {"momentum_high", "lr_high", "decay_high"}),
     (clip_low, ()),
     (run.eps_large, {"clip_low", "no_gradient"}),
-    (lr_low, {"clip_low", "no_gradient", "eps_large", "schedule"}),
+    (lr_low, {"clip_low", "no_gradient", "eps_large", "schedule", "target_scale"}),
     (dead, {"no_gradient", "input_scale", "lr_high", "momentum_high", "decay_high", "small_batch"}),
     (saturated, {"input_scale"}),
     (
@@ -538,7 +545,7 @@ for rule, causes, *names in (
     (nonfinite, ()),
     (data.shifted, ()),
     (data.too_good, {"shifted"}),
-    (data.labels, (UNLEARNED | STOPPED | {"shifted"}) - {"labels"}),
+    (data.labels, UNLEARNED | STOPPED | {"shifted"}),
     (data.noisy_labels, {"labels"}),
     (
         unsteady,

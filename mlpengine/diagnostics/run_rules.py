@@ -149,7 +149,8 @@ def dropout_high(diagnostics: Diagnostics) -> Verdict | None:
         "of a constant prediction"
     )
     reached = two_digits(float(without[0]) / baseline) if costs else ""
-    evidence += f"; without dropout, on validation rows, it is {reached} times." if costs else "."
+    other = f"; without dropout, the loss on validation rows is only {reached} times this"
+    evidence += f"{other if costs else ''}."
     advice, fix = "Set model.dropout to 0.1.", [Fix(NetworkSettings, "dropout", 0.1)]
     return Verdict("dropout_high", None, headline, evidence, dropout, limit, advice, fix)
 
@@ -195,8 +196,8 @@ def eps_large(diagnostics: Diagnostics) -> Verdict | None:
         return None
     headline = "The optimizer's eps is too large"
     evidence = (
-        f"An eps of {eps:g} is {two_digits(times)} times the usual gradient of a weight, so steps "
-        "are small."
+        f"Steps are small, because eps ({eps:g}) is {two_digits(times)} times the usual gradient "
+        "of a weight; far less than 1 is usual."
     )
     advice, fix = "Set optimizer.eps to 1e-8.", [Fix(Adam, "eps", 1e-8)]
     return Verdict("eps_large", None, headline, evidence, times, limit, advice, fix)
@@ -345,8 +346,8 @@ def noise_scale(diagnostics: Diagnostics) -> Verdict | None:
     rows = 2 ** round(np.log2(max(8.0, sqrt(batch * max(scale, 1.0)))))
     headline = "Batches are larger than useful"
     evidence = (
-        f"Beyond about {rows:,} rows, more rows hardly improve the gradient, and yours have "
-        f"{batch:,} ({two_digits(times)} times the gradient noise scale)."
+        f"Batches of more than about {rows:,} rows hardly improve the gradient, and these have "
+        f"{batch:,} rows ({two_digits(times)} times the gradient noise scale)."
     )
     more = two_digits(batch / rows)
     advice = f"Set training.batch_size to {rows}: {more} times as many steps at the same cost."

@@ -56,7 +56,7 @@ def median(values: Array) -> float:
     return float(middle.mean()) if known.size else nan
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Columns:
     """Positions of the quantities in a sample of a network with `layers` layers."""
 

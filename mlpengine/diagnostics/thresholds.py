@@ -104,6 +104,8 @@ LARGE_FEATURE = tuned(
     8.0, "0.9 quantile of magnitudes", "of a feature, too large; healthy: 2.1", CORPUS
 )
 UNUSUAL_INPUT = tuned(3.0, "root mean square", "features may explain a large loss above this")
+SMALL_TARGET = tuned(1e-3, "root mean square", "below it a small loss is the target's", CORPUS)
+SMALL_LOSS = tuned(1e-10, "loss", "of a constant: gradients are below the usual eps, 1e-8", CORPUS)
 LARGE_TARGET = tuned(30.0, "root mean square", "of the targets, too large; healthy: 1", CORPUS)
 OFF_CENTER = tuned(
     3.0, "deviations", "root mean square of the target, too large; healthy: 1", CORPUS
@@ -133,7 +135,7 @@ COMMON_RECALL = tuned(
 # Curves
 LEARNED = tuned(0.98, "constant loss", "a network has learned something below this loss", CORPUS)
 MIN_EPOCHS = tuned(5, "epochs", "shorter curves are not judged")
-SIGNAL = tuned(0.19, "r2", "`noisy_labels` needs a simple model that explains more", CORPUS)
+SIGNAL = tuned(0.08, "r2", "`noisy_labels` needs a simple model that explains more", CORPUS)
 COMMON_CLASS = tuned(0.7, "share of rows", "`labels` is only a note if one class has more", CORPUS)
 RELATED = tuned(
     2.0, "standard errors", "lead of a simple model that shows a relation; shuffled: 1.6", CORPUS
@@ -194,7 +196,7 @@ SIMPLE_MODELS = tuned(0.1, "seconds", "all simple models together take at most t
 SECONDS_PER_PAIR = tuned(40e-9, "seconds", "most that a pair of rows costs (Xeon, 2026)")
 SECONDS_PER_VALUE = tuned(450e-9, "seconds", "most that a value costs (Xeon, 2026)")
 COPIES = tuned(
-    0.5, "share of validation rows", "too many nearly equal training rows; healthy: 0.6", CORPUS
+    0.5, "share of validation rows", "too many nearly equal training rows; healthy: 0.64", CORPUS
 )
 OF_COPIES = tuned(
     0.5, "errors of a simple model", "errors on COPIES, too small; healthy: 0.65", CORPUS
@@ -213,10 +215,19 @@ SHIFT = tuned(0.25, "distance", "between distribution functions, too large; heal
 CONTRADICTED = tuned(
     0.1, "share of sure rows", "too many have another class; healthy: 0.04", CORPUS
 )
+BY_CHANCE = tuned(0.05, "share of rows", "at most this many are near copies by chance")
+FAR_NEIGHBORS = tuned(40, "rows", "the number of dimensions is measured up to this neighbor")
+REPEATED = tuned(
+    0.25, "share of validation rows", "too many equal training rows; healthy: 0.04", CORPUS
+)
+MOVED = tuned(
+    3.5, "standard errors", "lead of the target beside a row, too large; healthy: 1.6", CORPUS
+)
+MOVED_GAIN = tuned(0.05, "share of squares", "least error that this target saves", CORPUS)
 EVEN = tuned(
-    0.65,
+    0.57,
     "share among all rows",
-    "labels are wrong if sure rows err so often; healthy: 0.54",
+    "labels are wrong if sure rows err so often, less SIGNIFICANT; healthy: 0.49",
     CORPUS,
 )
 CODES = tuned(

@@ -21,7 +21,7 @@ CORRECTIONS = frozenset({"data.drop", "data.na_values", "data.task", "data.where
 columns or tasks, so they do not show whether the correction is right."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Verdict:
     """One problem of a run: a headline, the evidence, and the advice.
 
@@ -81,12 +81,18 @@ class Verdict:
         """Settings of the fix as text for a command line; "" without a fix."""
         return settings_text(by_key(self.fix))
 
+    def __repr__(self) -> str:
+        return f"Verdict({str(self)!r})"
+
     def _repr_html_(self) -> str:
         return Verdicts([self])._repr_html_()
 
 
 class Verdicts(list[Verdict]):
-    """A list of verdicts; a notebook shows the list as a run's page does."""
+    """A list of verdicts; a notebook shows it as the page of a run does, a terminal as text."""
+
+    def __repr__(self) -> str:
+        return "\n".join(map(str, self)) or "Nothing unusual."
 
     def _repr_html_(self) -> str:
         from mlpengine.drawing.cell import cell_html

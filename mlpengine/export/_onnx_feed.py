@@ -9,6 +9,7 @@ from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.categories import Category, coded
 from mlpengine.data.features.column_kinds import FeatureKind
 from mlpengine.data.features.computed import ComputedColumn, finite_rows, with_columns
+from mlpengine.data.features.sources import LIMIT
 from mlpengine.data.tables import Column, Table
 from mlpengine.data.tables.parsing import WORDS
 
@@ -81,7 +82,7 @@ def probe_table(preprocessor: Preprocessor) -> Table:
 def _probe_numbers(
     kind: FeatureKind, center: float, spread: float, gaps: bool, rng: np.random.Generator
 ) -> Column:
-    values = center + spread * rng.standard_normal(RANDOM_ROWS)
+    values = np.clip(center + spread * rng.standard_normal(RANDOM_ROWS), -LIMIT, LIMIT)
     if kind == "boolean":
         values = rng.integers(0, 2, RANDOM_ROWS).astype(np.float64)
     if kind == "integer":

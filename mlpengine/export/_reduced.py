@@ -1,4 +1,4 @@
-"""Smaller networks for exports: parts that do not contribute to the outputs are removed.
+"""Smaller networks for exports, without the parts that do not affect the outputs.
 
 In training, all networks of an ensemble have one architecture: each has the inputs, the mask and
 the learned activations that any member type needs.
@@ -24,14 +24,14 @@ class Reduced(NamedTuple):
 
 
 def reduced(network: Network) -> Reduced:
-    """Return a network with fewer weights and the outputs of `network`, except for rounding.
+    """Return a network with fewer weights and the same outputs as `network`, up to rounding.
 
     Factors and masks of the input layer are multiplied into the first weights.  Learned activations
-    with an alpha of all 0 or all 1 become plain activations.  A layer without activation is merged
-    with the next layer, unless the merged layer would be larger.  An embedding that no weight reads
-    is left out.  Features that no weight reads are left out if this saves more than the list of the
-    other features takes.  The result is `network` itself if nothing is left out, and for classes
-    other than `Mlp` and `Residual`.
+    whose alphas are all 0 or all 1 become plain activations.  A layer without activation is merged
+    with the next layer, unless this makes it larger.  An embedding that no weight reads is left
+    out.  Features that no weight reads are left out if this saves more than a list of the other
+    features takes.  If nothing is left out, or for classes other than `Mlp` and `Residual`, the
+    result is `network` itself.
     """
     made = Reduced(network)
     if type(network) is Mlp:  # a subclass may record something else

@@ -204,7 +204,7 @@ def _constants(name: str, values: Array, what: str, real: str) -> Constants:
     limit = float(np.finfo(np.float32 if real == "float" else np.float64).max)
     if values.size and np.abs(values).max() > limit:
         largest = np.abs(values).max()
-        raise UsageError(f"export: {what} must fit a {real} ({largest:g}); export real double")
+        raise UsageError(f"export: {what} must fit a {real} ({largest:g}); {DOUBLE}")
     return Constants(name, values, by_name=True)
 
 
@@ -235,6 +235,7 @@ def prediction(forward: PredictionCode, outputs: int, *, has_table: bool) -> lis
 
 
 UNUSABLE = "usable = 0;"
+DOUBLE = "set training.dtype=float64, or pass real='double'"
 
 
 # ---------------------------------------------------------------- features
@@ -246,7 +247,7 @@ def _features(preprocessor: Preprocessor, real: str) -> list[Definition]:
     if dates and real == "float":
         raise UsageError(
             f"export: a column of dates needs real double, as a float rounds seconds since 1970 to "
-            f"minutes ({dates[0]!r})"
+            f"minutes ({dates[0]!r}); {DOUBLE}"
         )
     tables, body = list[Definition](), list[Statement]()
     for i, column in enumerate(preprocessor.computed):

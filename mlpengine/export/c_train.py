@@ -39,10 +39,10 @@ class DeviceFiles:
 
     Attributes:
         source, header, test: paths.
-        others: paths of the other files of a library: its manifest, and a sketch.
+        others: paths of a library's further files: its manifest, and a sketch.
         state: bytes of a state, in RAM.
-        scratch: bytes of stack of a training step or a prediction, without 512 for registers.
-        title: network, loss and optimizer in a line.
+        scratch: bytes of stack for a training step or a prediction, without 512 for registers.
+        title: network, loss and optimizer on one line.
     """
 
     source: Path
@@ -68,17 +68,18 @@ def export_training(
     """Write a training step as C: `path`, and beside it its header and self-test.
 
     Args:
-        model: with its preprocessing, or a network alone; dropout is left out.
-        path: of the source; its name, without ``.c``, is the prefix of all names in the header.
+        model: a model with its preprocessing, or a network alone; dropout is left out.
+        path: path of the source; its name, without ``.c``, is the prefix of all names in the
+            header.
         optimizer: for a network, such as ``Sgd`` or ``lambda mlp: Adam(mlp, lr=1e-3)``; its
             schedule is left out, because the application sets ``lr`` in the state.
-        loss: by default the model's; a network alone needs one.
+        loss: by default the model's loss; a network alone needs one.
         clip_norm: maximum norm of the gradients; None does not clip.
-        freeze: layers that are not trained, with their weights in flash; by default the layers
-            that are frozen in the network.
-        real: type of all numbers, by default the model's; a compiler may choose the other.
-        package: ``arduino`` or ``platformio``: `path` is then the folder of a library, with an
-        example sketch that reads sensors and trains in a loop.
+        freeze: layers that are not trained, with weights in flash; by default the network's frozen
+            layers.
+        real: type of all numbers, by default the model's; a compiler may choose the other type.
+        package: ``arduino`` or ``platformio``; `path` is then the folder of a library with an
+            example sketch that reads sensors and trains in a loop.
 
     Raises: UsageError for what has no C, or for options that do not fit the model.
     """
@@ -124,7 +125,7 @@ def export_training(
 
 
 def _plain(model: Model | Mlp, freeze: Iterable[int] | None) -> Mlp:
-    """Return the network without dropout.  Raises: UsageError for one that cannot train in C."""
+    """Return the network without dropout.  Raises: UsageError if it cannot train in C."""
     if isinstance(model, Model) and model.members is not None:
         count = len(model.networks)
         raise UsageError(

@@ -57,15 +57,15 @@ EXPORTED: dict[str, ParameterKind] = {"input": "reads", "output": "writes"}
 
 @dataclass(frozen=True)
 class NetworkCode:
-    """Networks as definitions for every target: constants, and one function of a row.
+    """Networks as definitions for every target: constants, and one function per row.
 
     Attributes:
-        title: what the networks are.
-        name: of the function ``void name(input, output)``.
-        real: the type of all numbers.
-        in_dim, out_dim: their counts.
-        about: lines of a comment on several inputs or inputs of integers, "" for one of numbers.
-        definitions: of constants and functions; the function `name` is the last one.
+        title: description of the networks.
+        name: name of the function ``void name(input, output)``.
+        real: type of all numbers.
+        in_dim, out_dim: numbers of inputs and outputs.
+        about: lines of a comment on several inputs or integer inputs; "" for one input of numbers.
+        definitions: constants and functions; the function `name` is the last one.
     """
 
     title: str
@@ -88,12 +88,12 @@ def network_code(
 ) -> NetworkCode:
     """Return the weights and ``void name(input, output)`` for one row.
 
-    The output of several networks of one shape is their mean or, with a `log_link`, the logarithm
-    of the mean of their exponentials.  `weights` are the weights of the networks
-    in the mean, by default equal.
+    The output of several networks with equal shapes is their mean or, with `log_link`, the
+    logarithm of the mean of their exponentials.  `weights` are the networks' weights in the mean,
+    by default equal.
 
-    `real` is the type of all numbers, by default the network's; `functions` are shared with
-    further code.
+    `real` is the type of all numbers, by default the network's; `functions` are shared with other
+    code.
 
     `name` is a C identifier.  Raises: UsageError if an op has no C.
     """
@@ -157,9 +157,9 @@ def _mean(
 def _bodies(
     functions: Functions, name: str, made: Sequence[Reduced], at: str
 ) -> tuple[list[Constants], list[list[Statement]]]:
-    """Return the places of features, and the body of the function of each network.
+    """Return the positions of features, and the body of each network's function.
 
-    `at` is the text of its parameters.  Networks of equal structure have equal bodies.
+    `at` is the text of its parameters.  Networks with equal structure have equal bodies.
     """
     arrays: dict[tuple[int, ...], Constants] = {}
     bodies: list[list[Statement]] = []
@@ -207,7 +207,7 @@ def title_of(network: Network) -> str:
 
 
 def about_inputs(network: Network) -> str:
-    """Return lines of a comment on the inputs in ``input``; "" for one input of real numbers."""
+    """Return comment lines on the inputs in ``input``; "" for a single input of real numbers."""
     lines, starts = list[str](), _starts(network)
     for name, dtype in network.in_dtypes.items():
         first, count = starts[name], prod(network.in_shapes[name])
@@ -221,7 +221,7 @@ def about_inputs(network: Network) -> str:
 
 
 def _starts(network: Network) -> dict[str, int]:
-    """Return the places of the inputs in ``input``, by name."""
+    """Return the positions of the inputs in ``input``, by name."""
     ends = accumulate(map(prod, network.in_shapes.values()), initial=0)
     return dict(zip(network.in_shapes, ends, strict=False))
 
@@ -231,9 +231,9 @@ class PredictionCode:
     """The statements that predict a row.
 
     Attributes:
-        statements: of a row.
-        size: length of the array ``values`` that they need.
-        source, output: the names of the arrays that they read and write.
+        statements: statements for a row.
+        size: length of the array ``values`` that the statements need.
+        source, output: names of the arrays that they read and write.
     """
 
     statements: list[Statement]
@@ -256,9 +256,9 @@ def forward_of(
 ) -> PredictionCode:
     """Return the statements that predict a row; their functions are added to `functions`.
 
-    `places` are the text of the parameters by name; `source` and `output` name what is
-    read and written, by default places in ``values``.  Several inputs follow each other in
-    `source`, and need it.
+    `places` is the text of each parameter by name.  `source` and `output` name what is read and
+    written, by default positions in ``values``.  Several inputs follow each other in `source`,
+    which they need.
 
     Raises: UsageError for an op without C.
     """

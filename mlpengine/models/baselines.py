@@ -1,4 +1,4 @@
-"""Baselines of a model: the scores of a constant and of a linear prediction on its rows."""
+"""Baselines of a model: the scores of a constant and a linear prediction on the same rows."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -39,16 +39,16 @@ METRICS: dict[str, Callable[[Array, Array, Array | None], float]] = {
         truth[:, 0], times[:, 0], weights
     ),
 }
-"""The metrics that compare predictions: functions of targets, predictions and weights.
+"""Metrics that compare predictions: functions of targets, predictions and weights.
 
-The log loss takes the loss of each row in place of predictions; the ROC AUC takes probabilities."""
+The log loss takes the loss of each row instead of predictions; the ROC AUC takes probabilities."""
 
 LINEAR_ROWS, LINEAR_FEATURES = 4_000, 600
-"""Number of evenly spaced training rows, and maximum number of features, of a linear model."""
+"""Maximum training rows (evenly spaced) and maximum features of a linear model."""
 
 ROUGH = 1e-4
-"""Relative decrease of the loss below which the search for a linear prediction ends: its scores no
-longer change."""
+"""The search for a linear prediction ends when the loss falls by a smaller share, because its
+scores no longer change."""
 
 PASSES = 60
 PENALTY = 1.0
@@ -61,7 +61,7 @@ class Guess(NamedTuple):
     chances: Array | None = None
 
     def compared(self, metric: str, truth: Array) -> Array:
-        """Return what a metric compares with the targets, a value or a vector for each row."""
+        """Return the input of a metric: a value or a vector for each row."""
         if metric == "roc_auc":
             return np.asarray(self.chances)
         if metric != "log_loss":
@@ -71,7 +71,7 @@ class Guess(NamedTuple):
 
 
 def compared_metrics(task: Task) -> list[str]:
-    """Return the metrics of a task by which predictions are compared, the headline first."""
+    """Return the metrics that compare predictions of a task, the main metric first."""
     first, *others = (name for name in task.headline if name in METRICS)
     if isinstance(task, Regression):
         return [first, *others]
@@ -80,7 +80,7 @@ def compared_metrics(task: Task) -> list[str]:
 
 
 def constant_prediction(task: Task, train: Split, rows: int) -> Guess:
-    """Return the best prediction that does not depend on the features, for `rows` rows."""
+    """Return the best prediction without features, for `rows` rows."""
     truth, weights = train.truth, train.weights
     if isinstance(task, Classification):
         counts = np.bincount(truth.astype(np.int64), weights, minlength=_classes(task))
@@ -94,10 +94,10 @@ def constant_prediction(task: Task, train: Split, rows: int) -> Guess:
 
 
 def linear_prediction(task: Task, train: Split, x: Array, work: float) -> Guess | None:
-    """Return the predictions of a linear model for features `x`; None for too many, or NaN.
+    """Return a linear model's predictions for features `x`; None for too many features, or NaN.
 
-    The model is least squares for numbers, and a logistic regression for classes and labels.  It
-    has an L2 penalty of 1, and uses at most LINEAR_ROWS training rows and about `work`
+    The model is least squares for numbers, and logistic regression for classes and labels.  It has
+    an L2 penalty of 1, and takes at most LINEAR_ROWS training rows and about `work`
     multiplications.
     """
     width, outputs = x.shape[1] + 1, max(task.outputs, 2)
@@ -128,9 +128,9 @@ def linear_prediction(task: Task, train: Split, x: Array, work: float) -> Guess 
 
 
 def _linear(loss: Loss, part: Split, y: Array, x: Array, outputs: int = 0) -> Array:
-    """Return the outputs for features `x` of the linear model of least loss on the rows of `part`.
+    """Return outputs for features `x` of the linear model with the least loss on `part`.
 
-    The loss is a mean over the columns of `y`, and the penalty is divided by their number, too.
+    The loss is a mean over the columns of `y`; the penalty is divided by their number, too.
     """
     columns = 1 if y.ndim == 1 else y.shape[1]
     penalty = PENALTY / columns
@@ -141,7 +141,7 @@ def _linear(loss: Loss, part: Split, y: Array, x: Array, outputs: int = 0) -> Ar
 
 
 def out_of_fold(task: Task, train: Split, folds: Array, work: float) -> Guess | None:
-    """Return the prediction for each training row by a linear model that was not trained on it."""
+    """Predict each training row by a linear model that was not trained on it."""
     names = np.unique(folds)
     guesses, places = [], []
     for fold in names:
@@ -177,9 +177,9 @@ def baseline_scores(
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Return value and standard error of metrics by name, for each prediction by name.
 
-    The first prediction is compared with the others: ``ahead`` is its value of the first metric
-    minus the other's value, with the standard error of this difference over the same rows
-    (jackknife).
+    The first prediction is compared with the others.  ``ahead`` is its value of the first metric
+    minus the other prediction's value, with the standard error of this difference over the same
+    rows (jackknife).
     """
     given = {
         who: {name: guess.compared(name, truth) for name in names} for who, guess in guesses.items()

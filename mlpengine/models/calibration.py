@@ -15,29 +15,29 @@ from mlpengine.models.task import Regression, Split, Task
 from mlpengine.nn import TabularNetwork
 
 RESIDUALS = "residuals"
-"""The first part of the names of the arrays of residuals in a file."""
+"""Prefix of the names of residual arrays in a file."""
 
 SET_CHANCES, SET_CLASSES = "set_chances", "set_classes"
-"""The names of the arrays of `ClassSets` in a file."""
+"""Names of the arrays of `ClassSets` in a file."""
 
 MAX_RESIDUALS = 4_096
-"""Largest number of residuals that a model keeps; quantiles replace a larger number."""
+"""Maximum number of residuals in a model; quantiles replace more."""
 
 MAX_PLACES, ROWS_OF_PLACE = 10, 80
 """Maximum number of predictions with a stored size of errors, and minimum rows for each."""
 
 CHANCE_OF_RANGE = 1.5
-"""By chance, the shortest range of n errors is a share this / (level * sqrt(n)) shorter."""
+"""Chance makes the shortest range of n errors shorter by a share this / (level * sqrt(n))."""
 
 SMALLEST_SCALE = 0.01
-"""The smallest size of errors at a prediction, as a share of the largest."""
+"""Smallest size of errors at a prediction, as a share of the largest."""
 
 TEMPERATURES = 0.2, 5.0
-"""Lowest and highest temperature."""
+"""Smallest and largest temperature."""
 
 
 COMPARED_ROWS = 8_192
-"""Largest number of rows by which `error_of_mean` compares networks with their mean."""
+"""Maximum number of rows on which `error_of_mean` compares networks with their mean."""
 
 
 def error_of_mean(
@@ -49,16 +49,16 @@ def error_of_mean(
 ) -> Array | None:
     """Return the error of the mean of all networks on new rows, relative to one network's error.
 
-    The error of one network is its out-of-fold error.  The gain of averaging depends on how far the
-    networks differ on rows that are new to all networks, but with folds there are no such rows.  On
-    training rows both the errors and the differences of networks are smaller, by about the same
+    The error of one network is its out-of-fold error.  The gain of averaging depends on how much
+    the networks differ on rows that are new to all of them, but with folds no rows are new to all.
+    On training rows, the errors of networks and their differences are smaller by about the same
     factor: if training moves the outputs by a share h towards the labels, a share 1 - h remains of
     each error, and of the difference between two networks.  So the relative gain of averaging is
     about the same on rows that trained all networks and on new rows.
 
-    `outputs` returns the outputs (folds, rows, out_dim) of the networks of each fold for the
-    features of at most `COMPARED_ROWS` rows.  The error is the squared error for numbers, and
-    `mean_loss` for classes and censored times.
+    `outputs` maps the features of at most `COMPARED_ROWS` rows to the outputs (folds, rows,
+    out_dim) of each fold's networks.  The error is the squared error for numbers, and `mean_loss`
+    for classes and censored times.
 
     Shape: (targets,) for numbers, (1,) for classes; None for two folds.
     Source: Krogh and Vedelsby 1995, "Neural network ensembles, cross validation, and active
@@ -88,14 +88,15 @@ def error_of_mean(
 
 @dataclass(frozen=True)
 class Residuals:
-    """Out-of-fold errors that give intervals; the width depends on the prediction.
+    """Out-of-fold errors for intervals; the width of an interval depends on the prediction.
 
-    An error is truth minus prediction.  It is multiplied by `error_of_mean`, because the mean of
+    An error is target minus prediction.  It is multiplied by `error_of_mean`, because the mean of
     all networks has smaller errors, and divided by the usual size of errors at this prediction.
     The usual size is `scales`, in the units of the targets, at the predictions `places`; it is
     linear between the places and constant beyond them.
 
-    Shapes: `errors` (errors, targets), sorted; `places` (places, targets), ascending, and `scales`.
+    Shapes: `errors` (errors, targets), sorted; `places` (places, targets), increasing, and
+        `scales`.
     """
 
     errors: Array
@@ -104,10 +105,10 @@ class Residuals:
 
     @classmethod
     def of(cls, errors: Array, predictions: Array, share: Array | None = None) -> "Residuals":
-        """Keep errors (rows, targets) of the predictions of rows that did not train them.
+        """Keep the errors (rows, targets) of predictions of rows that did not train the networks.
 
-        `share` (targets,) is the result of `error_of_mean`.  An error is NaN where the target is
-        missing; then as many rows are used for each target as the rarest target has.
+        `share` (targets,) comes from `error_of_mean`.  An error is NaN if the target is missing;
+        then every target uses as many rows as the rarest target has.
         """
         if (gaps := np.isnan(errors)).any():
             known = [np.flatnonzero(~missing) for missing in gaps.T]
@@ -129,11 +130,13 @@ class Residuals:
     def interval(self, predictions: Array, level: float) -> tuple[Array, Array]:
         """Return lower and upper ends (rows, targets) for predictions (rows, targets).
 
-        New targets lie between them with probability of about `level` if their rows are like the
-        training rows.  The ends are equally far from the prediction.  But if the shortest range
-        with this share of the errors is shorter by more than chance, its ends are used. CV+
-        (Barber et al. 2021, arXiv 1905.02928) adds the out-of-fold errors to each network's
-        prediction instead.  CV+ has a guarantee, but covered 92.5 % of new targets for 90 %: an
+        A new target lies between them with a probability of about `level` if its row is like the
+        training rows.  Usually both ends are equally far from the prediction.  If the shortest
+        range with this share of the errors is shorter by more than chance, its ends are used
+        instead.
+
+        CV+ (Barber et al. 2021, arXiv 1905.02928) adds the out-of-fold errors to each network's
+        prediction.  CV+ has a guarantee, but for 90 % it covered 92.5 % of new targets: an
         out-of-fold error already contains the difference between networks.
 
         Source: Lei et al. 2018, "Distribution-free predictive inference for regression", section
@@ -144,7 +147,7 @@ class Residuals:
         return predictions + low * scale, predictions + high * scale
 
     def ends(self, level: float) -> tuple[Array, Array]:
-        """Return the distances of the ends of `interval` from the prediction, in scales (targets,).
+        """Return the distances of `interval`'s ends from the prediction, in scales (targets,).
 
         Raises: UsageError unless the level is between 0 and 1.
         """
@@ -159,12 +162,12 @@ class Residuals:
         return low, high
 
     def quantile(self, predictions: Array, level: float) -> Array:
-        """Return the quantile of a level of new targets (rows, targets) with these predictions."""
+        """Return a quantile of new targets (rows, targets) with these predictions."""
         errors = np.quantile(self.errors, level, axis=0)
         return np.asarray(predictions + errors * self._scale(predictions))
 
     def drawn(self, predictions: Array, rng: np.random.Generator) -> Array:
-        """Return random targets (rows, targets) of new rows with these predictions."""
+        """Return random targets (rows, targets) for new rows with these predictions."""
         errors = np.stack([rng.choice(one, len(predictions)) for one in self.errors.T], axis=1)
         return np.asarray(predictions + errors * self._scale(predictions))
 
@@ -179,7 +182,7 @@ class Residuals:
 
     @classmethod
     def taken_from(cls, arrays: dict[str, Array], targets: int) -> "Residuals | None":
-        """Take the residuals of a model of `targets` targets out of the arrays of a file, if any.
+        """Take a model's residuals, if any, out of the arrays of a file.
 
         Raises: CheckpointError unless they are complete and valid.
         """
@@ -204,17 +207,18 @@ class Residuals:
 
 
 class ClassSets(NamedTuple):
-    """Out-of-fold probabilities of the true classes, for making prediction sets.
+    """Out-of-fold probabilities of the true classes, for prediction sets.
 
-    A prediction set holds the classes with a probability above a threshold.  The threshold is a
-    quantile of the out-of-fold probabilities.  The coverage is right on average over all rows; for
-    rows of a rare class it may be much lower.  Sets by class have one quantile for each class, so
-    the coverage is right for each class; these sets are larger.  Adaptive sets (Romano et al. 2020,
-    arXiv 2006.02544) also add up the probabilities of likelier classes; for two classes they give
-    the same order. On three tables of 4 to 15 classes adaptive sets held more true classes than was
-    asked for, and about twice as many classes (November 2026).
+    A prediction set has the classes with a probability above a threshold, a quantile of the
+    out-of-fold probabilities.  The coverage is right on average over all rows; for rows of a rare
+    class it may be much lower.  Sets by class have a quantile for each class, so the coverage is
+    right for each class, but the sets are larger.
 
-    Shapes: `chances` (rows,), sorted, and the `classes` (rows,) that they belong to.
+    Adaptive sets (Romano et al. 2020, arXiv 2006.02544) also add the probabilities of likelier
+    classes; for two classes the order is the same.  On three tables with 4 to 15 classes, adaptive
+    sets had more true classes than asked for, and about twice as many classes (November 2026).
+
+    Shapes: `chances` (rows,), sorted, and their `classes` (rows,).
     Sources: Sadinle, Lei and Wasserman 2019, "Least ambiguous set-valued classifiers with bounded
     error levels", section 3, for the threshold; Vovk 2012, "Conditional validity of inductive
     conformal predictors", section 3, for sets by class (Mondrian).
@@ -230,7 +234,7 @@ class ClassSets(NamedTuple):
 
     @classmethod
     def kept(cls, chances: Array, truth: Array) -> "ClassSets":
-        """Keep the probabilities (rows,) of true classes, at most `MAX_RESIDUALS` of them."""
+        """Keep the probabilities (rows,) of true classes, at most `MAX_RESIDUALS`."""
         order = np.argsort(chances, kind="stable")
         if len(order) > MAX_RESIDUALS:
             order = order[
@@ -239,12 +243,11 @@ class ClassSets(NamedTuple):
         return cls(chances[order], truth[order].astype(np.int64))
 
     def contain(self, chances: Array, level: float, *, by_class: bool = False) -> Array:
-        """Return which classes are in the set of each row, bool, for chances (rows, classes).
+        """Return which classes are in each row's set, bool, for chances (rows, classes).
 
-        The set contains the true class with probability of about `level` if rows are like the
-        training rows; with `by_class` this holds for the rows of each class.  A set is empty if no
-        class is likely enough; this happens if the most likely class is right more often than
-        `level`.
+        The set has the true class with a probability of about `level` if rows are like the training
+        rows; with `by_class`, this is true for the rows of each class.  A set is empty if no class
+        is likely enough, which happens if the most likely class is right more often than `level`.
 
         Raises: UsageError unless the level is between 0 and 1.
         """
@@ -254,7 +257,7 @@ class ClassSets(NamedTuple):
         return np.asarray(chances >= [_lowest(own, level) for own in each])
 
     def lowest(self, level: float) -> float:
-        """Return the lowest probability of a class in sets of this level.
+        """Return the lowest probability of a class in sets with this level.
 
         Raises: UsageError unless the level is between 0 and 1.
         """
@@ -262,9 +265,9 @@ class ClassSets(NamedTuple):
 
     @classmethod
     def taken_from(cls, arrays: dict[str, Array], classes: int) -> "ClassSets | None":
-        """Take the sets of a model with `classes` classes out of the arrays of a file, if any.
+        """Take a model's prediction sets, if any, out of the arrays of a file.
 
-        Raises: CheckpointError unless they are sorted probabilities, with the number of a class.
+        Raises: CheckpointError unless they are sorted probabilities with class numbers.
         """
         chances, numbers = (arrays.pop(name, None) for name in (SET_CHANCES, SET_CLASSES))
         if chances is None and numbers is None:
@@ -285,7 +288,7 @@ class ClassSets(NamedTuple):
 
 
 def _lowest(chances: Array, level: float) -> float:
-    """Return the quantile of conformal prediction of sorted chances; 0 where they are too few."""
+    """Return the conformal quantile of sorted chances; 0 if they are too few."""
     outside = len(chances) - ceil(checked_level(level, "set") * (len(chances) + 1))
     return float(chances[outside]) if outside >= 0 else 0.0
 
@@ -303,7 +306,7 @@ def _mean(values: Array) -> Array:
 
 
 def _usual_size(errors: Array) -> Array:
-    """Return the size that four of five errors (rows, targets) do not exceed, for each target."""
+    """Return the size that 80 % of the errors (rows, targets) do not exceed, for each target."""
     return np.asarray(np.quantile(np.abs(errors), 0.8, axis=0))
 
 
@@ -322,7 +325,8 @@ def checked_level(level: object, where: str = "interval") -> float:
 def fit_temperature(task: Task, output: Array, truth: Array, weights: Array | None) -> float:
     """Return the temperature: logits divided by it have the lowest log loss.
 
-    One further row, with equally probable classes, is added.  It keeps the temperature above 0 if a
+    A further row with equally probable classes keeps the temperature above 0 if all of a few rows
+    are predicted correctly.
     few rows are all predicted correctly.
 
     Sources: Guo, Pleiss, Sun and Weinberger 2017, section 4.2; Platt 1999, "Probabilistic outputs
@@ -366,7 +370,7 @@ def spread(predictions: Sequence[Array]) -> Array:
 
 
 def _log_loss(chances: Array, truth: Array, weights: Array | None) -> float:
-    """Return the mean log loss of the rows and of one further row with equally likely classes."""
+    """Return the mean log loss of the rows and a further row with equally likely classes."""
     tiny = np.finfo(np.float64).tiny
     logs = np.log(np.maximum(chances, tiny))
     if truth.ndim == 1:

@@ -10,29 +10,29 @@ import numpy as np
 from mlpengine.core.spec import Array
 
 GRID = 20
-"""Number of times at which `integrated_brier` compares chances with events."""
+"""Number of times at which `integrated_brier` compares probabilities with events."""
 
 GROUPS = 5
-"""Number of groups of rows, by their chance, of `calibration`."""
+"""Number of groups of rows with similar probability in `calibration`."""
 
 
 class Steps(NamedTuple):
-    """A curve that is 1 at first and falls to `values` at `times`, ascending."""
+    """A curve that starts at 1 and falls to `values` at `times`, increasing."""
 
     times: Array
     values: Array
 
     def at(self, times: Array) -> Array:
-        """Return the values at some times, in the shape of `times`."""
+        """Return the values of the curve at `times`, in their shape."""
         places = np.searchsorted(self.times, times, side="right")
         return np.concatenate([[1.0], self.values])[places]
 
 
 def kaplan_meier(times: Array, weights: Array | None = None, *, censoring: bool = False) -> Steps:
-    """Return the share of rows whose event has not happened, by time.
+    """Return the share of rows without an event so far, by time.
 
-    With `censoring` it is the share of rows that are not censored; events at the same time come
-    before them.
+    With `censoring`, it is the share of rows that are not censored so far; at equal times, events
+    come before censoring.
 
     Source: Kaplan and Meier 1958, "Nonparametric estimation from incomplete observations".
     """
@@ -49,8 +49,8 @@ def kaplan_meier(times: Array, weights: Array | None = None, *, censoring: bool 
 def concordance(times: Array, predicted: Array, weights: Array | None = None) -> float:
     """Return the share of comparable pairs of rows with predicted times in the right order.
 
-    A pair is comparable if the row with the shorter time had its event; equal predictions count
-    half.  nan without such a pair.
+    A pair is comparable if the row with the shorter time had its event.  Equal predictions count as
+    half; NaN without a comparable pair.
 
     Source: Harrell, Lee and Mark 1996, "Multivariable prognostic models", section 5.5.
     """
@@ -69,10 +69,10 @@ def concordance(times: Array, predicted: Array, weights: Array | None = None) ->
 
 
 def _later(place: Array, group: Array, weights: Array, left_out: Array | None = None) -> Array:
-    """Return for each row the weight of the rows of its group with a higher place.
+    """Return the weight of the rows with a higher place in each row's group.
 
-    Rows with a nonzero `left_out` get 0.  Two ranks differ first in one bit: summed over the bits,
-    rows with a 1 there, in groups of equal higher bits, are the rows of a higher rank.
+    Rows with a nonzero `left_out` get 0.  Two ranks first differ in one bit.  So the rows with a
+    higher rank are, summed over the bits, the rows with a 1 there in groups of equal higher bits.
     """
     places = int(place.max(initial=0)) + 1
     key = group * places + place
@@ -84,11 +84,11 @@ def _later(place: Array, group: Array, weights: Array, left_out: Array | None = 
 
 
 def brier(times: Array, chances: Array, at: Array, weights: Array | None = None) -> Array:
-    """Return the mean squared error of chances to outlast each of the times `at` (times,).
+    """Return the mean squared error of the probabilities to outlast each time in `at` (times,).
 
-    `chances` are (rows, times).  Rows whose event happened, and rows that outlast the time, stand
-    for the rows that are censored before: their weight is 1 / the share of rows not censored by
-    then.
+    `chances` are (rows, times).  Rows that had their event, and rows that outlast the time, stand
+    for
+    rows that were censored before: their weight is 1 / the share of rows not censored by then.
 
     Source: Graf et al. 1999, "Assessment and comparison of prognostic classification schemes for
     survival data", section 4.
@@ -104,13 +104,13 @@ def brier(times: Array, chances: Array, at: Array, weights: Array | None = None)
 
 
 def grid(times: Array) -> Array:
-    """Return evenly spaced times that span eight in ten of the seen events."""
+    """Return evenly spaced times that span 80 % of the seen events."""
     low, high = np.quantile(times[times > 0], (0.1, 0.9))
     return np.linspace(low, high, GRID)
 
 
 def integrated(scores: Array, at: Array) -> float:
-    """Return the mean of scores over the span of times `at`, by trapezoids."""
+    """Return the mean of scores over the span of the times `at`, by the trapezoidal rule."""
     span, widths = at[-1] - at[0], np.diff(at)
     return float(widths @ (scores[1:] + scores[:-1]) / 2 / span) if span > 0 else float(scores[0])
 
@@ -118,9 +118,9 @@ def integrated(scores: Array, at: Array) -> float:
 def calibration(
     times: Array, chances: Array, at: float, weights: Array | None = None
 ) -> tuple[Array, Array, Array]:
-    """Return mean chance to outlast a time, share that did, and weight, of `GROUPS` of rows.
+    """Return mean probability to outlast a time, share that did, and weight, of `GROUPS` of rows.
 
-    Rows are grouped by their chance (rows,); the share of a group is its `kaplan_meier` curve.
+    Rows are in groups by their probability (rows,); `kaplan_meier` gives a group's share.
     """
     rows = np.ones(len(times)) if weights is None else np.asarray(weights, np.float64)
     groups = np.array_split(np.argsort(chances, kind="stable"), min(GROUPS, len(times)))

@@ -1,4 +1,4 @@
-"""How far one of two predictions of the same rows is ahead of the other."""
+"""The lead of one of two predictions of the same rows."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -14,12 +14,12 @@ NO_LEAD = dict.fromkeys(("by", "ahead", "difference", "error", "better"))
 
 
 class Lead(NamedTuple):
-    """The lead of a run or model over the other in a metric, with its standard error.
+    """The lead of one run or model over the other in a metric, with its standard error.
 
     Attributes:
-        metric: name.
+        metric: name of the metric.
         part: the rows: ``data``, or the part of a run.
-        ahead: 0 or 1, the one ahead.
+        ahead: the better one, 0 or 1.
         value, error: the lead and its standard error.
     """
 
@@ -31,11 +31,11 @@ class Lead(NamedTuple):
 
     @property
     def is_clear(self) -> bool:
-        """Whether it is more than chance gives."""
+        """Whether chance does not explain the lead."""
         return self.value > PROBABLE * self.error > 0
 
     def as_dict(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return metric, the one ahead, by how much, and the better one if that is clear."""
+        """Return the metric, the one ahead, its lead, and the better one if the lead is clear."""
         ahead = names[self.ahead] if self.value else None
         part = "" if self.part == "data" else f"{self.part.replace('_', '-')} "
         return {
@@ -48,7 +48,7 @@ class Lead(NamedTuple):
 
 
 def lead_text(data: Mapping[str, Any]) -> str:
-    """Return `Lead.as_dict` in words."""
+    """Return the data of `Lead.as_dict` as text."""
     if data["by"] is None:
         reason = "the scores are of different kinds or rows, or the data cannot be read"
         return f"no run is better: {reason}"
@@ -63,7 +63,7 @@ def lead_text(data: Mapping[str, Any]) -> str:
 def paired_lead(
     metric: str, truth: Array, weights: Array | None, first: Guess, other: Guess
 ) -> tuple[float, float]:
-    """Return the lead of `first` over `other` in a metric of the same rows, and its error."""
+    """Return the lead of `first` over `other` in a metric on the same rows, and its error."""
     guesses = {"first": first, "other": other}
     ahead = baseline_scores([metric], truth, guesses, weights)["other"]["ahead"]
     return ahead["value"], ahead["error"]

@@ -1,4 +1,4 @@
-"""New rows beside the training rows of a model, column by column."""
+"""New rows compared with the training rows of a model, column by column."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -10,13 +10,13 @@ from mlpengine.data.tables import Table
 
 
 class DriftCheck(NamedTuple):
-    """The drift of the columns of a table from the training rows.
+    """The drift of a table's columns from the training rows.
 
     Attributes:
-        source: the name of the table.
+        source: name of the table.
         rows: number of rows.
-        columns: the drift of each column, the largest first.
-        warnings: a line for each thing in the rows that training did not see.
+        columns: drift of each column, the largest first.
+        warnings: a line for each value that training did not see.
     """
 
     source: str
@@ -26,13 +26,13 @@ class DriftCheck(NamedTuple):
 
     @classmethod
     def of(cls, preprocessor: Preprocessor, table: Table) -> "DriftCheck":
-        """Compare a table with the rows that a preprocessor was fitted on."""
+        """Compare a table with the training rows of a preprocessor."""
         columns = drifts(preprocessor, table)
         lines = NewRows(preprocessor).add(table).lines()
         return cls(table.source, table.n_rows, columns, lines)
 
     def beyond(self, limit: float) -> list[Drift]:
-        """Return the columns that drift by more than a share and by more than chance."""
+        """Return the columns with a drift above `limit` that chance does not explain."""
         return [one for one in self.columns if one.is_odd and one.value > limit]
 
     def as_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Loss and metrics of a network over a whole split, and the cell that makes a loss infinite."""
+"""Loss and metrics of a network over a split, and the cell that makes a loss infinite."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from mlpengine.backends.compiled import Executor
 
 FORWARD_ROWS = 512
-"""Rows of one forward pass: enough for fast products, few enough for the second-level cache."""
+"""Rows of a forward pass: many for fast products, few for the second-level cache."""
 
 CHUNKS_AT_ONCE = 32
-"""Maximum passes of `FORWARD_ROWS` in one call of machine code; features may be in a file."""
+"""Maximum passes of `FORWARD_ROWS` in one call of machine code, as features may be in a file."""
 
 ODD = 1e4
-"""Smallest scaled value that is reported as odd; ordinary values are below 100."""
+"""Smallest scaled value that is reported as unusual; ordinary values are below 100."""
 
 
 class Scorer:
     """Measures outputs (rows, outputs) of `dtype` against the targets of a split.
 
-    With `outputs` by name the loss is a sum, and each part of the sum is measured, too.
+    With `outputs` by name, the loss is a sum, and each of its parts is measured, too.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Scorer:
         return self.mean_losses(output, part)["loss"]
 
     def mean_losses(self, output: Array, part: Split) -> dict[str, float]:
-        """Return the loss, and the unweighted losses of several outputs, by `loss_names`."""
+        """Return the loss, and the unweighted loss of each of several outputs, by `loss_names`."""
         totals = dict.fromkeys(loss_names(self.loss), 0.0)
         with np.errstate(over="ignore", invalid="ignore"):
             for start in range(0, len(part), FORWARD_ROWS):
@@ -102,13 +102,13 @@ class Scorer:
 
 
 def loss_names(loss: Loss) -> tuple[str, ...]:
-    """Return the names under which a loss, and the losses of several outputs, are measured."""
+    """Return the names of a loss, and of the losses of several outputs."""
     parts: list[str] = [*loss.losses] if isinstance(loss, LossSum) else []
     return ("loss", *(f"loss of {name}" for name in parts))
 
 
 JACKKNIFE_BLOCKS = 30
-"""Number of blocks of rows, left out in turn; the standard error is then accurate to about 13 %."""
+"""Number of blocks that are left out in turn; standard errors are then accurate to about 13 %."""
 
 
 def standard_errors(
@@ -131,9 +131,9 @@ def standard_errors(
 
 
 def without_each_block(rows: int, blocks: Array | None = None) -> list[Array]:
-    """Return the indices of all rows outside a block, for each block; nothing for a single block.
+    """Return, for each block, the indices of all rows outside it; [] for a single block.
 
-    Rows of equal number in `blocks` (rows,) are a block; by default blocks are random.
+    Rows with equal numbers in `blocks` (rows,) are a block; by default, blocks are random.
     """
     if blocks is None:
         order = np.random.Generator(np.random.PCG64(0)).permutation(rows)
@@ -143,7 +143,7 @@ def without_each_block(rows: int, blocks: Array | None = None) -> list[Array]:
 
 
 def jackknife_error(scores: Sequence[float]) -> float:
-    """Return the standard error from the scores without each block; NaN if there are none."""
+    """Return the standard error from the scores without each block; NaN without scores."""
     return float(np.sqrt(len(scores) - 1) * np.std(scores)) if scores else float("nan")
 
 
@@ -151,7 +151,7 @@ class Evaluator:
     """Runs a network without dropout over splits, in buffers that are allocated once.
 
     Several `ranks` share the rows; each rank gets all outputs, and the values that rank 0 computes.
-    The `program` of a training step of this network computes outputs as machine code.
+    The `program` of a training step of this network can compute outputs as machine code.
 
     Attributes:
         output: (rows, out_dim), the outputs of the last split, valid until the next `run`.
@@ -201,7 +201,7 @@ class Evaluator:
         return self.mlp.scratch(FORWARD_ROWS, training=False)
 
     def _compute(self, x: Array, rows: slice, output: Array) -> None:
-        """Write the outputs of these rows of the features."""
+        """Write the outputs for these rows of features."""
         mlp, program = self.mlp, self._program
         chunks = (
             min(WORK_AT_ONCE // (FORWARD_ROWS * len(mlp.params)), CHUNKS_AT_ONCE) if program else 1
@@ -220,8 +220,8 @@ class Evaluator:
 def odd_value(part: Split, output: Array) -> str:
     """Return a message about the value that makes the loss of a part infinite.
 
-    It is the largest value of the row with the largest error, if it exceeds `ODD`.  If the outputs
-    of more than half of the rows are not finite, the message names the learning rate instead.
+    This is the largest value of the row with the largest error, if it exceeds `ODD`.  If more than
+    half of the rows have nonfinite outputs, the message blames the learning rate instead.
     """
     bad = bad_rows(output)
     if 2 * len(bad) > len(output):

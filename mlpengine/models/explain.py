@@ -18,29 +18,29 @@ from mlpengine.models.task import Regression, Split, Task
 from mlpengine.nn.network import PREDICT_ROWS
 
 GRID, LEVELS = 20, 12
-"""Points of a curve: quantiles of a number, or the most frequent levels of a category."""
+"""Number of points of a curve: quantiles of a number, or frequent levels of a category."""
 
 PERMUTED_COLUMNS = 200
-"""Maximum number of permuted columns; the outputs are most sensitive to these columns."""
+"""Maximum number of permuted columns; the outputs are most sensitive to these."""
 
 DEPENDENCE_ROWS = 300
-"""Number of evenly spaced rows over which partial dependence is averaged."""
+"""Number of evenly spaced rows for the mean of partial dependence."""
 
 STACKED_ROWS = 3_000
-"""Maximum number of rows, over all permutations of a column, in one forward pass.
+"""Maximum number of rows in a forward pass, over all permutations of a column.
 
-A pass over few rows takes as long for its calls as for its products."""
+With few rows, the calls of a pass take as long as its products."""
 
 
 ROW_GROUPS = 10
-"""Groups of rows; to estimate standard errors, each group is left out once."""
+"""Number of groups of rows, each left out once for standard errors."""
 
 
 class Importance(NamedTuple):
     """The change of loss and metric when the values of a column are permuted.
 
-    `loss` and `metric` are the mean rise of the loss and the mean fall of the task's first metric
-    (R2 or accuracy) over repetitions.  The errors are standard errors over the rows: how much the
+    `loss` is the mean rise of the loss, and `metric` the mean fall of the task's first metric (R2
+    or accuracy), over repetitions.  The errors are standard errors over the rows: how much the
     result would vary between samples of this size.
     """
 
@@ -52,10 +52,10 @@ class Importance(NamedTuple):
 
 
 class Dependence(NamedTuple):
-    """The mean prediction (points, outputs) where all rows hold `values` in a column.
+    """The mean prediction (points, outputs) if all rows have the same of `values` in a column.
 
-    Outputs are the targets in their own units, or the probabilities of the classes or labels.
-    `kind` is the column's kind; dates are seconds since 1970.
+    Outputs are targets in their own units, or probabilities of classes or labels.  `kind` is the
+    column's kind; dates are seconds since 1970.
     """
 
     column: str
@@ -65,7 +65,7 @@ class Dependence(NamedTuple):
 
 
 def feature_columns(preprocessor: Preprocessor) -> list[str]:
-    """Return, for each feature, its column of the table, or its computed column."""
+    """Return the table's column, or the computed column, of each feature."""
     numbers = preprocessor.fitted_numbers
     sources = [source.column for source in numbers.sources]
     names = [*sources, *(sources[i] for i in numbers.bins.columns)]
@@ -78,10 +78,11 @@ def feature_columns(preprocessor: Preprocessor) -> list[str]:
 def sensitive_columns(mean: NetworkMean, x: Array, columns: Sequence[str], count: int) -> list[str]:
     """Return the `count` columns to which the outputs are most sensitive, in their order.
 
-    `columns` holds the column of each feature of `x`.  The sensitivity to a column is a mean
-    square, over some rows and all networks: the first-order change of the outputs when the features
-    of the column are permuted together. One backward pass of a network is enough for all columns.
-    Its output gradients are random signs, so the squares of the outputs add up in expectation.
+    `columns` has the column of each feature of `x`.  The sensitivity is a mean square over some
+    rows
+    and all networks: the first-order change of the outputs if the features of a column are permuted
+    together.  One backward pass per network suffices for all columns, because its output gradients
+    are random signs, for which the squares of the outputs add up in expectation.
 
     Source: Hutchinson 1990, "A stochastic estimator of the trace", for the signs.
     """
@@ -121,9 +122,9 @@ def importances(
 ) -> list[Importance]:
     """Return the importance of each column, the largest rise of the loss first.
 
-    `forward` returns the outputs for features of the rows of `part`, repeated once or several times
-    along the first axis.  `columns` holds the column of each feature; all features of a column are
-    permuted together.  With `permuted_columns` only these columns are permuted.
+    `forward` maps features of the rows of `part`, repeated once or several times along the first
+    axis, to outputs.  `columns` has the column of each feature; all features of a column are
+    permuted together.  With `permuted_columns`, only these columns are permuted.
 
     Sources: Breiman 2001, section 10; Efron and Tibshirani 1993, chapter 11, for the jackknife of
     groups of rows.
@@ -166,9 +167,9 @@ def importances(
 
 
 def _exchanged(count: int, groups: int, rng: np.random.Generator) -> Array:
-    """Return a permutation of rows within groups; row k belongs to group k % groups.
+    """Return a permutation of rows within groups; row k is in group k % groups.
 
-    Rows exchange values only within their group, so that groups are independent.
+    Rows exchange values only within their group, so that groups stay independent.
     """
     order = np.arange(count)
     for k in range(groups):
@@ -189,8 +190,8 @@ def dependence(
 ) -> Dependence:
     """Return the partial dependence of a prediction on a column of a table.
 
-    `forward` returns the outputs for features.  A number takes `points` quantiles, a category its
-    most frequent levels; predictions are averaged over `rows` of the table.
+    `forward` maps features to outputs.  A number takes `points` quantiles, a category its most
+    frequent levels; predictions are averaged over `rows` of the table.
 
     Source: Friedman 2001, section 8.2.
     """
@@ -212,7 +213,7 @@ def dependence(
 
 
 def _grid(values: Column, points: int) -> Array:
-    """Return the numbers, or the codes of levels, for which predictions are averaged."""
+    """Return the numbers, or the codes of levels, at which predictions are averaged."""
     if values.kind == "text":
         counts = np.bincount(values.values[values.values >= 0], minlength=len(values.levels))
         order = np.argsort(-counts, kind="stable")[:LEVELS]

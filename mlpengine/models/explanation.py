@@ -14,24 +14,24 @@ if TYPE_CHECKING:
     from mlpengine.drawing.markup import Markup
 
 EXPLAINED_ROWS = 5_000
-"""Maximum number of rows that are predicted for each permutation, evenly spaced."""
+"""Maximum number of evenly spaced rows that each permutation predicts."""
 
 CURVES = 6
-"""The number of most important columns that get partial dependence."""
+"""Number of most important columns with partial dependence."""
 
 
 class Explanation(NamedTuple):
-    """The importance of columns by permutation, and the partial dependence of the first.
+    """The importance of columns by permutation, and partial dependence of the most important ones.
 
     Attributes:
         part: the rows: ``data``, or the part of a run.
-        rows: their number.
-        metric: the metric beside the loss, accuracy or R2.
+        rows: number of rows.
+        metric: the metric besides the loss, accuracy or R2.
         columns: number of all columns; `importances` has the columns to which the outputs are most
             sensitive.
         importances: the columns, the largest rise of the loss first.
-        dependence: a curve for each of the first columns that raise the loss.
-        outputs: names of the outputs of `dependence`: targets, classes or labels.
+        dependence: a curve for each of the most important columns.
+        outputs: names of the outputs in `dependence`: targets, classes or labels.
     """
 
     part: str
@@ -93,7 +93,7 @@ class Explanation(NamedTuple):
 def explanation_markup(known: Mapping[str, Any]) -> "Markup":
     """Return the data of an explanation as a table and charts.
 
-    `known` may hold the first of several importances, and the number that were ``permuted``.
+    `known` may have only the first importances, and the number of ``permuted`` columns.
     """
     from mlpengine.drawing.charts import dependence_charts
     from mlpengine.drawing.markup import joined, scrolling_table, shortened, tag, with_error

@@ -1,4 +1,4 @@
-"""Outputs of networks for many rows, on all cores: as machine code where it pays, else by NumPy."""
+"""Outputs of networks for many rows, on all cores, by machine code if it pays, else by NumPy."""
 
 import json
 import logging
@@ -18,19 +18,19 @@ from mlpengine.step.auto_backend import NUMPY_RUNS, prediction_backend
 from mlpengine.step.blas_threads import one_blas_thread, threads_allowed
 
 TERMS_PER_THREAD = 1 << 28
-"""Multiplications that pay for an additional thread: they take many times as long as its start."""
+"""Multiplications for each additional thread; they take many times as long as its start."""
 
 BLOCK_ROWS = 16 * PREDICT_ROWS
-"""Maximum number of rows that a thread takes at once; features and outputs stay in its cache."""
+"""Maximum rows of a thread's block; features and outputs stay in its cache."""
 
 BLOCK_FEATURES = 1 << 19
-"""Maximum number of feature values that a thread takes at once (2 MB of float32), but always at
-least `PREDICT_ROWS` rows."""
+"""Maximum feature values of a thread's block (2 MB of float32), but at least `PREDICT_ROWS`
+rows."""
 
 _log = logging.getLogger("mlpengine")
 
 RowsForward = Callable[[Array], Sequence[Array]]
-"""Returns the output (rows, out_dim) of each network for features, valid until the next call."""
+"""Function from features to each network's output (rows, out_dim), valid until its next call."""
 
 
 class Features(Protocol):
@@ -59,18 +59,18 @@ def outputs_of(networks: Sequence[TabularNetwork], x: Features) -> list[Array]:
 def each_block(
     networks: Sequence[TabularNetwork], x: Features, use: Callable[[slice, Sequence[Array]], None]
 ) -> None:
-    """Call `use` with each block of rows of `x` and the outputs of each network for the block.
+    """Call `use` with each block of rows of `x`, and the outputs of each network for this block.
 
-    Threads take blocks of rows, each with BLAS on one thread: on a busy machine, products on two
-    BLAS threads take 10 times as long.  The bits of the outputs do not depend on the number of
-    threads or on the position of a row.  They differ between machine code and NumPy; the number of
-    rows decides which one runs.
+    Each thread takes blocks of rows and uses one BLAS thread: on a busy machine, products on two
+    BLAS threads take 10 times as long.  The bits of the outputs depend neither on the number of
+    threads nor on a row's position.  Machine code and NumPy give different bits; the number of
+    rows decides which is used.
     """
 
     def by_numpy(rows: Array) -> list[Array]:
         return [mlp.predict(rows) for mlp in networks]
 
-    if len(x) == 1:  # limiting the threads of BLAS would take as long as the products
+    if len(x) == 1:  # a limit on BLAS threads would take as long as the products
         use(slice(0, 1), by_numpy(x[0:1]))
         return
     terms = len(x) * sum(len(mlp.params) for mlp in networks)
@@ -98,7 +98,7 @@ def each_block(
 
 
 def _blocks(rows: int, width: int) -> list[slice]:
-    """Return blocks of rows with `width` features, each of at least `PREDICT_ROWS` if possible."""
+    """Return blocks of rows with `width` features, of at least `PREDICT_ROWS` rows if possible."""
     fitting = BLOCK_FEATURES // max(1, width) // PREDICT_ROWS * PREDICT_ROWS
     at_once = max(PREDICT_ROWS, min(fitting, BLOCK_ROWS))
     starts = range(0, max(1, rows - PREDICT_ROWS + 1), at_once)
@@ -108,7 +108,7 @@ def _blocks(rows: int, width: int) -> list[slice]:
 def _programs(
     networks: Sequence[TabularNetwork], x: Features, threads: int
 ) -> list[RowsForward] | None:
-    """Return the networks as machine code for each thread; None where NumPy computes."""
+    """Return the networks as machine code for each thread; None if NumPy computes."""
     fits = all(
         x.shape[1:] == mlp.in_shape and np.can_cast(x.dtype, mlp.dtype, "same_kind")
         for mlp in networks

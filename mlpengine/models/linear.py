@@ -1,4 +1,4 @@
-"""Linear models of least penalized loss, and the networks that hold them."""
+"""Linear models with the least penalized loss, and networks that are linear models."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -16,22 +16,25 @@ from mlpengine.ops.loss import Loss
 from mlpengine.settings import NetworkSettings
 
 PENALTIES = (1000.0, 100.0, 10.0, 1.0, 0.1)
-"""L2 penalties to choose from by out-of-fold loss; the penalty is added to the sum of losses."""
+"""L2 penalties, added to the sum of losses; the out-of-fold loss selects one."""
 
 FLOAT64_ROWS = 4_096
-"""Number of rows with features in float64 at once."""
+"""Number of rows whose features are in float64 at once."""
 
 NO_SIZE = 1e-12
-"""Squared singular values up to this share of the largest one are rounding errors."""
+"""Smaller squared singular values, as a share of the largest, are rounding errors."""
 
 ITERATIONS, MEMORY, TOLERANCE = 100, 10, 1e-7
-"""Of the minimization: maximum steps, stored pairs, and the relative gain below which it ends."""
+"""Minimization: maximum steps, stored pairs, and the relative gain below which it ends."""
+
+MEMBER_TOLERANCE = 1e-5
+"""The relative gain below which the minimization of a member ends; less gives the same errors."""
 
 
 def can_be_linear(network: NetworkSettings) -> bool:
-    """Return whether such networks hold linear models: dense layers with element-wise activations.
+    """Return whether such networks can be linear models: their activations are element-wise.
 
-    A residual network has a linear function beside its blocks.
+    A residual network has a linear function besides its blocks.
     """
     ops = (activation_op(one) for one in network.activation)
     return network.network != "mlp" or all(op is None or isinstance(op, Elementwise) for op in ops)
@@ -49,11 +52,11 @@ def linear_networks(
 ) -> tuple[list[TabularNetwork], Array]:
     """Return a linear network for each fold, and their out-of-fold outputs.
 
-    Each has the architecture of `mlp`.  A linear model reads the columns x @ projection; a
-    projection is a matrix (features, columns).  A projection that selects columns of x is an array
-    of their indices, because a matrix of thousands of columns would take gigabytes.  All networks
-    share the projection and penalty with the lowest `mean_loss` of out-of-fold outputs (rows,
-    outputs). Each of `threads` fits the models of one fold after another.
+    Each has the architecture of `mlp` and reads the columns x @ projection; a projection is a
+    matrix (features, columns).  A projection that selects columns of x is an array of their
+    indices, because a matrix with thousands of columns would take gigabytes.  All networks share
+    the projection and the penalty with the lowest `mean_loss` of out-of-fold outputs (rows,
+    outputs).  Each of `threads` fits the models of one fold after another.
     """
     each = []
     for projection in projections:
@@ -82,7 +85,8 @@ def _fits(
     def fit(k: int) -> list[tuple[Array, Array]]:
         held, rows = np.flatnonzero(folds == k), np.flatnonzero(folds != k)
         weights = None if train.weights is None else train.weights[rows]
-        models = [*fit_linear(loss, columns[rows], train.y[rows], weights, outputs)]
+        part = columns[rows], train.y[rows], weights
+        models = [*fit_linear(loss, *part, outputs, tolerance=MEMBER_TOLERANCE)]
         for output, (weight, bias) in zip(held_out, models, strict=True):
             output[held] = columns[held] @ weight.T + bias
         return models
@@ -100,11 +104,11 @@ def fit_linear(
     penalties: Sequence[float] = PENALTIES,
     tolerance: float = TOLERANCE,
 ) -> Iterator[tuple[Array, Array]]:
-    """Yield weight (outputs, features) and bias of least loss for each penalty.
+    """Yield weight (outputs, features) and bias with the least loss for each penalty.
 
-    The loss is the mean over rows `x` (rows, features) in float64; the penalty, times the square of
-    the weight, is divided by twice their number.  The search is in the coordinates of the singular
-    vectors of `x`, scaled so that one step minimizes a squared error of one output.
+    The loss is the mean over the float64 rows `x` (rows, features).  The penalty, times the square
+    of the weight, is divided by twice their number.  The search uses the coordinates of the
+    singular vectors of `x`, scaled so that one step minimizes the squared error of one output.
     """
     rows, mean = len(x), x.mean(axis=0)
     x = x - mean
@@ -139,13 +143,13 @@ def fit_linear(
 
 
 def _singular(x: Array) -> tuple[Array, Array, Callable[[Array], Array]]:
-    """Return the singular values of `x`, and its rows in coordinates of its right singular vectors.
+    """Return the singular values of `x`, and its rows in right singular coordinates.
 
-    The third result is a function that converts weights (vectors, outputs) of the coordinates to
-    weights of the columns.  All come from the smaller of two products of `x` with itself: for
-    38,000 rows of 26 columns this is ten times as fast (Xeon, November 2026).  Small singular
-    values are less exact, but the vectors are still orthonormal.  If there are fewer rows than
-    columns, vectors with a singular value of about 0 are left out.
+    The third result is a function from weights (vectors, outputs) of these coordinates to weights
+    of the columns.  All come from the smaller of two products of `x` with itself: for 38,000 rows
+    with 26 columns, this is ten times as fast (Xeon, November 2026).  Small singular values are
+    less exact, but the vectors are orthonormal.  With fewer rows than columns, vectors with a
+    singular value near 0 are left out.
     """
     if len(x) >= x.shape[1]:
         squares, vectors = np.linalg.eigh(x.T @ x)
@@ -160,10 +164,10 @@ def _singular(x: Array) -> tuple[Array, Array, Callable[[Array], Array]]:
 def minimize(
     function: Callable[[Array], tuple[float, Array]], start: Array, tolerance: float = TOLERANCE
 ) -> Array:
-    """Return a minimum near `start` of `function`; it returns value and gradient.
+    """Return a minimum near `start` of `function`, which returns value and gradient.
 
-    Source: Nocedal and Wright 2006, algorithm 7.5 (L-BFGS), with steps halved until the value falls
-    by a share of the fall that its slope predicts (algorithm 3.1).
+    Source: Nocedal and Wright 2006, algorithm 7.5 (L-BFGS); a step is halved until the value falls
+    by a share of the fall that the slope predicts (algorithm 3.1).
     """
     x = start
     value, gradient = function(x)

@@ -1,4 +1,4 @@
-"""Member types of an ensemble: the inputs of each, and the weighted mean of all."""
+"""Member types of an ensemble: the inputs of each type, and the weighted mean of all types."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -20,13 +20,17 @@ from mlpengine.settings.training import LINEAR, SMOOTH, MemberType
 WEIGHT_ROUNDS = 20
 """Number of rounds of `best_weights`; so weights are multiples of 1/20."""
 
+USELESS = 2.0
+"""A smooth member is left out if its first network has this multiple of the loss of the best other
+type, on the rows of its fold."""
+
 
 @dataclass(frozen=True, eq=False)
 class NetworkMean:
     """One network, or several networks with the mean of their predictions.
 
-    Networks of several member types follow each other type by type, within a type in the order of
-    their folds.  `ensemble_weights` are the weights of the types in the mean, none for one type.
+    Networks of several member types are ordered by type and, within a type, by fold.
+    `ensemble_weights` are the weights of the types in the mean; empty for a single type.
     """
 
     networks: Sequence[TabularNetwork]
@@ -68,7 +72,7 @@ class NetworkMean:
         return outputs
 
     def out_of_fold(self, x: Array, folds: Array) -> Array:
-        """Return, for each row of features, the mean output of the networks of its fold."""
+        """Return the mean output for each row of features by the networks of its fold."""
         outputs = self.of_each_type(x, folds)
         if not self.ensemble_weights:
             return np.asarray(outputs[0])
@@ -107,9 +111,8 @@ def best_mean(
 
     `mean` is the mean of the types that the loop trained.  Linear and smooth networks read one of
     `projections` and are fitted here; `seed` is for the initial weights of smooth networks.
-    `losses` are the training loss and the evaluation loss: linear networks minimize the training
-    loss, and the evaluation loss of out-of-fold outputs chooses the ensemble weights.  Networks of
-    types with weight 0 are left out.
+    `losses` are the training loss, which linear networks minimize, and the evaluation loss, which
+    chooses the ensemble weights on out-of-fold outputs.  Types with weight 0 are left out.
     """
     task, networks, outputs = mean.task, [*mean.networks], mean.of_each_type(train.x, folds)
     scorer = Scorer(losses[1], task, task.outputs, networks[0].dtype)
@@ -125,29 +128,37 @@ def best_mean(
         networks += linear
         outputs = np.concatenate([outputs, output[None]])
     if SMOOTH in types:
+        others = [mean_loss(output) for output in outputs]
+        with_smooth, rows = outputs[int(np.argmin(others))].copy(), np.flatnonzero(folds == 0)
+
+        def helps(first: TabularNetwork) -> bool:
+            (with_smooth[rows],) = outputs_of([first], train.x[rows])
+            share = len(rows) / len(train)
+            return mean_loss(with_smooth) < (1 + share * (USELESS - 1)) * min(others)
+
         smooth = smooth_networks(
-            train, folds, projections[-1], seed, networks[0].dtype, threads=threads
+            train, folds, projections[-1], seed, networks[0].dtype, helps=helps, threads=threads
         )
-        networks += smooth
-        outputs = np.concatenate([outputs, NetworkMean(smooth, task).of_each_type(train.x, folds)])
+        if smooth:
+            networks += smooth
+            more = NetworkMean(smooth, task).of_each_type(train.x, folds)
+            outputs = np.concatenate([outputs, more])
     best = best_weights(task, outputs, mean_loss)
     count = len(networks) // len(best)
     used = [network for k, network in enumerate(networks) if best[k // count]]
     weights = tuple(weight for weight in best if weight)
-    return NetworkMean(used, task, weights if len(weights) > 1 else ()), dict(
-        zip(types, best, strict=True)
-    )
+    shown = {**dict.fromkeys(types, 0.0), **dict(zip(types, best, strict=False))}
+    return NetworkMean(used, task, weights if len(weights) > 1 else ()), shown
 
 
 def best_weights(
     task: Task, outputs: Array, mean_loss: Callable[[Array], float]
 ) -> tuple[float, ...]:
-    """Return the weights of several member types in a mean with a low loss.
+    """Return weights of several member types for a mean with a low loss.
 
-    `outputs` (types, rows, out_dim) are out-of-fold outputs, and `mean_loss` is the loss of such an
-    output.
-    The search starts with the best type.  Each round then adds the type that makes the mean best; a
-    type may be added several times.
+    `outputs` (types, rows, out_dim) are out-of-fold outputs, and `mean_loss` is the loss of an
+    output.  The search starts with the best type.  Each round adds the type that makes the mean
+    best; a type may be added several times.
 
     Source: Caruana et al. 2004, "Ensemble selection from libraries of models", section 2.
     """
@@ -162,7 +173,7 @@ def best_weights(
 def inputs_of(member: str, numbers: Numbers, n_features: int, in_dim: int) -> Array:
     """Return which inputs of layer 0 a member type reads: (in_dim,) bool.
 
-    The `n_features` features come first, beginning with the features of `numbers`; then their
+    The first inputs are the `n_features` features, beginning with those of `numbers`; then their
     cosines follow.
     """
     read = np.ones(in_dim, np.bool_)
@@ -173,12 +184,12 @@ def inputs_of(member: str, numbers: Numbers, n_features: int, in_dim: int) -> Ar
 
 
 def linear_projections(numbers: Numbers, n_features: int) -> list[Array]:
-    """Return projections: linear networks may read the product of x and one of them.
+    """Return projections; linear networks may read the product of x and one of these.
 
     A projection is a matrix (n_features, columns).  The first projection selects the columns that
-    the plain type reads, and is an array of indices.  Smooth clipping makes these columns nonlinear
-    in the numbers.  Then a second projection restores the numbers: it adds up the components of
-    their bins, multiplied by the widths of the bins.  The restored numbers are linear up to one bin
+    the plain type reads, as an array of indices.  Smooth clipping makes these columns nonlinear in
+    the numbers.  Then a second projection restores the numbers: it adds the components of their
+    bins, multiplied by the widths of the bins.  The restored numbers are linear up to one bin
     beyond the range of the training rows, and constant from there.
     """
     clipped = np.flatnonzero(inputs_of("plain", numbers, n_features, n_features))

@@ -18,8 +18,8 @@ from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array
 
 PredictionKind = Literal["labels", "probabilities", "numbers"]
-"""Predictions that a metric compares with the targets: class numbers (0 and 1 for several labels),
-their probabilities, or numbers in the units of the target."""
+"""Predictions that a metric compares with targets: class numbers (0 and 1 for several labels),
+probabilities, or numbers in the target's units."""
 
 MetricFunction = Callable[[Array, Array, Array | None], float]
 
@@ -27,7 +27,7 @@ HIGHER_IS_BETTER = frozenset(
     {"accuracy", "balanced_accuracy", "macro_f1", "weighted_f1", "roc_auc", "average_precision"}
     | {"recall", "precision", "r2", "concordance"}
 )
-"""Metrics that are better when they are higher, by the first word of their names."""
+"""Metrics that are better when higher, by the first word of their names."""
 
 CALIBRATION_BINS = 15
 """Bins of `calibration_error`."""
@@ -37,7 +37,7 @@ OWN_METRICS: dict[str, "OwnMetric"] = {}
 
 
 class OwnMetric(NamedTuple):
-    """A user's own metric: a function of targets, predictions and weights."""
+    """A user's metric: a function of targets, predictions and weights."""
 
     function: MetricFunction
     of: PredictionKind
@@ -47,16 +47,17 @@ class OwnMetric(NamedTuple):
 def metric(
     *, of: PredictionKind = "numbers", higher_is_better: bool = False
 ) -> Callable[[MetricFunction], MetricFunction]:
-    """Register a function as a metric of its name, in this process.
+    """Register a function as a metric with its name, in this process.
 
-    It takes the targets of all rows, their predictions of the kind `of`, and the row weights or
-    None. Evaluations of tasks with such predictions show it, and early stopping may watch it.
+    The function takes the targets of all rows, their predictions of the kind `of`, and the row
+    weights or None.  Evaluations of tasks with such predictions show the metric, and early stopping
+    may watch it.
 
     >>> @metric(of="numbers", higher_is_better=True)
     ... def within_a_tenth(target, predicted, weight=None):
     ...     return float(np.average(abs(predicted - target) < 0.1 * abs(target), weights=weight))
 
-    Raises: UsageError for a name that another metric has, and for a function of other arguments.
+    Raises: UsageError for the name of another metric, or for a function with other arguments.
     """
     if of not in get_args(PredictionKind):
         raise UsageError(
@@ -83,7 +84,7 @@ def metric(
 
 
 def higher_is_better(name: str) -> bool:
-    """Return whether a metric is better when it is higher; the first word of a name tells which."""
+    """Return whether a metric is better when higher; the first word of its name tells this."""
     name = name.split(" ")[0]  # the name may be "accuracy of class"
     own = OWN_METRICS.get(name)
     return own.higher_is_better if own else name in HIGHER_IS_BETTER
@@ -109,11 +110,11 @@ def f1(
     *,
     average: Literal["macro", "weighted"] = "macro",
 ) -> float:
-    """Return the mean of 2 TP / (2 TP + FP + FN) over the classes among targets and predictions.
+    """Return the mean of 2 TP / (2 TP + FP + FN) over the classes in targets and predictions.
 
-    The mean is plain (macro) or weighted by the rows of each class (weighted); a class that is
-    never predicted correctly counts as 0, and so does a class of rows with weight 0.  All labels of
-    a multi-label target are counted.
+    The mean is plain (macro), or weighted by the rows of each class (weighted).  A class without
+    correct predictions, or with rows of weight 0 only, counts as 0.  All labels of a multi-label
+    target count.
     """
     hits, predictions, actual = _counts(target, predicted, weight)
     total = predictions + actual
@@ -160,8 +161,8 @@ def log_losses(target: Array, probabilities: Array) -> Array:
 def roc_auc(target: Array, probabilities: Array, weight: Array | None = None) -> float:
     """Return the area under the ROC curve: one class against the rest, plain mean over classes.
 
-    With two classes the score is the positive class's probability.  A class or label with no row,
-    or with every row, has no curve and is left out; nan if none is left.
+    With two classes, the score is the positive class's probability.  A class or label without rows,
+    or with all rows, is left out; NaN if none is left.
     """
     return _mean_of_classes(_area, target, probabilities, weight)
 
@@ -179,10 +180,11 @@ def recall(target: Array, predicted: Array, weight: Array | None = None) -> Arra
 
 
 def average_precision(target: Array, probabilities: Array, weight: Array | None = None) -> float:
-    """Return the sum of precision times the rise of recall over all thresholds.
+    """Return the sum over all thresholds of precision times the rise of recall.
 
-    One class against the rest, plain mean over classes or labels; with two classes the score is the
-    positive class's probability.  A class or label with no row is left out; nan if none is left.
+    One class against the rest, plain mean over classes or labels; with two classes, the score is
+    the positive class's probability.  A class or label without rows is left out; NaN if none is
+    left.
     """
     return _mean_of_classes(_average_precision, target, probabilities, weight)
 
@@ -195,7 +197,7 @@ def cost(
     positive: int = 1,
     costs: tuple[float, float] = (1.0, 1.0),
 ) -> float:
-    """Return the mean cost of a row: `costs` of a false negative and of a false positive."""
+    """Return the mean cost per row; `costs` are those of a false negative and a false positive."""
     false_negative, false_positive = costs
     is_positive, taken = target == positive, predicted == positive
     each = false_negative * (is_positive & ~taken) + false_positive * (~is_positive & taken)
@@ -205,8 +207,8 @@ def cost(
 def brier(target: Array, probabilities: Array, weight: Array | None = None) -> float:
     """Return the mean squared error of the probabilities.
 
-    The result is the error of class 1 for two classes, the sum over the classes for more classes,
-    and the mean over the labels for labels.
+    For two classes, this is the error of class 1; for more classes, the sum over the classes; for
+    labels, the mean over the labels.
     """
     chance = np.asarray(probabilities, np.float64)
     if target.ndim == 1 and chance.ndim == 2:
@@ -218,10 +220,9 @@ def brier(target: Array, probabilities: Array, weight: Array | None = None) -> f
 
 
 def calibration_error(target: Array, probabilities: Array, weight: Array | None = None) -> float:
-    """Return the mean distance of confidence and accuracy over equal bins of the confidence.
+    """Return the mean distance between confidence and accuracy, over equal bins of confidence.
 
-    The confidence is the probability of the predicted class, or of the more likely answer of each
-    label.
+    The confidence is the probability of the predicted class, or of the likelier answer for a label.
 
     Source: Guo et al. 2017, arXiv 1706.04599, equation 3.
     """
@@ -244,8 +245,8 @@ def calibration_error(target: Array, probabilities: Array, weight: Array | None 
 def on_known(function: Callable[..., float], target: Array, *others: Any) -> float:
     """Return ``function(target, *others)``; if targets (rows, targets) are missing, a mean.
 
-    It is the mean over the targets of the function of the rows that have the target.  NaN marks a
-    missing target; `others` are predictions of the targets' shape, weights (rows,) or options.
+    This is the mean over the targets of the function of all rows with the target.  NaN marks a
+    missing target.  `others` are predictions (rows, targets), weights (rows,) or options.
     """
     if target.ndim != 2 or target.dtype.kind != "f" or not (gaps := np.isnan(target)).any():
         return function(target, *others)
@@ -282,9 +283,9 @@ def class_mae(target: Array, predicted: Array, weight: Array | None = None) -> f
 
 
 def quadratic_kappa(target: Array, predicted: Array, weight: Array | None = None) -> float:
-    """Return Cohen's kappa of ordered classes with squared distances; nan for one class alone.
+    """Return Cohen's kappa of ordered classes with squared distances; NaN for a single class.
 
-    1 is perfect, and 0 the agreement of predictions drawn at random from the predicted shares.
+    1 is perfect; 0 is the agreement of predictions drawn at random from the predicted shares.
 
     Source: Cohen 1968, "Weighted kappa".
     """
@@ -300,7 +301,7 @@ def quadratic_kappa(target: Array, predicted: Array, weight: Array | None = None
 def r2(target: Array, predicted: Array, weight: Array | None = None) -> float:
     """Return 1 - residual / total sum of squares, the plain mean over outputs.
 
-    A constant output scores 1 if it is predicted exactly and 0 if not; one row alone gives nan.
+    A constant output scores 1 if it is predicted exactly, else 0; a single row gives NaN.
     """
     target, predicted = _columns(target), _columns(predicted)
     if len(target) < 2:
@@ -360,7 +361,7 @@ def _columns(values: Array) -> Array:
 def commonest_mistakes(target: Array, predicted: Array, count: int) -> list[tuple[int, int, int]]:
     """Return class, predicted class and number of rows of the `count` commonest mistakes.
 
-    Equally common mistakes are in the order of their class numbers.
+    Equally common mistakes are sorted by class numbers.
     """
     wrong, classes = target != predicted, int(predicted.max(initial=0)) + 1
     cells, rows = np.unique(target[wrong] * classes + predicted[wrong], return_counts=True)
@@ -388,7 +389,7 @@ def _mean_of_classes(
     probabilities: Array,
     weight: Array | None,
 ) -> float:
-    """Return the mean over classes or labels of a measure of `counts_above`, without its NaNs."""
+    """Return the mean of a measure of `counts_above` over classes or labels, without NaN."""
     scores = np.asarray(probabilities)
     pairs: Iterable[tuple[Array, Array]] = [(target > 0, scores)]  # of the positive class alone
     if target.ndim == 2:
@@ -402,7 +403,7 @@ def _mean_of_classes(
 
 
 def counts_above(positive: Array, score: Array, weight: Array | None) -> tuple[Array, Array]:
-    """Return the weight of true and of false positives at each threshold, from the highest."""
+    """Return the weight of true and false positives at each threshold, from the highest."""
     score = score.astype(np.float64)
     order = np.argsort(-score)
     weights = np.ones(len(order)) if weight is None else np.asarray(weight, np.float64)[order]

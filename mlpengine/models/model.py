@@ -1,4 +1,4 @@
-"""A trained network, or several, with everything that turns a table into predictions."""
+"""A trained network, or several, with everything needed to predict from a table."""
 
 import logging
 import os
@@ -16,7 +16,7 @@ from mlpengine.core.fields import POSITIVE, Limits
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import plural, quoted
+from mlpengine.core.wording import networks_text, plural, quoted
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.drift import NewRows
 from mlpengine.data.tables import Column, Table, read_table
@@ -92,7 +92,7 @@ _log = logging.getLogger("mlpengine")
 
 
 class TrainingRecord(TypedDict):
-    """The training rows of a model, and its score.  Equal runs give equal records, without a time.
+    """The training rows of a model, and its score; equal runs give equal records, without a time.
 
     `rows` are counts by part; `metrics` are the finite metrics of `part`, to six digits.
     """
@@ -107,23 +107,22 @@ class TrainingRecord(TypedDict):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Model:
-    """A network, the preprocessing fitted with it, and its loss as a name with options by name.
+    """A network with its preprocessing, and its loss, given by name and options.
 
     `predict`, `predict_proba` and `evaluate` take a table in any form: a data frame of pandas,
     polars or pyarrow, a mapping of names to columns, a list of rows (mappings of names to cells), a
-    single row, a path, or a matrix with the model's `columns` in order. Columns may be in any
-    order, and other columns are ignored. Any number of threads may call these methods at once. One
-    row in memory takes some tens of microseconds with one network: single rows have own buffers.
+    single row, a path, or a matrix with the model's `columns` in order.  Columns may be in any
+    order, and further columns are ignored.  Any number of threads may call these methods.  With one
+    network, a row in memory takes some tens of microseconds, because single rows have own buffers.
 
-    With `members` the model has several networks, and `mlp` is the first.  Its prediction is the
-    mean of the networks' predictions.  Members are ordered by type, and `ensemble_weights` are the
-    weights of the types in the mean.  `smooth` are the networks of the last type, if it has a
-    different architecture.  `residuals` are out-of-fold
-    errors, scaled to the size of the errors of the mean.  `sets` holds the out-of-fold
-    probabilities of the true classes.  `record` describes the training, if it is known
-    (`TrainingRecord`).  `threshold` is the probability above which one of two classes is predicted,
-    if it is not 0.5.
-    `Mlp.load` reads the file of a single network, too.
+    With `members` the model has several networks; `mlp` is the first, and the prediction is the
+    mean of their predictions.  Members are ordered by type; `ensemble_weights` are the weights of
+    the types in the mean.  `smooth` are the networks of the last type, if its architecture differs.
+
+    `residuals` are out-of-fold errors, scaled to the size of the mean's errors.  `sets` has the
+    out-of-fold probabilities of the true classes.  `record` describes the training, if known
+    (`TrainingRecord`).  A `threshold` replaces 0.5 as the probability above which one of two
+    classes is predicted.  `Mlp.load` can also read the file of a single network.
     """
 
     mlp: TabularNetwork
@@ -164,27 +163,26 @@ class Model:
 
     @property
     def columns(self) -> list[str]:
-        """The columns that predictions need, in the order of a matrix."""
+        """Columns that predictions need, in the order of a matrix."""
         return self.preprocessor.table_columns
 
     @property
     def target(self) -> list[str]:
-        """The columns that are predicted."""
+        """Predicted columns."""
         return list(self.preprocessor.target.columns) if self.preprocessor.target else []
 
     @property
     def classes(self) -> list[Any]:
-        """The labels in the order of the columns of `predict_proba`; empty for numbers."""
+        """Labels in the order of the columns of `predict_proba`; empty for numbers."""
         task = self.preprocessor.task
         return self.target if task == "multilabel" else list(self.preprocessor.classes)
 
     def predict(self, data: Any) -> Array:
-        """Return the label of each row, or its numbers in the target's own units.
+        """Return the label of each row, or its numbers in the target's units.
 
-        Shapes: (rows,), or (rows, targets) if there are several targets.  Several labels are 0 and
-            1.
+        Shapes: (rows,), or (rows, targets) for several targets.  Several labels are 0 and 1.
 
-        Raises: DataError for a table without a column that is needed, or with an unusable cell.
+        Raises: DataError for a table without a needed column, or with an unusable cell.
         """
         predicted = self._task.predict(self.outputs(data))
         if isinstance(self._task, Classification):
@@ -218,9 +216,9 @@ class Model:
     def with_threshold(self, value: float) -> "Model":
         """Return the model with another probability above which it predicts its positive class.
 
-        The positive class is the one of `threshold`, by default the latter of `classes`.
+        The positive class is the one of `threshold`, by default the second of `classes`.
 
-        Raises: UsageError for a model without two classes, and for a value that is not from 0 to 1.
+        Raises: UsageError for a model without two classes, or for a value that is not from 0 to 1.
         """
         if not isinstance(self._task, Classification) or len(self.classes) != 2:
             raise UsageError(
@@ -243,7 +241,7 @@ class Model:
         return self._task.predicted_numbers(self.outputs(data))
 
     def predict_columns(self, data: Any) -> dict[str, Array]:
-        """Return everything that the loss predicts of numbers, by column, in the target's units.
+        """Return all predictions of the loss for numbers, by column, in the target's units.
 
         Columns are, for example, ``price_0.1`` and ``price_0.9`` for two quantiles, or ``price``
         and ``price_std``.
@@ -263,11 +261,10 @@ class Model:
         `metrics` are further metrics with a number in their name, such as ``pinball_0.9``.
 
         The loss is computed from standardized targets, without class weights and label smoothing;
-        all other metrics are in the units of the target. Rows without a target are left out, with a
-        line in the log.
+        all other metrics are in the target's units.  Rows without a target are left out, and the
+        log says so.
 
-        Raises: DataError as `predict`, and if the targets are missing; UsageError for an unknown
-            metric.
+        Raises: DataError as `predict`, and for missing targets; UsageError for an unknown metric.
         """
         if isinstance(metrics, str):
             raise UsageError(
@@ -280,9 +277,9 @@ class Model:
     def explain(self, data: Any, *, curves: int = CURVES) -> Explanation:
         """Return which columns drive the predictions of rows with their targets, and how.
 
-        The importance of a column is how much the loss rises, and R2 or accuracy falls, when its
-        values are permuted among the rows, with standard errors.  The first columns get partial
-        dependence, at most `curves`.  The rows should not be rows that trained the model.
+        The importance of a column is how much the loss rises, and R2 or accuracy falls, if its
+        values are permuted among the rows, with standard errors.  The most important columns, at
+        most `curves`, get partial dependence.  Do not use rows that trained the model.
 
         Raises: DataError as `evaluate`, and for fewer than two rows.
         """
@@ -307,11 +304,11 @@ class Model:
         points: int = GRID,
         averaged: int = DEPENDENCE_ROWS,
     ) -> Explanation:
-        """Return `explain` for rows as networks take them, and a table for partial dependence.
+        """Return `explain` for rows in the networks' form, and a table for partial dependence.
 
-        `forward` predicts features of the rows, see `importances`.  If there are more columns
-        than `most`, only the `most` columns are permuted to which the outputs are most sensitive.
-        Curves have `points` points, each the mean over `averaged` rows of the table.
+        `forward` predicts features of the rows (see `importances`).  At most `most` columns are
+        permuted: those to which the outputs are most sensitive.  Curves have `points` points, each
+        the mean over `averaged` rows of the table.
         """
         columns = feature_columns(self.preprocessor)
         permuted = sensitive_columns(self.mean, rows.x, columns, most)
@@ -331,8 +328,8 @@ class Model:
         """Return the contribution of each column to the prediction of one row.
 
         Contributions are Shapley values: mean changes of the prediction from rows of `background`
-        to `row`.  `background` is a table, such as the training rows.  Without it, rows are drawn
-        from the model's own description of its training rows, each column on its own.
+        to `row`.  `background` is a table, such as the training rows.  By default, rows are drawn
+        from the model's own description of its training rows, each column independently.
 
         Raises: DataError as `predict`, and unless there is one row and a background row.
         """
@@ -396,8 +393,8 @@ class Model:
     ) -> "Comparison":
         """Return the metrics of two models on rows with their targets, and the better one.
 
-        The rows should not be rows that trained a model.  Rows are compared one by one: the
-        standard error is the error of the difference.
+        Do not use rows that trained a model.  The models are compared row by row: the standard
+        error belongs to the difference.
 
         Raises: UsageError unless both predict the same target; DataError as `evaluate`.
         """
@@ -432,7 +429,7 @@ class Model:
         return Guess(self._task.predict(output), self._task.probabilities(output))
 
     def _usable(self, where: str, data: Any) -> tuple[Table, Array | None]:
-        """Return a table, and the indices of its rows that have a target, None for all.
+        """Return a table, and the indices of its rows with a target (None for all).
 
         Messages begin with `where`.
         """
@@ -445,18 +442,18 @@ class Model:
         return table, usable.rows
 
     def _split(self, table: Table, rows: Array | None, *, on_demand: bool = False) -> Split:
-        """Return rows of a table as networks take them, and warn of what training did not see."""
+        """Return rows of a table in the networks' form; warn of values new to the training."""
         dtype = self.mlp.dtype
         part = make_split(table, rows, self.preprocessor, self.task, dtype, on_demand=on_demand)
         self._warn_of(table if rows is None else table.rows(rows))
         return part
 
     def scorer(self, task: Task) -> Scorer:
-        """Return the scorer of outputs by the loss for evaluation and the metrics of a task."""
+        """Return the scorer of outputs with the evaluation loss and the metrics of a task."""
         return Scorer(self.plain_loss, task, task.outputs, self.mlp.dtype)
 
     def outputs(self, data: Any) -> Array:
-        """Return the outputs (rows, out_dim) for a table, before probabilities and units."""
+        """Return the outputs (rows, out_dim) for a table, before conversion to predictions."""
         thread = self._thread
         if not hasattr(thread, "one_row"):
             thread.one_row = RowPredictor(self.populations, self.preprocessor, self.mean.combine)
@@ -481,7 +478,7 @@ class Model:
     def forward(self, x: Features) -> Array:
         """Return the output (rows, out_dim) for features (rows, in_dim), the input of the loss.
 
-        With several members it is the output that stands for the mean of their predictions.
+        With several members, it is the output for the mean of their predictions.
 
         Raises: ShapeError or DtypeError.
         """
@@ -493,9 +490,9 @@ class Model:
         return NetworkMean(self.networks, self._task, self.ensemble_weights)
 
     def with_mean(self, mean: NetworkMean) -> "Model":
-        """Return the model with copies of these networks, and their ensemble weights.
+        """Return the model with copies of these networks and their ensemble weights.
 
-        Linear networks may have learned activations where the others have none.
+        Linear networks may have learned activations that the others lack.
         """
         networks, weights = mean.networks, mean.ensemble_weights
         last = len(networks) - len(networks) // max(1, len(weights))
@@ -508,11 +505,11 @@ class Model:
         )
 
     def predict_interval(self, data: Any, level: float = 0.9) -> tuple[Array, Array]:
-        """Return lower and upper ends of the interval in which each new target lies, (rows,) each.
+        """Return lower and upper ends of an interval for each new target, (rows,) each.
 
-        `level` is the share of new targets in their interval, on average over rows like the
-        training rows.
-        Shapes: (rows,), or (rows, targets) if there are several targets.
+        A share `level` of new targets is in its interval, on average over rows like the training
+        rows.
+        Shapes: (rows,), or (rows, targets) for several targets.
 
         Raises: UsageError for a model of classes, or one that was trained without folds.
         """
@@ -522,7 +519,7 @@ class Model:
     def interval_of(self, output: Array, level: float) -> tuple[Array, Array]:
         """Return `predict_interval` (rows, targets) for outputs (rows, out_dim).
 
-        The ends lie in the range of targets: not below 0 for counts and learned logarithms.
+        The ends stay in the range of targets: not below 0 for counts and for learned logarithms.
         """
         if not isinstance(self._task, Regression) or self.residuals is None:
             raise self._without_folds("interval", "numbers")
@@ -582,12 +579,11 @@ class Model:
         return self._task.survival(output, np.array(given))
 
     def predict_set(self, data: Any, level: float = 0.9, *, by_class: bool = False) -> Array:
-        """Return which of the `classes` are in the set of each row, bool (rows, classes).
+        """Return which of the `classes` are in each row's prediction set, bool (rows, classes).
 
-        `level` is the share of new rows with their class in their set, on average over rows like
-        the training rows; with `by_class` over the rows of each class, in larger sets.  A set is
-        empty if no class is likely enough; this happens if predictions are right more often than
-        `level`.
+        A share `level` of new rows has its class in its set, on average over rows like the training
+        rows; with `by_class`, over the rows of each class, in larger sets.  A set is empty if no
+        class is likely enough, which happens if predictions are right more often than `level`.
 
         Raises: UsageError for a model of numbers, or one that was trained without folds.
         """
@@ -613,9 +609,9 @@ class Model:
         )
 
     def spread(self, x: Features) -> Array:
-        """Return the standard deviation over the networks' predictions for features (rows, in_dim).
+        """Return the standard deviation of the networks' predictions for features (rows, in_dim).
 
-        Shapes: (rows, targets) of numbers, or (rows, classes) of probabilities.
+        Shapes: (rows, targets) for numbers, or (rows, classes) for probabilities.
         Raises: UsageError for a single network.
         """
         if self.members is None:
@@ -628,10 +624,10 @@ class Model:
     def table(self, data: Any, history: Any = None) -> Table:
         """Return data in any form as a table with the kinds and derived columns of training.
 
-        A row reads its earlier rows in `data`, and in `history`, a table of further rows, if the
-        model has lags or windows.  Every method takes the table that is returned.
+        With lags or windows, a row reads its earlier rows in `data` and in `history`, a table of
+        further rows.  Every method accepts the returned table.
 
-        Raises: DataError if it cannot be read as one.
+        Raises: DataError if the data cannot be read as a table.
         """
         before = None if history is None else self._read(history)
         return self.preprocessor.history.extended(self._read(data), before)
@@ -641,28 +637,27 @@ class Model:
         how = self.preprocessor.read_arguments
         if isinstance(data, str | os.PathLike):
             return read_table(data, **how)
-        return as_table(data, names=self.columns, source="predict", **how)
+        return as_table(data, names=self.columns, source="data", **how)
 
     @property
     def n_parameters(self) -> int:
         """Number of parameters that a prediction uses.
 
-        A network that holds a linear model uses the weights and biases of that model alone.
+        A network that is a linear model uses only the weights and biases of this model.
         """
         linear = self.mlp.outputs * (self.preprocessor.n_features + 1)
         return sum(linear if one.is_linear else len(one.params) for one in self.networks)
 
     def _facts(self) -> dict[str, str]:
-        """Return the main properties, by title, as `repr` and notebooks show them."""
-        count = len(self.networks)
-        size = f"{count} of {self.mlp.title}, {self.n_parameters:,} parameters"
-        network = repr(self.mlp) if count == 1 and not self.mlp.is_linear else size
+        """Return the main properties by title, for `repr` and notebooks."""
+        linear = sum(network.is_linear for network in self.networks)
+        size = networks_text(len(self.networks) - linear, self.mlp.title, linear)
         columns = self.columns
         more = ", ..." if len(columns) > SHOWN_COLUMNS else ""
         return {
             "predicts": ", ".join(self.target) + f" ({self.preprocessor.task})",
             "from": ", ".join(columns[:SHOWN_COLUMNS]) + more,
-            "network": network,
+            "network": f"{size}, {plural(self.n_parameters, 'parameter')}",
             "loss": self.loss,
             **({"threshold": self.threshold_text} if self.threshold else {}),
         }
@@ -689,7 +684,7 @@ class Model:
 
     @cached_property
     def _labels(self) -> Array:
-        """The labels by class number; of dtype object unless all are numbers or all booleans."""
+        """Labels by class number; dtype object unless all are numbers or all are booleans."""
         kinds = {type(label) for label in self.preprocessor.classes}
         plain = kinds <= {int, float} or kinds == {bool}
         return np.array(self.preprocessor.classes, None if plain else object)
@@ -734,9 +729,9 @@ class Model:
     def restored(
         cls, description: Mapping[str, Any], state: Mapping[str, Array], where: Path
     ) -> "Model":
-        """Return the model that `to_dict` returned, with these parameters.
+        """Return a model from the data of `to_dict` and its parameters.
 
-        Raises: CheckpointError, naming `where`, if the description or the parameters are invalid.
+        Raises: CheckpointError, led by `where`, if the description or the parameters are invalid.
         """
         if not isinstance(description, Mapping) or not isinstance(state, Mapping):
             raise CheckpointError(f"{where}: is not a model (got {description!r:.60})")
@@ -762,7 +757,7 @@ class Model:
                 if len(preprocessor.classes) != 2:
                     raise CheckpointError("threshold: needs two classes")
                 model = replace(model, threshold=restored_threshold(description["threshold"]))
-            _ = model.plain_loss  # refuses values that the loss does not take
+            _ = model.plain_loss  # raises for values that the loss refuses
             fits = (preprocessor.n_features, model.task.outputs) == (mlp.in_dim, mlp.outputs)
         except MlpEngineError as error:
             raise CheckpointError(f"{where}: is not a whole model ({error})") from error
@@ -771,7 +766,7 @@ class Model:
         return model
 
     def save(self, path: str | Path) -> None:
-        """Write the model, whole or not at all; equal models give equal bytes."""
+        """Write the model, atomically; equal models give equal bytes."""
         more = self.residuals.to_arrays() if self.residuals else {}
         if self.sets:
             more |= self.sets.to_arrays()
@@ -779,7 +774,7 @@ class Model:
 
     @classmethod
     def load(cls, path: str | Path) -> "Model":
-        """Read a model.  Raises: CheckpointError if the file is damaged or not a model."""
+        """Read a model.  Raises: CheckpointError if the file is damaged or no model."""
         arrays, header = read_tensors(path)
         more = {
             n: arrays.pop(n)
@@ -810,7 +805,7 @@ def _ensemble_weights(description: Mapping[str, Any], networks: int) -> tuple[fl
 
 
 def _population(networks: Sequence[TabularNetwork]) -> Population[TabularNetwork]:
-    """Return copies of networks with the architecture of the last."""
+    """Return copies of networks that share the architecture of the last one."""
     members = Population(networks[-1], len(networks))
     for member, network in zip(members, networks, strict=True):
         for name, view in network.params.views.items():

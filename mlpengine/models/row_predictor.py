@@ -20,7 +20,7 @@ _log = logging.getLogger("mlpengine")
 
 
 class RowPredictor:
-    """The forward pass of networks over one row of a table; use one object for each thread.
+    """The forward pass of networks over one row of a table; each thread needs its own object.
 
     Each of `populations` has one architecture; `combined` combines the outputs
     (networks, 1, out_dim) of all networks into one output.
@@ -46,7 +46,7 @@ class RowPredictor:
             self._encoder = RowEncoder(preprocessor, self._features)
 
     def __call__(self, data: Any) -> Array | None:
-        """Return `output_of`; log the `warnings` of a row, once for each column."""
+        """Return `output_of`; log the `warnings` of a row, once per column."""
         output = self.output_of(data)
         if output is not None:
             for line in self.warnings(self._reported):
@@ -73,7 +73,7 @@ class RowPredictor:
     def warnings(self, but: set[str] | None = None) -> list[str]:
         """Return a line for each column of the last row with a value outside the training data.
 
-        Columns in `but` are left out, and the reported columns are added to `but`.
+        Columns in `but` are left out, and reported columns are added to `but`.
         """
         encoder, but = self._encoder, set() if but is None else but
         if encoder is None or not (encoder.unknown or encoder.far):
@@ -89,7 +89,7 @@ class RowPredictor:
 
 
 def _the_row(data: Any) -> Any:
-    """Return the only row of a table, a mapping or a vector; None for other tables."""
+    """Return the only row of a table as a mapping or a vector; None for other tables."""
     if isinstance(data, np.ndarray):
         return data[0] if data.ndim == 2 and len(data) == 1 else None
     if isinstance(data, Mapping):

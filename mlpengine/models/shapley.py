@@ -15,13 +15,13 @@ from mlpengine.data.features.summary import drawn_cells
 from mlpengine.models.forward import BLOCK_ROWS
 
 EVALUATIONS = 4_096
-"""Most rows that are predicted for one explanation, if that gives `LEAST_PAIRS` or more."""
+"""Maximum number of predicted rows per explanation, if this gives `LEAST_PAIRS` or more."""
 
 MULTIPLICATIONS = 1e9
-"""Limit of the work for one explanation: some 0.1 s of one core (Intel Xeon, AVX-512)."""
+"""Limit of the work per explanation: about 0.1 s of one core (Intel Xeon, AVX-512)."""
 
 LEAST_PAIRS, MOST_PAIRS = 32, 1_000
-"""Pairs of orders of the columns, each with a background row of its own."""
+"""Minimum pairs of orders of the columns, each with its own background row."""
 
 
 def shapley_values(
@@ -35,11 +35,11 @@ def shapley_values(
 ) -> tuple[Array, Array, Array]:
     """Return contributions of columns to a prediction, their standard errors, and the base.
 
-    A column contributes the mean change of the prediction when it changes from its value in a
-    background row to its value in `row`, over random orders in which the columns change.  Each
-    background row gets an order and the reverse order (antithetic).  `base` is the mean prediction
-    of these background rows; base and contributions add up to the prediction.  `columns` holds the
-    column of each feature.  `predict` returns predictions (rows, outputs) for features, of about
+    The contribution of a column is the mean change of the prediction when the column changes from
+    its value in a background row to its value in `row`, over random orders of the columns.  Each
+    background row has a random order and its reverse (antithetic).  `base` is the mean prediction
+    of these background rows; base and contributions add up to the prediction.  `columns` has the
+    column of each feature.  `predict` maps features to predictions (rows, outputs), for about
     `evaluations` rows.
 
     Shapes: row (features,), background (rows, features); contributions and errors
@@ -55,7 +55,7 @@ def shapley_values(
     chosen = np.resize(rng.permutation(evenly_spaced(len(background), pairs)), pairs)
     order = np.argsort(rng.random((pairs, count)), axis=1)
     both = np.stack([order, order[:, ::-1]], axis=1)
-    turn = np.argsort(both, axis=2)  # of each column
+    turn = np.argsort(both, axis=2)  # position of each column
     steps = np.arange(1, count)
     (end,) = predict(row[None])
     starts = predict(background[chosen])
@@ -74,7 +74,7 @@ def shapley_values(
 
 
 def drawn_rows(preprocessor: Preprocessor, count: int) -> dict[str, list[Any]]:
-    """Return random cells by column, by the description of the training rows.
+    """Return random cells by column, from the description of the training rows.
 
     Columns are independent.  Raises: UsageError for a column without a description.
     """

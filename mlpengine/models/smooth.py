@@ -1,6 +1,6 @@
-"""Small tanh networks that are trained on all rows at once, for targets that vary smoothly."""
+"""Small tanh networks that use all rows in each step, for targets that vary smoothly."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -14,16 +14,16 @@ from mlpengine.optim import BayesianRegularization
 from mlpengine.step.step import TrainingStep
 
 UNITS, FEWEST_UNITS = 30, 2
-"""Number of hidden units; fewer if `PARAMETERS` would be exceeded."""
+"""Number of hidden units; fewer if there would be more than `PARAMETERS` parameters."""
 
 PARAMETERS = 250
-"""Maximum number of parameters: the time of a step grows with the cube of this number."""
+"""Maximum number of parameters, because a step's time grows with the cube of their number."""
 
 STEPS = 300
-"""The most steps of a smooth network."""
+"""Maximum number of steps."""
 
 SLOW_STEPS, SLOW = 10, 0.05
-"""Training ends if the loss falls by less than the share `SLOW` over this number of steps."""
+"""Training ends if the loss falls by less than the share `SLOW` over this many steps."""
 
 
 def smooth_units(inputs: int, outputs: int) -> int:
@@ -49,12 +49,15 @@ def smooth_networks(
     seed: int,
     dtype: DTypeLike,
     *,
+    helps: Callable[[Mlp], bool] = lambda _: True,
     threads: int = 1,
 ) -> list[Mlp]:
     """Return a network for each fold, trained on the rows of the other folds.
 
+    If `helps` is false for the network of the first fold, no other is trained, and none returned.
+
     Its hidden layer reads x @ projection, standardized; as in `linear_networks`, an array of
-    indices selects columns of x. The networks have `dtype`; their training computes in float64.
+    indices selects columns of x.  The networks have `dtype`, but training computes in float64.
     Fold k has the seed `seed` + k.  Each of `threads` trains one network after another.
     """
     picks = projection.ndim == 1
@@ -79,8 +82,10 @@ def smooth_networks(
         whole.weights[1][...], whole.biases[1][...] = mlp.weights[1], mlp.biases[1]
         return whole
 
+    if not helps(first := fit(0)):
+        return []
     with ThreadPoolExecutor(threads) as pool:
-        return [*pool.map(fit, range(int(folds.max()) + 1))]
+        return [first, *pool.map(fit, range(1, int(folds.max()) + 1))]
 
 
 def _train(mlp: Mlp, part: Sequence[Array]) -> None:

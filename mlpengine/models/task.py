@@ -1,4 +1,4 @@
-"""The meaning of a network's outputs: targets in the form of the loss, labels, units, metrics."""
+"""The meaning of a network's outputs: targets for the loss, labels, units, metrics."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -33,17 +33,17 @@ from mlpengine.models import censored, metrics
 from mlpengine.ops import EntryLoss, KnownTargets, Loss, MeanSquaredError, losses_of
 
 MAX_CLASSES = 10
-"""Maximum number of classes, labels or targets for which separate metrics are reported."""
+"""Maximum number of classes, labels or targets with separate metrics."""
 
 PROBABILITY_METRICS = ("roc_auc", "average_precision", "log_loss", "brier", "calibration_error")
-"""Metrics of classes that no threshold changes."""
+"""Metrics of classes that do not depend on a threshold."""
 
 PINBALL = "pinball_"
-"""The part of the names of metrics before a level."""
+"""Part of a metric's name before a level."""
 
 
 OUT_OF_FOLD = "out_of_fold"
-"""The name of the training rows, each predicted by the networks that were not trained on it."""
+"""Name of the training rows, each predicted by networks that were not trained on it."""
 
 PART_PHRASES = {
     "data": "rows",
@@ -55,7 +55,7 @@ PART_PHRASES = {
 
 
 class RowOrigins(NamedTuple):
-    """The origin of the rows and columns of a split, for messages."""
+    """Origin of the rows and columns of a split, for messages."""
 
     rows: Table
     features: Sequence[str]
@@ -148,7 +148,7 @@ class Scored:
 
     @cached_property
     def predicted(self) -> Array:
-        """Class numbers, 0 and 1 by label, or numbers in the units of the target."""
+        """Class numbers, 0 and 1 by label, or numbers in the target's units."""
         return self.task.predict(self.output)
 
     @cached_property
@@ -164,7 +164,7 @@ class Scored:
 
     @cached_property
     def by_output(self) -> "dict[str, Scored]":
-        """The outputs of `OutputTasks`, each with its targets."""
+        """Outputs of `OutputTasks`, each with its targets."""
         assert isinstance(self.task, OutputTasks)
         part, truth = self.part, self.part.truth
         return {
@@ -177,19 +177,19 @@ Metric = Callable[[Scored], float]
 
 
 class Task(ABC):
-    """The meaning of the outputs (rows, out_dim) of a network for one kind of target."""
+    """The meaning of a network's outputs (rows, out_dim) for a kind of target."""
 
     headline: tuple[str, ...]
-    """The metrics that are computed after every epoch."""
+    """Metrics that are computed after every epoch."""
 
     kinds: ClassVar[tuple[metrics.PredictionKind, ...]]
-    """Predictions that the user's own metrics may compare."""
+    """Kinds of predictions that a user's metrics may compare."""
 
     patterns: ClassVar[tuple[str, ...]] = ()
-    """Metrics with a number in their name, as messages show them."""
+    """Metrics with a number in their name, as text for messages."""
 
     log_link: bool = False
-    """Whether outputs are logarithms; then networks are averaged after taking the exponential."""
+    """Whether outputs are logarithms; then the exponentials of networks are averaged."""
 
     def __init__(self, outputs: int) -> None:
         self.outputs: int = COUNT.check(f"{type(self).__name__}: outputs", outputs)
@@ -198,16 +198,16 @@ class Task(ABC):
         return f"{type(self).__name__}({self.outputs})"
 
     def learning_target(self, target: Array, dtype: np.dtype[np.generic]) -> Array:
-        """Return encoded targets in the form and dtype that the loss takes."""
+        """Return encoded targets in the form and dtype that the loss needs."""
         return np.ascontiguousarray(target, dtype)
 
     def truth(self, table: Table, target: Array) -> Array:
-        """Return the values with which predictions are compared."""
+        """Return the values that predictions are compared with."""
         return target
 
     @abstractmethod
     def predict(self, output: Array) -> Array:
-        """Return predictions: class numbers, 0 and 1 per label, or values in their own units."""
+        """Return predictions: class numbers, 0 and 1 by label, or values in their own units."""
 
     def probabilities(self, output: Array) -> Array | None:
         """Return float64 probabilities (rows, classes) or (rows, labels); None for regression."""
@@ -220,8 +220,8 @@ class Task(ABC):
     def combine(self, outputs: Array, shares: Array | None = None) -> Array:
         """Return one float64 output (rows, out_dim) for the outputs (networks, rows, out_dim).
 
-        It is the mean of the outputs: probabilities are then geometric means, scaled to a sum of 1.
-        With a log link it is the logarithm of the mean prediction.  `shares` are the weights of
+        It is the mean of the outputs, so probabilities are geometric means, scaled to a sum of 1.
+        With a log link, it is the logarithm of the mean prediction.  `shares` are the weights of
         the mean and add up to 1.
 
         Source: Genest and Zidek 1986, "Combining probability distributions", for the
@@ -233,11 +233,11 @@ class Task(ABC):
             wide = outputs[used] + np.log(weights[used])[:, None, None]
             total: Array = np.logaddexp.reduce(wide, axis=0)
             return total
-        if outputs.shape[1] == 1:  # the same sums in the same order, by one call
+        if outputs.shape[1] == 1:  # one call gives the same sums in the same order
             terms = weights[used, None, None] * outputs[used]
             return np.asarray(np.add.accumulate(terms, axis=0)[-1])
         mean = np.zeros(outputs.shape[1:])
-        for k in used:  # the rounding of a matrix product would depend on the position of a row
+        for k in used:  # a matrix product would round by the row's position
             mean += weights[k] * outputs[k]
         return mean
 
@@ -252,7 +252,7 @@ class Task(ABC):
         return self._own_metrics() | own
 
     def watch(self, name: str) -> None:
-        """Compute a metric after every epoch, too.  Raises: UsageError if the task has none."""
+        """Compute a metric after every epoch, too.  Raises: UsageError if the task lacks it."""
         known = ("loss", *self.all_metrics, *self.patterns)
         if not (name == "loss" or name in self.all_metrics or self._numbered(name)):
             listed = ", ".join(known)
@@ -261,7 +261,7 @@ class Task(ABC):
             self.headline = (*self.headline, name)
 
     def metrics(self, output: Array, part: Split, *, full: bool = False) -> dict[str, float]:
-        """Return the headline metrics over all rows; with `full` every metric of the task."""
+        """Return the main metrics over all rows; with `full`, every metric of the task."""
         known = self.all_metrics
         known |= {n: m for n in self.headline if n not in known and (m := self._numbered(n))}
         scored = Scored(self, output, part)
@@ -272,17 +272,17 @@ class Task(ABC):
         return self.all_metrics[name](Scored(self, output, part))
 
     def _numbered(self, name: str) -> Metric | None:
-        """Return the metric with a number in its name; None if the task has no such metric."""
+        """Return the metric for a name with a number, or None."""
         return None
 
 
 class Threshold(NamedTuple):
-    """The probability of a class above which a model of two classes predicts it.
+    """The probability of a class above which a model of two classes predicts this class.
 
     Attributes:
         value: the probability, from 0 to 1.
-        positive: the number of the class, 0 or 1.
-        costs: costs of a false negative and of a false positive, if they chose the value.
+        positive: number of the class, 0 or 1.
+        costs: costs of a false negative and of a false positive, if they determined the value.
     """
 
     value: Annotated[float, Limits(at_least=0, at_most=1)] = 0.5
@@ -296,15 +296,15 @@ class Threshold(NamedTuple):
 
 
 class Classification(Task):
-    """One class of several, by softmax over as many logits.
+    """One of several classes, by softmax over as many logits.
 
-    The class is the likeliest one or, of two classes, the one that `threshold` gives.
+    The predicted class is the likeliest class or, with two classes and a `threshold`, its choice.
     """
 
     headline: tuple[str, ...] = ("accuracy", "macro_f1")
     kinds = ("labels", "probabilities")
     predicts_median: ClassVar[bool] = False
-    """Whether the median of the probabilities is predicted, not the most likely class."""
+    """Whether the median of the probabilities is predicted instead of the likeliest class."""
 
     def __init__(
         self, outputs: int, labels: Sequence[object] = (), threshold: Threshold | None = None
@@ -353,7 +353,7 @@ class Classification(Task):
 
 
 class BinaryClassification(Classification):
-    """One class of two, by a single logit of class 1."""
+    """One of two classes, by a single logit for class 1."""
 
     def learning_target(self, target: Array, dtype: np.dtype[np.generic]) -> Array:
         return np.ascontiguousarray(target[:, None], dtype)
@@ -367,7 +367,7 @@ class BinaryClassification(Classification):
 
 
 class OrderedClasses(Classification):
-    """One class of several in an order; the median of the probabilities is predicted."""
+    """One of several ordered classes; the median of the probabilities is predicted."""
 
     headline = ("accuracy", "quadratic_kappa", "class_mae")
     predicts_median = True
@@ -389,7 +389,7 @@ class OrderedClasses(Classification):
 
 
 class MultiLabel(Task):
-    """Several independent yes-or-no labels, with one logit for each."""
+    """Several independent yes-or-no labels, with a logit for each."""
 
     headline = ("accuracy", "macro_f1")
     kinds = ("labels", "probabilities")
@@ -411,12 +411,12 @@ class MultiLabel(Task):
 
 
 class Regression(Task):
-    """Numbers in the units of the table: `target` scales them and `loss` says what is predicted.
+    """Numbers in the table's units; `target` scales them, and `loss` says what is predicted.
 
-    With `orders` several quantiles are predicted: they are sorted, so that they never cross.
+    With `orders`, several quantiles are predicted and sorted, so that they never cross.
 
     Source: Chernozhukov, Fernandez-Val and Galichon 2010, "Quantile and probability curves without
-    crossing": sorted quantiles are never farther from the true ones.
+    crossing": sorted quantiles are never farther from the true quantiles.
     """
 
     headline: tuple[str, ...] = ("r2", "mae", "rmse")
@@ -437,11 +437,11 @@ class Regression(Task):
 
     @property
     def target_range(self) -> tuple[float, float]:
-        """The ends of the range that targets may have: above 0 where logarithms are learned."""
+        """Range of possible targets: above 0 if logarithms are learned."""
         return (0.0, np.inf) if self.target.log else self.loss.target_range
 
     def truth(self, table: Table, target: Array) -> Array:
-        """Return the targets in their own units.  Raises: DataError for one the loss refuses."""
+        """Return the targets in their own units.  Raises: DataError for a target out of range."""
         names = self.target.columns
         values = self.target.values(table)
         self.loss.check_targets(values, lambda row, column: table.where(names[column], row))
@@ -449,7 +449,7 @@ class Regression(Task):
 
     def predict(self, output: Array) -> Array:
         """Return the predictions (rows, targets) that are compared with the targets."""
-        if self._is_plain:  # a formula takes ten times as long as one row's pass
+        if self._is_plain:  # a formula would take ten times as long as one row's pass
             return self.target.inverse(output)
         return self._predictions(output)[self.loss.point]
 
@@ -458,16 +458,16 @@ class Regression(Task):
         return values.reshape(len(values), values.shape[1] * values.shape[2])
 
     def columns(self, output: Array) -> dict[str, Array]:
-        """Return all predicted quantities of the loss, by name, in the order of the targets."""
+        """Return all predictions of the loss by name, in the order of the targets."""
         return dict(zip(self.column_names, self.predicted_numbers(output).T, strict=True))
 
     @property
     def column_names(self) -> list[str]:
-        """The names of the predicted quantities: each target with each suffix of the loss."""
+        """Names of the predictions: each target with each suffix of the loss."""
         return [f"{n}{p.suffix}" for n in self.target.names for p in self.loss.predictions]
 
     def _predictions(self, output: Array) -> list[Array]:
-        """Return each prediction of the loss (rows, targets), in the units of the targets."""
+        """Return each prediction of the loss (rows, targets), in the targets' units."""
         wide, count = output.astype(np.float64), self.loss.columns
         leaves = self.loss.formulas.outputs
         given = {str(o.leaf): wide[:, k::count] for k, o in enumerate(leaves)}
@@ -526,7 +526,7 @@ class Regression(Task):
             known["deviance"] = self._deviance
             known["deviance_explained"] = self._deviance_explained
         if [one.location for one in self.loss.predictions] == [True, False]:
-            known["nll"] = self._nll  # the loss predicts a mean and a deviation
+            known["nll"] = self._nll  # such a loss predicts mean and deviation
         levels = [one.level for one in self.loss.predictions if one.level is not None]
         if len(levels) == len(self.loss.predictions):
             known["pinball"] = lambda s: self._pinball(s, levels)
@@ -658,7 +658,7 @@ class CensoredTimes(Regression):
 
 
 class LossOnly(Task):
-    """No metric but the loss, with the loss of each of several outputs; outputs are not converted.
+    """The loss is the only metric, also for each of several outputs; outputs are not converted.
 
     >>> LossOnly().headline
     ()
@@ -678,7 +678,7 @@ class LossOnly(Task):
 
 
 class OutputTasks(Task):
-    """The tasks of outputs by name; a metric is named as in ``accuracy of class``.
+    """Tasks of outputs by name; a metric has a name such as ``accuracy of class``.
 
     >>> OutputTasks({"class": Classification(3), "kl": LossOnly()}).headline
     ('accuracy of class', 'macro_f1 of class')
@@ -716,9 +716,9 @@ def _of_output(output: str, metric: Metric) -> Metric:
 
 
 def task_for(target: Target | None, loss: Loss, threshold: Threshold | None = None) -> Task:
-    """Return the task of an encoded target under a loss; `threshold` is for two classes.
+    """Return the task of an encoded target with a loss; `threshold` is for two classes.
 
-    Raises: DataError if there is no target, or the loss does not suit it.
+    Raises: DataError if there is no target, or if the loss does not suit it.
     """
     if target is None:
         raise DataError("task: the preprocessing was fitted without a target")
@@ -752,15 +752,15 @@ def make_split(
     window: int = 64,
     on_demand: bool = False,
 ) -> Split:
-    """Return the given rows of a table as the network and its metrics take them.
+    """Return the given rows of a table in the form that the network and its metrics need.
 
-    `weights` (rows,) replace the weights of the table.
+    `weights` (rows,) replace the table's weights.
 
     With `stream`, a batch size, features stay in a file until they are gathered; `window` blocks of
-    prepared features are shuffled together.  With `on_demand` features are computed when slices of
+    prepared features are shuffled together.  With `on_demand`, features are computed when slices of
     rows are read, and not kept.
 
-    Raises: DataError if the table has no target, or for the first cell that cannot be used.
+    Raises: DataError if the table has no target, or for the first unusable cell.
     """
     part = table
     if stream is not None:
@@ -792,7 +792,7 @@ def make_split(
 
 
 def mean_targets(truth: Array, weights: Array | None) -> Array:
-    """Return the mean of each target over the rows that have it; truth is (rows, targets)."""
+    """Return the mean of each target (rows, targets) over the rows that have it."""
     return KnownTargets(MeanSquaredError()).best_constant(truth, truth.shape[1], weights)
 
 
@@ -813,7 +813,7 @@ def _logistic(logits: Array) -> Array:
 
 @lru_cache(maxsize=8)  # called in each epoch, and for each column of `importances`
 def _class_metrics(labels: tuple[str, ...]) -> dict[str, Metric]:
-    """Return the metrics of classes or labels by name, with metrics of each if there are few."""
+    """Return metrics of classes or labels by name; for few classes, also of each class."""
     known: dict[str, Metric] = {
         "accuracy": _on_predictions(metrics.accuracy),
         "macro_f1": _on_predictions(metrics.f1),
@@ -854,7 +854,7 @@ def _of_class(function: Callable[..., Array], k: int) -> Metric:
 
 
 def _read_only(array: Array) -> Array:
-    """Return a view that cannot be written: other metrics read the same targets."""
+    """Return a read-only view, because other metrics read the same targets."""
     view = array.view()
     view.flags.writeable = False
     return view

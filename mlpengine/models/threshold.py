@@ -13,27 +13,27 @@ from mlpengine.settings.structure import conform
 from mlpengine.settings.training import ThresholdChoice
 
 CANDIDATES = 99
-"""Thresholds that are compared: quantiles of the probabilities."""
+"""Number of compared thresholds: quantiles of the probabilities."""
 
 BANDWIDTH = 0.2
 """Standard deviation, in log odds, of the weights of near thresholds in the mean of their scores.
 
-Of 0 (no mean), 0.05, 0.15, 0.3, 0.5 and 0.8, the middle ones gave the lowest cost and the best F1
-on eight tables of 300 to 6,700 rows: the best threshold of few rows is a matter of chance.
+The best threshold of few rows is a matter of chance.  Of 0 (no mean), 0.05, 0.15, 0.3, 0.5 and
+0.8, the middle ones gave the lowest cost and the best F1 on eight tables of 300 to 6,700 rows.
 """
 
 
 def restored_threshold(state: object) -> Threshold:
-    """Return the threshold that `Threshold._asdict` described.  Raises: CheckpointError."""
+    """Return a threshold from the data of `Threshold._asdict`.  Raises: CheckpointError."""
     conform(state, Threshold, "threshold")
     known = {"costs": None, **cast("dict[str, Any]", state)}
     return Threshold(**{**known, "costs": known["costs"] and tuple(known["costs"])})
 
 
 def check_threshold(choice: ThresholdChoice, task: Task) -> Threshold:
-    """Return a threshold of 0.5 for the class and the costs of a choice.
+    """Return a threshold of 0.5 with the class and the costs of a choice.
 
-    Raises: UsageError for a task without two classes, and for an unknown class or metric.
+    Raises: UsageError for a task without two classes, or for an unknown class or metric.
     """
     if not isinstance(task, Classification) or len(task.labels) != 2:
         count = f"{len(task.labels)} classes" if isinstance(task, Classification) else "no classes"
@@ -61,9 +61,9 @@ def check_threshold(choice: ThresholdChoice, task: Task) -> Threshold:
 def choose_threshold(
     choice: ThresholdChoice, task: Classification, output: Array, part: Split
 ) -> Threshold:
-    """Return the threshold with the best score for outputs of rows that trained no network of them.
+    """Return the threshold with the best score for outputs of rows that did not train the networks.
 
-    The score of a threshold is the mean over thresholds near it.
+    The score of a threshold is a mean over near thresholds.
 
     Raises: UsageError as `check_threshold`.
     """

@@ -38,7 +38,10 @@ class CompiledMlp:
                 names=names,
             )
         except UnsupportedError as reason:
-            raise CompileError(f"compile: every layer needs a compiled rule ({reason})") from reason
+            raise CompileError(
+                f"compile: every op must have a compiled rule (got {reason}); use predict, or "
+                "export the network to C"
+            ) from reason
         self.input: Array = scratch.input
         self.output: Array = scratch.output
         self.source = self._executor.source.text

@@ -51,12 +51,19 @@ def form_page(model: Model) -> str:
         tag(
             "main",
             tag("div", id="prediction", role="status", aria_live="polite"),
+            _threshold(model) if model.threshold else None,
             tag("form", *fields, autocomplete="off", aria_label="Columns"),
             tag("details", tag("summary", "Why this prediction"), tag("div"), id="reasons"),
         ),
         tag("footer", "The page computes the prediction itself: nothing that is typed leaves it."),
         tag("script", script, type="module"),
     )
+
+
+def _threshold(model: Model) -> Markup:
+    """Return the threshold in words."""
+    value, _, name = model.threshold_text.partition(" for ")
+    return tag("p", f"The page says {name} if its probability is above {value}.", class_="hint")
 
 
 def _background(model: Model) -> list[list[Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.core.wording import plural, script_json, shown_name
+from mlpengine.core.wording import best_text, networks_text, plural, script_json, shown_name
 from mlpengine.diagnostics.thresholds import CLEAR, PROBABLE
 from mlpengine.diagnostics.verdict import verdict_list
 from mlpengine.drawing.chart_types import array_of
@@ -142,10 +142,9 @@ def _trained(model: Data, verb: str) -> str:
     trained = plural(rows["train"], "training row")
     how = f" by folds of {trained}" if model["folds"] else f", {trained}"
     count, linear = model["networks"], model["linear_models"]
-    networks = "A network" if count == 1 else plural(count, "network")
-    kinds = [f"{networks} of {sizes} units"] * (count > 0)
-    kinds += [f"{plural(linear, 'linear model')}"] * (linear > 0)
-    size = f"{' and '.join(kinds)} ({plural(model['parameters'], 'parameter')})"
+    alone = "A network of " * (count == 1 and not linear)
+    networks = f"{alone}{networks_text(count, sizes, linear)}"
+    size = f"{networks} ({plural(model['parameters'], 'parameter')})"
     count = plural(len(model["classes"]), "class", "classes")
     classes = f", one of {count}" if model["classes"] else ""
     share = model["linear_weight"]
@@ -231,7 +230,9 @@ def training_section(known: Data | None) -> Markup | None:
         return None
     curves, best = known["curves"], known.get("best")
     rates = [value for value in curves.get("lr", {}).get("value", ()) if value]
-    marks = f"Best {_epochs(best)}." if best else ""
+    marks = ""
+    if best:
+        marks = f"{best_text(best if isinstance(best, list) else [best]).capitalize()}."
     if rates and max(rates) == min(rates):
         marks += f" Learning rate {number(rates[0], 3)}."
     text = tag("p", f"{plural(known['count'], 'epoch')}. {marks}", class_="soft")
@@ -253,13 +254,6 @@ def _stopped(count: int, ended: Sequence[int]) -> Markup | None:
         "there a curve may jump, as it goes on without them.",
         class_="soft",
     )
-
-
-def _epochs(best: Any) -> str:
-    if not isinstance(best, list):
-        return f"epoch {best}"
-    low, high = min(best), max(best)
-    return f"epochs {low} to {high}, by network" if low < high else f"epoch {low}"
 
 
 def predictions_section(known: Data | None) -> Markup | None:

@@ -1,7 +1,7 @@
-"""The description of a run: the network, its features, its training and the split of the rows.
+"""The description of a run: the network, its features, its training, and the split of the rows.
 
-Each class holds the options of one idea, with their defaults, limits and descriptions; configs and
-their schema, estimators, recipes, sweeps and the remedies of verdicts are views of them.
+Each class has the options of one subject, with defaults, limits and descriptions.  Configs and
+their schema, estimators, recipes, sweeps and the fixes of verdicts use these classes.
 """
 
 from mlpengine.settings.features import FeatureSettings

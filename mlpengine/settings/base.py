@@ -1,4 +1,4 @@
-"""How settings are declared: dataclasses of pydantic, short forms of values, and their checks."""
+"""The declaration of settings: pydantic dataclasses, short forms of values, and their checks."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING
@@ -20,7 +20,7 @@ from mlpengine.core.errors import UsageError
 from mlpengine.core.fields import Limits, Option
 
 STRICT = ConfigDict(extra="forbid", allow_inf_nan=False, defer_build=True)
-"""No unknown keys, no infinities; validators are built when a value is first read.
+"""No unknown keys, no infinities; a validator is built when a value is first read.
 
 Numbers and flags are strict by their types (`Flag`, `mlpengine.core.fields.Limits`).
 """
@@ -30,7 +30,7 @@ WholeNumber: TypeAlias = Annotated[int, Limits(whole=True)]
 
 
 def rule(text: str, *at: str) -> PydanticCustomError:
-    """Return the error of a rule between fields, to be shown at the key path `at`."""
+    """Return the error of a rule between fields, shown at the key path `at`."""
     return PydanticCustomError("rule", "{text}", {"text": text, "at": at})
 
 
@@ -41,7 +41,7 @@ def _in_a_list(value: Any) -> Any:
 
 
 def one_or_more(item: Any) -> BeforeValidator:
-    """Return the annotation of a tuple; a file may write one item without a list, or null."""
+    """Return the annotation of a tuple; a file may have a single item without a list, or null."""
     return BeforeValidator(_in_a_list, json_schema_input_type=item | list[item] | None)
 
 
@@ -49,7 +49,7 @@ Texts: TypeAlias = Annotated[tuple[str, ...], one_or_more(str)]
 
 
 class Names:
-    """Annotation of a text that is one of `names`, or one that `others` does not refuse.
+    """Annotation of a text that is in `names`, or that `others` accepts.
 
     `names` may be a registry.  An empty registry accepts every text, because the module that fills
     it is not imported yet.  `others` raises UsageError for a wrong text.
@@ -91,14 +91,14 @@ def _switched(value: Any) -> Any:
 
 
 def switch(kind: Any) -> BeforeValidator:
-    """Return the annotation of optional settings: false is None, true their defaults."""
+    """Return the annotation of optional settings: false means None, true means their defaults."""
     return BeforeValidator(_switched, json_schema_input_type=kind | bool | None)
 
 
 def defaults(kind: Callable[[], Any]) -> Callable[[], Any]:
-    """Return a factory of settings by default, as a function.
+    """Return a factory of default settings as a function.
 
-    pydantic inspects the signature of every factory.  For a class this takes 1 ms.
+    pydantic inspects the signature of every factory, which takes 1 ms for a class.
     """
     return lambda: kind()
 
@@ -133,7 +133,7 @@ UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 
 
 def expected(issue: ErrorDetails) -> str:
-    """Return what a value must be, by one error of pydantic about it."""
+    """Return what a value must be, from one pydantic error about it."""
     kind, context = issue["type"], issue.get("ctx", {})
     if kind == "missing":  # of an item of a list
         kind, context = "too_short", {"min_length": int(issue["loc"][-1]) + 1}

@@ -1,7 +1,7 @@
-"""Options with objects of the engine as values: a loss, an optimizer, an input layer.
+"""Options whose values are engine objects: a loss, an optimizer, an input layer.
 
-A file may have only a name (``optimizer: adam``), a mapping with a name (``{name: adam, lr:
-1e-3}``), or a mapping without a name; then the name is the default.
+A file may have a name (``optimizer: adam``), a mapping with a name (``{name: adam, lr: 1e-3}``),
+or a mapping without a name; then the default name is used.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -37,13 +37,13 @@ from mlpengine.settings.base import STRICT, Flag, one_or_more, rule
 
 
 def keys_of(kind: Any) -> list[tuple[str, Option]]:
-    """Return the options of a class of the engine that a file has, by their names in the class."""
+    """Return the options of an engine class that files may have, by their names in the class."""
     return [(name, one) for name, one in options_of(kind).items() if not one.given]
 
 
 @cache
 def model_of(kind: Any, name: str = "") -> type[BaseModel]:
-    """Return the model of a mapping with the options of a class, and its `name`, if it has one."""
+    """Return the model of a mapping: the options of a class, and its `name` if it has one."""
     title = kind.__name__.removesuffix("Settings")
     about = (getdoc(kind) or "").partition("\n\n")[0]
     named: Any = (Literal[name], Field(default=name, description=about))
@@ -71,7 +71,7 @@ def _type_of(option: Option) -> Any:
 
 
 def build(kind: Any, mapping: Mapping[str, Any], name: str = "") -> Any:
-    """Return the object of a class for a mapping of its options.
+    """Return the object of a class from a mapping of its options.
 
     Raises: ValidationError, or the error of a rule of the class at its key.
     """
@@ -93,13 +93,13 @@ def _at_its_key(text: str, keys: Collection[str]) -> PydanticCustomError:
 
 
 class Of:
-    """Annotation of an option with an object of one class of the engine as its value."""
+    """Annotation of an option whose value is an object of an engine class."""
 
     def __init__(self, kind: type) -> None:
         self.kind = kind
 
     def complete(self, value: Any) -> Any:
-        """Return the mapping that a value stands for."""
+        """Return the complete mapping for a value."""
         return value
 
     def member(self, mapping: Mapping[str, Any]) -> type[BaseModel]:
@@ -107,7 +107,7 @@ class Of:
         return model_of(self.kind)
 
     def read(self, value: Any) -> Any:
-        """Return the object that a value of a file stands for."""
+        """Return the object for a value in a file."""
         if isinstance(value, self.kind):
             return value
         if not isinstance(value, dict):
@@ -128,10 +128,10 @@ class Of:
 
 
 class Family(Of):
-    """Annotation of an option with an object of a named class as its value.
+    """Annotation of an option whose value is an object of a named class.
 
-    Without a name it is `default`, or ``formula`` if the mapping has such a key; `none` is
-    the name of None.  `takes` are further values that Python, but no file, may have.
+    Without a name, the class is `default`, or ``formula`` if the mapping has this key; `none` is
+    the name of None.  `takes` are further values that are possible in Python, but not in a file.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class Family(Of):
 
     @property
     def names(self) -> list[str]:
-        """The names that a file may have."""
+        """Names that a file may have."""
         return [self.none, *self.registry] if self.none else [*self.registry]
 
     @property
@@ -200,7 +200,7 @@ class Family(Of):
 
 
 def _named_schema(model: type[BaseModel]) -> Any:
-    """Return the schema of a model with its name, by which a section of the JSON Schema has it."""
+    """Return the schema of a model, with the name of its section in the JSON Schema."""
     named: Any = {**TypeAdapter(model).core_schema, "ref": f"{model.__name__}:section"}
     return definitions_schema(named, [])
 
@@ -226,4 +226,4 @@ ScheduleOption: TypeAlias = Annotated[
 ]
 
 FAMILIES = (Loss, OptimizerSettings, Schedule)
-"""The base classes of objects that have a name in files."""
+"""Base classes of objects that have a name in files."""

@@ -20,17 +20,17 @@ Standardizing: TypeAlias = Flag | Literal["mean"]
 TargetTransform: TypeAlias = Literal["none", "log", "auto"]
 
 MAX_REACH = 100_000
-"""Largest number of rows that a lag or a window reaches back."""
+"""Maximum number of rows that a lag or window reaches back."""
 
 Steps: TypeAlias = Annotated[int, Limits(at_least=1, at_most=MAX_REACH, whole=True)]
 SomeSteps: TypeAlias = Annotated[tuple[Steps, ...], one_or_more(int)]
 WindowFunction: TypeAlias = Literal["mean", "std", "min", "max"]
 
 BINS = 12
-"""Quantile bins of a column by default."""
+"""Default number of quantile bins of a column."""
 
 MAX_COMPUTED = 1000
-"""Largest number of computed columns."""
+"""Maximum number of computed columns."""
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -1,4 +1,4 @@
-"""The request of a verdict: a value for an option, and the key of that option in configs."""
+"""The fix of a verdict: a value for an option, and the option's key in configs."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, is_dataclass
@@ -22,16 +22,16 @@ SECTIONS: dict[type, str] = {
     Schedule: "schedule",
     TrainingSettings: "training",
 }
-"""The section of a config for the options of each class."""
+"""Section of a config for each class of options."""
 
 
 @dataclass(frozen=True)
 class Fix:
     """A value for the option `name` of the class `of`.
 
-    The config that takes it checks the value.
+    The config checks the value.
 
-    Raises: UsageError for an option that the class does not have.
+    Raises: UsageError if the class has no such option.
     """
 
     of: type
@@ -40,9 +40,9 @@ class Fix:
 
     @classmethod
     def read(cls, key: str, value: Any) -> "Fix":
-        """Return the value for the option with the `key` of a config.
+        """Return the fix for a `key` of a config.
 
-        Raises: UsageError for a key that no option has.
+        Raises: UsageError if no option has this key.
         """
         section, _, name = key.rpartition(".")
         kinds = (kind for kind, text in SECTIONS.items() if not section or text == section)
@@ -57,7 +57,7 @@ class Fix:
 
     @property
     def key(self) -> str:
-        """The key of the option in a config, such as ``training.clip_norm``."""
+        """Key of the option in a config, such as ``training.clip_norm``."""
         if self.name in SECTIONS.values():  # a loss, an optimizer or a schedule as a whole
             return self.name
         section = next(text for kind, text in SECTIONS.items() if issubclass(self.of, kind))
@@ -65,12 +65,12 @@ class Fix:
 
     @property
     def plain(self) -> Any:
-        """The value as a config has it; true for settings by default."""
+        """The value as a config writes it; true for default settings."""
         if is_dataclass(self.value):
             return True
         return [*self.value] if isinstance(self.value, tuple) else self.value
 
 
 def by_key(fixes: Iterable[Fix]) -> dict[str, Any]:
-    """Return the values by the keys of configs."""
+    """Return the values by config keys."""
     return {fix.key: fix.plain for fix in fixes}

@@ -18,9 +18,13 @@ PRESETS: tuple[str, ...] = get_args(Preset)
 MIDDLE = 20_000
 """Number of rows that the recipe `plain` assumes for its sizes if the number is unknown."""
 
-PLAIN = (
-    (1_000, [64, 64], (0.003, 0.003), 0.1, 200, 16, 50),
-    (4_000, [32, 32], (0.003, 0.003), 0.1, 120, 32, 30),
+Sizes: TypeAlias = tuple[
+    float, list[int], tuple[float, float], float, int, int, int | Literal["auto"]
+]
+
+PLAIN: tuple[Sizes, ...] = (
+    (1_000, [64, 64], (0.003, 0.003), 0.1, 200, 16, "auto"),
+    (4_000, [32, 32], (0.003, 0.003), 0.1, 120, 32, "auto"),
     (MIDDLE, [256, 256], (0.002, 0.008), 0.05, 60, 128, 20),
     (100_000, [128, 128], (0.002, 0.002), 0.01, 48, 256, 10),
     (float("inf"), [256, 128], (0.002, 0.002), 0.01, 40, 256, 20),

@@ -42,6 +42,9 @@ Action: TypeAlias = Literal["stop", "skip"]
 MAX_NETWORKS = 1_000
 """Largest number of networks that are trained together."""
 
+FEWEST_WAITED = 10
+"""Minimum number of epochs without a better value before stopping, for the patience `auto`."""
+
 Several: TypeAlias = Annotated[int, Limits(at_least=2, at_most=MAX_NETWORKS, whole=True)]
 
 
@@ -59,14 +62,20 @@ def trained(members: Iterable[MemberType]) -> list[MemberType]:
 class EarlyStopping:
     """When to end before the last epoch."""
 
-    patience: Count = Field(
-        default=20, description="Epochs without a better value before stopping."
+    patience: Literal["auto"] | Count = Field(
+        default=20,
+        description="Epochs without a better value before stopping; auto: as many as the best "
+        f"epoch's number, at least {FEWEST_WAITED}.",
     )
     monitor: str = Field(
         default="loss",
         description="The validation metric to watch: any that training.metrics may name.",
     )
     min_delta: NonNegative = Field(default=0.0, description="Smallest improvement that counts.")
+
+    def epochs_after(self, best: int) -> int:
+        """Return the number of epochs without a better value that end training, by the best one."""
+        return max(best, FEWEST_WAITED) if self.patience == "auto" else self.patience
 
 
 @dataclass(frozen=True, config=STRICT)

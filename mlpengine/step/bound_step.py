@@ -10,9 +10,10 @@ import numpy as np
 from mlpengine.backends.update_rules import largest_factor
 from mlpengine.core.buffers import Uncopyable, hides_entries, quiet_runner, replay, write_into
 from mlpengine.core.errors import DtypeError, NumericalError, ShapeError
-from mlpengine.core.named import NamedRows, arrays_in, matched
+from mlpengine.core.named import NamedRows, arrays_by_name, arrays_in
 from mlpengine.core.rows import gather_rows
 from mlpengine.core.spec import Array, Call
+from mlpengine.core.wording import quoted
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import BoundLoss
@@ -156,28 +157,36 @@ class BoundStep(Uncopyable):
         return error, fault.rows if fault else []
 
     def layout_errors(self, data: StepData, order: Array) -> Iterator[str]:
-        """Yield the reasons why `gather` cannot copy the rows `order` of `data`."""
-        pairs = matched(data, self.buffers)
-        for rows, buffer in pairs:
-            if text := _misfit(rows, buffer):
-                yield text
-        last = min(len(rows) for rows, _ in pairs if rows is not None) - 1
+        """Yield the reasons why the rows `order` of `data` cannot be copied into the buffers."""
+        lengths = {}
+        for name, value, buffers in zip(
+            ("x", "y", "sample_weight"), data, self.buffers, strict=True
+        ):
+            given = arrays_by_name(value)
+            for part, buffer in arrays_by_name(buffers).items():
+                where, rows = f"{name}[{part!r}]" if part else name, given[part]
+                if text := _misfit(where, rows, buffer):
+                    yield text
+                if rows is not None:
+                    lengths[where] = len(rows)
+        shortest = min(lengths, key=lengths.__getitem__)
+        last = lengths[shortest] - 1
         if order.size and int(order.view(np.uint64).max()) > last:  # negative: large as uint64
-            yield f"order must name rows 0 to {last} (got {order.min()} to {order.max()})"
+            named = f"order must name rows 0 to {last}, the rows of {shortest}"
+            yield f"{named} (got {order.min()} to {order.max()})"
 
 
-def _misfit(rows: Array | None, buffer: Array | None) -> str:
-    """Return why rows cannot be copied into the buffer without a change, or ""."""
+def _misfit(where: str, rows: Array | None, buffer: Array | None) -> str:
+    """Return the reason why the rows cannot be copied into the buffer unchanged, or ""."""
     if rows is None or buffer is None:
         same = rows is buffer
-        return "" if same else "sample weights must come with a weighted step, and only then"
-    if not isinstance(rows, np.ndarray) or not rows.flags.c_contiguous:
-        return "arrays must be in memory and C-contiguous"
-    if hides_entries(rows):
-        return "arrays must have no masked entries"
+        return "" if same else f"{where} must come with a weighted step, and only then"
+    if not isinstance(rows, np.ndarray) or hides_entries(rows):
+        return f"{where} must be an array in memory, without masked entries (got {quoted(rows)})"
     if rows.dtype != buffer.dtype or rows.shape[1:] != buffer.shape[1:]:
-        return (
-            f"rows must be as the step's buffer {buffer.dtype}{list(buffer.shape)} "
-            f"(got {rows.dtype}{list(rows.shape)})"
-        )
+        wanted = ", ".join(map(str, ("rows", *buffer.shape[1:])))
+        got = f"{rows.dtype}[{', '.join(map(str, rows.shape))}]"
+        return f"{where} must be {buffer.dtype}[{wanted}] (got {got})"
+    if not rows.flags.c_contiguous:
+        return f"{where} must be C-contiguous; write np.ascontiguousarray({where})"
     return ""

@@ -16,6 +16,7 @@ from mlpengine.core.errors import (
     CompileError,
     DataError,
     DtypeError,
+    IndexRangeError,
     NumericalError,
     ShapeError,
     UsageError,
@@ -34,6 +35,7 @@ from mlpengine.optim.schedules import ScheduleLike
 from mlpengine.step import arguments
 from mlpengine.step.bound_step import BoundStep, StepData, step_data
 from mlpengine.step.dropout_rates import DropoutRates, checked_schedule
+from mlpengine.step.fault import listed_rows
 from mlpengine.step.full_batch_problem import full_batch_steps
 from mlpengine.step.fused_run import FusedRun, steps_at_once
 from mlpengine.step.packing import load_step, save_step, set_state
@@ -368,7 +370,15 @@ class TrainingStep:
         data = step_data(x, y, sample_weight)
         count = self.count_steps(data, order, "run_many")
         losses, norms = np.zeros(count), np.zeros(count)
-        self.make_steps(data, order, losses, norms)
+        before = self.optimizer.steps
+        try:
+            self.make_steps(data, order, losses, norms)
+        except (NumericalError, IndexRangeError) as error:
+            start = (self.optimizer.steps - before) * self.batch_size
+            rows = order[start : start + self.batch_size]
+            bad = f": {listed_rows(rows[self.bad_rows].tolist())}" if self.bad_rows else ""
+            batch = f"order[{start}:{start + self.batch_size}]"
+            raise type(error)(f"run_many: {error} (the batch is {batch}{bad})") from None
         return losses, norms
 
     def count_steps(self, data: StepData, order: Array, where: str) -> int:

@@ -16,8 +16,8 @@ from mlpengine.diagnostics import Diagnostics, table, verdicts
 from mlpengine.diagnostics.baselines import (
     Baselines,
     baselines,
+    copies_of,
     error_beside_constant,
-    near_copies,
     rows_within,
 )
 from mlpengine.diagnostics.constant_loss import (
@@ -212,6 +212,9 @@ class LoopDiagnostics(Callback):
             measure_rows(self.core, one.task, one.train, networks)
         return without(verdicts(self.core), self._silence)
 
+    def __repr__(self) -> str:
+        return f"LoopDiagnostics({self.core!r})" if hasattr(self, "core") else "LoopDiagnostics()"
+
     def _repr_html_(self) -> str:
         if not hasattr(self, "core"):
             return "nothing is measured so far"
@@ -393,8 +396,11 @@ def measure_baselines(
         many = first.used[:: -(-len(first.used) * values // COPY_VALUES)]
         pair = _joined(as_rows(train.x[many])), other[:: -(-len(other) // COPY_ROWS)]
         if all(np.isfinite(one).all() for one in pair):
-            diagnostics.copies = near_copies(*pair)
-    diagnostics.baselines = baselines(_joined(x), truth, predicted, rows, other, other_truth)
+            diagnostics.copies = copies_of(*pair)
+    beside = [train.truth[(rows + step) % len(train)] for step in (1, -1)]
+    diagnostics.baselines = baselines(
+        _joined(x), truth, predicted, rows, other, other_truth, beside
+    )
 
 
 def _is_complete(truth: Array) -> Array:

@@ -161,8 +161,8 @@ class Learner(Uncopyable):
         """Return why training ends now, with at most `epochs` epochs; None if it continues."""
         if len(self.history.rows) >= epochs:
             return "epochs"
-        stopping = self.early_stopping
-        return "early" if stopping and self.best.waited >= stopping.patience else None
+        rule, best = self.early_stopping, self.best
+        return "early" if rule and best.waited >= rule.epochs_after(best.epoch) else None
 
     def begin(self) -> None:
         """Continue with the weights of the last step."""

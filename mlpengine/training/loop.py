@@ -15,7 +15,7 @@ from mlpengine.core.buffers import Uncopyable
 from mlpengine.core.errors import NumericalError, UsageError
 from mlpengine.core.fields import COUNT
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import plural, quoted, suggestion
+from mlpengine.core.wording import best_text, plural, quoted, suggestion
 from mlpengine.models.task import Split, Task
 from mlpengine.settings import EarlyStopping
 from mlpengine.settings.training import Action
@@ -29,6 +29,7 @@ from mlpengine.training.loop_arguments import check_fit, check_stopping, checked
 
 if TYPE_CHECKING:
     from mlpengine.drawing.cell import Cell
+    from mlpengine.drawing.chart_types import Chart
     from mlpengine.drawing.markup import Markup
 
 
@@ -36,30 +37,39 @@ if TYPE_CHECKING:
 class Result:
     """The outcome of a run.
 
-    Each network has the weights of its best epoch.  With several networks, `best_epoch` is the
-    last of their best epochs.
+    Each network holds the weights of its best epoch; `best_epochs` has one for each network.
     """
 
     ending: Ending
     epochs: int
-    best_epoch: int
+    best_epochs: Sequence[int]
     seconds: float
     samples_per_second: float
     history: History
+
+    @property
+    def best_epoch(self) -> int:
+        """The last of the best epochs."""
+        return max(self.best_epochs)
+
+    def charts(self) -> "list[Chart]":
+        """Return the charts of `history`, with a mark at the best epoch if all networks have it."""
+        same = len({*self.best_epochs}) == 1
+        return self.history.charts(self.best_epoch if same and self.best_epoch else None)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({'; '.join(self.lines())})"
 
     def lines(self) -> list[str]:
         """Return the outcome as text."""
-        best = f", best {self.best_epoch}" if self.best_epoch else ""
+        best = f", {best_text(self.best_epochs)}" if self.best_epoch else ""
         return [f"{plural(self.epochs, 'epoch')}{best}{ENDINGS[self.ending]}"]
 
     def plot(self) -> "Cell":
         """Return a chart of losses, metrics and learning rate by epoch, which a notebook shows."""
         from mlpengine.drawing.cell import chart_cell
 
-        return chart_cell(repr(self), self.history.charts(self.best_epoch or None))
+        return chart_cell(repr(self), self.charts())
 
     def _repr_html_(self) -> str:
         from mlpengine.drawing.cell import cell_html
@@ -68,11 +78,12 @@ class Result:
 
     def content(self) -> "list[Markup]":
         """Return what a notebook shows of the outcome."""
-        from mlpengine.drawing.markup import tag
+        from mlpengine.drawing.markup import joined, tag
         from mlpengine.drawing.svg import grid
 
-        charts = self.history.charts(self.best_epoch or None)
-        return [tag("p", self.lines()[0]), grid(charts)]
+        text = "Each curve is the mean of the networks that still train; it may jump as they stop."
+        note = tag("p", text, class_="soft") if len(self.best_epochs) > 1 else ""
+        return [tag("p", self.lines()[0]), joined(grid(self.charts()), note)]
 
 
 class Callback:
@@ -394,7 +405,7 @@ class Loop(Uncopyable):
         rows = self.history.rows
         samples = sum(row.seconds * row.samples_per_second for row in rows)
         rate = samples / self.seconds if self.seconds else 0.0
-        result = Result(ending, len(rows), self.best_epoch, self.seconds, rate, self.history)
+        result = Result(ending, len(rows), self.best_epochs, self.seconds, rate, self.history)
         self._call("on_fit_end", result)
         return result
 

@@ -130,7 +130,6 @@ class Fitted:
         loss: the training loss.
         mean: the networks; the prediction is the mean of their outputs.
         result: the result of the loop.
-        best_epochs: best epoch of each trained network.
         ensemble_weights: weight of each ensemble member type, possibly 0; empty for a single type.
         temperature: divisor of the logits.
         mean_error: error of the mean as a share of a single network's error (`error_of_mean`).
@@ -143,7 +142,6 @@ class Fitted:
     loss: Loss
     mean: NetworkMean
     result: Result
-    best_epochs: Sequence[int]
     ensemble_weights: Mapping[MemberType, float] = field(default_factory=dict)
     temperature: float = 1.0
     mean_error: Array | None = None
@@ -462,8 +460,7 @@ class Trainer:
         """
         loops = self._last.members if self._last else ()
         evaluator = loops[0].evaluator if len(loops) == 1 else None
-        epochs = [loop.best.epoch for loop in loops]
-        fitted = Fitted(self.loss, self.mean, result, epochs, evaluator=evaluator)
+        fitted = Fitted(self.loss, self.mean, result, evaluator=evaluator)
         folds, train = self.folds, self.train
         if folds is None:
             fitted = self._calibrated(fitted, self.validation, fitted.mean.forward)

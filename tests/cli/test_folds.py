@@ -77,7 +77,7 @@ def test_each_command_knows_folds(target, mlpengine, rows):
     for command in (["summary"], ["diagnose"], ["export"], ["export", "--format", "c"]):
         done = mlpengine(command[0], "runs/c", *command[1:])
         assert (done.code, done.err) == (0, "")
-    assert "network   4 of " in mlpengine("summary", "runs/c").out
+    assert "network   4 networks of " in mlpengine("summary", "runs/c").out
     train(mlpengine, "c.yaml", "--set", "training.folds=null")
     compared = mlpengine("compare", "runs/c", "runs/c-002")
     assert compared.code == 0

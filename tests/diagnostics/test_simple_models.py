@@ -11,7 +11,9 @@ from mlpengine.diagnostics.baselines import (
     baselines,
     class_gain,
     contradictions,
+    copies_of,
     linear_predictions,
+    moved_target,
     nearest_rows,
     random_unit_predictions,
     shifts_between,
@@ -202,3 +204,27 @@ def test_links_beyond_chance_are_correlations():
     y = x[:, :1] + 4 * np.random.default_rng(2).standard_normal((400, 1))
     z = max(abs(np.corrcoef(column, y[:, 0])[0, 1]) for column in x.T) * 20
     assert strongest_link(x - x.mean(0), y - y.mean()) == pytest.approx(z / 4.07, rel=1e-2)
+
+
+@pytest.mark.parametrize("way", [1, -1])
+def test_a_target_beside_its_row_is_found(way):
+    for target in (np.exp(2 * LINEAR), SIDES):
+        beside = [np.roll(target, step, axis=0) for step in (0, -1, 1)]
+        moved = [np.roll(one, way, axis=0) for one in beside]
+        assert moved_target(standardized(X), beside)[0] < 0
+        times, (own, other, side) = moved_target(standardized(X), moved)
+        assert times > 3.5
+        assert side == way
+        assert own < 0.1 < 0.5 < other
+
+
+@pytest.mark.parametrize("columns", [1, 4])
+def test_copies_are_counted_beyond_chance(columns):
+    rng = np.random.default_rng(3)
+    x, new = rng.random((300, columns)), rng.random((60, columns))
+    near, equal = copies_of(x, new)
+    assert near < 0.2
+    assert equal == 0
+    assert copies_of(x, x[:60] + 1e-6).near > 0.9
+    assert copies_of(x, np.concatenate([x[:45], new[:15]])).equal == 0.75
+    assert copies_of(np.rint(9 * x[:, :1]), np.rint(9 * new[:, :1])).equal == 0

@@ -10,7 +10,7 @@ from mlpengine.config import load_config
 from mlpengine.config.fixed_config import fix_overrides, repairs
 from mlpengine.data.features import Leak
 from mlpengine.diagnostics import Diagnostics, Verdict, table, verdicts
-from mlpengine.diagnostics.baselines import Baselines, BaselineScore
+from mlpengine.diagnostics.baselines import Baselines, BaselineScore, Copies
 from mlpengine.diagnostics.constant_loss import ExtremeValue, extreme_feature, extreme_target
 from mlpengine.diagnostics.constant_loss import feature_sizes as sizes_of
 from mlpengine.diagnostics.layer_table import noise_sentence
@@ -66,7 +66,8 @@ LINEAR = [Fix(NetworkSettings, "hidden", ())]
 BEHIND = BaselineScore("accuracy", "validation rows", 0.801, 0.852, 0.44, 0.013, LINEAR)
 CLOSE = Baselines(0.3, 0.3, "a linear model", 0.01, 0.8)
 LAGGING = Baselines(0.41, 0.3, "a linear model", 0.01, 0.8)
-NOISY = Baselines(0.3, 0.3, "nearest neighbors", 0.01, 0.5, 9.0, 0.2, 0.04, 0.28, (17, 40))
+NOISY = Baselines(0.3, 0.3, "nearest neighbors", 0.01, 0.5, 9.0, 0.2, 0.04, 0.2, (17, 40))
+MOVED = Baselines(moved=3.6, beside=(0.5, 0.55, 1))
 CLIPPED = {"clipped_share": 0.91, "gradient_norm": 5.0, "clipped_norm": 0.245}
 SLOW = {"update_ratio/0": 0.9e-4, "update_ratio/1": 0.5e-4, "loss": 0.71, "lr": 1e-3}
 FAST = {"update_ratio/0": [0.02, 0.31, 0.31, 0.31, 0.31], "lr": 0.01}
@@ -105,6 +106,7 @@ CASES = [
      [{"feature_sizes": np.array([1.0, 7.9, 0.0])}]),
     ("target_scale", {"target_rms": 30.1}, [{"target_rms": 29.9}]),
     ("target_scale", {"target_rms": 3.1, "loss": MeanSquaredError()}, [{"target_rms": 2.9}]),
+    ("target_scale", {"baseline": 9e-11, "target_rms": np.nan}, [{"baseline": 1.1e-10}]),
     ("no_gradient", {"mlp": zeros()}, [{"mlp": PLAIN}]),
     ("start", {"first_loss": 10.1}, [{"first_loss": 9.9}, {"mlp": DROPPING}, {"baseline": 1.1}]),
     ("start", {"first_loss": 7.0, "loss": SoftmaxCrossEntropy(), "baseline": 0.1},
@@ -165,9 +167,12 @@ CASES = [
      [{"baselines": Baselines(related=1.9, linked=1.1)},
       {"epochs": curve([0.9] * 4, [0.97] * 4)}, {"baselines": Baselines(related=2.1)},
       ]),
+    ("labels", {"baselines": MOVED},
+     [{"baselines": MOVED._replace(moved=3.4)},
+      {"baselines": MOVED._replace(beside=(0.5, 0.52, 1))}]),
     ("noisy_labels", {"baselines": NOISY},
      [{"baselines": NOISY._replace(contradicted_error=0.06)},
-      {"baselines": NOISY._replace(doubtful=0.31)}, {"baselines": NOISY._replace(signal=0.18)}]),
+      {"baselines": NOISY._replace(doubtful=0.22)}, {"baselines": NOISY._replace(signal=0.07)}]),
     ("shifted", {"baselines": Baselines(shifts=(0.1, 0.26, 0.0), shift_limit=0.2)},
      [{"baselines": Baselines(shifts=(0.1, 0.24, 0.0), shift_limit=0.2)},
       {"baselines": Baselines(shifts=(0.1, 0.26, 0.0), shift_limit=0.3)}]),
@@ -177,8 +182,9 @@ CASES = [
      [{"epochs": curve(FALLING, [0.7, 0.66, 0.64, *np.linspace(0.65, 0.69, 17)])},
       {"epochs": curve(FALLING, np.maximum(FALLING, 0.4))},
       {"epochs": curve(FALLING, FALLING / 10 + np.linspace(0, 0.01, 20))}]),
-    ("too_good", {"copies": 0.51, "validation_error": (0.14, 9), "baselines": CLOSE},
-     [{"copies": 0.49}, {"validation_error": (0.16, 9)}]),
+    ("too_good", {"copies": Copies(0.51), "validation_error": (0.14, 9), "baselines": CLOSE},
+     [{"copies": Copies(0.49)}, {"validation_error": (0.16, 9)}]),
+    ("too_good", {"copies": Copies(equal=0.26)}, [{"copies": Copies(equal=0.24)}]),
     ("too_good", {"validation_error": (0.0, 100)},
      [{"validation_error": (0.0011, 100)}, {"validation_error": (0.0, 99)}]),
     ("dead", {"dead_at_end": {0: 1.0}}, []),

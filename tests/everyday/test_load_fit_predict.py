@@ -117,7 +117,7 @@ def test_rows_to_predict_hold_what_the_model_needs(penguins):
     assert model.predict([]).shape == (0,)
     assert model.predict_proba([]).shape == (0, len(model.classes))
     name = model.columns[1]
-    with pytest.raises(mlpengine.DataError, match=f"predict: row 2: '{name}' must be there"):
+    with pytest.raises(mlpengine.DataError, match=f"data: row 2: '{name}' must be there"):
         model.predict([rows[0], {n: cell for n, cell in rows[1].items() if n != name}])
     for number in (1, 2):
         with pytest.raises(mlpengine.DataError, match=rf"'{name}', row 1: .* \(list \[1.0\]\)"):

@@ -32,11 +32,11 @@ FIX = [Fix(NetworkSettings, "hidden", (64, 32)), Fix(FeatureSettings, "drop", ("
 WARNING = Verdict("lr_low", 1, "too low", HOSTILE, 1.0, 2.0, "raise lr", FIX)
 SHOWN = {  # objects, and texts in their order
     "history": (history(30), ["Loss", "training", "validation"]),
-    "result": (Result("early", 30, 9, 1.5, 9.0, history(30)), ["stopped early", "best: 9"]),
+    "result": (Result("early", 30, [9], 1.5, 9.0, history(30)), ["stopped early", "best: 9"]),
     "verdicts": (Verdicts([WARNING]), ["too low", "lr_low", escape(HOSTILE), "raise lr"]),
     "no verdicts": (Verdicts(), ["Nothing unusual."]),
     "fit": (
-        FitResult("epochs", 1, 1, 0.1, 9.0, history(1), {"train": {"r2": 1.0}, "test": {}}, []),
+        FitResult("epochs", 1, [1], 0.1, 9.0, history(1), {"train": {"r2": 1.0}, "test": {}}, []),
         ["R²", "train", "1", "test", DASH, "Loss"],
     ),
     "diagnostics": (LoopDiagnostics(), ["nothing is measured"]),
@@ -44,10 +44,11 @@ SHOWN = {  # objects, and texts in their order
 
 
 @pytest.mark.parametrize(
-    ("ending", "text"), [("epochs", "best 4; "), ("early", "best 4, stopped early; ")]
+    ("ending", "best", "text"),
+    [("epochs", [4, 9], "best epochs 4 to 9; "), ("early", [4], "best epoch 4, stopped early; ")],
 )
-def test_a_result_says_how_it_ended(ending, text):
-    result = FitResult(ending, 15, 4, 0.1, 9.0, history(15), {"test": {"r2": 0.5}}, [])
+def test_a_result_says_how_it_ended(ending, best, text):
+    result = FitResult(ending, 15, best, 0.1, 9.0, history(15), {"test": {"r2": 0.5}}, [])
     assert repr(result) == f"FitResult(15 epochs, {text}test: r2 0.5)"
 
 

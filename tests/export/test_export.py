@@ -10,8 +10,10 @@ from safetensors.numpy import load_file
 from mlpengine import Mlp
 from mlpengine.core.errors import MissingExtraError, NumericalError, UsageError, install_line
 from mlpengine.data.features import Preprocessor
+from mlpengine.data.features.sources import LIMIT
 from mlpengine.data.tables import Column, Table
 from mlpengine.export import export, onnx_inputs
+from mlpengine.export._onnx_feed import probe_table
 from mlpengine.models.model import Model
 from mlpengine.models.task import Threshold, task_for
 from mlpengine.nn import ACTIVATIONS, InputLayer
@@ -227,6 +229,12 @@ def test_onnx_keeps_predictions_in_bounds(onnx, tmp_path):
     np.testing.assert_allclose(graph["prediction"], found, rtol=1e-5, atol=1e-8)
     model.save(tmp_path / "m")
     np.testing.assert_array_equal(Model.load(tmp_path / "m").predict(table), model.predict(table))
+
+
+def test_random_rows_stay_within_the_limit_of_numbers():
+    rows = Table({"x": Column(np.linspace(-9e99, 9e99, 9)), "y": Column(np.arange(9.0))}, "rows")
+    preprocessor = Preprocessor("y", standardize="minmax").fit(rows)
+    assert np.nanmax(np.abs(probe_table(preprocessor)["x"].values)) == LIMIT
 
 
 CODES = {

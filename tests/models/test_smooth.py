@@ -7,7 +7,7 @@ import pytest
 
 from mlpengine import Model, fit
 from mlpengine.core.errors import ConfigError
-from mlpengine.models import smooth
+from mlpengine.models import members, smooth
 from mlpengine.models.smooth import PARAMETERS, smooth_networks, smooth_units
 from mlpengine.models.task import Split
 
@@ -94,6 +94,18 @@ def test_a_model_holds_them(tmp_path):
     expected = np.average(outputs, axis=0, weights=[0.125, 0.125, 0.375, 0.375])
     np.testing.assert_allclose(again.forward(again.features(again.table(TABLE))), expected, 1e-5)
     np.testing.assert_array_equal(again.predict(TABLE), mixed.predict(TABLE))
+
+
+@pytest.mark.parametrize(("limit", "trained"), [(-9.0, 1), (1e9, 2)])
+def test_the_first_network_decides_whether_others_are_trained(limit, trained, monkeypatch):
+    made, train = [], smooth._train
+    monkeypatch.setattr(smooth, "_train", lambda *given: made.append(1) or train(*given))
+    monkeypatch.setattr(members, "USELESS", limit)
+    training = {"folds": 2, "members": ["plain", "smooth"], "epochs": 1}
+    model, _ = fit(TABLE | {"y": truth(X)}, "y", **OPTIONS, training=training)
+    assert len(made) == trained
+    assert len(model.networks) == 2
+    assert (model.mlp.sizes[1] == 30) == (trained == 2)  # smooth is far better than one epoch
 
 
 def test_other_losses_are_refused():

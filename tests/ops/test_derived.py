@@ -49,9 +49,9 @@ from mlpengine.ops import (
     LogEps,
     Pow,
     Quantile,
-    Survival,
     ScalarAdd,
     ScalarMul,
+    Survival,
 )
 
 INF, NAN = np.inf, np.nan

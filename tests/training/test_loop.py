@@ -73,29 +73,27 @@ def test_history_holds_means_over_rows_and_steps():
 
 
 @pytest.mark.parametrize(
-    ("monitor", "early"), [("loss", True), ("loss", False), ("accuracy", True)]
+    ("monitor", "patience"), [("loss", 4), ("loss", None), ("accuracy", 4), ("loss", "auto")]
 )
-def test_the_weights_of_the_best_epoch_are_kept(monitor, early):
+def test_the_weights_of_the_best_epoch_are_kept(monitor, patience):
     watcher = Watcher()
-    rule = EarlyStopping(patience=4, monitor=monitor)
-    loop = make_loop(
-        epochs=12,
-        lr=0.3,
-        noise=1.0,
-        callbacks=[watcher],
-        early_stopping=rule if early else None,
-    )
+    early = patience is not None
+    rule = EarlyStopping(patience=patience, monitor=monitor) if early else None
+    epochs = 40 if patience == "auto" else 12
+    loop = make_loop(epochs=epochs, lr=0.3, noise=1.0, callbacks=[watcher], early_stopping=rule)
     result = loop.run()
-    monitor = monitor if early else "loss"
     sign = 1 if monitor == "loss" else -1
     values = {epoch: sign * found[monitor] for epoch, found in watcher.values.items()}
     best = min(values, key=values.get)  # the first of equals
     assert result.best_epoch == best < result.epochs
     assert np.array_equal(loop.step.mlp.params.flat, watcher.weights[best])
-    if early:
-        assert (result.ending, result.epochs) == ("early", min(best + 4, 12))
-    else:
-        assert (result.ending, result.epochs) == ("epochs", 12)
+    waited = 4 if patience == 4 else max(10, best)
+    made = ("early", best + waited) if early and best + waited < epochs else ("epochs", epochs)
+    assert (result.ending, result.epochs) == made
+
+
+def test_the_patience_auto_grows_with_the_best_epoch():
+    assert [EarlyStopping("auto").epochs_after(best) for best in (0, 9, 37)] == [10, 10, 37]
 
 
 def test_without_validation_the_last_epoch_is_the_best():

@@ -58,7 +58,7 @@ def test_networks_are_trained_as_by_hand(several, seeds):
     made = trainer(**several)
     fitted = made.fit()
     assert made.seeds == seeds
-    assert [*fitted.best_epochs] == [3] * len(seeds)
+    assert [*fitted.result.best_epochs] == [3] * len(seeds)
     for mlp, seed in zip(fitted.mean.networks, seeds, strict=True):
         loop = by_hand(seed, 4)
         loop.run()
@@ -216,7 +216,7 @@ def test_averaged_weights_are_measured_and_kept(backend):
     plain.fit([Following()])
     fitted = made.fit()
     assert not np.array_equal(averages[-1], params)
-    (best,) = fitted.best_epochs
+    (best,) = fitted.result.best_epochs
     mlp = made.networks[0]
     np.testing.assert_allclose(mlp.params.flat, averages[best - 1], 1e-5, 1e-6)
     losses = [row.validation["loss"] for row in fitted.result.history.rows]

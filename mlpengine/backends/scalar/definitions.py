@@ -150,8 +150,12 @@ def identifier(text: str, *, upper: bool = False) -> str:
 
 def comment_text(text: str) -> str:
     """Return `text` as printable ASCII without ``*/``, ``/*`` and trigraphs."""
-    plain = "".join(c if " " <= c <= "~" else "?" for c in text)
-    return re.sub(r"(?<=[*/?])(?=[*/?])", " ", plain.replace("\\", "/"))
+    plain = text.encode("ascii", "replace").decode().translate(IN_COMMENTS)
+    return re.sub(r"(?<=[*/?])(?=[*/?])", " ", plain)
+
+
+IN_COMMENTS = {**dict.fromkeys([*range(32), 127], "?"), ord("\\"): "/"}
+"""ASCII characters that C comments have in another form, by code."""
 
 
 def real_constant(value: float) -> str:

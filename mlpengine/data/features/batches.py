@@ -12,11 +12,11 @@ from mlpengine.data.features.prepared import Windows
 
 
 class Batches:
-    """Row indices, in a new random order each epoch, a batch at a time.
+    """Row indices in batches, in a new random order each epoch.
 
-    `rows` is a number of rows or an array of row indices. The order is one int64 buffer that is
-    shuffled in place; batches are views of it. The last batch may be shorter; `drop_last` leaves
-    such a batch out. `windows` shuffle rows like the rows of a file and need a number of rows.
+    `rows` is a number of rows or an array of row indices.  The order is an int64 buffer that is
+    shuffled in place; batches are views of this buffer.  The last batch may be shorter; `drop_last`
+    leaves it out.  `windows` shuffle rows of a file, and need a number of rows.
 
     >>> batches = Batches(5, 2, shuffle=False)
     >>> [indices.tolist() for indices in batches.epoch()]
@@ -69,7 +69,7 @@ class Batches:
         return self.cursor >= self.n_rows
 
     def begin(self) -> None:
-        """Order the rows of the next epoch, unless batches of the current one are left."""
+        """Order the rows of the next epoch, unless the current epoch has batches left."""
         if not self.is_done:
             return
         if self.shuffle and self.windows is not None:
@@ -79,15 +79,15 @@ class Batches:
         self.cursor = 0
 
     def epoch(self) -> Iterator[Array]:
-        """Yield the batches of the next epoch, or those left of the current one."""
+        """Yield the batches of the next epoch, or the remaining batches of the current one."""
         self.begin()
         yield from self.remaining()
 
     def remaining(self) -> Iterator[Array]:
-        """Yield the batches left of the current epoch.
+        """Yield the remaining batches of the current epoch.
 
-        The cursor moves past a batch before the batch is yielded, so a state saved while the batch
-        is in use continues with the next one.
+        The cursor moves before a batch is yielded.  So a state that is saved while a batch is in
+        use continues with the next batch.
         """
         while self.cursor < self.n_rows:
             start, self.cursor = self.cursor, min(self.cursor + self.batch_size, self.n_rows)
@@ -102,7 +102,7 @@ class Batches:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue exactly where `state_dict` was called.
+        """Continue exactly from a `state_dict`.
 
         Raises: DataError if the state belongs to other rows.
         """

@@ -9,26 +9,26 @@ from mlpengine.core.spec import Array
 
 
 class Bins:
-    """The bins of a block of numeric features, by the edges of each; no edges, no bins.
+    """The bins of numeric features, given by the edges of each feature; without edges, no bins.
 
-    The component of x in the bin from a to b is (x - a) / (b - a), bounded to 0 and 1. In the
-    first bin it falls to -1 and in the last it rises to 2, so that values beyond the edges differ
-    and no single value decides a prediction.
+    The component of x in the bin from a to b is (x - a) / (b - a), limited to 0 and 1.  In the
+    first bin the lower limit is -1, and in the last bin the upper limit is 2.  So values beyond
+    the edges differ, but no single value decides a prediction.
 
     Source: Gorishniy et al. 2022, arXiv 2203.05556, section 3.2.1, where the outer bins have no
-    bounds.
+    limits.
     """
 
     def __init__(self, edges: Sequence[Array] = ()) -> None:
         self.edges = edges
         counts = [max(0, len(each) - 1) for each in edges]
         self.columns = np.repeat(np.arange(len(edges)), counts)
-        """The index of the feature of each component."""
+        """Index of the feature of each component."""
         self.left = np.concatenate([each[:-1] for each in edges]) if edges else np.empty(0)
         self.width = np.concatenate([np.diff(each) for each in edges]) if edges else np.empty(0)
         change = np.flatnonzero(np.diff(self.columns, prepend=-1, append=-1))
         self.low, self.high = np.zeros_like(self.width), self.width.copy()
-        """Lower and upper bound of the distance of a value from the left edge of its bin."""
+        """Lower and upper limit of each component, in distances from the left edge of its bin."""
         self.low[change[:-1]] = -self.width[change[:-1]]
         self.high[change[1:] - 1] *= 2.0
 
@@ -44,7 +44,7 @@ class Bins:
         return names
 
     def encode(self, values: Array, out: Array) -> None:
-        """Write the components of float64 values without gaps into float64 `out`."""
+        """Write the components of float64 values without missing ones into float64 `out`."""
         values.take(self.columns, 1, out, "clip")
         np.subtract(out, self.left, out=out)
         np.maximum(out, self.low, out=out)  # five times faster than np.clip between rows
@@ -53,7 +53,7 @@ class Bins:
 
 
 def _short(edges: Array) -> list[str]:
-    """Return increasing numbers with the fewest digits, at least three, that keep them distinct."""
+    """Return increasing numbers with the fewest digits, at least three, that tell them apart."""
     for digits in range(3, 18):
         texts = [f"{edge:.{digits}g}" for edge in edges]
         if len(set(texts)) == len(texts):

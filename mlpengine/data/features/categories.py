@@ -23,13 +23,13 @@ UNKNOWN, MISSING_LEVEL = "(unknown)", "(missing)"
 
 
 class Category:
-    """One category column: its levels, then "(unknown)", then "(missing)" if values were missing.
+    """A category column: its levels, then "(unknown)", then "(missing)" if values were missing.
 
-    Levels in too few training rows become unknown, so that the unknown feature is trained. A
-    missing value is unknown, too, if no value was missing in training. `text` tells whether the
-    training table had texts; otherwise it had numbers that are treated as categories. The feature
-    of a row's level is `value`, chosen by `weigh`, and the other features are 0.  The texts
-    `missing` are missing values unless they are levels.
+    Levels with too few training rows become unknown, so that the unknown feature is trained.  If no
+    value was missing in training, a missing value is unknown, too.  `text` tells whether the
+    training table had texts, not numbers that are treated as categories.  The feature of a row's
+    level is `value`, chosen by `weigh`; all other features are 0.  The texts in `missing` are
+    missing values unless they are levels.
     """
 
     def __init__(
@@ -49,10 +49,10 @@ class Category:
 
     @classmethod
     def fit(cls, table: Table, column: str, options: Options) -> "Category":
-        """Collect the levels of a column, the most frequent ones if there are too many.
+        """Collect the levels of a column; if there are too many, the most frequent ones.
 
-        Raises: DataError for a missing value if missing values are errors, or for too many levels
-            to one-hot.
+        Raises: DataError for a missing value if missing values are errors, or for too many one-hot
+            levels.
         """
         strict = options.missing == "error"
         codes, texts = coded(table[column])
@@ -72,10 +72,10 @@ class Category:
         return cls(column, levels, gaps=gaps, strict=strict, text=text, missing=missing)
 
     def weigh(self, table: Table, target: Array) -> None:
-        """Make features small if the levels of training rows say little about the target.
+        """Make features small if the levels of training rows tell little about the target.
 
-        With many levels of few rows each, the weights would learn noise.  Adam's steps have the
-        same size for all weights, so a weight with a small feature changes the output less.
+        With many levels of few rows, weights would learn noise.  Adam's steps have equal size for
+        all weights, so a weight with a small feature changes the output less.
         """
         if self.size > WEIGHED_CODES:
             ratio = variance_ratio(self.encode(table), target)
@@ -109,7 +109,7 @@ class Category:
         return np.where(codes < 0, unknown + self.gaps, codes)
 
     def unknown_texts(self, table: Table) -> Counter[str]:
-        """Count the rows of each text that was in no, or too few, training rows."""
+        """Count the rows of each text that had no, or too few, training rows."""
         codes, texts = coded(table[self.column])
         unknown = (self.encode(table) == len(self.levels)) & (codes >= 0)
         found, counts = np.unique(codes[unknown], return_counts=True)
@@ -129,16 +129,16 @@ class Category:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any], missing: frozenset[str]) -> "Category":
-        """Return the category that `state_dict` described; the dialect has the texts `missing`."""
+        """Return a category from a `state_dict`; `missing` are the dialect's missing values."""
         options = {name: state[name] for name in ("gaps", "strict", "text", "value")}
         return cls(state["column"], list(state["levels"]), missing=missing, **options)
 
 
 def write_one_hots(categories: Sequence[Category], codes: Sequence[Array], out: Array) -> None:
-    """Write the features of categories one after another, for the codes (rows,) of each.
+    """Write the features of all categories, for the codes (rows,) of each.
 
-    All features are set to 0, and then one feature of each category is set.  This takes a fifth of
-    the time of comparisons.
+    Setting all features to 0, and then one feature per category, takes a fifth of the time of
+    comparisons.
     """
     for start in range(0, len(out), ONE_HOT_ROWS):
         block = out[start : start + ONE_HOT_ROWS]
@@ -150,10 +150,10 @@ def write_one_hots(categories: Sequence[Category], codes: Sequence[Array], out: 
 
 
 def variance_ratio(codes: Array, target: Array) -> float:
-    """Return F of the analysis of variance: about 1 where levels have means that differ by chance.
+    """Return the F statistic of the analysis of variance; about 1 if levels differ by chance.
 
-    F is the variance between levels over the variance within them, each summed over classes or
-    standardized targets.
+    F is the variance between levels divided by the variance within levels, each summed over classes
+    or standardized targets.
 
     Shapes: `codes` (rows,); `target` (rows,) classes from 0 on, or (rows, targets) numbers.
     Source: Fisher 1925, "Statistical methods for research workers", chapter 7.
@@ -179,7 +179,7 @@ def variance_ratio(codes: Array, target: Array) -> float:
 
 
 def coded(column: Column) -> tuple[Array, list[str]]:
-    """Return any column as codes into texts, -1 where missing."""
+    """Return any column as codes and texts; a missing value has code -1."""
     if column.kind == "text":
         return column.values, list(column.levels)
     distinct = column.distinct()
@@ -189,7 +189,7 @@ def coded(column: Column) -> tuple[Array, list[str]]:
 
 
 def codes_into(distinct: Array, column: Column) -> Array:
-    """Return a column as int32 codes into its distinct values, -1 where missing."""
+    """Return a column as int32 codes of its distinct values; a missing value has code -1."""
     if column.kind == "text":
         return column.values
     codes = np.searchsorted(distinct, column.values).astype(np.int32)
@@ -198,7 +198,7 @@ def codes_into(distinct: Array, column: Column) -> Array:
 
 
 def _as_number(text: str) -> str:
-    """Return a text that is a number as columns of numbers write it."""
+    """Return a number's text as columns of numbers write it."""
     values = parse_numbers([text], frozenset())
     return text if values is None else number_text("number", float(values[0]))
 

@@ -44,7 +44,7 @@ ROW_NUMBERS = "row numbers"
 
 @dataclass(frozen=True, slots=True)
 class ColumnProfile:
-    """Facts about one column; `summary` is its range or its most frequent levels."""
+    """Facts about a column; `summary` is its range, or its most frequent levels."""
 
     name: str
     kind: FeatureKind
@@ -55,7 +55,7 @@ class ColumnProfile:
 
     @property
     def is_of_one_day(self) -> bool:
-        """Whether the column holds times of day: dates that are all on the same day."""
+        """Whether the column has times of day: all its dates are on the same day."""
         return self.kind == "date" and len({end[:10] for end in self.summary.split(" to ")}) == 1
 
 
@@ -63,9 +63,9 @@ class ColumnProfile:
 class Profile:
     """The result of `profile`.
 
-    `remarks` maps columns to remarks on the format of their values, see `REMARKS`.
-    `drop` maps columns to leave out to the reasons.  `suspects` are columns that explain nearly all
-    of the target, but may be honest predictors.
+    `remarks` are remarks on the format of values, by column (see `REMARKS`).  `drop` gives the
+    reason for each column to leave out.  `suspects` are columns that explain nearly all of the
+    target, but may be honest predictors.
     """
 
     source: str
@@ -90,7 +90,7 @@ class Profile:
         return asdict(self)
 
     def warnings(self, dropped: Collection[str] = ()) -> list[str]:
-        """Return one line for each remarkable fact, `dropped` columns left out."""
+        """Return a line for each warning, without `dropped` columns."""
         reasons = self.drop | {leak.column: f"{leak.reason}; {KEEP_IF}" for leak in self.suspects}
         lines = [f"column {n!r}: {why}" for n, why in reasons.items() if n not in dropped]
         lines += [
@@ -114,7 +114,7 @@ class Profile:
         return lines + self.small_classes(few)
 
     def small_classes(self, few: float) -> list[str]:
-        """Return a line for each class of fewer than `few` rows, or one line for many of them."""
+        """Return a line for each class with fewer than `few` rows; if they are many, one line."""
         small = {name: count for name, count in self.classes.items() if count < few}
         if len(small) > LISTED_CLASSES:
             smallest, count = min(small.items(), key=lambda pair: pair[1])
@@ -128,7 +128,7 @@ class Profile:
         ]
 
     def misread(self) -> list[str]:
-        """Return a line for each column with values to correct, or texts to write otherwise."""
+        """Return a line for each column with values to correct or to write in another way."""
         damaged = {name: why for name, why in self.drop.items() if "correct the " in why}
         lines = [f"column {name!r} is dropped: {why}" for name, why in damaged.items()]
         return [*lines, *(f"column {name!r}: {text}" for name, text in self.format_remarks())]
@@ -170,11 +170,10 @@ def profile(
     trusted: Collection[str] = (),
     progress: OnProgress | None = None,
 ) -> Profile:
-    """Describe every column of a table, and how the columns relate to the target.
+    """Describe every column of a table, and how columns relate to the target.
 
-    Leaks are searched when there is one target column, for classification and regression, among the
-    columns that are not `trusted`.
-    `progress` is called with the share of the columns that are described.
+    With a single target column, leaks are searched for classification and regression, among all
+    columns but `trusted`.  `progress` is called with the share of described columns.
 
     Raises: DataError if a target column does not exist, or holds neither classes nor numbers.
     """
@@ -191,7 +190,7 @@ def profile(
         task = task_of([table[name] for name in targets])
     features = [column for column in described if column.name not in targets]
     drop = _to_drop(table, features)
-    if len(drop) == len(features):  # the only feature may be the row number, as in a time series
+    if len(drop) == len(features):  # a time series may have the row number as its only feature
         drop = {name: why for name, why in drop.items() if why != ROW_NUMBERS}
     classes: dict[str, int] = {}
     leaks: list[Leak] = []
@@ -222,7 +221,7 @@ def _relations(
     if task == "classification":
         try:
             encoder = ClassTarget.fit(table, target)
-        except DataError:  # one class only: training reports it
+        except DataError:  # only one class: training reports it
             return {column.text(0): table.n_rows}, []
         values = encoder.encode(table)
         counts = np.bincount(values, minlength=len(encoder.classes)).tolist()
@@ -296,7 +295,7 @@ def _variants(column: Column) -> str | None:
         by_form.setdefault(form, []).append(level)
     alike = [text for texts in by_form.values() if len(texts) > 1 for text in texts][:SHOWN_LEVELS]
     composed = {normalize("NFC", text) for text in alike}
-    show = repr if len(composed) == len(alike) else ascii  # two levels look the same in print
+    show = repr if len(composed) == len(alike) else ascii  # two levels look equal in print
     shown = ", ".join(f"{show(text):.60}" for text in alike)
     return f"{shown} are taken for different texts; write one of them" if alike else None
 
@@ -308,7 +307,7 @@ def _marked(column: Column) -> str | None:
 
 REMARKS: tuple[Callable[[Column], str | None], ...] = (_variants, _marked, comma_text, gap_code)
 """Remarks on the format of a column: texts that differ only in case, numbers with units or with
-decimal commas, and numbers that may stand for missing values."""
+decimal commas, numbers that may stand for missing values."""
 
 
 def _remarks(column: Column) -> list[str]:
@@ -316,7 +315,7 @@ def _remarks(column: Column) -> list[str]:
 
 
 def more_features(features: int, rows: int) -> str:
-    """Return the warning of a table that is wider than it is long."""
+    """Return the warning for a table with more features than rows."""
     return (
         f"there are more features than rows ({features:,} and {rows:,}): a network can "
         "memorize them; leave out columns, or expect the validation score to be poor"

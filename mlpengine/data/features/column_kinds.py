@@ -1,4 +1,4 @@
-"""The kind of a column as a feature, and the task of a target, inferred from the values."""
+"""The kind of a feature column, and the task of a target, from their values."""
 
 import re
 from collections.abc import Sequence
@@ -42,11 +42,11 @@ _DIGITS = re.compile(r"[+-]?[\d.,'\u2019\u00a0\u202f ]+(?:[eE][+-]?\d+)?")
 def kind_of(column: Column) -> FeatureKind:
     """Return the kind of a column as a feature.
 
-    A text column is a `category` if its levels repeat: at most half as many levels as filled
-    values, or at most FEW_LEVELS levels; otherwise it is `text` (names, ids), unusable as it is.
-    It is `mixed` if nearly all of its levels are numbers, but not codes of one length such as
-    postal codes with leading zeros. An `integer` column is fed like a number; naming it under
-    `categorical` makes it a category.
+    A text column is a `category` if its levels repeat: at most FEW_LEVELS levels, or at most half
+    as many levels as filled values.  Otherwise it is `text` (names, ids), which cannot be used as
+    it is.  It is `mixed` if nearly all levels are numbers, but not codes of equal length such as
+    postal codes with leading zeros.  An `integer` column is used as a number, or as a category if
+    it is in `categorical`.
     """
     if column.kind != "text":
         if column.missing.all():
@@ -70,10 +70,10 @@ def are_codes(levels: Sequence[str]) -> bool:
 
 
 def marked_number(column: Column) -> tuple[str, str] | None:
-    """Return a text such as "12 %" and its number "12", if a text column holds numbers with marks.
+    """Return a text such as "12 %" and its number "12", if a text column has numbers with marks.
 
-    Marks are units, percent and currency signs, parentheses around negative numbers, and the minus
-    sign of typesetting.  Nearly all levels must be numbers, with few different marks.
+    Marks are units, percent and currency signs, parentheses around negative numbers, and the
+    typographic minus sign.  Nearly all levels must be numbers, with few different marks.
     """
     if column.kind != "text":
         return None
@@ -98,10 +98,9 @@ def marked_number(column: Column) -> tuple[str, str] | None:
 
 
 def comma_text(column: Column) -> str | None:
-    """Return a warning about a text column of numbers if some are like 1,5 or 1.234,5.
+    """Return a warning about a text column of numbers, some of them like 1,5 or 1.234,5.
 
-    Nearly all levels must be numbers when read with another pair of marks for decimals and
-    thousands.
+    Nearly all levels must be numbers with other marks for decimals and thousands.
     """
     if column.kind != "text":
         return None
@@ -141,11 +140,11 @@ def _numbers_by(levels: list[str], decimal: str | None, thousands: str | None) -
 
 
 def odd_row(column: Column) -> int | None:
-    """Return the row to report if a text column should be numbers; None if all values are numbers.
+    """Return the row to report if a text column should be numbers; None if all are numbers.
 
-    Texts have the format of numbers, booleans, dates or none of these. The result is the first row
-    that is not a number or, if none is, not in the format of most rows; if all rows have one
-    format, it is the first row.
+    A text has the format of a number, a boolean, a date or none of these.  The result is the first
+    row that is no number, or else the first row with another format than most rows, or else the
+    first row.
     """
     formats = np.array([_format_of(level) for level in column.levels] + [""])
     rows = formats[column.values]
@@ -158,12 +157,12 @@ def odd_row(column: Column) -> int | None:
 
 
 def odd_texts(column: Column) -> list[str]:
-    """Return the levels of a column that are not numbers, including levels without a row."""
+    """Return the levels that are no numbers, even levels without a row."""
     return [level for level in column.levels if not parsing.is_number(level)]
 
 
 def gap_advice(value: str) -> str:
-    """Return the option that reads a value as missing, if it is in `GAPS`, or ""."""
+    """Return the option that reads a value in `GAPS` as missing; "" for other values."""
     from mlpengine.data.tables.detect import GAPS  # only reading needs this module
 
     return f", or set data.na_values: [{value!r}]" if value.lower() in GAPS else ""
@@ -180,10 +179,10 @@ def _format_of(level: str) -> str:
 def task_of(columns: list[Column]) -> TaskName:
     """Return the task that target columns imply.
 
-    One column of text or booleans is classification, and so are whole numbers with two values, or
-    with at most FEW_LEVELS values that each stand in ROWS_PER_CLASS rows on average, unless they
-    look like counts or marks. Several columns of only 0 and 1 (or booleans) are multi-label.
-    Anything else is regression.
+    One column is classification if it has texts or booleans, or whole numbers with two values.
+    Whole numbers with at most FEW_LEVELS values, each in ROWS_PER_CLASS rows on average, are
+    classes as well, unless they look like counts or grades.  Several columns of 0 and 1 (or
+    booleans) are multi-label.  Everything else is regression.
     """
     if len(columns) > 1:
         return "multilabel" if all(c.is_binary for c in columns) else "regression"
@@ -199,16 +198,16 @@ def task_of(columns: list[Column]) -> TaskName:
 
 
 def _are_amounts(values: Array) -> bool:
-    """Whether whole numbers, some missing, look like counts from 0 on or like marks.
+    """Return whether whole numbers, some missing, look like counts from 0 on or like grades.
 
-    There are at least MIN_COUNTS or MIN_MARKS distinct values.  Values become rarer with their
-    distance from the most frequent value, apart from chance.  The largest value is far rarer than
-    the most frequent value; for marks (grades, ratings) so is the smallest value.  Among counts,
-    multiples of 5 may be more frequent, because people round to them.  Marks have no gap.
+    There are at least MIN_COUNTS or MIN_MARKS distinct values.  Apart from chance, values become
+    rarer with their distance from the most frequent value.  The largest value is far rarer than the
+    most frequent value; for grades (marks, ratings), so is the smallest value.  Among counts,
+    multiples of 5 may be more frequent, because people round.  Grades have no gap.
 
-    If classes are read as amounts, their probabilities are lost; if amounts are read as classes,
-    only their order is lost.  So weak evidence for classes is enough: if six equally frequent
-    classes are numbered at random, one numbering in twenty has a single peak.
+    Classes that are read as amounts lose their probabilities; amounts that are read as classes only
+    lose their order.  So weak evidence for classes is enough: if six equally frequent classes are
+    numbered at random, one numbering in twenty has a single peak.
     """
     numbers, rows = np.unique(values[~np.isnan(values)], return_counts=True)
     if numbers[0] == 0:
@@ -230,7 +229,7 @@ def _are_amounts(values: Array) -> bool:
 def odd_target_row(column: Column) -> int | None:
     """Return the row of the first text in a target of numbers with a few texts, else None.
 
-    The numbers must be a regression target, because a few whole numbers with texts may be classes.
+    The numbers must be a regression target; a few whole numbers with texts may be classes.
     """
     if column.kind != "text":
         return None

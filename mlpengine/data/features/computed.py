@@ -1,6 +1,6 @@
 """Columns computed from other columns by formulas, and filters of rows.
 
-A missing value in any column that a formula reads makes its result missing.
+A missing value in a column that a formula reads makes the result missing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ from mlpengine.formula import Expr, evaluate, parse, variables
 
 
 class ComputedColumn(NamedTuple):
-    """A column's name, the text of its formula, and the formula; `reads` are column names."""
+    """The name of a column, the text of its formula, the formula, and the columns it reads."""
 
     name: str
     text: str
@@ -45,9 +45,9 @@ class FormulaColumn:
 
 
 def computed_column(name: str, text: str, known: Sequence[str]) -> ComputedColumn:
-    """Read the formula of a column that is computed from the columns `known`.
+    """Parse the formula of a column that is computed from the columns `known`.
 
-    Raises: FormulaError if it cannot be read, or a column of that name exists.
+    Raises: FormulaError if the formula cannot be read, or a column with this name exists.
     """
     if not name.strip():
         raise FormulaError("a column needs a name")
@@ -61,9 +61,9 @@ def computed_column(name: str, text: str, known: Sequence[str]) -> ComputedColum
 
 
 def computed_columns(texts: Mapping[str, str], known: Sequence[str]) -> list[ComputedColumn]:
-    """Read the formulas of columns in order; each may read those before it.
+    """Parse the formulas of columns in order; each may read the earlier columns.
 
-    Raises: FormulaError, beginning with the column's name, for the first that cannot be read.
+    Raises: FormulaError, led by the column's name, for the first formula that cannot be read.
     """
     columns: list[ComputedColumn] = []
     for name, text in texts.items():
@@ -75,9 +75,9 @@ def computed_columns(texts: Mapping[str, str], known: Sequence[str]) -> list[Com
 
 
 def row_filter(text: str, names: Sequence[str]) -> Expr:
-    """Read the formula that is true for the rows to keep.
+    """Parse a formula that is true for the rows to keep.
 
-    Raises: FormulaError if it cannot be read, or is no comparison.
+    Raises: FormulaError if it cannot be read or is no comparison.
     """
     formula = parse(text, names)
     if not formula.is_mask:
@@ -92,10 +92,10 @@ def with_columns(
     *,
     strict: bool = True,
 ) -> Table:
-    """Return a table with computed columns after its own, missing outside the given rows.
+    """Return a table with computed columns after its own columns; missing outside `rows`.
 
-    Raises: DataError naming the columns that the table lacks, or, if `strict`, the first row in
-        which a formula is not finite though no value is missing; else it is missing there.
+    Raises: DataError for columns that the table lacks and, if `strict`, for the first row with a
+        formula that is not finite although no value is missing; otherwise the result is missing.
     """
     if not columns:
         return table
@@ -128,7 +128,7 @@ def _spread(values: Array, rows: Array, table: Table) -> Array:
 
 
 def finite_rows(table: Table, columns: Iterable[ComputedColumn]) -> Array:
-    """Return, for each row of a result of `with_columns`, whether all formulas are finite (bool).
+    """Return, for each row of a result of `with_columns`, whether all formulas are finite.
 
     A formula that reads a missing value counts as finite.
     """
@@ -139,7 +139,7 @@ def finite_rows(table: Table, columns: Iterable[ComputedColumn]) -> Array:
 
 
 def rows_that_fulfil(table: Table, formula: Expr, columns: Sequence[ComputedColumn] = ()) -> Array:
-    """Return, for each row, whether a filter is true (bool); False where a value is missing.
+    """Return, for each row, whether a filter is true; False if a value is missing.
 
     `columns` are computed columns that the filter may read.
     """
@@ -157,7 +157,7 @@ def used_columns(columns: Sequence[ComputedColumn], *formulas: Expr) -> list[str
 
 
 def _values(table: Table, formula: Expr) -> Array:
-    """Return the float64 values of a formula, NaN where a value that it reads is missing."""
+    """Return the float64 values of a formula; NaN if a value that it reads is missing."""
     names = variables(formula)
     for name in names:
         check_numeric(table, name)

@@ -36,11 +36,11 @@ class TableFeatures:
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """The arrays of one part of a table, row for row.
+    """The arrays of one part of a table, row by row.
 
-    Shapes: features (n, d), PreparedRows if they stay in a file, TableFeatures if they are
-        computed when they are read; target (n,) int64 classes or (n, k) numbers, or None;
-        weights (n,), or None.
+    Shapes: features (n, d): an array, PreparedRows in a file, or TableFeatures that are computed
+        when they are read; target (n,) int64 classes or (n, k) numbers, or None; weights (n,) or
+        None.
     Dtype: the preprocessor's; float32 in a file.
     """
 

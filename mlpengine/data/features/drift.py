@@ -1,4 +1,4 @@
-"""Distance of new rows from the training rows: texts, numbers, missing values, drift."""
+"""How new rows differ from the training rows: texts, numbers, missing values, drift."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from mlpengine.data.tables.table import Column, Table, number_text
 
 
 class NewRows:
-    """Count how rows, table by table, differ from training."""
+    """Counts, table by table, how rows differ from training."""
 
     def __init__(self, preprocessor: Preprocessor) -> None:
         self._preprocessor = preprocessor
@@ -48,8 +48,7 @@ class NewRows:
         gaps = []
         for name, count in self._gaps.items():
             share = self._columns[name]["missing"]
-            # with few training rows an observed share of 0 may hide a small share (rule of
-            # succession)
+            # with few training rows, a share of 0 may hide a small share (rule of succession)
             likely = (share * self._trained_rows + 1) / (self._trained_rows + 2)
             expected = self._rows * likely
             if count > expected + ODDS * np.sqrt(expected * (1 - likely)):
@@ -65,13 +64,13 @@ class NewRows:
 
 
 def _first(lines: list[str], what: str) -> list[str]:
-    """Return the lines of the first columns, and how many more there are."""
+    """Return the lines of the first columns, and the number of further columns."""
     more = len(lines) - LISTED_COLUMNS
     return lines if more <= 0 else [*lines[:-more], f"{plural(more, 'more column')} {what}"]
 
 
 def unknown_remarks(preprocessor: Preprocessor, unknown: Mapping[str, Counter[str]]) -> list[str]:
-    """Return a line for each column of `Preprocessor.unknown_texts`, with the nearest levels."""
+    """Return a line for each column of `Preprocessor.unknown_texts`, with similar levels."""
     options = preprocessor.options
     why = f"new, or in fewer than {plural(options.min_count, 'training row')}"
     if options.max_levels is not None:
@@ -93,7 +92,7 @@ def unknown_remarks(preprocessor: Preprocessor, unknown: Mapping[str, Counter[st
 
 
 def far_remarks(preprocessor: Preprocessor, far: Mapping[str, tuple[int, str]]) -> list[str]:
-    """Return a line for each column: the number of rows far outside training, and a value."""
+    """Return a line for each column: how many rows are far outside training, and an example."""
     columns = preprocessor.summary["columns"]
     return [
         f"column {name!r}: {plural(count, 'row')} far outside those trained on, such as {value} "
@@ -118,12 +117,12 @@ def _percent(share: float) -> str:
 
 
 class Drift(NamedTuple):
-    """The distance of the values of a column from the training values, 0 to 1.
+    """The distance of a column's values from the training values, 0 to 1.
 
-    `values` is, for numbers, the largest difference of the cumulative shares (Kolmogorov and
-    Smirnov) and, for texts, the largest difference of the share of a text; missing values do not
-    count. `missing` and `trained_missing` are the shares of missing values.  `is_odd` tells whether
-    the drift is larger than chance explains.
+    For numbers, `values` is the largest difference between the distribution functions (Kolmogorov
+    and Smirnov); for texts, the largest difference between the shares of a text.  Missing values do
+    not count.  `missing` and `trained_missing` are the shares of missing values.  `is_odd` tells
+    whether chance does not explain the drift.
     """
 
     column: str
@@ -134,14 +133,14 @@ class Drift(NamedTuple):
 
     @property
     def value(self) -> float:
-        """The larger of the differences of values and of shares of missing values."""
+        """The larger one of two differences: of values, and of the shares of missing values."""
         return max(self.values, abs(self.missing - self.trained_missing))
 
 
 def drifts(preprocessor: Preprocessor, table: Table) -> list[Drift]:
     """Return the drift of each column of a table, the largest first.
 
-    Raises: DataError for a column that predictions could not read.
+    Raises: DataError for a column that predictions cannot read.
     """
     preprocessor.features_of(table)
     levels = {category.column: category for category in preprocessor.categories}
@@ -165,7 +164,7 @@ def drifts(preprocessor: Preprocessor, table: Table) -> list[Drift]:
 
 
 def _distance(column: Column, quantiles: Array) -> float:
-    """Return the largest difference of cumulative shares, as far as the stored quantiles tell."""
+    """Return the largest difference of distribution functions that the stored quantiles show."""
     known = np.sort(column.values[~column.missing].astype(np.float64))
     places = np.unique(quantiles)
     steps = len(quantiles) - 1

@@ -1,4 +1,4 @@
-"""Duplicate rows: they stay in one fold, and training uses one copy."""
+"""Duplicate rows: a fold keeps them together, and training uses one of them."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -34,10 +34,10 @@ def hashed(values: Array, column: int) -> Array:
 
 
 class DuplicateRows(NamedTuple):
-    """Hashes of rows, and whether equal ones are duplicates.
+    """Hashes of rows, and whether equal rows are duplicates.
 
     Attributes:
-        hashes: of all columns of each row, uint64 (rows,).
+        hashes: hash of all columns of each row, uint64 (rows,).
         exist: whether rows with equal hashes are duplicates.
     """
 
@@ -46,7 +46,7 @@ class DuplicateRows(NamedTuple):
 
     @property
     def together(self) -> Array | None:
-        """Equal numbers for duplicates, the argument of `fold_rows`; None without duplicates."""
+        """Equal numbers for duplicates, an argument of `fold_rows`; None without duplicates."""
         return self.hashes if self.exist else None
 
     def of(self, rows: Array) -> "DuplicateRows":
@@ -56,9 +56,10 @@ class DuplicateRows(NamedTuple):
     def learned_once(self, targets: Array, weights: Array | None) -> tuple[Array, Array] | None:
         """Return the rows to learn from, sorted by their contents, and their weights.
 
-        Rows with equal `targets`, (rows,) or (rows, targets), become one with the sum of their
-        weights: a weight of 2 has the effect of two copies.  None if there are neither such rows
-        nor weights; then all rows are used, in their order.
+        Duplicates with equal `targets`, (rows,) or (rows, targets), become one row with the sum of
+        their
+        weights: a weight of 2 has the effect of two rows.  None, without such rows and weights,
+        stands for all rows in their order.
         """
         if weights is None and not self.exist:
             return None
@@ -74,13 +75,13 @@ class DuplicateRows(NamedTuple):
 
 
 def table_duplicates(table: Table, names: Sequence[str], rows: Array) -> DuplicateRows:
-    """Return which of some rows of a table are duplicates in the columns of these names.
+    """Return which rows of a table are duplicates in the columns `names`.
 
-    Equal rows do not count as duplicates if chance explains their number.
+    Equal rows are not duplicates if chance explains their number.
     """
     columns = [table[name].take(rows) for name in names]
     hashes = row_hashes(columns)
-    ordered = np.sort(hashes)  # a quick test: a tenth of the time of finding the rows
+    ordered = np.sort(hashes)  # a quick test takes a tenth of the time of the search below
     repeated = np.count_nonzero(ordered[1:] == ordered[:-1])
     if not repeated or len(hashes) - repeated < FEWEST_DISTINCT * len(hashes):
         return DuplicateRows(hashes, False)
@@ -93,7 +94,7 @@ def table_duplicates(table: Table, names: Sequence[str], rows: Array) -> Duplica
 
 
 def row_hashes(columns: Iterable[Column]) -> Array:
-    """Return a 64-bit hash of each row of one column or more, missing values included."""
+    """Return a 64-bit hash of each row of one or more columns, with missing values."""
     columns = list(columns)
     hashes = np.zeros(len(columns[0].values), np.uint64)
     for start in range(0, len(hashes), HASHED_ROWS):
@@ -104,7 +105,7 @@ def row_hashes(columns: Iterable[Column]) -> Array:
 
 
 def count_duplicates(table: Table) -> int:
-    """Return how many rows equal an earlier row in every column, missing values included.
+    """Return how many rows equal an earlier row in every column, even in missing values.
 
     Rows are compared by a 64-bit hash of their values.
     """
@@ -121,9 +122,9 @@ def _numbers(column: Column) -> Array:
 
 
 def _by_chance(hashes: Array, columns: list[Array]) -> float:
-    """Return how many pairs of distinct rows are expected to be equal, as a share of the rows.
+    """Return the expected number of pairs of distinct rows that are equal, as a share of the rows.
 
-    Two rows that are equal in all other columns are assumed to agree in the remaining column as
+    The estimate assumes that two rows that agree in all columns but one agree in this column as
     often as any two rows.  Columns may depend on each other, so the largest estimate counts.
     """
     pairs = len(hashes) * (len(hashes) - 1) / 2

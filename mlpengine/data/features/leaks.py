@@ -1,4 +1,4 @@
-"""Leaks: columns that are a recoding of the target, or that alone explain it."""
+"""Leaks: columns that are a recoding of the target, or that explain it alone."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -15,6 +15,7 @@ from mlpengine.data.features.thresholds import (
     EACH_SIDE,
     MAX_DATES,
     MIN_LEAK_ROWS,
+    ORDER,
     SAMPLE_COLUMNS,
     SAMPLE_ROWS,
 )
@@ -23,10 +24,10 @@ from mlpengine.settings.features import TaskName
 
 
 class Leak(NamedTuple):
-    """A column that explains the target, the share it explains, and how.
+    """A column that explains the target, the share that it explains, and the reason.
 
-    `is_target` tells whether the column is the target in another coding and cannot be a feature.
-    Any other leak may be an honest predictor: the user decides whether it is known in time.
+    `is_target` tells whether the column is the target in another coding, so that it cannot be a
+    feature.  Any other leak may be an honest predictor; the user knows whether it is known in time.
     """
 
     column: str
@@ -36,7 +37,7 @@ class Leak(NamedTuple):
 
 
 class Goal(NamedTuple):
-    """The target as the search needs it: values, codes, counts, and rows in random order."""
+    """The target for the search: values, codes, counts, and rows in random order."""
 
     values: Array
     codes: Array
@@ -46,22 +47,22 @@ class Goal(NamedTuple):
 
     @classmethod
     def of(cls, target: Array, task: TaskName) -> "Goal":
-        """Return what the search needs of a target (rows,)."""
+        """Return the data of a target (rows,) that the search needs."""
         _, codes, counts = np.unique(target, return_inverse=True, return_counts=True)
         shuffled = np.random.Generator(np.random.PCG64(0)).permutation(len(target))
         return cls(target, codes, counts, shuffled, task)
 
 
 def find_leaks(table: Table, names: Sequence[str], target: Array, task: TaskName) -> list[Leak]:
-    """Return the leaks of some columns into the target (rows,), class numbers or values.
+    """Return the leaks of columns into the target (rows,), class numbers or values.
 
-    If every column determines the target, the columns are reported, but not as recodings.
+    If every column determines the target, they are reported, but not as recodings.
     """
     rows = np.arange(0, len(target), -(-len(target) // SAMPLE_ROWS) or 1)
     columns = {name: table[name].take(rows) for name in names}
     target = target[rows]
     once = np.unique(row_hashes([*columns.values(), Column(target)]), return_index=True)[1]
-    if MIN_LEAK_ROWS <= len(once) < len(rows):  # any number maps one-to-one if all rows repeat
+    if MIN_LEAK_ROWS <= len(once) < len(rows):  # if all rows repeat, every number maps one-to-one
         columns = {name: column.take(np.sort(once)) for name, column in columns.items()}
         target = target[np.sort(once)]
     if len(rows) < MIN_LEAK_ROWS or np.ptp(target) == 0:
@@ -87,10 +88,10 @@ def find_leaks(table: Table, names: Sequence[str], target: Array, task: TaskName
 def find_leak(name: str, column: Column, goal: Goal) -> Leak | None:
     """Return the leak of a column into the target, or None.
 
-    The explained share compares a prediction from the column alone with the best constant
-    prediction: it is the relative reduction of the error (wrong classes, or squared error).  The
-    prediction is made from the other rows with the same value or, for numbers with many values,
-    from the nearest rows or a straight line.
+    The explained share is the relative reduction of the error (wrong classes, or squares) by a
+    prediction from this column alone, compared with the best constant prediction.  The prediction
+    comes from the other rows with the same value or, for numbers with many values, from the nearest
+    rows or a straight line.  Ranks are predicted, too, because a few large values decide squares.
     """
     distinct = column.distinct()
     codes = codes_into(distinct, column)  # -1 where a value is missing
@@ -111,13 +112,18 @@ def find_leak(name: str, column: Column, goal: Goal) -> Leak | None:
         near = share_of_squares(codes, goal, has_groups=has_groups)
         share = max(near, share_of_line(column, goal.values))
         reason = f"alone it explains {100 * share:.1f} % of the target (R2 {share:.3f})"
+        ranks = (np.cumsum(goal.counts) - (goal.counts + 1) / 2)[goal.codes]
+        ordered = share_of_squares(codes, goal._replace(values=ranks), has_groups=has_groups)
+        if share < ANSWER and ordered >= ORDER:
+            reason = f"alone it gives the order of the target (R2 of ranks {ordered:.3f})"
+            return Leak(name, ordered, reason)
     return Leak(name, share, reason) if share >= ANSWER else None
 
 
 def is_recoding_of_target(codes: Array, goal: Goal, *, ordered: bool) -> bool:
-    """Return whether column and target determine each other: a one-to-one map of their values.
+    """Return whether column and target determine each other: their values map one-to-one.
 
-    Missing values, codes -1, are left out if they are not the majority.  If values rarely repeat,
+    Missing values, codes -1, are left out unless they are the majority.  If values rarely repeat,
     any two columns map one-to-one; then the map of an `ordered` column must be increasing or
     decreasing.
     """
@@ -138,11 +144,11 @@ def is_recoding_of_target(codes: Array, goal: Goal, *, ordered: bool) -> bool:
 
 
 def share_of_classes(codes: Array, goal: Goal, *, has_groups: bool) -> float:
-    """Return the relative reduction of the errors by neighbors.
+    """Return the relative reduction of the errors by predictions from neighbors.
 
-    Without neighbors the largest class is predicted.  The neighbors of a row are the other rows
-    with its code or, without groups, the nearest rows.  A row is right if at least half of its
-    neighbors have its class.
+    Without neighbors, the largest class is predicted.  The neighbors of a row are the other rows
+    with its code or, without groups, the nearest rows.  A row counts as right if at least half of
+    its neighbors have its class.
     """
     own, counts = goal.codes, goal.counts
     if has_groups:
@@ -162,7 +168,7 @@ def share_of_classes(codes: Array, goal: Goal, *, has_groups: bool) -> float:
 
 
 def share_of_squares(codes: Array, goal: Goal, *, has_groups: bool) -> float:
-    """Return the R2 of predicting each value by the mean of its neighbors."""
+    """Return the R2 if the mean of its neighbors predicts each value."""
     values = goal.values - goal.values.mean()
     values /= np.abs(values).max()
     if has_groups:
@@ -179,7 +185,7 @@ def share_of_squares(codes: Array, goal: Goal, *, has_groups: bool) -> float:
 
 
 def share_of_line(column: Column, target: Array) -> float:
-    """Return the R2 of the best straight line from a column, 0 if most values are no numbers."""
+    """Return the R2 of the best straight line in a column; 0 if most values are no numbers."""
     if column.kind == "text":
         return 0.0
     values = column.values.astype(np.float64)
@@ -193,5 +199,5 @@ def share_of_line(column: Column, target: Array) -> float:
 
 
 def in_order(codes: Array, shuffled: Array) -> Array:
-    """Return rows by code; rows of equal code are in random order to hide the order of the file."""
+    """Return rows sorted by code, in random order within a code to hide the order of the file."""
     return shuffled[np.argsort(codes[shuffled], kind="stable")]

@@ -1,4 +1,4 @@
-"""A block of numeric features: missing values filled, then scaled, with components of bins."""
+"""Numeric features: missing values filled, then scaled, with components of bins."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from mlpengine.settings.features import Filling, Scaling
 
 
 def smooth_clip(values: Array, workspace: Array) -> None:
-    """Replace scaled features x in place by x / sqrt(1 + (x / CLIP)^2), close to x near 0.
+    """Replace scaled features x in place by x / sqrt(1 + (x / CLIP)^2), close to x for small x.
 
     Source: Holzmueller et al. 2024, arXiv 2407.04491, section 3.1.
     """
@@ -34,13 +34,12 @@ _LARGEST = {kind: float(np.finfo(kind).max) for kind in "fd"}
 
 
 class Numbers:
-    """A block of numeric features, (x - center) * factor with missing values filled first.
+    """Numeric features, (x - center) * factor, after filling missing values.
 
-    `factor` is 0 for a column that was constant in training, so the feature is always 0.
-    `ranges` are the smallest and largest number of each column that `fit` read.
-    `flagged` are the features that get an indicator feature (1 where the value is missing),
-    `clip` tells whether scaled features are clipped smoothly, and `edges` are the edges of the
-    bins of each feature, by default none.
+    If a column was constant in training, its `factor` is 0, so its feature is always 0.  `ranges`
+    are the smallest and largest number of each column in `fit`.  `flagged` features get an
+    indicator feature (1 for a missing value).  `clip` tells whether scaled features are clipped
+    smoothly.  `edges` are the edges of the bins of each feature, by default none.
     """
 
     def __init__(
@@ -65,7 +64,7 @@ class Numbers:
 
     @property
     def width(self) -> int:
-        """The number of features: values, components and indicators."""
+        """Number of features: values, components and indicators."""
         return len(self.sources) + len(self.bins) + len(self.flagged)
 
     @property
@@ -91,18 +90,18 @@ class Numbers:
         clip: bool = False,
         bins: int | None = None,
     ) -> "Numbers":
-        """Take the statistics of every feature over the given rows of a table.
+        """Compute the statistics of every feature over the given rows of a table.
 
-        `bins` are the quantile bins of every feature that varies, None for no components.  The
-        waves of dates are an encoding already and have no bins.
+        `bins` is the number of quantile bins of every feature that varies; None for no bins.  The
+        sine and cosine waves of dates are an encoding already, so they have no bins.
 
-        Raises: DataError naming the first value that is not a usable number.
+        Raises: DataError for the first value that is no usable number.
         """
         strict = filling == "error"
         stats = Statistics(table, sources, strict, rows)
         center, spread = stats.scale(scaling)
         fill = stats.filling(filling)
-        rounding = 4 * np.finfo(np.float64).eps * np.abs(stats.mean)  # constant but for rounding
+        rounding = 4 * np.finfo(np.float64).eps * np.abs(stats.mean)  # constant up to rounding
         varies = (stats.high > stats.low) & (spread > np.maximum(rounding, EQUAL))
         factor = np.divide(1.0, spread, out=np.zeros(len(sources)), where=varies)
         if scaling == "none":
@@ -124,7 +123,7 @@ class Numbers:
     def encode(self, table: Table, out: Array, rows: Array | range | None = None) -> None:
         """Write the features of the given rows of a table into `out`.
 
-        Raises: DataError naming the first value that is not a usable number.
+        Raises: DataError for the first value that is no usable number.
         """
         if isinstance(rows, range):
             rows = np.arange(rows.start, rows.stop)
@@ -141,8 +140,8 @@ class Numbers:
     def write(self, values: Array, missing: Array | None, out: Array) -> bool:
         """Write the features of float64 `values`; the scaled values overwrite `values`.
 
-        `missing` is the mask of missing values, None without any. Returns whether the scaled values
-        fit into the dtype of `out`.
+        `missing` is the mask of missing values; None if there are none.  Return whether the scaled
+        values fit into the dtype of `out`.
         """
         count, flags = len(self.sources), len(self.sources) + len(self.bins)
         if missing is not None:

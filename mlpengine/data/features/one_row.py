@@ -22,7 +22,7 @@ def _within(low: float, value: float, high: float) -> bool:
 
 
 class _OneHot(NamedTuple):
-    """A category: its codes by text, and the place of its first feature."""
+    """A category: its codes by text, and the position of its first feature."""
 
     category: Category
     codes: Mapping[str, int]
@@ -55,12 +55,12 @@ class _OneHot(NamedTuple):
 class RowEncoder:
     """Writes the features of one row into `out` (1, features), as `Preprocessor.transform` does.
 
-    `encode` returns False for anything unusual: a value of another type, or a column that is
-    missing or unusable.  `transform` then reads the row, or refuses it with a message.
+    `encode` returns False for anything unusual, such as a value of another type or a missing
+    column.  Then `transform` reads the row, or refuses it with a message.
 
     Attributes:
-        unknown: by column, the text in the last row that has no feature.
-        far: by column, the number in the last row that is far outside training.
+        unknown: by column, a text in the last row that has no feature.
+        far: by column, a number in the last row that is far outside training.
     """
 
     def __init__(self, preprocessor: Preprocessor, out: Array) -> None:
@@ -95,7 +95,7 @@ class RowEncoder:
         )
 
     def encode(self, row: Mapping[str, Any]) -> bool:
-        """Write the features of values by name; return whether that was possible."""
+        """Write the features of named values; return whether this was possible."""
         try:
             return self._write_numbers([row[n] for n in self._names]) and self._write_texts(row)
         except (KeyError, OverflowError):

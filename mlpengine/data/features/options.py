@@ -12,7 +12,7 @@ from mlpengine.settings.features import FeatureSettings
 
 @dataclass(frozen=True, config=STRICT)
 class Options(FeatureSettings):
-    """`FeatureSettings`, and what follows from the network, the file and the split."""
+    """`FeatureSettings`, and options that follow from the network, the file and the split."""
 
     dtype: Literal["float32", "float64"] = Field(
         default="float32", description="Of features, targets and weights."

@@ -1,4 +1,4 @@
-"""Values so far from the rest of their column that they are mistakes, or dominate the training."""
+"""Values so far from their column that they are mistakes, or would dominate the training."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -28,8 +28,8 @@ GAP_DATES = tuple(
 class Outlier(NamedTuple):
     """The value of a column that is farthest from the median.
 
-    `times` is the distance from the median, in units of the range of the middle 90 % of the values.
-    `keep` is the formula that leaves this row out.
+    `times` is its distance from the median, in units of the range of the middle 90 % of the values.
+    `keep` is a formula that leaves this row out.
     """
 
     column: str
@@ -39,7 +39,7 @@ class Outlier(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """A number or date that may stand for missing values, as text, and the range of the others."""
+    """A number or date that may stand for missing values, as text; the range of all others."""
 
     text: str
     times: int
@@ -48,7 +48,7 @@ class Gap(NamedTuple):
 
 
 def gap_code(column: Column) -> str:
-    """Return a message about values that may stand for missing ones, or ""."""
+    """Return a message about values that may stand for missing values, or ""."""
     if column.kind == "text":
         return _gap_texts(column)
     if (gap := find_gap(column)) is None:
@@ -63,8 +63,8 @@ def gap_code(column: Column) -> str:
 def find_gap(column: Column) -> Gap | None:
     """Return a number or date of a column that may stand for missing values.
 
-    It is one of `GAP_CODES` or `GAP_DATES`, occurs at least twice, and lies outside the range of
-    all other values by more than twice this range.
+    It is in `GAP_CODES` or `GAP_DATES`, occurs at least twice, and is farther from all other values
+    than twice their range.
     """
     kind = column.kind
     known: set[float] = {*GAP_CODES} if kind == "number" else {*GAP_DATES}
@@ -86,7 +86,7 @@ def find_gap(column: Column) -> Gap | None:
 
 
 def _gap_texts(column: Column) -> str:
-    """Return a message about levels that are missing values elsewhere, or ""."""
+    """Return a message about levels that usually mean missing values, or ""."""
     gaps = [level for level in column.used_levels() if level in MISSING]
     if not gaps:
         return ""
@@ -104,12 +104,12 @@ def find_outliers(
     rows: Array | None = None,
     targets: Sequence[str] = (),
 ) -> list[Outlier]:
-    """Return the farthest value of each column of numbers, among some rows, if it is an outlier.
+    """Return the farthest value of each number column, among some rows, if it is an outlier.
 
-    An outlier is farther than `OUTLIER_DISTANCE` from the median.  In a column of `targets` one
-    value may dominate the loss; there a value is also an outlier if it is farther than
-    `LONE_DISTANCE` and `LONE_TIMES` as far as the next value.  If nine in ten values are equal, the
-    unit is the median distance of the other values.
+    An outlier is farther from the median than `OUTLIER_DISTANCE`.  A single value in a column of
+    `targets` may dominate the loss.  There, a value is also an outlier if it is farther than
+    `LONE_DISTANCE`, and `LONE_TIMES` as far as the next value.  If 90 % of the values are equal,
+    the unit is the median distance of the other values.
     """
     outliers = []
     for name in names:
@@ -121,7 +121,7 @@ def find_outliers(
         sample = sample[np.isfinite(sample)]
         if len(sample) < 3:
             continue
-        with np.errstate(all="ignore"):  # numbers near the largest have infinite distances
+        with np.errstate(all="ignore"):  # distances of huge numbers may be infinite
             # np.quantile and np.median take ten times as long, and import numpy.ma
             sample.sort()
             low, middle, high = (sample[int(share * len(sample))] for share in (0.05, 0.5, 0.95))

@@ -1,4 +1,4 @@
-"""Features in a file: preprocessed once, and read one window of blocks at a time."""
+"""Features in a file: preprocessed once, then read in windows of blocks."""
 
 import json
 import os
@@ -31,11 +31,11 @@ from mlpengine.data.tables.table import Table
 
 @dataclass(frozen=True)
 class Windows:
-    """The shuffling of rows of a file: blocks in random order, then rows within some blocks.
+    """Shuffling of rows in a file: blocks in random order, then rows of several blocks.
 
     Attributes:
         block: rows of a block.
-        count: number of blocks that are in memory together, with their rows shuffled together.
+        count: number of blocks in memory; their rows are shuffled together.
     """
 
     block: int
@@ -44,7 +44,7 @@ class Windows:
     def shuffle(self, order: Array, generator: np.random.Generator) -> None:
         """Write a new order of the rows 0, 1, ... into `order`.
 
-        If one window holds all rows, the order is that of `Generator.shuffle`.
+        If a single window holds all rows, the order equals `Generator.shuffle`.
         """
         n_rows, size = len(order), self.block * self.count
         if n_rows <= size:
@@ -63,13 +63,13 @@ class Windows:
 
 
 class PreparedRows:
-    """A float32 matrix of features in a file, with the `shape` and values of the matrix in memory.
+    """A float32 matrix of features in a file, with the `shape` and the values of the matrix.
 
-    The blocks of a window are in memory, so that rows in the order of `Windows` are read once an
-    epoch.  Rows of a batch that are in two windows, or in any other order, are read one by one.
+    The blocks of a window are in memory, so rows in the order of `Windows` are read once per epoch.
+    Rows in two windows, or in any other order, are read one by one.
 
     Attributes:
-        checksum: CRC-32 of shape and values, equal to the checksum of the matrix in memory.
+        checksum: CRC-32 of shape and values, as of the matrix in memory.
     """
 
     def __init__(self, target: Path, windows: Windows, batch_size: int) -> None:
@@ -90,7 +90,7 @@ class PreparedRows:
         return self.shape[0]
 
     def __getitem__(self, rows: Array | slice) -> Array:
-        """Return these rows as a new array."""
+        """Return the given rows as a new array."""
         if isinstance(rows, slice):
             start, stop, step = rows.indices(self.shape[0])
             if step == 1:
@@ -103,7 +103,7 @@ class PreparedRows:
         return out
 
     def gather(self, indices: Array, out: Array) -> None:
-        """Write these rows into float32 `out`, at most `batch_size` of them."""
+        """Write the given rows, at most `batch_size`, into float32 `out`."""
         count, size = len(indices), self.windows.block
         blocks, places = self._blocks[:count], self._places[:count]
         np.floor_divide(indices, size, out=blocks)
@@ -113,14 +113,14 @@ class PreparedRows:
                 out[...] = self[indices]
                 return
             self._slot_of.take(blocks, 0, places, "clip")
-        # the place of row r of block b in slot s is s * size + (r - b * size)
+        # row r of block b in slot s is at position s * size + (r - b * size)
         np.subtract(places, blocks, out=places)
         np.multiply(places, size, out=places)
         np.add(places, indices, out=places)
         self._cache.take(places, 0, out, "clip")
 
     def _load(self, blocks: Array) -> bool:
-        """Read blocks into the cache in place of the oldest; return whether all fit into it."""
+        """Read blocks into the cache instead of the oldest; return whether the cache holds all."""
         wanted = np.unique(blocks)
         if len(wanted) > self._slots:
             return False
@@ -152,7 +152,7 @@ class PreparedRows:
 
 
 Transform = Callable[[Table], Array]
-"""Returns the float32 features of a table in memory."""
+"""Function from a table in memory to its float32 features."""
 
 
 def prepared_rows(
@@ -165,7 +165,7 @@ def prepared_rows(
     window: int,
     batch_size: int,
 ) -> PreparedRows:
-    """Return the features of these rows of a table from a file; write the file if necessary.
+    """Return the features of rows of a table from a file; write the file if needed.
 
     `table` has stored columns.  `state` is everything that the result of `transform` depends on.
 
@@ -186,7 +186,7 @@ def prepared_rows(
 def _write(
     table: Table, rows: Array | None, count: int, width: int, target: Path, transform: Transform
 ) -> None:
-    """Preprocess rows a chunk at a time, into a file that is either complete or absent."""
+    """Preprocess rows, some at a time, into a file that is complete or absent."""
     checksum = zlib.crc32(repr((count, width)).encode())
     temporary = part_of(target)
     try:

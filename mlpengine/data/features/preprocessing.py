@@ -1,4 +1,4 @@
-"""From a table to the arrays of a network, fitted on training rows and stored with the model."""
+"""From a table to the arrays of a network; fitted on training rows and stored with the model."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ from mlpengine.data.features.computed import (
     with_columns,
 )
 from mlpengine.data.features.dataset import Dataset, TableFeatures
-from mlpengine.data.features.lags import History
+from mlpengine.data.features.lags import RowHistory
 from mlpengine.data.features.numbers import Numbers
 from mlpengine.data.features.options import Options
 from mlpengine.data.features.prepared import prepared_rows
@@ -54,23 +54,26 @@ from mlpengine.settings.structure import fault_of
 class Preprocessor:
     """Fits on training rows, then turns any table with the same columns into arrays.
 
-    Its options are the fields of `FeatureSettings`, described there, and `dtype`, `reading` and
-    `periods` (`mlpengine.data.features.options.Options`).  `where` is a filter for the rows in use
-    (`rows_in_use`); `fit` and `transform` do not apply it.
+    Options are the fields of `FeatureSettings`, and `dtype`, `reading` and `periods`
+    (`mlpengine.data.features.options.Options`).  `where` is a filter of rows (`rows_in_use`); `fit`
+    and `transform` do not apply it.
 
-    With `encoding` "piecewise", numbers and dates of three or more values get further features, one
-    for each bin of the column: 0 for values before the bin, 1 for values beyond it, linear in
-    between. The first feature falls to -1 before the first bin, and the last rises to 2 beyond the
-    last bin. The edges of the bins are quantiles of the training rows; equal quantiles give fewer
-    bins. After standard and robust scaling, `clip` "smooth" maps numbers into -3 to 3, so that no
-    single value decides a prediction.
+    With `encoding` "piecewise", numbers and dates with three or more values get a further feature
+    for
+    each bin of the column: 0 for values before the bin, 1 for values after it, linear in between.
+    The first feature goes down to -1 before the first bin, and the last up to 2 after the last bin.
+    The edges of the bins are quantiles of the training rows; equal quantiles give fewer bins.
+    After standard and robust scaling, `clip` "smooth" maps numbers into -3 to 3, so that no single
+    value decides a prediction.
 
     The features of a date are the time, the time since the previous date column, and the sine and
-    cosine of its position in a day, a week and a year, unless all rows have the same position.
+    cosine of its position in a day, a week and a year.  A position that is equal in all rows is
+    left out.
 
-    The order of the features is: numbers, booleans and dates as in the table, the components of
-    their bins, their indicators, then the one-hot categories. If a category of over five codes says
-    little about the target, its one-hot features are a small value in place of 1
+    The order of the features is: numbers, booleans and dates as in the table; the components of
+    their bins; their indicators; the one-hot categories.  If a category with more than five codes
+    tells little about the target, its one-hot features are a small value instead of 1
+    (`Category.weigh`).  A feature that is constant in training is 0 everywhere.
     (`Category.weigh`). A feature that is constant in training is 0 everywhere.
 
     Raises: DataError for invalid options.
@@ -90,7 +93,7 @@ class Preprocessor:
             self.options = Options(**given)
         except ValidationError as error:
             raise DataError(f"Preprocessor{fault_of(error, given)}") from None
-        self.history = History.of(self.options, self.options.time)
+        self.history = RowHistory.of(self.options, self.options.time)
         self.kinds: dict[str, FeatureKind] = {}
         self.numbers: Numbers | None = None
         self.categories: list[Category] = []
@@ -101,9 +104,9 @@ class Preprocessor:
         self.summary: SummaryState = {"rows": 0, "columns": {}}
 
     def fit(self, table: Table, rows: Array | None = None) -> "Preprocessor":
-        """Fit on the given rows of a table (all by default); kinds are inferred from all rows.
+        """Fit on the given rows of a table, by default all; all rows determine the kinds.
 
-        Raises: DataError listing every column that cannot be used, or naming the first bad value.
+        Raises: DataError with every unusable column, or with the first bad value.
         """
         if not isinstance(table, Table):
             raise UsageError(
@@ -179,7 +182,7 @@ class Preprocessor:
         )
 
     def _log_is_better(self, table: Table, rows: Array | None) -> bool:
-        """Return whether a small model predicts the only target better by its logarithm."""
+        """Return whether a small model of the only target is better with its logarithm."""
         if not isinstance(self.target, NumberTarget) or len(self.options.target) > 1:
             return False
         y = table[self.options.target[0]].values
@@ -202,7 +205,7 @@ class Preprocessor:
             self.row_filter = row_filter(self.options.where, known)
 
     def rows_in_use(self, table: Table) -> Array | None:
-        """Return for each row whether `where` holds; None without `where` or its columns."""
+        """Return whether `where` is true, for each row; None without `where` or its columns."""
         if self.row_filter is None or not all(name in table for name in self.formula_columns):
             return None
         return rows_that_fulfil(self._own(table), self.row_filter, self.computed)
@@ -218,14 +221,14 @@ class Preprocessor:
         return with_columns(self._own(table), self.computed, strict=False)
 
     def _own(self, table: Table) -> Table:
-        """Return a table without columns that have the name of a computed one."""
+        """Return a table without columns that share a name with a computed column."""
         names = {column.name for column in self.computed}
         return table.drop(name for name in table.names if name in names) if names else table
 
     def _kind(self, table: Table, name: str) -> FeatureKind:
         if name in self.options.categorical:
             return "category"
-        # a matrix holds numbers: do not read a file larger than memory once per column
+        # a matrix has numbers: do not read a huge file once per column
         known = table.block is not None and name in table.block.positions
         return "number" if known else kind_of(table[name])
 
@@ -274,12 +277,12 @@ class Preprocessor:
     def transform(
         self, table: Table, rows: Array | None = None, *, targets: bool = True
     ) -> Dataset:
-        """Return the arrays of the given rows of a table (all by default).
+        """Return the arrays of the given rows of a table, by default all.
 
-        Columns may be in any order, and there may be others. Target and weights are None if the
-        table lacks their columns, or if `targets` is false.
+        Columns may be in any order, with further columns between.  Target and weights are None if
+        the table lacks their columns, or without `targets`.
 
-        Raises: DataError naming the columns that are missing, or the first value that is unusable.
+        Raises: DataError with the missing columns, or with the first unusable value.
         """
         table = self._checked(table, rows)
         picked = [category.column for category in self.categories]
@@ -290,14 +293,14 @@ class Preprocessor:
         return Dataset(features, *self._targets(part))
 
     def features_of(self, table: Table) -> TableFeatures:
-        """Return the features of all rows of a table; they are computed when they are read.
+        """Return the features of all rows of a table; reading computes them.
 
-        Raises: DataError as `transform`; for bad values in numbers when they are read.
+        Raises: DataError as `transform`; bad numbers raise when they are read.
         """
         return self._features_of(self._checked(table, None))
 
     def on_demand(self, table: Table) -> Dataset:
-        """Return the result of `transform` for all rows, with the features of `features_of`.
+        """Return the result of `transform` for all rows, with the features from `features_of`.
 
         Raises: as `features_of`.
         """
@@ -314,7 +317,7 @@ class Preprocessor:
         return TableFeatures(write, shape, np.dtype(self.options.dtype))
 
     def _checked(self, table: Table, rows: Array | None) -> Table:
-        """Return a table with the computed columns; check that it has the columns of training."""
+        """Return a table with the computed columns; check that it has the training columns."""
         table = with_columns(self._own(table), self.computed, rows)
         self._check_columns(table)
         return table
@@ -322,7 +325,7 @@ class Preprocessor:
     def _write(
         self, table: Table, codes: Sequence[Array], out: Array, rows: Array | range | None
     ) -> None:
-        """Write the features of some rows; `codes` are the codes of each category."""
+        """Write the features of some rows; `codes` has the codes of each category."""
         numbers = self.fitted_numbers
         width = numbers.width
         numbers.encode(table, out[:, :width], rows)
@@ -330,7 +333,7 @@ class Preprocessor:
             write_one_hots(self.categories, codes, out[:, width:])
 
     def unknown_texts(self, table: Table) -> dict[str, Counter[str]]:
-        """Return, by column, the texts without a feature, each with its number of rows."""
+        """Return the texts without a feature by column, each with its number of rows."""
         each = {c.column: c.unknown_texts(table) for c in self.categories}
         return {column: texts for column, texts in each.items() if texts}
 
@@ -342,11 +345,11 @@ class Preprocessor:
         batch_size: int,
         window: int = 64,
     ) -> Dataset:
-        """Return the result of `transform`, with the features in a file beside the stored columns.
+        """Return the result of `transform` with the features in a file beside the stored columns.
 
         `window` blocks of 1 MB are in memory.
 
-        Raises: DataError unless the table has stored columns.
+        Raises: DataError if the table has no stored columns.
         """
         if stored_file(table) is None:
             raise DataError(
@@ -396,7 +399,7 @@ class Preprocessor:
         return int(rows[0]) if len(rows) else None
 
     def target_columns(self, table: Table) -> list[str]:
-        """Return the target and weight columns in the table; targets only if it has all of them."""
+        """Return the table's weight column, and its target columns if all of them exist."""
         targets = self.target.reads if self.target else []
         columns = list(targets) if all(name in table for name in targets) else []
         weights = self.options.weight, self.options.exposure
@@ -445,19 +448,19 @@ class Preprocessor:
 
     @property
     def table_columns(self) -> list[str]:
-        """The columns of a table from which `History.extended` gives `columns`."""
+        """The columns of a table from which `RowHistory.extended` makes `columns`."""
         derived = {*self.history.names}
         own = [name for name in self.columns if name not in derived]
         return list(dict.fromkeys([*own, *self.history.reads]))
 
     @property
     def text_columns(self) -> list[str]:
-        """Categories that training read as text: `read_table(text=...)` keeps them so."""
+        """Categories that were text in training: `read_table(text=...)` keeps them as text."""
         return [category.column for category in self.categories if category.text]
 
     @property
     def read_arguments(self) -> dict[str, Any]:
-        """The arguments of `read_table` with which the training table was read."""
+        """Arguments of `read_table` as for the training table."""
         texts, plain = self.text_columns, ("number", "integer", "category")
         numbers = [n for n, kind in self.kinds.items() if kind in plain and n not in texts]
         numbers += self.history.sources
@@ -489,7 +492,7 @@ class Preprocessor:
         return self.fitted_numbers.constant
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything about it, ready for JSON; JSON keeps every float exactly."""
+        """Return the whole state for JSON, which keeps every float exactly."""
         options = vars(self.options)
         return {
             "version": STATE_VERSION,
@@ -509,10 +512,10 @@ class Preprocessor:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> "Preprocessor":
-        """Return the fitted preprocessor that `state_dict` described.
+        """Return a fitted preprocessor from a `state_dict`.
 
-        Raises: CheckpointError if the state is not one that `state_dict` wrote; DataError for
-            options that are wrong.
+        Raises: CheckpointError for a state that `state_dict` did not write; DataError for wrong
+            options.
         """
         state = checked_state(state)
         options = state["options"]

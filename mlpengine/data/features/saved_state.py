@@ -1,4 +1,4 @@
-"""The structure of a preprocessor's saved state, checked because files are not trusted."""
+"""The structure of a preprocessor's saved state, checked because files may be wrong."""
 
 from collections.abc import Mapping
 from itertools import pairwise
@@ -16,7 +16,7 @@ from mlpengine.data.features.targets import Label
 from mlpengine.settings.structure import conform
 
 STATE_VERSION = 1
-"""The version of the state; other versions cannot be read."""
+"""Version of the state; other versions cannot be read."""
 
 
 class NumbersState(TypedDict):
@@ -97,10 +97,10 @@ class PreprocessorState(TypedDict):
 def checked_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a preprocessor's state after checking its structure, and that its parts agree.
 
-    In files `features`, `kinds` and `operands` are lists of pairs, because files do not keep the
-    order of mappings, and a matrix has its columns in this order.
+    In files, `features`, `kinds` and `operands` are lists of pairs, because files do not keep the
+    order of mappings, and the columns of a matrix have this order.
 
-    Raises: CheckpointError naming the first place that is wrong.
+    Raises: CheckpointError for the first wrong part.
     """
     if isinstance(state, dict) and state.get("version") != STATE_VERSION:
         raise CheckpointError(
@@ -131,7 +131,7 @@ def checked_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _in_order(pairs: Any) -> Any:
-    """Return a mapping from pairs of a name and a value; anything else as it is."""
+    """Return pairs of a name and a value as a mapping; anything else unchanged."""
     if isinstance(pairs, list) and all(isinstance(p, list) and len(p) == 2 for p in pairs):
         return {str(name): value for name, value in pairs}
     return pairs

@@ -1,4 +1,4 @@
-"""Reading of a table's numeric features as float64, in slices of its rows."""
+"""Reading of a table's numeric features as float64, slice by slice."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,34 +15,34 @@ from mlpengine.data.tables.parsing import WORDS
 from mlpengine.data.tables.table import Table
 
 LIMIT = np.float64(1e100)
-"""Numbers beyond this are refused: their squares would overflow the statistics.
+"""Larger numbers are refused, because their squares would overflow the statistics.
 
-It is a NumPy number, because comparing an array of float32 with a Python number would overflow.
+It is a NumPy number, because a comparison of float32 with a Python number would overflow.
 """
 
 SMALLEST = np.float64(1e-150)
-"""Squares of smaller numbers are 0: features are scaled before squaring."""
+"""Squares of smaller numbers are 0, so features are scaled before squaring."""
 
 EQUAL = np.float64(1e-300)
-"""Numbers of a feature that differ by no more than this count as equal."""
+"""Numbers of a feature with a smaller difference count as equal."""
 
 _DAY = timedelta(days=1).total_seconds()
 PERIODS = {"hour": (_DAY, 0.0), "weekday": (7 * _DAY, 3 * _DAY), "season": (365.2425 * _DAY, 0.0)}
-"""The periods of dates: the length in seconds, and the seconds from the start of a period to the
-start of 1970 (a Thursday, with weeks from Monday).  Exports take the waves of dates from here."""
+"""Periods of dates: length in seconds, and seconds from the start of a period to the start of 1970
+(a Thursday; weeks start on Monday).  Exports use these numbers, too."""
 
 DATE_PARTS = frozenset(f"{period} {wave}" for period in PERIODS for wave in ("sin", "cos"))
-"""The parts of a date that a `Source` may read."""
+"""Parts of a date that a `Source` may read."""
 
 Angles: TypeAlias = dict[tuple[str, str], Array]
-"""The angles of a column in a period; sine and cosine are computed from them."""
+"""Angles of a column in a period, for sine and cosine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One numeric feature: a column, the time since another column, or a part of a date.
+    """A numeric feature: a column, the time since another column, or a part of a date.
 
-    Parts are the sine and cosine of the position in a day, a week or a year.
+    A part is the sine or cosine of the position in a day, a week or a year.
     """
 
     column: str
@@ -62,9 +62,9 @@ class Source:
         return PERIODS[self.part.split()[0]][0]
 
     def read(self, table: Table, rows: slice | Array, angles: Angles) -> Array:
-        """Return the raw float64 values of some rows, NaN where missing.
+        """Return the raw float64 values of some rows; NaN for missing values.
 
-        `angles` keeps the angles of the last period between calls for the same rows.
+        `angles` keeps the angles of the last period for further calls with the same rows.
         """
         if self.part:
             period, wave = self.part.split()
@@ -82,9 +82,9 @@ class Source:
 
 
 def date_sources(table: Table, names: Sequence[str]) -> list[Source]:
-    """Return the features of date columns: the time, its periods, and time between neighbors.
+    """Return the features of date columns: the time, its periods, and times between columns.
 
-    A period is left out if all dates are at nearly the same position in it.
+    A period is left out if all dates have nearly the same position in it.
     """
     sources = []
     for position, name in enumerate(names):
@@ -105,8 +105,8 @@ def read_slices(
 ) -> Iterator[tuple[int, Array, Array | None]]:
     """Yield (position, float64 values, mask of missing values or None) for slices of the rows.
 
-    Raises: DataError for a column that is not numeric, an infinite value, or, if `strict`, a
-        missing one.
+    Raises: DataError for a column that is not numeric, for an infinite value and, if `strict`, for
+        a missing value.
     """
     if table.block is None:  # a matrix holds numbers
         for name in {source.column for source in sources}:
@@ -119,7 +119,7 @@ def read_slices(
             part = slice(start, min(start + at_once, count))
             block = read_block(table, sources, part if rows is None else rows[part])
         values = np.ascontiguousarray(block[start % at_once :][:size])
-        # one pass detects any invalid value: NaN fails every comparison
+        # one pass suffices, because NaN fails every comparison
         if values.size and values.max() <= LIMIT and values.min() >= -LIMIT:
             yield start, values, None
             continue
@@ -157,7 +157,7 @@ def _floats(table: Table, name: str, rows: slice | Array) -> Array:
 def check_numeric(table: Table, name: str) -> None:
     """Check that a column can be read as numbers.
 
-    Raises: DataError naming the unreadable value that differs from most others.
+    Raises: DataError for the unreadable value that differs from most others.
     """
     column = table[name]
     if column.kind == "text" and not column.missing.all():

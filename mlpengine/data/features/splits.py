@@ -15,14 +15,14 @@ SPLIT_PARTS = ("train", "validation", "test")
 
 
 class SplitRows(NamedTuple):
-    """Sorted int64 row indices of each part; no row is in two of them."""
+    """Sorted int64 row indices of each part; parts do not overlap."""
 
     train: Array
     validation: Array
     test: Array
 
     def parts(self) -> dict[str, Array]:
-        """Return the parts by name, the empty ones too."""
+        """Return the parts by name, even empty ones."""
         return {name: getattr(self, name) for name in SPLIT_PARTS}
 
 
@@ -38,13 +38,13 @@ def split_rows(
 ) -> SplitRows:
     """Split rows at random; equal seeds give equal splits (PCG64).
 
-    With `labels` the split is stratified: each part gets its fraction of every class, to within one
-    row.  A class with at least as many rows as parts is in every part; a class with a single row is
-    in training only.
-    With `groups` the rows of a group stay together. With `times` the split is not random: the
-    earliest rows are for training, the latest for testing, and rows of the same time stay together.
-    Without `groups` and `times`, rows with equal values in `duplicates` go to one part and count as
-    one row, unless there are fewer distinct rows than parts.
+    With `labels`, the split is stratified: each part gets its fraction of every class, up to one
+    row.  A class with at least as many rows as parts is in every part; a class with a single row
+    is only in training.
+    With `groups`, the rows of a group stay together.  With `times`, the split is not random: the
+    earliest rows are for training, the latest for testing, and rows with equal times stay together.
+    Without `groups` and `times`, rows with equal values in `duplicates` are in one part and count
+    as one row, unless there are fewer distinct rows than parts.
 
     Raises: DataError for invalid fractions, too few rows or groups, a missing group or time, or
         more than one of `labels`, `groups` and `times`.
@@ -83,10 +83,11 @@ def fold_rows(
 ) -> Array:
     """Return the fold of each row, int64 from 0; equal seeds give equal folds (PCG64).
 
-    The sizes of folds differ by at most one row.  With `labels` (stratified) so do the rows of each
-    class.  With `groups` the rows of a group are in one fold; large groups go to small folds.  With
-    `times` the folds follow each other in time, and rows of the same time stay together.
-    Without these two, rows with equal values in `duplicates` are in one fold, and count as one row.
+    The sizes of folds differ by at most one row.  With `labels` (stratified), so do the rows of
+    each class.  With `groups`, the rows of a group are in one fold; large groups go to small
+    folds.  With `times`, the folds follow each other in time, and rows with equal times stay
+    together.  Without these two, rows with equal values in `duplicates` are in one fold, and count
+    as one row.
 
     Raises: DataError for fewer than 2 folds, too few rows, groups or times, a missing group or
         time, or more than one of `labels`, `groups` and `times`.
@@ -121,7 +122,7 @@ def _distinct(duplicates: Array) -> tuple[Array, Array]:
 
 
 def _folds_by_group(groups: Array, folds: int, generator: np.random.Generator) -> Array:
-    """Put each group, largest first, into the smallest fold so far."""
+    """Put each group, the largest first, into the smallest fold so far."""
     names, members, counts = np.unique(groups, return_inverse=True, return_counts=True)
     if len(names) < folds:
         raise DataError(f"folds: {folds} folds need at least {folds} groups (got {len(names)})")
@@ -141,7 +142,7 @@ def _folds_by_time(times: Array, folds: int) -> Array:
         raise DataError(
             f"folds: {folds} folds need at least {folds} different times (got {len(distinct)})"
         )
-    number = np.arange(1, folds)  # number of the cut after each fold but the last
+    number = np.arange(1, folds)  # numbers of the cuts between folds
     first = np.searchsorted(np.cumsum(counts), len(times) * number / folds, "right")
     first = np.maximum.accumulate(first - number) + number  # no fold is empty
     first = np.clip(first, number, len(distinct) - folds + number)
@@ -154,7 +155,7 @@ def dividing_values(table: Table, key: str, name: str) -> Array:
 
     Texts of equal length that begin with a year, such as 2024-W05, are sorted as texts.
 
-    Raises: DataError for a missing group or time, and for texts that are unlikely to be in the
+    Raises: DataError for a missing group or time, and for texts whose order is probably not the
     order of time.
     """
     column = table[name]
@@ -176,7 +177,7 @@ def dividing_values(table: Table, key: str, name: str) -> Array:
 
 
 def _check_columns(where: str, n_rows: int, **given: Array | None) -> None:
-    """Check that at most one column is given, with an entry for each row."""
+    """Check that at most one of the arrays is given, with an entry for each row."""
     named = {name: values for name, values in given.items() if values is not None}
     if len(named) > 1:
         raise DataError(
@@ -219,9 +220,9 @@ def _shares(fractions: Sequence[float]) -> Array:
 
 
 def part_sizes(count: int, shares: Array) -> Array:
-    """Return the number of rows of each part, `count` in all, each within one row of its share.
+    """Return the number of rows of each part, `count` in total, each up to one row from its share.
 
-    Every part with a share gets at least one row, training first, as long as there are rows.
+    While there are rows, every part with a share gets at least one row, training first.
     """
     sizes = np.floor(count * shares + 1e-9).astype(np.int64)
     remainders = count * shares - sizes
@@ -254,7 +255,7 @@ def _by_group(groups: Array, shares: Array, generator: np.random.Generator) -> A
     part_of = np.empty(len(names), np.int64)
     for position, group in enumerate(generator.permutation(len(names))):
         short = shares * len(groups) - filled
-        # when the remaining groups are as many as the empty parts, each empty part gets one group
+        # if only as many groups as empty parts remain, each empty part gets a group
         empty = wanted[filled[wanted] == 0]
         choice = empty if len(empty) == len(names) - position else wanted
         part = choice[np.argmax(short[choice])]

@@ -1,4 +1,4 @@
-"""Statistics of numeric features over the rows of a table, in two passes over its slices."""
+"""Statistics of numeric features over the rows of a table, in two passes over slices."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,7 +12,7 @@ from mlpengine.settings.features import Filling, Scaling
 
 
 class Statistics:
-    """Mean, deviation, range and, on demand, quantiles of every feature, over the filled values."""
+    """Mean, deviation, range and, on demand, quantiles of every feature, without missing values."""
 
     def __init__(
         self, table: Table, sources: Sequence[Source], strict: bool, rows: Array | None
@@ -40,7 +40,7 @@ class Statistics:
             shift += np.nansum(centered, axis=0)
             squares += np.nansum(np.square(centered, out=centered), axis=0)
         count = np.maximum(self.count, 1)
-        # the rounding error of the mean may exceed the deviation of a column
+        # a column's deviation may be less than the mean's rounding error
         variance = np.maximum(squares / count - np.square(shift / count), 0.0)
         self.deviation = np.sqrt(variance) * unit
 
@@ -53,15 +53,15 @@ class Statistics:
         return result
 
     def edges(self, bins: int, binned: Array) -> list[Array]:
-        """Return the distinct quantiles in equal steps from 0 to 1 of every feature.
+        """Return the distinct quantiles of every feature, in equal steps from 0 to 1.
 
-        A feature that is not `binned`, or has fewer than 3 different values, has no quantiles.
+        A feature that is not `binned`, or has fewer than 3 different values, has none.
         """
         edges = [np.empty(0)] * len(self.sources)
         for i, known in enumerate(self._known()):
             if not (binned[i] and ((known > known.min()) & (known < known.max())).any()):
                 continue
-            # integer positions: the rounded positions of np.quantile would split equal values
+            # integers, because rounded positions of np.quantile would split equal values
             below, beyond = np.divmod(np.arange(bins + 1) * (len(known) - 1), bins)
             above = np.minimum(below + 1, len(known) - 1)
             ordered = np.partition(known, np.union1d(below, above))
@@ -70,11 +70,11 @@ class Statistics:
         return edges
 
     def _known(self) -> Iterator[Array]:
-        """Yield the values of each feature that are not missing; a sample of a long column."""
+        """Yield the known values of each feature; for a long column, a sample."""
         limit = max(1, min(QUANTILE_ROWS, SAMPLE_NUMBERS // max(1, len(self.sources))))
         sample = slice(0, self.n_rows, -(-self.n_rows // limit))
         rows = sample if self.rows is None else self.rows[sample]
-        # a matrix is read once, columns one by one, so that only one is in memory
+        # a matrix is read once; of other tables, one column is in memory
         matrix = self.table.block is not None
         for sources in [self.sources] if matrix else [[source] for source in self.sources]:
             for column in read_block(self.table, sources, rows).T:
@@ -90,25 +90,24 @@ class Statistics:
             return low, np.where(known, self.high, 0.0) - low
         if scaling == "robust":
             lower, middle, upper = self.quantiles((0.25, 0.5, 0.75))
-            # if half of the values are equal, the interquartile range is 0: half the range replaces
-            # it
+            # if half of the values are equal, the interquartile range is 0; use half the range
             known = self.count > 0
             half = np.where(known, self.high, 0.0) / 2 - np.where(known, self.low, 0.0) / 2
             return middle, np.where(upper > lower, upper - lower, half)
         return np.zeros(len(self.sources)), np.ones(len(self.sources))
 
     def filling(self, filling: Filling) -> Array:
-        """Return the value that replaces missing values, for every feature."""
+        """Return the value that replaces missing values of each feature."""
         if isinstance(filling, int | float):
             return np.full(len(self.sources), float(filling))
         return self.quantiles((0.5,))[0] if filling == "median" else self.mean
 
 
 def standardized(x: Array) -> Array:
-    """Return features with mean 0 and deviation 1, or 0 where all rows are equal."""
+    """Return features with mean 0 and deviation 1, or 0 if all rows are equal."""
     wide = x.astype(np.float64)
     wide -= wide.mean(axis=0)
-    wide[:, (x == x[:1]).all(axis=0)] = 0.0  # the mean of equal numbers may be rounded
+    wide[:, (x == x[:1]).all(axis=0)] = 0.0  # their mean may be rounded
     deviation = wide.std(axis=0)
     features: Array = wide / np.where(deviation > 0, deviation, 1.0)
     return features

@@ -23,10 +23,10 @@ from mlpengine.data.tables.table import ColumnKind, Table, number_text
 
 
 class ColumnState(TypedDict):
-    """The share of missing values of a column, and a description of the others.
+    """A column's share of missing values, and a description of its other values.
 
-    Numbers have quantiles, from the smallest to the largest; categories have the share of each
-    level, and the share of all other texts at the end.
+    Numbers have quantiles, from the smallest to the largest value.  Categories have the share of
+    each level, followed by the share of all other texts.
     """
 
     missing: float
@@ -35,7 +35,7 @@ class ColumnState(TypedDict):
 
 
 class SummaryState(TypedDict):
-    """The number of rows that were described, and the columns by name."""
+    """The number of described rows, and the columns by name."""
 
     rows: int
     columns: dict[str, ColumnState]
@@ -69,7 +69,7 @@ def summary_of_rows(
 
 
 def shares_of(category: Category, table: Table) -> Array:
-    """Return the share of each level, and of all other texts, among values that are not missing."""
+    """Return the shares of each level and of all other texts, without missing values."""
     codes = category.encode(table)[~table[category.column].missing]
     counts = np.bincount(codes, minlength=len(category.levels) + 1)[: len(category.levels) + 1]
     shares: Array = counts / max(1, counts.sum())
@@ -77,7 +77,7 @@ def shares_of(category: Category, table: Table) -> Array:
 
 
 def check_summary(summary: SummaryState, levels: Mapping[str, int], columns: Sequence[str]) -> None:
-    """Check that a saved description fits the columns, and the number of levels of categories.
+    """Check that a saved description fits the columns and the levels of categories.
 
     Raises: CheckpointError.
     """
@@ -96,7 +96,7 @@ def check_summary(summary: SummaryState, levels: Mapping[str, int], columns: Seq
 def drawn_cells(
     one: ColumnState, levels: Sequence[str], kind: str, count: int, rng: np.random.Generator
 ) -> list[Any]:
-    """Return random cells of a described column, without the tails of numbers and rare texts."""
+    """Return random cells for a described column, without tails of numbers and rare texts."""
     is_gap = rng.random(count) < one["missing"]
     if shares := one.get("shares", [])[:-1]:
         chances = np.array(shares) if any(shares) else np.ones(len(shares))

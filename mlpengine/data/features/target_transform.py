@@ -19,16 +19,16 @@ from mlpengine.data.features.thresholds import (
 
 
 def suits_log(y: Array, features: Callable[[Array], Array]) -> bool:
-    """Return whether a small model predicts the targets (rows,) better by their logarithm.
+    """Return whether a small model of the targets (rows,) is better with their logarithm.
 
-    `features` takes row indices and returns the features (some rows, features) of these rows.
+    `features` maps row indices to the features (some rows, features) of these rows.
     """
     some = evenly_spaced(len(y), PROBED_ROWS)
     return can_be_log(y[some]) and log_is_better(features(some), y[some])
 
 
 def can_be_log(y: Array) -> bool:
-    """Return whether targets (rows,) are positive, and skewed to the right."""
+    """Return whether targets (rows,) are positive and skewed to the right."""
     if len(y) < FEWEST_ROWS or not (y > 0).all():
         return False
     apart = y - y.mean()
@@ -39,8 +39,8 @@ def can_be_log(y: Array) -> bool:
 def log_is_better(x: Array, y: Array) -> bool:
     """Return whether a model of the logarithm of targets (rows,) has smaller errors.
 
-    The model is linear in the features (rows, features) and in random functions of them, max(0, a
-    weighted sum), with a squared penalty.  Errors are out-of-fold errors, in the target's units.
+    The model is linear in the features (rows, features) and in random functions max(0, weighted
+    sum) of them, with a squared penalty.  Errors are out-of-fold, in the target's units.
 
     Source: Rahimi and Recht 2008, "Weighted sums of random kitchen sinks", for the model.
     """
@@ -63,7 +63,7 @@ def log_is_better(x: Array, y: Array) -> bool:
 
 
 def _ridge(x: Array, y: Array, new: Array) -> list[Array]:
-    """Return the outputs (new rows, targets) of the linear models of each penalty."""
+    """Return the outputs (new rows, targets) of a linear model for each penalty."""
     mean, center = x.mean(axis=0), y.mean(axis=0)
     x, new = x - mean, new - mean
     if len(x) < x.shape[1]:

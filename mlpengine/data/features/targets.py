@@ -1,4 +1,4 @@
-"""Targets: conversion of columns to arrays, and of predictions to labels and units."""
+"""Targets: from columns to arrays, and from predictions to labels and units."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +27,7 @@ Label = str | int | float | bool
 
 
 class Target(ABC):
-    """The target columns of one task, fitted on training rows."""
+    """The target columns of a task, fitted on training rows."""
 
     task: ClassVar[TaskName]
     columns: list[str]
@@ -48,11 +48,11 @@ class Target(ABC):
 
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:
-        """Return everything about it, ready for JSON."""
+        """Return the state for JSON."""
 
 
 class ClassTarget(Target):
-    """One column of classes; class number i stands for `classes[i]`, sorted unless listed."""
+    """A column of classes; class number i is `classes[i]`, sorted unless an order is given."""
 
     task = "classification"
 
@@ -62,9 +62,9 @@ class ClassTarget(Target):
 
     @classmethod
     def fit(cls, table: Table, column: str, order: Sequence[str] = ()) -> "ClassTarget":
-        """Collect the classes of a column, in the `order` of their texts if it is given.
+        """Collect the classes of a column; `order` may give the order of their texts.
 
-        Raises: DataError if a value is missing, there is only one class, or one is not in `order`.
+        Raises: DataError for a missing value, a single class, or a class that is not in `order`.
         """
         _complete(table, column)
         values = table[column]
@@ -102,7 +102,7 @@ class ClassTarget(Target):
     def encode(self, table: Table) -> Array:
         """Return int64 class numbers.
 
-        Raises: DataError naming the first row with a label that is missing or was not trained on.
+        Raises: DataError for the first row with a missing or unknown label.
         """
         (name,) = self.columns
         _complete(table, name)
@@ -129,7 +129,7 @@ class ClassTarget(Target):
 
 
 def deviation(values: Array, where: str) -> float:
-    """Return the standard deviation of a target's numbers, or 1 if all are equal.
+    """Return the standard deviation of a target's numbers; 1 if all are equal.
 
     Raises: DataError, led by `where`, for a range below the smallest normal number of float32.
     """
@@ -146,10 +146,9 @@ class NumberTarget(Target):
     """One or more columns of numbers, scaled as (y - center) / scale.
 
     With several columns, a missing value is NaN.
-    `bounds` are the lowest and highest prediction of each column, None for no bounds.  With `log`
-    the logarithm of y is scaled in place of y; then a y below the lowest bound is replaced by this
-    bound, and bounds must be positive.  With an `exposure`, y is the column divided by the
-    exposure.
+    `bounds` are the lowest and highest prediction of each column, or None.  With `log`, the
+    logarithm of y is scaled instead of y; then y is raised to the lowest bound, and bounds must be
+    positive.  With an `exposure`, y is the column divided by the exposure.
     """
 
     task: ClassVar[TaskName] = "regression"
@@ -182,13 +181,13 @@ class NumberTarget(Target):
         log: bool = False,
         exposure: str | None = None,
     ) -> "NumberTarget":
-        """Fit center and scale: mean and standard deviation, 0 and mean, or 0 and 1.
+        """Fit center and scale: mean and standard deviation, or 0 and mean, or 0 and 1.
 
-        With `log` the statistics are taken of the column's logarithm.  The bounds are the range of
-        each column if `bounded` or `log` is set.
+        With `log`, they are computed from the column's logarithm.  With `bounded` or `log`, the
+        bounds are the range of each column.
 
-        Raises: DataError if a value of one column or all values of several are missing, or one is
-        infinite, no number, or not positive for `log`.
+        Raises: DataError if a value of a single column, or all values of several columns, are
+        missing; or if a value is infinite, no number, or not positive for `log`.
         """
         count, together = len(columns), _rates(table, columns, exposure)
         if log:
@@ -224,18 +223,18 @@ class NumberTarget(Target):
 
     @property
     def names(self) -> list[str]:
-        """The names of the columns, such as claims, or claims_per_years with an exposure."""
+        """Names of the columns, such as claims, or claims_per_years with an exposure."""
         suffix = "" if self.exposure is None else f"_per_{self.exposure}"
         return [f"{name}{suffix}" for name in self.columns]
 
     def scaled(self, values: Array) -> Array:
-        """Return targets (rows, columns) in their own units as networks learn them."""
+        """Convert targets (rows, columns) from their own units to those that networks learn."""
         if self.log and self.bounds is not None:
             values = np.log(np.maximum(values, self.bounds[0]))
         return np.ascontiguousarray((values - self.center) / self.scale)
 
     def inverse(self, outputs: Array) -> Array:
-        """Return outputs of the network in the units of the target, in bounds, in float64."""
+        """Convert outputs of the network to the target's units, within bounds, in float64."""
         values = outputs.astype(np.float64)
         values *= self.scale
         values += self.center
@@ -330,7 +329,7 @@ class MultiLabelTarget(Target):
     def encode(self, table: Table) -> Array:
         """Return zeros and ones, one column per label.
 
-        Raises: DataError naming the first value that is neither.
+        Raises: DataError for the first value that is neither 0 nor 1.
         """
         for name in self.columns:
             values = _numbers(table, name)
@@ -348,9 +347,9 @@ class MultiLabelTarget(Target):
 
 
 def check_target(table: Table, columns: Sequence[str]) -> None:
-    """Check that the task of the target can be inferred from its values.
+    """Check that the values of the target determine its task.
 
-    Raises: DataError naming the text among numbers, or a column of texts that do not repeat.
+    Raises: DataError for a text among numbers, or for texts that do not repeat.
     """
     if len(columns) != 1:
         return
@@ -399,10 +398,10 @@ def fit_target(
     event: str | None = None,
     classes: Sequence[str] = (),
 ) -> Target:
-    """Fit the target of a task, inferred from the columns (`task_of`) if it is None.
+    """Fit the target of a task; by default, `task_of` its columns.
 
-    With `bounded`, predictions of numbers stay in the range of the targets.  With `log`, networks
-    learn the logarithm of the target.
+    With `bounded`, predicted numbers stay in the range of the targets.  With `log`, networks learn
+    the logarithm of the target.
 
     With an `event`, the target is a time until it.
 
@@ -433,7 +432,7 @@ def fit_target(
 
 
 def target_from_state(state: Mapping[str, Any]) -> Target:
-    """Return the target that `state_dict` described."""
+    """Return a target from a `state_dict`."""
     if state["task"] == "classification":
         return ClassTarget(state["columns"][0], state["classes"])
     if state["task"] == "survival":
@@ -448,7 +447,7 @@ def target_from_state(state: Mapping[str, Any]) -> Target:
 def class_weights(codes: Array, n_classes: int) -> Array:
     """Return a float64 weight per class, n / (classes * count), larger for rare classes.
 
-    A class without rows gets 0. The weights of all rows add up to the number of rows.
+    A class without rows gets 0.  The weights of all rows add up to the number of rows.
     """
     counts = np.bincount(codes, minlength=n_classes).astype(np.float64)
     present = counts > 0
@@ -460,7 +459,7 @@ def class_weights(codes: Array, n_classes: int) -> Array:
 def exposures(table: Table, column: str) -> Array:
     """Return the exposures of a table.
 
-    Raises: DataError naming an exposure that is missing, not positive or not finite.
+    Raises: DataError for an exposure that is missing, not positive or not finite.
     """
     values = _numbers(table, column, "the exposure")
     if not (values > 0).all():
@@ -482,7 +481,7 @@ def _rates(table: Table, columns: Sequence[str], exposure: str | None) -> Array:
 def row_weights(table: Table, column: str) -> Array:
     """Return the sample weights of a table.
 
-    Raises: DataError naming a weight that is missing, negative, not finite or a denormal float32.
+    Raises: DataError for a weight that is missing, negative, not finite or a denormal float32.
     """
     values = _numbers(table, column, "the sample weight")
     denormal = (values > 0) & (values < np.finfo(np.float32).tiny)
@@ -511,7 +510,7 @@ def _label(column: Column, value: Any) -> Label:
 
 
 def _text(label: Label) -> str:
-    """Return a label in the notation of columns: 1 and 1.0 are one label, as are True and true."""
+    """Return a label as columns write it: 1 and 1.0 are one label, and so are True and true."""
     if isinstance(label, bool):
         return number_text("boolean", float(label))
     return label if isinstance(label, str) else number_text("number", float(label))
@@ -530,7 +529,7 @@ def _complete(table: Table, name: str, role: str = "the target") -> None:
 def check_positive(values: Array, where: Callable[[int, int], str]) -> None:
     """Check that targets (rows, columns) have logarithms.
 
-    Raises: DataError, led by ``where(row, column)``, for the first that has none.
+    Raises: DataError, led by ``where(row, column)``, for the first target without one.
     """
     if (values <= 0).any():
         row, column = (int(place) for place in np.argwhere(values <= 0)[0])

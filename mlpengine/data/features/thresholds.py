@@ -50,6 +50,12 @@ CHANCE_COLUMNS = tuned(256, "columns", "chance is estimated from at most this ma
 
 # Leaks
 ANSWER = tuned(0.97, "share of the target", "a leak explains more; carats explain 0.87 of prices")
+ORDER = tuned(
+    0.98,
+    "share of the target's ranks",
+    "a leak explains more; tenths of the target 0.99, honest columns at most 0.77",
+    "benchmarks/diagnoses.py",
+)
 SAMPLE_ROWS = tuned(1_000, "rows", "the search takes at most this many evenly spaced rows")
 MIN_LEAK_ROWS = tuned(20, "rows", "smaller tables are not searched")
 SAMPLE_COLUMNS = tuned(1_000, "columns", "the search takes those that follow the target most")

@@ -17,10 +17,10 @@ from mlpengine.data.tables.stored import Spill
 from mlpengine.data.tables.table import Column, ColumnKind, Table, date_column
 
 _BATCH, _VALUES, _BUFFER = 1 << 17, 1 << 22, 1 << 20
-"""Maximum rows and values of a batch, and bytes of a Parquet column that are read at once."""
+"""Maximum rows and values of a batch, and maximum bytes of a Parquet column per read."""
 
 BatchReader: TypeAlias = Callable[[Sequence[str]], Iterator[Any]]
-"""Yields batches of rows of these columns."""
+"""Function that yields batches of rows for the given columns."""
 
 
 class Opened(NamedTuple):
@@ -44,7 +44,7 @@ def _open_parquet(path: str) -> Opened:
 
     metadata = parquet.read_metadata(path)
     schema = metadata.schema.to_arrow_schema()
-    # dictionary-encoded texts stay encoded: a repeated text is stored once
+    # dictionary-encoded texts stay encoded, so that a repeated text is stored once
     texts = [field.name for field in schema if _is_text(field.type)]
 
     def batches(names: Sequence[str]) -> Iterator[Any]:
@@ -74,7 +74,7 @@ def _open_feather(path: str) -> Opened:
 
 
 class ArrowFiles(NamedTuple):
-    """How files of a format are read.
+    """The reading of files in a format.
 
     Attributes:
         name: the format's name.
@@ -184,7 +184,7 @@ class _GrowingColumn:
         self.is_inexact = False
 
     def add(self, kind: ColumnKind, values: Array, texts: Sequence[str | None] = ()) -> None:
-        """Add the values of further rows; two codes may have the same text, or a code none."""
+        """Add the values of further rows; a code may have no text, or share its text."""
         if self._reader is None:
             step = TEXT if kind == "text" else NUMBERS
             self._kind = kind
@@ -204,7 +204,7 @@ class _GrowingColumn:
 
 
 def arrow_column(array: Any, where: str, name: str, options: CsvOptions) -> Column:
-    """Return an array of pyarrow as a column; its values determine the kind of the column.
+    """Convert an array of pyarrow to a column; the values determine the kind of the column.
 
     Raises: DataError, led by `where`, for a type that is not supported.
     """
@@ -218,7 +218,7 @@ def arrow_column(array: Any, where: str, name: str, options: CsvOptions) -> Colu
 
 
 def _parsed(column: Column, kind: Any, name: str, options: CsvOptions) -> Column:
-    """Return a column of texts as booleans or dates if all its texts are such, as in CSV.
+    """Return a column of texts as booleans or dates if all texts are booleans or dates, as in CSV.
 
     A column in `options.text`, or of a categorical type, stays text.
     """
@@ -246,9 +246,9 @@ def _is_text(kind: Any) -> bool:
 def _values(
     values: Any, where: str, as_text: bool
 ) -> tuple[ColumnKind, Array, Sequence[str | None]]:
-    """Return the kind, the values or codes, and the texts of an array of pyarrow.
+    """Return the kind, the values or codes, and the texts of a pyarrow array.
 
-    Whole numbers become texts if `as_text` is true.
+    With `as_text`, whole numbers become texts.
     """
     from pyarrow import types
 
@@ -294,9 +294,9 @@ def _numbers(values: Any) -> Array:
 
 
 def array_of(values: Any, dtype: type[np.generic], gap: float) -> Array:
-    """Return an array of pyarrow as an array of NumPy, with `gap` where it is null.
+    """Convert a pyarrow array to NumPy, with `gap` for null.
 
-    `to_numpy` would import pandas where that is installed.
+    `to_numpy` would import pandas if it is installed.
     """
     valid, data = values.buffers()
     part = slice(values.offset, values.offset + len(values))

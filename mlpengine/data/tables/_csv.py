@@ -1,10 +1,9 @@
-"""Reading of CSV files: the first rows by Python's csv module, the others by pyarrow.
+"""Reading of CSV files: the first rows by Python's csv module, all others by pyarrow.
 
-The first rows determine the kind of each column.  Then pyarrow converts the columns to these
-kinds, a block of rows at a time, so the text of the whole file is never in memory.  If pyarrow
-cannot convert a column of a block, or may read other numbers than Python, this column of the block
-is read again as text.  If later cells of a column do not have the kind of its first rows, the whole
-file is read again for this column.
+The first rows determine the kind of each column.  Then pyarrow converts blocks of rows to these
+kinds, so the text of the whole file is never in memory.  If pyarrow cannot convert a column of a
+block, or may read other numbers than Python, this part is read again as text.  If later cells of a
+column do not have the kind of its first rows, the whole file is read again for this column.
 """
 
 import re
@@ -50,8 +49,8 @@ from mlpengine.data.tables.table import Column, Table
 _NO_ROWS = "has a header and no rows; add rows of data"
 
 SMALL, FIRST = 1 << 19, 1 << 16
-"""Maximum bytes of a file that the csv module reads alone, because importing pyarrow takes longer
-(40 ms), and bytes of the first rows of a larger file."""
+"""Maximum bytes of a file that the csv module reads alone, because the import of pyarrow takes
+longer (40 ms); also the bytes of the first rows of a larger file."""
 
 _BLOCK, _BLOCK_ROWS = 1 << 20, 256  # bytes that are parsed at once, and rows of wide tables
 # where rows are read in blocks: bytes of one, and rows of wide tables
@@ -67,7 +66,7 @@ class Parsed(NamedTuple):
     """A block that pyarrow has parsed.
 
     Attributes:
-        steps: the kind that each column is read as.
+        steps: kind as which each column is read.
         table: the columns; None if a column could not be read as its kind.
         has_codes: whether a cell may begin with a zero and another digit.
     """
@@ -85,12 +84,12 @@ def read_csv(
     spill: Spill | None = None,
     progress: OnProgress | None = None,
 ) -> Table:
-    """Read a CSV with a header line, or a CSV after its `header` has been read.
+    """Read a CSV with a header line, or the rest of a CSV after its `header`.
 
-    With `spill` the columns go there, one after the other, and the table has none.  `progress` is
-    called with the share of a file that is read.
+    With `spill`, columns are written there, one after another, and the table has none.  `progress`
+    is called with the share of the file that is read.
 
-    Raises: DataError naming the file, line and column of the error.
+    Raises: DataError with file, line and column.
     """
     with readable(where), open_file() as stream:
         source = TextSource(stream, where)
@@ -111,7 +110,7 @@ def read_csv(
 def read_csv_blocks(stream: BinaryIO, where: str, options: CsvOptions) -> Iterator[Table]:
     """Yield the rows of a CSV as tables of some rows each, in bounded memory.
 
-    The rows of each table determine the kinds of its columns.
+    The rows of a table determine the kinds of its columns.
 
     Raises: DataError as `read_csv`.
     """
@@ -130,12 +129,12 @@ def read_csv_blocks(stream: BinaryIO, where: str, options: CsvOptions) -> Iterat
 
 
 def _size(width: int, smallest: int, rows: int) -> int:
-    """Return the bytes of a block; it grows with the columns, because each column costs calls."""
+    """Return the bytes of a block, which grow with the columns, because each column costs calls."""
     return min(MAX_RECORD, max(smallest, 8 * rows * width))
 
 
 class _Body:
-    """The rows of a file; columns are read in one pass or several."""
+    """The rows of a file, whose columns are read in one or more passes."""
 
     def __init__(
         self,
@@ -160,11 +159,11 @@ class _Body:
 
     @property
     def is_broken(self) -> bool:
-        """Whether a column has to be read again."""
+        """Whether a column must be read again."""
         return any(reader.broken for reader in self.readers.values())
 
     def read_again(self, source: TextSource) -> None:
-        """Read the columns again that are broken."""
+        """Read the broken columns again."""
         self.source, whole = source, self.readers
         names = self.header.names
         broken = {
@@ -189,7 +188,7 @@ class _Body:
             size = _size(self.width, _BLOCK, _BLOCK_ROWS)
             try:
                 blocks = _ArrowBlocks(self)
-            except ImportError:  # a system that pyarrow does not run on
+            except ImportError:  # pyarrow does not run on every system
                 self._read_by_python(size)
             else:
                 self._read_by_pyarrow(blocks, size)
@@ -208,7 +207,7 @@ class _Body:
             self._add_rows(records)
 
     def _read_by_pyarrow(self, blocks: "_ArrowBlocks", size: int) -> None:
-        """Read the next blocks; threads parse some of them while others are added to columns."""
+        """Read the next blocks; threads parse blocks while others are added to the columns."""
         waiting: deque[tuple[Records, Future[Parsed] | None]] = deque()
         threads = 0 if self.spill is not None else _THREADS  # a thread takes address space
         with ThreadPoolExecutor(_THREADS) as pool:  # its threads begin with their first tasks
@@ -224,7 +223,7 @@ class _Body:
     def _add(
         self, blocks: "_ArrowBlocks", records: Records, future: "Future[Parsed] | None"
     ) -> None:
-        """Add the records of a block; a thread may be parsing it."""
+        """Add the records of a block, which a thread may be parsing."""
         if records.rows is not None:
             self._add_rows(records)
             return
@@ -241,16 +240,16 @@ class _Body:
         self.n_rows += count
 
     def _expect(self) -> None:
-        """Tell the columns the estimated number of rows, from the bytes of the rows so far."""
+        """Give the columns an estimated number of rows, from the bytes of the rows so far."""
         total, read = size_of(self.source.stream), self.source.offset
         limit = total // (4 * self.width)  # most cells have four bytes and more
         for reader in self.readers.values():
             reader.expect(min(self.n_rows * total // read * 17 // 16, limit))
 
     def _add_rows(self, records: Records) -> None:
-        """Add rows as the csv module reads them.
+        """Add rows from the csv module.
 
-        Raises: DataError for a row with another number of cells than the header.
+        Raises: DataError for a row with more or fewer cells than the header.
         """
         rows = records.rows or csv_rows(lines_of(records.content), self.header.delimiter)
         for number, (row, start) in enumerate(zip(rows.cells, rows.lines, strict=True)):
@@ -312,7 +311,7 @@ class _Body:
         return table
 
     def _origin(self) -> Array | None:
-        """Return the line of each row, counted from the first row; None if each row is a line."""
+        """Return the line of each row, counted from the first row; None if each row is one line."""
         if all(lines is None for _, _, lines in self.blocks):
             return None
         return np.concatenate(
@@ -351,10 +350,10 @@ class _ArrowBlocks:
         known = (parsing.parse_numbers([text], frozenset()) for text in missing)
         values = [float(value[0]) for value in known if value is not None]
         self.missing_numbers = [value for value in values if value == value]
-        self.odd: set[int] = set()  # number columns with texts that only Python's float reads
+        self.odd: set[int] = set()  # number columns with texts that only Python reads
 
     def _parse(self, content: bytes, steps: Mapping[int, int]) -> Any:
-        """Return a table of the columns that `steps` has, called by their places.
+        """Return the columns in `steps` as a table, named by their positions.
 
         Raises: ArrowInvalid.
         """
@@ -380,7 +379,7 @@ class _ArrowBlocks:
         )
 
     def parse(self, content: bytes) -> Parsed:
-        """Return the columns of a block, each read as its reader reads it now."""
+        """Return the columns of a block, with the current kind of each."""
         readers = self.body.readers
         active = {place: reader.step for place, reader in readers.items() if not reader.broken}
         steps = {place: TEXT if place in self.odd else step for place, step in active.items()}
@@ -391,7 +390,7 @@ class _ArrowBlocks:
         return Parsed(steps, table, _has_codes(content, self.body.header.delimiter))
 
     def add(self, content: bytes, parsed: Parsed) -> int | None:
-        """Add the rows of a block; return their number, None if only Python can read them."""
+        """Add the rows of a block; return their number, or None if only Python can read them."""
         steps, table, has_codes = parsed
         readers = {place: self.body.readers[place] for place in steps}
         if table is None:
@@ -408,7 +407,7 @@ class _ArrowBlocks:
             cells, reader = table.column(str(place)).chunk(0), readers[place]
             if step == TEXT:
                 _add_texts(reader, cells)
-            elif step != reader.step:  # it has changed while the block was parsed
+            elif step != reader.step:  # the kind changed while the block was parsed
                 again[place] = TEXT
             elif step == NUMBERS:
                 values = array_of(cells, np.float64, np.nan)
@@ -436,7 +435,7 @@ class _ArrowBlocks:
                     self.odd.add(place)
 
     def _is_doubtful(self, values: Array, cells: Any, has_codes: bool) -> bool:
-        """Return whether some cells may be codes, too large, or missing, and need a second look."""
+        """Return whether cells may be codes, too large or missing, so that texts must be read."""
         return bool(
             (np.abs(values) >= parsing.FIRST_INEXACT).any()
             or (has_codes and (values == np.floor(values)).any())
@@ -445,9 +444,9 @@ class _ArrowBlocks:
         )
 
     def _iso_seconds(self, texts: Any) -> Array | None:
-        """Return ISO 8601 dates as seconds since 1970; None if a text is not a date.
+        """Return ISO 8601 dates as seconds since 1970; None if a text is no date.
 
-        The result equals `parsing.dates`, but either all texts or no text must have a time zone.
+        The result equals `parsing.dates`, except that all texts or none must have a time zone.
         """
         from pyarrow import compute
 

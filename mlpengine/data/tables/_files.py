@@ -1,4 +1,4 @@
-"""Opening of data files as bytes, and the errors for files that cannot be read."""
+"""Opening of data files as bytes, and errors for files that cannot be read."""
 
 import bz2
 import gzip
@@ -20,12 +20,12 @@ from mlpengine.core.wording import quoted
 Opener = Callable[[], BinaryIO]
 
 BOMB_BYTES, BOMB_RATIO = 4 << 20, 400
-"""Limits of unpacked bytes and of the compression ratio; data beyond both are refused.
+"""Limits of unpacked bytes and compression ratio; data beyond both limits are refused.
 
 Real tables have ratios of 5 to 50."""
 
 BINARY_BYTES = 64 << 20
-"""The limit for binary files; their headers state the unpacked size."""
+"""Limit for binary files, whose headers state the unpacked size."""
 
 _BLOCK = 1 << 20
 
@@ -83,9 +83,9 @@ _FORMATS = (
 
 
 def refuse_other_format(start: bytes, where: str) -> None:
-    """Check that a file does not begin as files of another format than CSV.
+    """Check that a file does not begin like a file of another format than CSV.
 
-    Raises: DataError that names the format and gives advice.
+    Raises: DataError with the format and advice.
     """
     for pattern, (name, advice) in _FORMATS:
         if re.match(pattern, start, re.DOTALL | re.IGNORECASE):
@@ -105,7 +105,7 @@ def readable(where: str) -> Iterator[None]:
 
 
 def size_of(stream: BinaryIO) -> int:
-    """Return the bytes of a stream, 0 if they are not known."""
+    """Return the bytes of a stream; 0 if unknown."""
     if isinstance(stream, io.BytesIO):
         return stream.getbuffer().nbytes
     is_file = isinstance(stream, io.BufferedReader) and isinstance(stream.raw, io.FileIO)
@@ -176,9 +176,9 @@ _PACKINGS: dict[str, tuple[str, bytes, Callable[[BinaryIO], Any]]] = {
 
 
 def _unpacked(packed: BinaryIO, where: str) -> BinaryIO:
-    """Return the unpacked contents of a file; its name tells the format.
+    """Return the unpacked contents of a file; the suffix of its name tells the format.
 
-    Reading raises DataError for damaged data, and for decompression bombs.
+    Reading raises DataError for damaged data and for decompression bombs.
     """
     suffix = os.path.splitext(where)[1].lower()
     if suffix not in _PACKINGS:
@@ -207,9 +207,9 @@ def _unpacked(packed: BinaryIO, where: str) -> BinaryIO:
 
 
 def opener(path: str | os.PathLike[str], encoding: str = "utf-8") -> Opener:
-    """Return a function that opens a file as UTF-8, and unpacks it if its name says so.
+    """Return a function that opens a file as UTF-8, unpacked if its suffix is a packing.
 
-    A pipe is read to its end at once, into memory.  Raises: DataError for a pipe without a writer.
+    A pipe is read into memory at once.  Raises: DataError for a pipe without a writer.
     """
     content = _read_pipe(os.fspath(path)) if Path(path).is_fifo() else None
 
@@ -220,7 +220,7 @@ def opener(path: str | os.PathLike[str], encoding: str = "utf-8") -> Opener:
 
 
 def _read_pipe(where: str) -> bytes:
-    """Return all that is written into a pipe, such as <(...) of a shell."""
+    """Return all bytes of a pipe, such as <(...) in a shell."""
     with readable(where):
         content = read_pipe(where, PIPE_SECONDS)
     if content is None:
@@ -229,7 +229,7 @@ def _read_pipe(where: str) -> bytes:
 
 
 def require_file(path: str | os.PathLike[str]) -> None:
-    """Check that a path that exists can be read more than once.  Raises: DataError."""
+    """Check that an existing path can be read more than once.  Raises: DataError."""
     if os.path.exists(path) and not os.path.isfile(path):
         kind = "a directory" if os.path.isdir(path) else "a pipe or a device"
         raise DataError(
@@ -248,6 +248,6 @@ def checked_stream(source: BinaryIO) -> BinaryIO:
 
 
 def buffered(stream: BinaryIO, encoding: str = "utf-8") -> Opener:
-    """Return a function that opens the contents of a stream repeatedly, from a copy in memory."""
+    """Return a function that opens a copy in memory of a stream's contents, any number of times."""
     content = transcoded(stream, encoding).read()
     return lambda: io.BytesIO(content)

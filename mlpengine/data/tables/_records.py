@@ -1,4 +1,4 @@
-"""Whole records of a CSV file, block by block, its header, and its rows as the csv module has them.
+"""Whole records of a CSV file, its header, and its rows as the csv module reads them.
 
 The csv module defines the rows.  Blocks without difficult quotes go to pyarrow (`_csv.py`).
 """
@@ -17,7 +17,7 @@ from mlpengine.data.tables.dialect import DELIMITERS
 from mlpengine.data.tables.table import MAX_COLUMNS
 
 MAX_RECORD = 1 << 24
-"""Maximum number of bytes of a record."""
+"""Maximum bytes of a record."""
 
 _SAMPLE, _SAMPLE_CHARACTERS = 20, 1 << 16  # lines from which the delimiter is inferred
 _NEWLINE, _RETURN, _QUOTE = b'\n\r"'
@@ -25,23 +25,23 @@ _START = 256  # bytes that tell whether a file is of another format
 
 
 class EncodingError(DataError):
-    """A file has another encoding than it should."""
+    """A file has another encoding than expected."""
 
 
 def _allow_long_cells() -> None:
-    """Let cells be as long as records; the csv module has one limit for the process."""
+    """Let cells be as long as records; the csv module has one limit per process."""
     if csv.field_size_limit() < MAX_RECORD:
         csv.field_size_limit(MAX_RECORD)
 
 
 class CsvRows(NamedTuple):
-    """Rows of a text by the csv module, without blank ones.
+    """Rows of a text by the csv module, without blank rows.
 
     Attributes:
         cells: the cells of each row.
-        lines: the line in which each row starts, counted from 0.
-        stop: the number of lines that these rows take.
-        error: the error that ended the reading early, if there was one.
+        lines: the line in which each row starts, from 0.
+        stop: the number of lines of these rows.
+        error: the error that ended the reading early, or None.
     """
 
     cells: list[list[str]]
@@ -67,7 +67,7 @@ def csv_rows(lines: list[str], delimiter: str) -> CsvRows:
 
 
 def is_cut_off(error: csv.Error) -> bool:
-    """Return whether a text ends within a quoted cell."""
+    """Return whether the text ends within a quoted cell."""
     return "unexpected end" in str(error)
 
 
@@ -80,10 +80,10 @@ class Records(NamedTuple):
     """Whole records of a file.
 
     Attributes:
-        content: their bytes, in UTF-8.
-        line: the number of their first line, from 1.
-        n_lines: how many lines they are.
-        rows: the rows that the csv module has read, if not all quotes enclose cells.
+        content: bytes of the records, in UTF-8.
+        line: number of their first line, from 1.
+        n_lines: number of lines.
+        rows: rows from the csv module, if some quotes do not enclose cells.
     """
 
     content: bytes
@@ -92,7 +92,7 @@ class Records(NamedTuple):
     rows: CsvRows | None
 
     def lines(self, n_rows: int, delimiter: str) -> Array | None:
-        """Return the line of each of the rows, counted from 0; None if each row is one line."""
+        """Return the line of each row, from 0; None if each row is one line."""
         if self.rows is not None:
             starts = self.rows.lines
         elif n_rows == self.n_lines:
@@ -103,12 +103,12 @@ class Records(NamedTuple):
 
 
 class TextSource:
-    """A stream of UTF-8 text that is read in whole records.
+    """A stream of UTF-8 text, read in whole records.
 
     Attributes:
-        line: the number of the next line, from 1.
-        offset: the number of bytes before it.
-        waiting: bytes that are read but not yet taken.
+        line: number of the next line, from 1.
+        offset: number of bytes before the next line.
+        waiting: bytes that are read but not taken.
         at_end: whether the waiting bytes are the last bytes of the stream.
     """
 
@@ -131,7 +131,7 @@ class TextSource:
         self.waiting = b"".join(parts)
 
     def skip(self, lines: list[str]) -> None:
-        """Skip lines that are waiting."""
+        """Skip waiting lines."""
         self._take(len("".join(lines).encode()))
 
     def records(self, delimiter: str, size: int) -> Records | None:
@@ -211,9 +211,9 @@ class TextSource:
             ) from None
 
     def first_lines(self, size: int) -> list[str]:
-        """Return the whole lines in the next `size` bytes, without skipping them.
+        """Return the whole lines in the next `size` bytes, without taking them.
 
-        Raises: DataError for another encoding, a NUL byte, or more columns than are read.
+        Raises: DataError for another encoding, a NUL byte, or too many columns.
         """
         self.fill(size)
         content = self.waiting if self.at_end else self.waiting[: _last_line(self.waiting)]
@@ -228,13 +228,13 @@ class TextSource:
 
 
 def _last_line(content: bytes) -> int:
-    """Return where the last whole line ends."""
+    """Return the position after the last whole line."""
     # a carriage return at the very end may be the first half of \r\n
     return (content.rfind(b"\n") + 1) or (content.rfind(b"\r", 0, max(0, len(content) - 1)) + 1)
 
 
 def _whole(content: bytes, delimiter: str, at_end: bool) -> tuple[int, bool]:
-    """Return where the last record of some lines ends, and whether all quotes enclose cells."""
+    """Return the position after the last whole record, and whether all quotes enclose cells."""
     if b'"' not in content:
         return len(content), True
     characters = np.frombuffer(content, np.uint8)
@@ -254,7 +254,7 @@ def _whole(content: bytes, delimiter: str, at_end: bool) -> tuple[int, bool]:
 
 
 def wide_encoding(content: bytes) -> str:
-    """Return the encoding of mostly Latin UTF-16 without a byte order mark, else nothing."""
+    """Return the encoding of mostly Latin UTF-16 without a byte order mark, else ""."""
     start = content[:_START]
     for name, high in (("utf-16-le", start[1::2]), ("utf-16-be", start[::2])):
         if start.count(0) == high.count(0) > 0.9 * len(high):
@@ -280,9 +280,10 @@ def _advice(error: csv.Error) -> str:
 
 
 class Header(NamedTuple):
-    """The columns of a file, the delimiter, the line of the first row, and how many are empty.
+    """The columns of a file, its delimiter, the line of its first row, and its empty columns.
 
-    Empty columns have no name and follow the last column with a name.  Their cells must be empty.
+    Empty columns follow the last column with a name; they have no name, and their cells must be
+    empty.
     """
 
     names: list[str]
@@ -292,10 +293,10 @@ class Header(NamedTuple):
 
 
 def read_header(source: TextSource, delimiter: str | None) -> Header:
-    """Read the header line; if the delimiter is None, infer it from the first lines.
+    """Read the header line; without a delimiter, infer it from the first lines.
 
-    Raises: DataError for a file without one, for another format, and for names that are empty or
-        repeated.
+    Raises: DataError for a file without a header, for another format, and for empty or repeated
+        names.
     """
     refuse_other_format(source.waiting[:_START], source.where)
     size = _SAMPLE_CHARACTERS
@@ -335,7 +336,7 @@ def _sample(lines: list[str]) -> list[str]:
 
 
 def sniff(lines: list[str]) -> str:
-    """Return the delimiter that gives the most cells in the first lines, equally many in each."""
+    """Return the delimiter with the most cells per line, equally many in all first lines."""
     best, cells = ",", 1
     for delimiter in DELIMITERS:
         try:

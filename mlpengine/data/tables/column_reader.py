@@ -1,7 +1,7 @@
-"""Columns that grow by blocks of texts, and the kinds that their texts imply.
+"""Columns that grow by blocks of texts, and the kinds that these texts imply.
 
 A column is read as numbers, else as dates, else as text.  At the end, a text column with few levels
-may become booleans or numbers such as 1,5.
+may become booleans, or numbers such as 1,5.
 """
 
 from bisect import bisect_left
@@ -18,15 +18,15 @@ from mlpengine.data.tables.stored import Segment, Spill
 from mlpengine.data.tables.table import Column, ColumnKind, Table
 
 NUMBERS, DATES, TEXT = 0, 1, 2
-"""Kinds that a column is read as, in the order of the trials."""
+"""Kinds of a column, in the order in which they are tried."""
 
 
 class AmbiguousError(DataError):
-    """Numbers of a column can be read in two ways."""
+    """The numbers of a column can be read in two ways."""
 
 
 class Growing:
-    """Values of a growing number of rows: an array, or segments of the file of a spill."""
+    """Values of a growing number of rows: an array, or segments of a spill's file."""
 
     def __init__(self, dtype: type[np.generic], spill: Spill | None = None) -> None:
         self._spill = spill
@@ -35,7 +35,7 @@ class Growing:
         self.n_rows = self._expected = 0
 
     def expect(self, n_rows: int) -> None:
-        """Allocate for an estimated number of rows; pages beyond the real rows stay unused."""
+        """Allocate for an estimated number of rows; unused pages take no memory."""
         self._expected = n_rows
 
     def append(self, values: Array) -> None:
@@ -58,12 +58,12 @@ class Growing:
 
 
 class ColumnReader:
-    """A column that is being read, as numbers, dates or text: the first that its texts allow.
+    """A column that is being read as numbers, dates or text: the first kind that its texts allow.
 
     Attributes:
         step: NUMBERS, DATES or TEXT.
-        broken: whether later texts have another kind than the stored values, so that all texts have
-        to be read again.
+        broken: whether later texts have another kind than the stored values, so that all texts must
+        be read again.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class ColumnReader:
         self._begin(options.first_step(name) if step is None else step, 0)
 
     def _begin(self, step: int, n_missing: int) -> None:
-        """Begin with `n_missing` rows of missing values."""
+        """Start with `n_missing` rows of missing values."""
         self.step, self._is_empty = step, True
         self._gap = np.array([-1], np.int32) if step == TEXT else np.array([np.nan])
         self._grown = Growing(self._gap.dtype.type, self._spill)
@@ -93,8 +93,8 @@ class ColumnReader:
         self._grown.expect(n_rows)
 
     def append(self, values: Array) -> None:
-        """Store the values of further rows, NaN where missing."""
-        # a NaN may come from a text that is a missing value only among numbers
+        """Store the values of further rows; NaN for missing values."""
+        # a NaN may come from a text that means a missing value only among numbers
         self._is_empty &= self._missing == self._missing_texts and bool(np.isnan(values).all())
         self._grown.append(values)
 
@@ -113,7 +113,7 @@ class ColumnReader:
             self._next_step()
 
     def _convert(self, texts: Sequence[str]) -> Array | None:
-        """Return the values of texts as the current step reads them, None if it cannot."""
+        """Return the values of texts by the current step; None if this is impossible."""
         if self.step == NUMBERS:
             return parsing.parse_numbers(
                 texts, self._missing, padded=self.padded, rounded=self.padded
@@ -123,7 +123,7 @@ class ColumnReader:
         return self._codes(texts)
 
     def _next_step(self) -> None:
-        """Reject the current kind; a column with only missing values so far can have any kind."""
+        """Reject the current kind; a column with only missing values so far may have any kind."""
         if self._is_empty:
             self._begin(self.step + 1, self._grown.n_rows)
         else:
@@ -144,9 +144,9 @@ class ColumnReader:
 def text_column(
     texts: Sequence[str], name: str, where: str, options: CsvOptions, as_text: bool = False
 ) -> Column:
-    """Return texts in memory as a column, read as in CSV; `as_text` keeps them text.
+    """Return texts in memory as a column, as in CSV; `as_text` keeps them as text.
 
-    Raises: DataError, beginning with `where`.
+    Raises: DataError, led by `where`.
     """
     reader = ColumnReader(name, options, TEXT if as_text else options.first_step(""))
     reader.add(texts)
@@ -155,9 +155,9 @@ def text_column(
 
 
 def parsed_column(column: Column, table: Table, name: str, options: CsvOptions) -> Column:
-    """Return a text column as booleans or numbers if its few levels have such a form.
+    """Return a text column as booleans or numbers, if its few levels allow it.
 
-    Raises: AmbiguousError for texts such as 1,234 that can be numbers in two ways.
+    Raises: AmbiguousError for texts such as 1,234, which can be two numbers.
     """
     if column.kind != "text" or name in options.text:
         return column
@@ -186,7 +186,7 @@ def times_of(column: Column) -> Column:
 
 
 def without_rare_gaps(column: Column, missing: frozenset[str]) -> Column:
-    """Return a text column without the levels in `missing` that at most FEW_GAPS rows have."""
+    """Return a text column without levels in `missing` that at most FEW_GAPS rows have."""
     gaps = _codes_of(missing, column.levels) if column.kind == "text" else []
     rare = [code for code in gaps if (column.values == code).sum() <= parsing.FEW_GAPS]
     if not rare:
@@ -205,14 +205,14 @@ def _codes_of(texts: Iterable[str], levels: Sequence[str]) -> list[int]:
 
 
 def _without(levels: Sequence[str], texts: frozenset[str]) -> Sequence[str]:
-    """Return sorted levels without some texts."""
+    """Return sorted levels except `texts`."""
     if not _codes_of(texts, levels):
         return levels
     return [level for level in levels if level not in texts]
 
 
 def boolean_or_date(column: Column, name: str, options: CsvOptions) -> Column:
-    """Return a text column as booleans or dates if all its texts that are not missing are."""
+    """Return a text column as booleans or dates, if all known texts are booleans or dates."""
     known = _without(column.levels, options.reading.missing)
     if (answers := parsing.booleans(known)) is not None:
         return _by_level(column, dict(zip(known, answers, strict=True)), "boolean")
@@ -223,6 +223,6 @@ def boolean_or_date(column: Column, name: str, options: CsvOptions) -> Column:
 
 
 def _by_level(column: Column, values: Mapping[str, float], kind: ColumnKind = "number") -> Column:
-    """Return a text column with these values in place of its levels, NaN for other levels."""
+    """Replace the levels of a text column by these values, other levels by NaN."""
     each = np.array([*(values.get(level, np.nan) for level in column.levels), np.nan])
     return Column(each[column.values], kind)

@@ -1,4 +1,4 @@
-"""The format of a file, inferred from all its values: encoding, numbers, dates, missing values."""
+"""The format of a file, inferred from its values: encoding, numbers, dates, missing values."""
 
 import os
 import re
@@ -30,23 +30,23 @@ GAPS = frozenset(
     | {"none", "null", "missing", "unknown", "not available", "(none)", "(null)", "<na>", "#n/a"}
     | {"#na", "#div/0!", "#value!", "#ref!", "k.a.", "k. a.", "unbekannt", "fehlt", "?"}
 )
-"""Texts, in lower case, that are missing values if they occur rarely among numbers or dates."""
+"""Lower-case texts that are missing values if they are rare among numbers or dates."""
 
 MAX_GAPS = 3
-"""Largest number of different texts of missing values in one column."""
+"""Maximum number of different texts that mean missing values in one column."""
 
 _DATE = re.compile(
     r"(\d{4}|\d{1,2}|[A-Za-z]{3,9})([-/. ]?)(\d{1,2}|[A-Za-z]{3,9})(,? |\2)(\d{4}|\d{1,2})"
     r"(?:(,? )\d{1,2}:\d{2}(:\d{2})?( ?[AaPp][Mm])?)?"
 )
-"""The pattern of a date: three parts with two marks between them, and optionally a time."""
+"""Pattern of a date: three parts with two separators, and optionally a time."""
 
 _PARTS = {"d": "day", "m": "month", "y": "year"}
 
 
 @dataclass(frozen=True)
 class Detected:
-    """A table, its format, and a line for each remark that a user should read."""
+    """A table, its format, and remarks for the user, a line each."""
 
     table: Table
     reading: CsvDialect
@@ -62,7 +62,7 @@ def detect(
 ) -> Detected:
     """Read a table and infer the format of its values.
 
-    Texts of a `target` with classes, and of a `group`, are never read as missing values.
+    Texts of a `target` with classes, and of a `group`, never become missing values.
 
     Raises: DataError for a file that cannot be read.
     """
@@ -98,7 +98,7 @@ def detect(
 
 
 def _is_worse(table: Table, before: Table) -> bool:
-    """Return whether a column that was numbers is text now."""
+    """Return whether a column of numbers has become text."""
     return any(
         column.kind == "number" and table[name].kind == "text"
         for name, column in before.columns.items()
@@ -143,7 +143,7 @@ def _encoding(source: str) -> str:
 def _proposals(
     table: Table, reading: CsvDialect, notes: list[str], target: Sequence[str], group: str | None
 ) -> CsvDialect:
-    """Return the format with the options that the text columns imply."""
+    """Return the format with the options that its text columns imply."""
     if table.decimal_commas and reading.decimal is None:
         reading = replace(reading, decimal=",")
     formats: dict[str, str] = {}
@@ -187,9 +187,9 @@ def _proposals(
 
 
 def _dialects(texts: list[str], reading: CsvDialect, known: list[str]) -> Iterator[CsvDialect]:
-    """Yield the formats in which all of these texts are numbers or dates, the most similar first.
+    """Yield formats in which all texts are numbers or dates, the most similar format first.
 
-    `known` are the formats of dates of other columns.
+    `known` are the date formats of other columns.
     """
     none: frozenset[str] = frozenset()
     if parsing.parse_numbers(texts, none, padded=False) is not None:
@@ -207,7 +207,7 @@ def _dialects(texts: list[str], reading: CsvDialect, known: list[str]) -> Iterat
 
 
 def _date_formats(texts: list[str]) -> list[str]:
-    """Return the formats, of the form of the first text, under which all texts are dates."""
+    """Return the formats of the first text's form in which all texts are dates."""
     match = _DATE.fullmatch(texts[0].strip())
     if match is None:
         return []
@@ -234,6 +234,6 @@ def _fits(texts: list[str], form: str) -> bool:
     """Return whether all texts are dates of this format."""
     try:
         pattern = date_patterns(form)[""]
-    except PydanticCustomError:  # digits with nothing between them
+    except PydanticCustomError:  # digits without separators
         return False
     return parsing.dates(texts, frozenset(), pattern) is not None

@@ -1,4 +1,4 @@
-"""The format of a text table: its encoding, delimiter, numbers, dates and missing values."""
+"""The format of a text table: encoding, delimiter, numbers, dates and missing values."""
 
 import codecs
 import re
@@ -23,7 +23,7 @@ Thousands: TypeAlias = Literal[",", ".", " ", "'"]
 NUMBER_MARKS: tuple[tuple[DecimalMark | None, Thousands | None], ...] = (
     *((None, None), (".", ","), (",", "."), (",", " "), (".", " "), (".", "'"), (",", "'")),
 )
-"""Marks of decimals and thousands that numbers may have, the commonest first."""
+"""Marks of decimals and thousands in numbers, the commonest first."""
 
 DELIMITERS: tuple[str, ...] = get_args(Delimiter)
 _TOKENS = {
@@ -42,7 +42,7 @@ _TOKEN = re.compile("|".join(_TOKENS))
 
 @dataclass(frozen=True, config=STRICT)
 class TextOptions:
-    """How numbers, dates and missing values are written in a text table."""
+    """The notation of numbers, dates and missing values in a text table."""
 
     delimiter: Delimiter | None = Field(
         default=None, description="Delimiter of CSV; by default inferred from the file."
@@ -87,26 +87,26 @@ SECTIONS[TextOptions] = "data"  # verdicts may propose further texts of missing 
 
 @dataclass(frozen=True, config=STRICT)
 class CsvDialect(TextOptions):
-    """The format of the texts of a CSV, and of text columns in memory.
+    """The format of texts in a CSV, and in text columns in memory.
 
-    A format of dates has yyyy or yy, mm or month (its name), dd, and for times HH, MM, SS, AM.
-    Without `decimal`, a column is refused if 1,234 could be 1234 or 1.234.
+    A date format has yyyy or yy, mm or month (its name), dd, and for times HH, MM, SS, AM.  Without
+    `decimal`, a column is refused if 1,234 could be 1234 or 1.234.
 
-    Raises: ValidationError of pydantic for a value that is none of these.
+    Raises: pydantic's ValidationError for invalid values.
     """
 
     @cached_property
     def missing(self) -> frozenset[str]:
-        """All texts that are missing values among numbers and dates."""
+        """All texts that mean missing values among numbers and dates."""
         return self.missing_texts | (EMPTY if self.na_values == () else MISSING)
 
     @property
     def missing_texts(self) -> frozenset[str]:
-        """The texts that are missing values among texts, too."""
+        """Texts that mean missing values among texts, too."""
         return EMPTY | frozenset(value.strip() for value in self.na_values or ())
 
     def date_pattern(self, column: str) -> re.Pattern[str] | None:
-        """Return the pattern of dates of a column by `date_format`; None if there is none."""
+        """Return the pattern for a column's dates by `date_format`, or None."""
         return self._date_patterns.get(column if isinstance(self.date_format, dict) else "")
 
     @cached_property
@@ -114,7 +114,7 @@ class CsvDialect(TextOptions):
         return date_patterns(self.date_format)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the options that are not the defaults, ready for JSON."""
+        """Return the options that differ from the defaults, for JSON."""
         given = {f.name: getattr(self, f.name) for f in fields(self)}
         return {
             name: list(value) if isinstance(value, tuple) else value
@@ -124,7 +124,7 @@ class CsvDialect(TextOptions):
 
     @classmethod
     def from_dict(cls, options: Mapping[str, Any]) -> "CsvDialect":
-        """Return what `to_dict` returned.  Raises: DataError."""
+        """Return a dialect from the data of `to_dict`.  Raises: DataError."""
         values = options.get("na_values")
         given = {**options, "na_values": None if values is None else tuple(values)}
         try:
@@ -134,9 +134,9 @@ class CsvDialect(TextOptions):
 
 
 def date_patterns(forms: str | Mapping[str, str] | None) -> dict[str, re.Pattern[str]]:
-    """Return patterns of dates, by column, or under an empty name for all.
+    """Return patterns of dates by column; an empty name stands for all columns.
 
-    Raises: the error of a rule for a text that is not a date format.
+    Raises: a rule's error for a text that is no date format.
     """
     each = {"": forms} if isinstance(forms, str) else forms or {}
     return {name: _date_pattern(form) for name, form in each.items()}
@@ -166,9 +166,9 @@ class CsvOptions(NamedTuple):
 
     Attributes:
         text: columns that stay text.
-        labels: columns of classes; in these the default texts of `na_values` are classes.
-        numbers: columns in which whole numbers with leading zeros are numbers, not codes.
-        kept: the columns to read; all of them if it is empty, or if the file lacks one of them.
+        labels: columns of classes, where the default texts of `na_values` are classes.
+        numbers: columns where whole numbers with leading zeros are numbers, not codes.
+        kept: columns to read; if it is empty, or if the file lacks one of them, all columns.
     """
 
     reading: CsvDialect = DEFAULT
@@ -191,7 +191,7 @@ class CsvOptions(NamedTuple):
         return cls(reading, *map(frozenset, (text, numbers, labels, kept)))
 
     def skipped(self, names: Iterable[str]) -> frozenset[str]:
-        """Return the columns of a file that are not read."""
+        """Return the columns of a file that are left out."""
         known = frozenset(names)
         return known - self.kept if self.kept and self.kept <= known else frozenset()
 

@@ -19,7 +19,7 @@ from mlpengine.data.tables.table import Column, Table, column_of, number_text
 
 _FIRST_DAY = date(1970, 1, 1)
 _GAPS = ("NAType", "NaTType")
-"""Names of the types of pandas' missing values; comparisons with them have no truth value."""
+"""Type names of pandas' missing values, whose comparisons have no truth value."""
 
 
 def as_table(
@@ -34,18 +34,19 @@ def as_table(
 ) -> Table:
     """Return data as a table: a data frame, columns or rows by name, or a matrix.
 
-    A data frame is one of pandas, polars or pyarrow.  Columns are a mapping of names to sequences,
-    rows are a list of mappings with the same names, and a mapping of names to single values is one
-    row.  `names` are the columns of a matrix.  If they are given, every row must have these columns
-    but may lack others, and an empty list is a table with these columns and no rows. Text is read
-    as `read_table` reads CSV, with the same arguments: numbers, dates and true/false are recognized
-    unless the column is among `text` or of a categorical dtype, and whole numbers beyond 2**53 are
-    texts unless the column is among `numbers`. None, NaN, NaT and masked values are missing values.
+    A data frame is from pandas, polars or pyarrow.  Columns are a mapping of names to sequences;
+    rows are a list of mappings with the same names; a mapping of names to single values is one row.
+    `names` are the columns of a matrix.  With `names`, every row must have these columns and may
+    lack others, and an empty list is a table with these columns and no rows.
+
+    Text is read as in CSV, with the arguments of `read_table`: numbers, dates and true/false are
+    recognized unless the column is in `text` or has a categorical dtype; whole numbers beyond 2**53
+    are texts unless the column is in `numbers`.  None, NaN, NaT and masked values are missing.
 
     >>> as_table([{"a": 1, "b": "x"}, {"a": None, "b": "y"}])
     Table('table', 2 rows, 2 columns)
 
-    Raises: DataError for anything else, and for a value of no known type.
+    Raises: DataError for anything else, and for a value with an unknown type.
     """
     if isinstance(data, Table):
         return data
@@ -77,17 +78,17 @@ def as_table(
 
 
 def _names_of(series: Any) -> list[Any]:
-    """Return the index of a pandas series, [None] for other series."""
+    """Return the index of a pandas series; [None] for other series."""
     return list(getattr(series, "index", [None]))
 
 
 def is_scalar(value: Any) -> bool:
-    """Return whether an argument is a single value and not a column of values."""
+    """Return whether an argument is a single value, not a column."""
     return isinstance(value, str | bytes) or not hasattr(value, "__len__")
 
 
 def categorical_columns(data: Any) -> list[str]:
-    """Return the columns of a data frame that have a categorical dtype."""
+    """Return the columns of a data frame with a categorical dtype."""
     if isinstance(data, Mapping | Table) or not _is_frame(data):
         return []
     columns = _frame_columns(data, "table")
@@ -183,7 +184,7 @@ def _column(values: Any, name: str, source: str, options: CsvOptions) -> Column:
 
 
 def python_values(column: Any) -> list[Any] | None:
-    """Return the values of an array or a column of pandas, polars or pyarrow; None for others."""
+    """Return the values of an array or of a pandas, polars or pyarrow column; else None."""
     ways = (getattr(column, way, None) for way in ("tolist", "to_list", "to_pylist"))
     return next((way() for way in ways if way is not None), None)
 
@@ -191,7 +192,7 @@ def python_values(column: Any) -> list[Any] | None:
 def _of_objects(
     values: list[Any], name: str, where: str, as_text: bool, options: CsvOptions
 ) -> Column:
-    """Return a column of Python objects; its kind is the common kind of the objects."""
+    """Return Python objects as a column with their common kind."""
     gaps = [_is_missing(value) for value in values]
     known = [value for value, gap in zip(values, gaps, strict=True) if not gap]
     missing = np.array(gaps, bool)
@@ -206,7 +207,7 @@ def _of_objects(
             raise DataError(f"{where}: numbers must fit into float64") from None
     if all(isinstance(value, date) for value in known):
         return Column(_spread([_seconds(value) for value in known], missing), "date")
-    if all(isinstance(value, time) for value in known):  # dates of the first day, as in CSV
+    if all(isinstance(value, time) for value in known):  # times of the first day
         moments = [datetime.combine(_FIRST_DAY, value) for value in known]
         return Column(_spread([_seconds(moment) for moment in moments], missing), "date")
     if all(isinstance(value, timedelta) for value in known):
@@ -220,7 +221,7 @@ def _of_objects(
 
 
 def _as_array(values: Any, where: str) -> Array:
-    """Return a column as an array; lists with texts as objects (a fixed width copies the longest).
+    """Return a column as an array; lists with texts become objects (a fixed width takes memory).
 
     Raises: DataError if NumPy has no type for it.
     """
@@ -233,14 +234,14 @@ def _as_array(values: Any, where: str) -> Array:
 
 
 def _require_unicode(texts: Iterable[str], where: str) -> None:
-    """Raise DataError for half of a surrogate pair; no file can hold it."""
+    """Raise DataError for half of a surrogate pair, which no file can hold."""
     for text in texts:
         if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
             raise DataError(f"{where}: texts must be valid Unicode ({text!a:.60})")
 
 
 def _refuse_equal_labels(values: list[Any], column: Column, where: str) -> None:
-    """Raise DataError for labels that differ in type alone, such as 1 and "1" or "1.0"."""
+    """Raise DataError for labels that differ only in type, such as 1 and "1" or "1.0"."""
     kinds: dict[float, type] = {}
     for row in np.flatnonzero(~column.missing).tolist():
         value = values[row]

@@ -1,4 +1,4 @@
-"""Conversion of texts to numbers, dates, booleans or codes, in slices of one column."""
+"""Conversion of texts to numbers, dates, booleans or codes, slice by slice."""
 
 import re
 from collections.abc import Sequence
@@ -10,26 +10,26 @@ import numpy as np
 from mlpengine.core.spec import Array
 
 MISSING = frozenset({"", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?"})
-"""Texts that are missing values by default."""
+"""Texts that mean missing values by default."""
 
 EMPTY = frozenset({""})
 
 FEW_GAPS = 5
-"""Maximum rows of a text column in which such a text is a missing value; beyond, it is a level."""
+"""Such a text in more rows of a text column is a level, not a missing value."""
 
 FIRST_INEXACT = 2.0**53
-"""Whole numbers from this one on are not exact in float64; a column with one is kept as text."""
+"""Whole numbers from here on are not exact in float64, so their column stays text."""
 
 WORDS = {"true": 1.0, "false": 0.0}
 
 MAX_BOOLEAN_TEXTS = 2**4 + 2**5
-"""Number of spellings of true and false: each letter lower or upper case."""
+"""Number of spellings of true and false, with each letter in lower or upper case."""
 
 ISO_DATE = r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
-"""The pattern of dates of ISO 8601."""
+"""Pattern of ISO 8601 dates."""
 
 FIRST_SECOND = -62_135_596_800.0
-"""The first second of the year 1 since 1970: no date is before it."""
+"""First second of the year 1, counted from 1970; no date is earlier."""
 
 _DATE = re.compile(ISO_DATE)
 _EPOCH = datetime(1970, 1, 1)
@@ -51,17 +51,17 @@ MONTHS = (
 )
 
 CENTURY_ENDS = 69
-"""Years of two digits from this one on are of the 20th century, as POSIX's strptime has it."""
+"""Two-digit years from this one on are in the 20th century, as in POSIX's strptime."""
 
 
 def parse_numbers(
     texts: Sequence[str], missing: frozenset[str], *, padded: bool = True, rounded: bool = False
 ) -> Array | None:
-    """Return the texts as float64 with NaN where missing, or None if one is not a number.
+    """Return texts as float64, with NaN for missing; None if a text is no number.
 
-    A number is a text that Python's `float` reads, in ASCII and without underscores, blanks around
-    it allowed.  Codes (whole numbers with a leading zero) are numbers only if `padded`, and whole
-    numbers beyond 2**53 only if they may be `rounded` to float64.
+    A number is an ASCII text without underscores that Python's `float` reads; it may have blanks on
+    both sides.  Codes (whole numbers with a leading zero) are numbers only if `padded`.  Whole
+    numbers beyond 2**53 are numbers only if they may be `rounded` to float64.
     """
     values = _floats(texts) if missing == MISSING else None
     if values is None:  # `na_values` of the user may be numbers, such as -99
@@ -76,7 +76,7 @@ def parse_numbers(
         joined = "\n".join(texts)
     if "_" in joined or not joined.isascii():
         return None
-    # one search of all texts takes a tenth of the time of a match of each
+    # one search in all texts takes a tenth of the time of matches
     if not padded and _MAY_BE_PADDED.search(joined) and any(map(_PADDED.fullmatch, texts)):
         return None
     if rounded:
@@ -97,12 +97,12 @@ def _floats(texts: Sequence[str]) -> Array | None:
 def dates(
     texts: Sequence[str], missing: frozenset[str], pattern: re.Pattern[str] | None = None
 ) -> Array | None:
-    """Return dates as seconds since 1970, UTC if they have no offset, or None.
+    """Return dates as seconds since 1970, UTC if they have no offset; None if a text is no date.
 
-    Dates are in ISO 8601, dd.mm.yyyy with or without a time, or match `pattern`.  Its groups are
-    year, month, day, hour, minute and second, and also `short` (a year of two digits), `name` (the
-    name of a month) and `half` (AM or PM).  Times without a date are on the first day of 1970; no
-    other dates may be in the same column.
+    Dates are in ISO 8601, in dd.mm.yyyy with an optional time, or match `pattern`, with the groups
+    year, month, day, hour, minute, second, `short` (a two-digit year), `name` (name of a month) and
+    `half` (AM or PM).  Times without a date are on the first day of 1970; then no text of the
+    column may have a date.
     """
     values = np.empty(len(texts), np.float64)
     known: dict[str, float] = {}
@@ -132,7 +132,7 @@ def _seconds(text: str, pattern: re.Pattern[str] | None) -> float | None:
 
 
 def _parts(match: re.Match[str]) -> dict[str, Any]:
-    """Return the arguments of `datetime`.  Raises: ValueError for no name of a month, or 13 pm."""
+    """Return the arguments of `datetime`.  Raises: ValueError for an unknown month, or 13 pm."""
     texts = {name: text for name, text in match.groupdict().items() if text is not None}
     half, name, short = (texts.pop(key, "") for key in ("half", "name", "short"))
     parts = {key: int(text) for key, text in texts.items()}
@@ -157,7 +157,7 @@ class Codes:
         self.levels: list[str] = []
 
     def __call__(self, texts: Sequence[str]) -> Array:
-        """Return the codes of these texts; new texts get new codes."""
+        """Return the codes of texts."""
         known = self.known.get
         codes = [code if (code := known(text)) is not None else self._code(text) for text in texts]
         return np.array(codes, np.int32)
@@ -176,7 +176,7 @@ class Codes:
 
 
 def sorted_levels(codes: Array, levels: Sequence[str]) -> tuple[Array, tuple[str, ...]]:
-    """Renumber codes so that the levels are sorted, independent of the order of the rows."""
+    """Renumber codes so that levels are sorted, whatever the order of the rows."""
     order = sorted(range(len(levels)), key=levels.__getitem__)
     rank = np.empty(len(levels) + 1, np.int32)
     rank[order] = np.arange(len(levels), dtype=np.int32)
@@ -185,7 +185,7 @@ def sorted_levels(codes: Array, levels: Sequence[str]) -> tuple[Array, tuple[str
 
 
 def booleans(levels: Sequence[str]) -> list[float] | None:
-    """Return 0 or 1 per level if the levels are texts of true and false, else None."""
+    """Return 0 or 1 per level if all levels are true or false, else None."""
     if len(levels) > MAX_BOOLEAN_TEXTS:
         return None
     values = [WORDS.get(level.lower()) for level in levels]
@@ -196,11 +196,11 @@ def booleans(levels: Sequence[str]) -> list[float] | None:
 def formatted_numbers(
     levels: Sequence[str], decimal: str | None, thousands: str | None
 ) -> list[float] | str | None:
-    """Return levels as numbers written like 1,5 or with groups of digits; None if one is not one.
+    """Return levels as numbers like 1,5 or with groups of digits; None if a level is no number.
 
     `1,234` may be 1.234 or 1234.  If every level with a comma is ambiguous, and neither `decimal`
-    nor `thousands` decides, such a level itself is returned, for the message. With `decimal` "." a
-    comma may only separate groups of three digits.
+    nor `thousands` decides, such a level is returned for a message.  With `decimal` ".", a comma
+    may only separate groups of three digits.
     """
     if thousands is not None or decimal == ".":
         groups = thousands or ","
@@ -215,7 +215,7 @@ def formatted_numbers(
 
 
 def _grouped(levels: Sequence[str], point: str, groups: str) -> list[float] | None:
-    """Return levels with groups of three digits as numbers, or None if a level is not one."""
+    """Return levels with groups of three digits as numbers; None if a level is no such number."""
     if any(map(_PADDED.fullmatch, levels)):
         return None
     group = {" ": "[ \u00a0\u202f]", "'": "['\u2019]"}.get(groups, f"[{groups}]")
@@ -233,10 +233,10 @@ def _grouped(levels: Sequence[str], point: str, groups: str) -> list[float] | No
 
 
 def nanoseconds(levels: Sequence[str]) -> list[float] | None:
-    """Return whole numbers that are nanoseconds since 1970 as float64, or None if one is not one.
+    """Return nanoseconds since 1970 as float64; None if a level is no such whole number.
 
-    They lie between the years 1980 and 2100; 0 and -1 may stand for a missing time.  Other whole
-    numbers beyond 2**53 are codes.
+    They are between the years 1980 and 2100; 0 and -1 may mean a missing time.  Other whole numbers
+    beyond 2**53 are codes.
     """
     times = [level for level in levels if level not in ("0", "-1")]
     if not all(level.isdecimal() and level.isascii() for level in times):
@@ -247,5 +247,5 @@ def nanoseconds(levels: Sequence[str]) -> list[float] | None:
 
 
 def is_number(text: str) -> bool:
-    """Return whether a text is a number, as `parse_numbers` reads it."""
+    """Return whether `parse_numbers` reads a text as a number."""
     return parse_numbers([text], frozenset()) is not None

@@ -23,7 +23,7 @@ from mlpengine.data.tables.stored import Spill, stored_table
 from mlpengine.data.tables.table import Table
 
 DATASETS: Mapping[str, str] = {"digits": "digit", "diabetes": "progression", "penguins": "species"}
-"""The data sets that ship with the package, and the target column of each."""
+"""The data sets of the package, each with its target column."""
 
 
 def read_table(
@@ -37,25 +37,29 @@ def read_table(
 ) -> Table:
     r"""Read a data set by name ("digits"), a file by path, or an open binary stream of CSV.
 
-    CSV has a header; the delimiter (comma, semicolon, tab or bar) is inferred, quoted cells may
-    hold delimiters and line breaks, blanks around cells and blank lines are dropped. A first column
-    of row numbers without a name is left out, and so are last columns without names and values.
-    Empty values are missing, and so are `na_values`: by default NA, N/A, NaN, null, None and ? in
-    columns of numbers and dates, and in at most `FEW_GAPS` rows of a column of texts that is not
-    one of the `labels`.
-    Numbers may be written 1e-3, inf or, if no number is ambiguous (1,234), 1,5. These columns are
-    text: the columns `text`, columns with whole numbers beyond 2**53 and, unless they are among
-    `numbers`, columns with codes such as 007. Dates of ISO 8601 or dd.mm.yyyy, times of day and
-    true/false are recognized. `dialect` are the options of `CsvDialect`: delimiter,
-    decimal, thousands, text_encoding, na_values, date_format.
-    In Parquet and Feather, whole numbers beyond 2**53, texts of true/false, of dates and
-    the columns `text` are read as in CSV. `progress` is called with the share of a CSV file that is
+    CSV has a header; the delimiter (comma, semicolon, tab or bar) is inferred.  Quoted cells may
+    have delimiters and line breaks; blanks around cells and blank lines are dropped.  A first
+    column of row numbers without a name is left out, and so are last columns without names and
+    values.
+
+    Empty values are missing.  So are `na_values`, by default NA, N/A, NaN, null, None and ?, in
+    columns of numbers and dates, and in up to `FEW_GAPS` rows of a text column that is not in
+    `labels`.
+
+    Numbers may be written as 1e-3, inf or, if no number is ambiguous (1,234), as 1,5.  Columns are
+    text if they are in `text`, have whole numbers beyond 2**53 or, unless they are in `numbers`,
+    have codes such as 007.  Dates in ISO 8601 or dd.mm.yyyy, times of day and true/false are
+    recognized.  `dialect` are options of `CsvDialect`: delimiter, decimal, thousands,
+    text_encoding, na_values, date_format.
+
+    In Parquet and Feather, whole numbers beyond 2**53, texts of true/false and dates, and the
+    columns `text` are read as in CSV.  `progress` is called with the share of a CSV file that is
     read.
 
     >>> read_table("penguins")
     Table('penguins', 344 rows, 7 columns)
 
-    Raises: DataError if it cannot be read.
+    Raises: DataError if the table cannot be read.
     """
     options = CsvOptions.of(dialect, text, numbers, labels)
     encoding = options.reading.text_encoding
@@ -86,12 +90,12 @@ def store_table(
     progress: OnProgress | None = None,
     **dialect: Any,
 ) -> Table:
-    """Return what `read_table` returns, with columns in a file below `directory`.
+    """Return the table of `read_table`, with its columns in a file below `directory`.
 
     CSV, Parquet and Feather are read in blocks, so that only a few columns and the distinct texts
-    of all columns are in memory. Values of the columns `skip` are not read: they are all missing.
+    of all columns are in memory.  The columns `skip` are not read: all their values are missing.
 
-    Raises: DataError, also for a file of another format; RunError if the file cannot be written.
+    Raises: DataError, also for another format; RunError if the file cannot be written.
     """
     name = os.fspath(path)
     options = CsvOptions.of(dialect, text, numbers, labels)
@@ -124,10 +128,10 @@ def read_blocks(
     kept: Iterable[str] = (),
     **dialect: Any,
 ) -> Iterator[Table]:
-    """Yield the rows of a table as `read_table` reads them, in blocks of bounded memory.
+    """Yield the rows of a table in blocks of bounded memory, read as by `read_table`.
 
     The values of a block determine the kinds of its CSV columns.  Only the columns `kept` are read;
-    all columns are read if none are given or one of them is missing.
+    if none are given, or if one of them is missing, all columns are read.
 
     Raises: DataError.
     """
@@ -153,7 +157,7 @@ def read_blocks(
 
 
 def _refuse_config(name: str) -> None:
-    """Raise DataError for the name of a config."""
+    """Raise DataError for the file name of a config."""
     if name.lower().endswith((".yaml", ".yml")):
         raise DataError(f"{name}: is a config, not a table; name a file of CSV or Parquet")
 
@@ -170,12 +174,13 @@ def load_dataset(name: str) -> Table:
 
 
 class Format(NamedTuple):
-    """How files of a format are read.
+    """The reading of files in a format.
 
     Attributes:
         read: returns the table of a file.
-        blocks: yields its rows as tables of some rows each; without it, it is one block.
-        store: writes the columns into a file of `store_table`; without it files cannot be streamed.
+        blocks: yields its rows as tables of some rows each; by default, one block.
+        store: writes the columns into a file of `store_table`; by default, files cannot be
+            streamed.
     """
 
     read: Callable[[str, CsvOptions], Table]
@@ -191,7 +196,7 @@ FORMATS: dict[str, Format] = {
     ".feather": _FEATHER,
     ".arrow": _FEATHER,
 }
-"""The formats other than CSV, by the ends of files' names in lower case."""
+"""Formats other than CSV, by the lower-case end of a file's name."""
 
 
 def table_format(path: str) -> Format | None:

@@ -1,4 +1,4 @@
-"""The rows of a table that can be used in training, and remarks on the others."""
+"""The rows of a table that training can use, and remarks on the other rows."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from mlpengine.data.tables.table import Table
 
 
 class UsableRows(NamedTuple):
-    """Indices of the usable rows, None for all, and a line for each reason why others are not."""
+    """Indices of usable rows, None for all; a line for each reason why rows are left out."""
 
     rows: Array | None
     remarks: list[str]
@@ -21,7 +21,7 @@ class UsableRows(NamedTuple):
 def usable_rows(table: Table, target: Sequence[str], in_use: Array | None) -> UsableRows:
     """Return the rows that a filter keeps and that have a target.
 
-    `in_use` is a bool for each row, None where there is no filter.
+    `in_use` is a bool for each row; None without a filter.
 
     Raises: DataError if no row is left.
     """
@@ -40,7 +40,7 @@ def usable_rows(table: Table, target: Sequence[str], in_use: Array | None) -> Us
 
 
 def has_target(table: Table, target: Sequence[str]) -> Array:
-    """Return for each row whether it has a target: any of several columns, or all of yes and no."""
+    """Return whether each row has a target: any of several columns, or all yes/no columns."""
     if not target:
         return np.ones(table.n_rows, bool)
     known = np.stack([~table[name].missing for name in target])

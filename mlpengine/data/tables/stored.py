@@ -1,7 +1,7 @@
-"""Columns of a table in a file, read from it when they are used: for tables larger than memory.
+"""Columns of a table in a file, for tables larger than memory; use reads them from the file.
 
-A file of columns is written once from a CSV or Parquet file, and later runs use it.  Its name
-contains a digest of the path, size and modification time of the source, and of the read options.
+A file of columns is written once from a CSV or Parquet file, and later runs use it again.  Its name
+has a digest of the source's path, size and modification time, and of the read options.
 """
 
 import json
@@ -31,14 +31,14 @@ from mlpengine.data.tables.table import Column, ColumnKind, Table
 FILE_VERSION = 1
 MAP_GRANULARITY = mmap.ALLOCATIONGRANULARITY
 COLUMNS, ROWS, DESCRIPTION, LOCK, PART = ".columns", ".rows", ".json", ".lock", ".part"
-"""The name of the lock beside a prepared file; it remains if the file cannot be written."""
+"""Name of the lock beside a prepared file; the lock stays if the file cannot be written."""
 
 Segment: TypeAlias = tuple[int, int]
-"""Offset and number of bytes of some values in a file."""
+"""Offset and number of bytes of values in a file."""
 
 
 class OpenFile:
-    """A file that is open for reading while an object refers to it, even if it is removed."""
+    """A file that stays open for reading while an object refers to it, even if it is removed."""
 
     def __init__(self, path: Path) -> None:
         with writing(path, "read"):
@@ -47,7 +47,7 @@ class OpenFile:
         finalize(self, os.close, self.descriptor)
 
     def values(self, dtype: np.dtype[Any], offset: int, count: int) -> Array:
-        """Return values of the file as a read-only array that is mapped, not read."""
+        """Return values of the file as a read-only array, which is mapped into memory."""
         if not count:
             return np.empty(0, dtype)
         size = count * dtype.itemsize
@@ -56,7 +56,7 @@ class OpenFile:
 
 
 class StoredColumn(Column):
-    """A column that maps its values from a file each time that they are used."""
+    """A column that maps its values from a file at each use."""
 
     __slots__ = ("_count", "_dtype", "_offset", "file")
     file: OpenFile
@@ -86,15 +86,15 @@ class StoredColumn(Column):
 
 
 def stored_file(table: Table) -> OpenFile | None:
-    """Return the file that the columns of a table are in; None for a table in memory."""
+    """Return the file of a table's columns; None for a table in memory."""
     files = (one.file for one in table.columns.values() if isinstance(one, StoredColumn))
     return next(files, None)
 
 
 class Spill:
-    """Takes the values of columns as they are read, block by block, into one file.
+    """Takes the values of columns while they are read, block by block, into a file.
 
-    A second file takes the finished columns, one after the other.  Values of `skipped` columns are
+    A second file takes the finished columns, one after another.  Values of `skipped` columns are
     not kept.
     """
 
@@ -109,7 +109,7 @@ class Spill:
         self.described: dict[str, dict[str, Any]] = {}
 
     def write(self, values: Array) -> Segment:
-        """Write values of a column; return where they are."""
+        """Write values of a column; return their position."""
         data = np.ascontiguousarray(values).view(np.uint8).data
         with writing(self.path):
             write_all(self._values, data)
@@ -118,7 +118,7 @@ class Spill:
         return segment
 
     def read(self, segments: Sequence[Segment], dtype: np.dtype[Any]) -> Array:
-        """Return the values of a column, of all its segments."""
+        """Return the values of all segments of a column."""
         out = np.empty(sum(size for _, size in segments) // dtype.itemsize, dtype)
         view, start = out.view(np.uint8).data, 0
         with writing(self.path, "read"):
@@ -144,7 +144,7 @@ class Spill:
         }
 
     def skip(self, name: str) -> None:
-        """Note a column without keeping its values."""
+        """Record a column without its values."""
         self.described[name] = {}
 
     def close(self) -> None:
@@ -170,15 +170,15 @@ def read_exactly(descriptor: int, view: memoryview, offset: int) -> None:
 
 
 Reader: TypeAlias = Callable[[str, Spill], Table]
-"""Reads a file into a spill; returns a table without columns, with the places of its rows."""
+"""Function that reads a file into a spill; it returns a table without columns."""
 
 
 def stored_table(
     path: Path, directory: Path, how: Mapping[str, Any], read: Reader, skip: frozenset[str]
 ) -> Table:
-    """Return a table with its columns in a file below `directory`; write the file if necessary.
+    """Return a table with its columns in a file below `directory`; write the file if needed.
 
-    The result of `read` for `path` depends only on `how`. All values of the columns `skip` are
+    For a `path`, the result of `read` depends only on `how`.  All values of the columns `skip` are
     missing.
 
     Raises: DataError as the reader; RunError if the file cannot be written.
@@ -202,7 +202,7 @@ def stored_table(
 def _write(
     path: Path, target: Path, given: Mapping[str, Any], read: Reader, skip: frozenset[str]
 ) -> None:
-    """Read a file block by block and write its columns, whole or not at all."""
+    """Read a file block by block and write its columns, atomically."""
     spill = Spill(part_of(target), skip)
     try:
         table = read(str(path), spill)
@@ -246,17 +246,17 @@ def _opened(target: Path, source: str) -> Table:
 
 
 def short_digest(given: Mapping[str, Any]) -> str:
-    """Return a short name for plain data."""
+    """Return a short name for JSON data."""
     return sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def part_of(target: Path) -> Path:
-    """Return the name of a file while it is being written."""
+    """Return the name of a file while it is written."""
     return target.with_name(target.name + PART)
 
 
 def complete_file(target: Path, description: Mapping[str, Any]) -> None:
-    """Give a written file its name, and then its description; that makes it valid."""
+    """Rename a written file, then write its description, which makes the file valid."""
     with writing(target):
         system.replace(part_of(target), target)
         description = {**description, "bytes": target.stat().st_size}
@@ -264,7 +264,7 @@ def complete_file(target: Path, description: Mapping[str, Any]) -> None:
 
 
 def read_description(target: Path) -> dict[str, Any] | None:
-    """Return the description of a file that is whole, else None."""
+    """Return the description of a complete file, else None."""
     with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
         description: dict[str, Any] = json.loads(target.with_suffix(DESCRIPTION).read_bytes())
         if description["bytes"] == target.stat().st_size:

@@ -1,4 +1,4 @@
-"""Tables in memory: named columns of numbers or of coded text, and their origin."""
+"""Tables in memory: named columns of numbers or coded text, and their origin."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,15 +16,15 @@ from mlpengine.data.tables.dialect import DELIMITERS
 ColumnKind = Literal["number", "boolean", "date", "text"]
 
 MAX_COLUMNS = 100_000
-"""Maximum number of columns: a wider file is damaged or hostile."""
+"""Maximum number of columns; a wider file is damaged or hostile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a table.
+    """A column of a table.
 
-    `values` holds numbers with NaN where a value is missing (booleans as 0 and 1, dates as
-    seconds since 1970), or, when `kind` is "text", int32 codes into `levels`, -1 where missing.
+    `values` are numbers, with NaN for missing values (booleans are 0 and 1, dates are seconds since
+    1970).  If `kind` is "text", `values` are int32 codes into `levels`, with -1 for missing values.
     """
 
     values: Array
@@ -33,7 +33,7 @@ class Column:
 
     @property
     def missing(self) -> Array:
-        """One bool per row: whether the value is missing."""
+        """Whether each value is missing."""
         if self.kind == "text":
             return self.values < 0
         if self.values.dtype.kind == "f":
@@ -42,7 +42,7 @@ class Column:
 
     @property
     def is_integer(self) -> bool:
-        """Whether it is a column of numbers, all of them whole."""
+        """Whether all values are whole numbers."""
         if self.kind != "number":
             return False
         if self.values.dtype.kind != "f":
@@ -52,11 +52,11 @@ class Column:
 
     @property
     def is_binary(self) -> bool:
-        """Whether its values, apart from missing ones, are 0 and 1."""
+        """Whether all known values are 0 or 1."""
         return self.kind != "text" and bool(np.isin(self.distinct(), (0, 1)).all())
 
     def distinct(self) -> Array:
-        """Return the distinct values (or codes) that occur, sorted, without the missing one."""
+        """Return the sorted distinct values, or codes, without missing ones."""
         if self.kind == "text":
             return np.flatnonzero(np.bincount(self.values[self.values >= 0])).astype(np.int32)
         ordered = np.sort(self.values[~self.missing])  # many times faster than np.unique
@@ -64,15 +64,15 @@ class Column:
         return distinct
 
     def used_levels(self) -> list[str]:
-        """Return the levels that occur, in their order."""
+        """Return the levels that occur, in order."""
         return [self.levels[code] for code in self.distinct()]
 
     def take(self, rows: Array | slice) -> "Column":
-        """Return the column at these rows."""
+        """Return the column for these rows."""
         return Column(self.values[rows], self.kind, self.levels)
 
     def text(self, row: int) -> str:
-        """Return one value as text, empty if it is missing."""
+        """Return a value as text; "" if it is missing."""
         value = self.values[row]
         if self.kind == "text":
             return self.levels[value] if value >= 0 else ""
@@ -80,7 +80,7 @@ class Column:
 
 
 def number_text(kind: ColumnKind, value: float) -> str:
-    """Return a value of a number, boolean or date column in its usual notation."""
+    """Return a value of a number, boolean or date column as usually written."""
     if kind == "boolean":
         return "true" if value else "false"
     if kind == "date":
@@ -90,20 +90,20 @@ def number_text(kind: ColumnKind, value: float) -> str:
 
 
 class Block(NamedTuple):
-    """A matrix, possibly memory-mapped; columns of a table are views of it."""
+    """A matrix, possibly memory-mapped, whose columns are columns of a table."""
 
     matrix: Array
     positions: dict[str, int]
 
 
 class Table:
-    """Columns of equal length in order, read from `source`; never changed once built.
+    """Columns of equal length in order, read from `source`; a table never changes.
 
-    `first_line` is the line of row 0 in the file, if each row has a line; `origin` holds the
-    numbers of the rows in the source, if these are not all rows.
+    `first_line` is the line of row 0 in the file, if each row is one line.  `origin` has the row
+    numbers in the source, if some of its rows are missing here.
 
     Attributes:
-        decimal_commas: whether a column of the file that was read has numbers written like 1,5.
+        decimal_commas: whether a column of the file has numbers like 1,5.
     """
 
     def __init__(
@@ -158,12 +158,12 @@ class Table:
     ) -> None:
         """Check that these columns exist.
 
-        Raises: DataError naming every missing column and the nearest existing name, except the
-        names in `names` and `taken` (the target, for example).
+        Raises: DataError with every missing column and the nearest existing name, except for names
+        in `names` and `taken` (for example the target).
         """
         wanted = dict.fromkeys(names)
         if wanted.keys() <= self.columns.keys():
-            return  # before any work that grows with the columns of the table
+            return  # fast, even with many columns
         problems = []
         free = [name for name in self.names if name not in wanted and name not in taken]
         for name in wanted:
@@ -181,7 +181,7 @@ class Table:
 
     @property
     def header_hint(self) -> str:
-        """A hint at what is wrong with a header in which columns are not found, or ""."""
+        """A hint for a header in which columns are not found, or ""."""
         if self.first_line is None:
             return ""
         first = self.names[0]
@@ -223,21 +223,21 @@ class Table:
 
     @property
     def numbering(self) -> str:
-        """The unit of `row_numbers`: "line" of the file if that is known, else "row"."""
+        """Unit of `row_numbers`: "line" of the file if known, else "row"."""
         return "row" if self.first_line is None else "line"
 
     def row_numbers(self) -> Array:
-        """Return the number of each row for users: its line in the file, or counted from 1."""
+        """Return the number of each row for users: its line in the file, or its number from 1."""
         rows = np.arange(self.n_rows) if self.origin is None else self.origin
         return rows + (1 if self.first_line is None else self.first_line)
 
     def place(self, row: int) -> str:
-        """Return the place of a row, for a message: its line in the file if that is known."""
+        """Return the position of a row for a message: its line in the file if known."""
         number = row if self.origin is None else int(self.origin[row])
         return f"{self.numbering} {number + (self.first_line or 1)}"
 
     def where(self, name: str, row: int | None = None) -> str:
-        """Return the start of a message about a column, and about one row of it if given."""
+        """Return the start of a message about a column, and optionally about a row."""
         place = "" if row is None else f"{self.place(row)}, "
         return f"{self.source}: {place}column {name!r}"
 
@@ -250,10 +250,10 @@ class Table:
         names: Sequence[str] | None = None,
         source: str = "array",
     ) -> "Table":
-        """Return a table of the columns of `x`, then of `y`, without copying numbers.
+        """Return a table with the columns of `x`, then of `y`; numbers are not copied.
 
-        Columns are called "x0", "x1", ... unless `names` are given; `y` is called "y", or
-        "y0", "y1", ... if it has several columns.
+        By default, columns are called "x0", "x1", ...; `y` is called "y", or "y0", "y1", ... if it
+        has several columns.
 
         Raises: DataError unless both are 1-D or 2-D arrays of equal length.
         """
@@ -272,9 +272,9 @@ class Table:
         return cls(columns, source, block=block)
 
     def join(self, other: "Table") -> "Table":
-        """Return a table with the columns of both, row by row.
+        """Return a table with the columns of both tables, row by row.
 
-        Raises: DataError if they share a name or differ in length.
+        Raises: DataError if they share a name or have different lengths.
         """
         shared = sorted(set(self.names) & set(other.names))
         if shared:
@@ -289,7 +289,7 @@ class Table:
 
 
 _DATE_RANGE = np.array([-290_000, 290_000], "datetime64[Y]").astype("datetime64[us]")
-"""The first and the last date that can be read; 64 bits of microseconds hold 2,277 more years."""
+"""First and last date that can be read; microseconds in 64 bits hold 2,277 more years."""
 
 
 def column_of(values: Array, where: str) -> Column:

@@ -56,6 +56,11 @@ SUSPECTS = {
     "one cause": (Column(SPEED), SPEED**3 + G.normal(0, 1.0, N), "regression"),
     "score": (Column(CLASSES + G.random(N) * 0.9), CLASSES, "classification"),
     "code with errors": (text(np.where(np.arange(N) < 3, 1, CLASSES)), CLASSES, "classification"),
+    "grades of a skewed target": (
+        text(np.argsort(np.argsort(Y)) * 10 // N),
+        np.exp(2 * Y),
+        "regression",
+    ),
     "finer code": (text(CLASSES * 2 + G.integers(0, 2, N)), CLASSES, "classification"),
 }
 """Columns that explain nearly all of it, and may be honest."""
