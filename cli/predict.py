@@ -211,7 +211,7 @@ def _blocks(
     """Yield the columns to write and the numbers behind them, for some rows at a time."""
     how, derived = model.preprocessor.read_arguments, model.preprocessor.history
     has_types = isinstance(source, str) and table_format(source) is not None
-    if key and key not in model.preprocessor.columns and not has_types:
+    if key and key not in model.columns and not has_types:
         how["text"] = [*how["text"], key]  # so that a code keeps its leading zeros
     own = model.preprocessor
     kept = {*own.columns, *own.formula_columns, *filter(None, [key])}

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import sha256
+from os import fsencode
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NotRequired
 
@@ -252,7 +253,7 @@ class Session:
             self.column_verdicts += column_verdicts(data.file, data.tables)
         weights = self.fitted.ensemble_weights if self.fitted else {}
         outcome = {
-            "run_dir": str(directory.path),
+            "run_dir": fsencode(directory.path).decode(errors="backslashreplace"),
             "parameters": self.model.n_parameters,
             "epochs": result.epochs,
             **(

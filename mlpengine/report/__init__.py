@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mlpengine.core.errors import UsageError
 from mlpengine.core.files import write_atomically
 from mlpengine.core.lazy import lazy_names
 
@@ -52,5 +53,10 @@ def save_report(path: Path, run: RunData, effort: ReportBudget = THOROUGH) -> No
 
 
 def write_page(path: Path, page: str) -> None:
-    """Write a page, whole or not at all.  Raises: RunError."""
+    """Write a page, whole or not at all.
+
+    Raises: RunError; UsageError if it would replace a file of another kind.
+    """
+    if path.suffix != ".html" and path.is_file():
+        raise UsageError(f"{path}: a page replaces only .html files; name another file by --out")
     write_atomically(path, page.encode(errors="backslashreplace"))

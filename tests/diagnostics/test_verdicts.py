@@ -169,7 +169,7 @@ CASES = [
       ]),
     ("labels", {"baselines": MOVED},
      [{"baselines": MOVED._replace(moved=3.4)},
-      {"baselines": MOVED._replace(beside=(0.5, 0.52, 1))}]),
+      {"baselines": MOVED._replace(beside=(0.5, 0.52, 1))}, {"planned_split": True}]),
     ("noisy_labels", {"baselines": NOISY},
      [{"baselines": NOISY._replace(contradicted_error=0.06)},
       {"baselines": NOISY._replace(doubtful=0.22)}, {"baselines": NOISY._replace(signal=0.07)}]),
