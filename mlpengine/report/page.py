@@ -383,7 +383,7 @@ def hardest_section(known: Data | None) -> Markup | None:
                 *cells,
             ]
         )
-    unit = "" if classes else " Errors are in standard deviations of the target."
+    unit = "" if classes else f" Errors are {known['unit']}."
     text = f"Of the {PART_PHRASES[known['part']]}, those with the largest loss.{unit}"
     return joined(
         tag("p", text, class_="soft"),

@@ -9,6 +9,7 @@ from mlpengine.config.baselines import ScoredRows
 from mlpengine.config.build import LoadedData
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
+from mlpengine.models import censored
 from mlpengine.models.metrics import (
     commonest_mistakes,
     confusion_matrix,
@@ -20,6 +21,7 @@ from mlpengine.models.metrics import (
 from mlpengine.models.model import Model
 from mlpengine.models.task import (
     OUT_OF_FOLD,
+    CensoredTimes,
     Classification,
     MultiLabel,
     Regression,
@@ -45,6 +47,8 @@ def predictions_of(model: Model, task: Task, scored: ScoredRows) -> dict[str, An
         if len(labels) == 2:
             threshold = model.threshold or Threshold()
             result["curves"] = _curves(task, scored, threshold, str(labels[threshold.positive]))
+    elif isinstance(task, CensoredTimes):
+        result["calibration"] = _outlasting(task, scored)
     elif isinstance(task, Regression):
         result["targets"] = [
             of_numbers(scored.rows.truth[:, k], scored.predicted[:, k], name)
@@ -86,10 +90,14 @@ def hardest_of(loaded: LoadedData, scored: ScoredRows, columns: Sequence[str]) -
             one["probability"] = float(chances[row, int(truth[row])])
         else:
             one["target"] = truth[row].tolist()
+            if isinstance(task, CensoredTimes) and truth[row] < 0:
+                one["target"] = f"more than {-truth[row, 0]:.6g}"
             one["predicted"] = scored.predicted[row].tolist()
         one["cells"] = [table[name].text(k) for name in shown]
         hardest.append(one)
-    return {"part": scored.part, "columns": shown, "rows": hardest}
+    unit = "in standard deviations of the target"
+    unit = "negative log-likelihoods" if isinstance(task, CensoredTimes) else unit
+    return {"part": scored.part, "columns": shown, "rows": hardest, "unit": unit}
 
 
 def _classes(scored: ScoredRows, labels: list[str]) -> dict[str, Any]:
@@ -218,6 +226,17 @@ def _calibration(task: Task, scored: ScoredRows, classes: Sequence[object]) -> d
     }
 
 
+def _outlasting(task: CensoredTimes, scored: ScoredRows) -> dict[str, Any]:
+    """Return chance and share of rows that outlast the median of the seen events, by group."""
+    times, weights = scored.rows.truth[:, 0], scored.rows.weights
+    if not (times > 0).any():
+        return {}
+    at = float(np.median(times[times > 0]))
+    chances = task.survival(scored.output, np.array([at]))[:, 0]
+    means, shares, sizes = censored.calibration(times, chances, at, weights)
+    return {"of": f"no event by {at:.4g}", "probability": means, "share": shares, "rows": sizes}
+
+
 def _intervals(model: Model, scored: ScoredRows) -> dict[str, list[dict[str, float]]]:
     """Return the share of targets in their intervals, for each nominal share."""
     rows = scored.rows.rows(evenly_spaced(len(scored.rows), INTERVAL_ROWS))
@@ -244,8 +263,13 @@ def _sets(model: Model, scored: ScoredRows) -> dict[str, list[dict[str, float]]]
 
 
 def _row_losses(task: Task, scored: ScoredRows) -> Array:
-    """Return the error of each row: its log loss, or its error in standard deviations."""
+    """Return the error of each row: its log loss, or its error in standard deviations.
+
+    For censored times it is the negative log-likelihood.
+    """
     truth = scored.rows.truth
+    if isinstance(task, CensoredTimes):
+        return task.row_losses(scored.output, truth)
     if isinstance(task, Regression):
         off, scale = np.abs(scored.predicted - truth), np.nanstd(truth, axis=0)
         losses: Array = np.nan_to_num(off / np.where(scale > 0, scale, 1)).mean(axis=1)
