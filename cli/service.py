@@ -59,7 +59,7 @@ class Refusal(BaseModel):
 
 
 class Answers:
-    """Answers requests, whose bodies are JSON, by the predictions of a model."""
+    """Answers requests with JSON bodies by the predictions of a model."""
 
     def __init__(self, model: Model) -> None:
         self.row = row_model(model.preprocessor)

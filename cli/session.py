@@ -66,7 +66,7 @@ _log = logging.getLogger("mlpengine")
 
 
 class EpochLogs(Callback):
-    """Writes metrics.csv, which the same seed reproduces, and timings.csv, which it does not."""
+    """Writes metrics.csv and timings.csv.  The same seed reproduces only metrics.csv."""
 
     def __init__(self, directory: RunDirectory) -> None:
         self._path = directory.path
@@ -182,7 +182,7 @@ class Session:
             self._load(checkpoint)
 
     def write_inputs(self) -> None:
-        """Write config and environment, and last the resolved config, which resuming requires."""
+        """Write config, environment and, last, the resolved config that resuming requires."""
         file = self.data.file
         if self.warm_start is not None:
             self.warm_start.save(self.directory.path / WARM_START_MODEL)
@@ -406,7 +406,7 @@ def saved_preprocessor(checkpoint: Checkpoint) -> Preprocessor:
 
 
 def check_header(checkpoint: Checkpoint) -> None:
-    """Raise CheckpointError if the header of a checkpoint is not that of a run."""
+    """Raise CheckpointError unless the header of a checkpoint has the form of a run."""
     conform(checkpoint.header, CheckpointHeader, str(checkpoint.path))
     if not 1 <= checkpoint.header["environment"]["threads"] <= MAX_THREADS:
         raise CheckpointError(f"{checkpoint.path}: threads must be from 1 to {MAX_THREADS:,}")

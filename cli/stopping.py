@@ -34,7 +34,7 @@ def handled() -> list[signal.Signals]:
 class Stopping:
     """The signal that was received, if any; `code` is its exit code.
 
-    With `quiet`, which ranks other than 0 set, nothing is printed.
+    With `quiet`, as on ranks other than 0, nothing is printed.
     """
 
     def __init__(self, *, quiet: bool = False) -> None:
@@ -60,7 +60,7 @@ class Stopping:
         self._stop()
 
     def share_code(self, ranks: "Ranks | None") -> None:
-        """Set `code` on all ranks to that of the lowest rank with a code; every rank calls this."""
+        """Give all ranks the `code` of the lowest rank with a code; every rank calls this."""
         if ranks is not None:
             self.code = ranks.first(self.code or None) or 0
 

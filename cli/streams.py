@@ -84,7 +84,7 @@ def keep_streams() -> None:
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this stream's
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number: this stream's
             closed.add(number)
     sys.stdin = sys.stdin or open(0, closefd=False, encoding="utf-8")  # noqa: SIM115
     codecs.register_error(ESCAPE, escape)

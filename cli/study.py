@@ -53,7 +53,7 @@ START_TIME = timedelta(minutes=1)
 """Seconds after which a trial without a directory counts as a trial without a worker."""
 
 SLOT, REASON = "slot", "reason"
-"""Attributes of a trial: its number in the sweep, which sets its seed, and the reason of its
+"""Attributes of a trial: its number in the sweep (the number sets the seed), and the reason of its
 failure."""
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -71,7 +71,7 @@ class Claim:
 class Study:
     """The trials of a sweep, whose directory has the config and the settings.
 
-    Raises: UsageError or RunError if the directory is not that of a sweep, or if the storage
+    Raises: UsageError or RunError if the directory belongs to no sweep, or if the storage
     cannot be used.
     """
 
@@ -272,7 +272,7 @@ class Study:
             raise RunError(f"{storage}: the sweep's storage cannot be used ({reason})") from error
 
     def _sampler(self, slot: int) -> optuna.samplers.BaseSampler:
-        """Return the sampler of one trial, whose seed follows from the config's seed and the slot.
+        """Return the sampler of one trial; its seed follows from the config's seed and the slot.
 
         Therefore the number of workers does not change the values that `random` draws.
         """
