@@ -157,7 +157,9 @@ def noisy_labels(diagnostics: Diagnostics) -> Verdict | None:
         f"is surest; up to {percent(limit)} is usual."
     )
     advice = f"Check these rows, such as {some}."
-    return Verdict("noisy_labels", None, headline, evidence, share, limit, advice, no_fix=no_fix)
+    severity = "warning" if known.signal > limits.CLEAR_SIGNAL else NOTE
+    return Verdict("noisy_labels", None, headline, evidence, share, limit, advice, no_fix=no_fix,
+                   severity=severity)  # fmt: skip
 
 
 def moved(diagnostics: Diagnostics) -> Verdict | None:
