@@ -72,6 +72,7 @@ OWN = {
     "data.classes": "fit takes the targets",
     "data.weight": "fit takes sample_weight",
     "data.exposure": "divide the targets, and write fit(sample_weight=)",
+    "data.event": "write mlpengine.fit(table, target='days', data={'event': 'died'})",
     "data.class_weights": "write class_weight=",
     "data.lags": "mlpengine.fit has lags",
     "data.rolling": "mlpengine.fit has windows",

@@ -335,6 +335,7 @@ def test_causes_hide_what_they_explain(case, expected):
             "recalls": np.ones(2),
         },
         {"baselines": Baselines(shifts=(0.9,), shift_limit=0.2), "planned_split": True},
+        {"baselines": NOISY._replace(signal=0.18)},
         {"epochs": curve(FALLING, [0.6, 0.5, *np.linspace(0.5, 0.9, 18)]), "stops_early": True},
         {**RARE, "epochs": curve(FALLING, np.maximum(FALLING, 0.4))},
     ],
