@@ -665,6 +665,17 @@ def line_of(one: Mapping[str, Any], *, verbose: bool) -> str:
     return "\n".join([text, *(f"        {t[3]}" for t in one["told"] if verbose)])
 
 
+def warned_by(judged: list[dict[str, Any]]) -> dict[str, list[tuple[bool, bool]]]:
+    """Return for each rule whether each of its warnings is right, and whether it came first."""
+    rules = defaultdict(list)
+    for one in judged:
+        right = {name.partition("+")[0] for name in one["wanted"]}
+        for place, (name, severity, *_) in enumerate(one["told"]):
+            if severity == "warning":
+                rules[name].append((name in right, not place))
+    return rules
+
+
 def report(judged: list[dict[str, Any]]) -> dict[str, Any]:
     """Print shares and confusions; return the shares."""
     broken = [one for one in judged if one["kind"] != "healthy"]
@@ -691,14 +702,8 @@ def report(judged: list[dict[str, Any]]) -> dict[str, Any]:
         text = "".join(f"{f'{sum(x)}/{len(x)}' if x else '-':>7}" for x in shares)
         said = Counter(one["first"] or "nothing" for one in ones if not one["right"])
         print(f"{kind:<21}{text}  {', '.join(f'{name} {n}' for name, n in said.items())}")
-    rules = defaultdict(list)
-    for one in judged:
-        right = {name.partition("+")[0] for name in one["wanted"]}
-        for place, (name, severity, *_) in enumerate(one["told"]):
-            if severity == "warning":
-                rules[name].append((name in right, not place))
     print("\nrule                 first right  all right")
-    for name, ones in sorted(rules.items()):
+    for name, ones in sorted(warned_by(judged).items()):
         firsts = [right for right, first in ones if first]
         first, every = f"{sum(firsts)}/{len(firsts)}", f"{sum(r for r, _ in ones)}/{len(ones)}"
         print(f"{name:<21}{first:>11}{every:>11}")

@@ -6,6 +6,7 @@ mean squared error on 4,000 new rows without noise, over the deviation of the ta
 processor time of the fit.  Contestants run in turn on one thread; libraries that are not installed
 are left out, such as jaxopt and optimistix.  All but scikit-learn and `fit` have one layer of 30
 tanh units in float64, and at most 300 steps of Levenberg-Marquardt; SciPy's Jacobian is exact.
+The last contestants have the defaults of their libraries.
 """
 
 import argparse
@@ -13,7 +14,9 @@ import os
 import statistics
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
+from typing import Any
 
 import numpy as np
 from machine import describe, restart_clean, table
@@ -82,7 +85,8 @@ def scipy(smoke: bool) -> Callable[..., Predict]:
             first = (slope[:, :, None] * x[:, None, :]).reshape(len(x), -1)
             return np.hstack([first, slope, h, np.ones((len(x), 1))])  # the order of `flat`
 
-        least_squares(error, flat.copy(), jacobian, method="lm", max_nfev=5 if smoke else 300)
+        method = "lm" if len(x) >= flat.size else "trf"  # MINPACK needs as many rows
+        least_squares(error, flat.copy(), jacobian, method=method, max_nfev=5 if smoke else 300)
         return lambda new: mlp.predict(new)[:, 0]
 
     return fit
@@ -176,11 +180,30 @@ def jax_lm(smoke: bool) -> dict[str, Callable[..., Predict]]:
     return {f"{name} lm": partial(fit, jax.jit(solve)) for name, solve in both.items()}
 
 
+def library_defaults() -> dict[str, Callable[..., Predict]]:
+    """Return regressors at their defaults by name."""
+    from sklearn.ensemble import HistGradientBoostingRegressor
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.neural_network import MLPRegressor
+
+    kinds = [MLPRegressor, HistGradientBoostingRegressor, GaussianProcessRegressor]
+    with suppress(ImportError):
+        from lightgbm import LGBMRegressor
+
+        kinds.append(partial(LGBMRegressor, verbose=-1))
+
+    def fit(kind: Callable[..., Any], x: Array, y: Array, seed: int) -> Predict:
+        return kind(random_state=seed).fit(x, y).predict
+
+    names = [getattr(kind, "__name__", "LGBMRegressor") for kind in kinds]
+    return {name: partial(fit, kind) for name, kind in zip(names, kinds, strict=True)}
+
+
 def default_fit(x: Array, y: Array, seed: int) -> Predict:
-    """Train what `fit` chooses by itself."""
+    """Train what `fit` chooses by itself; no rows are left for a test."""
     columns = [f"x{k}" for k in range(x.shape[1])]
     frame = dict(zip(columns, x.T, strict=True)) | {"y": y}
-    model, _ = mlpengine.fit(frame, "y", seed=seed)
+    model, _ = mlpengine.fit(frame, "y", seed=seed, data={"split": {"test": 0}})
     return lambda new: model.predict(dict(zip(columns, new.T, strict=True)))
 
 
@@ -191,6 +214,7 @@ def main() -> None:
     parser.add_argument("--noise", type=float, nargs="+", default=[0.0, 0.01, 0.05])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--functions", nargs="+", choices=FUNCTIONS, default=[*FUNCTIONS])
+    parser.add_argument("--only", default="", help="contestants with this text in their names")
     args = parser.parse_args()
     if args.smoke:
         args.rows, args.noise, args.seeds, args.functions = [250], [0.0], 1, ["robot arm"]
@@ -200,7 +224,8 @@ def main() -> None:
         contestants["PyTorch LBFGS"] = other
     contestants |= jax_lm(args.smoke)
     if not args.smoke:
-        contestants["fit, defaults"] = default_fit
+        contestants |= library_defaults() | {"fit, defaults": default_fit}
+    contestants = {name: one for name, one in contestants.items() if args.only in name}
     describe()
     rows = []
     for name in args.functions:
@@ -229,7 +254,8 @@ def main() -> None:
                     for who in contestants
                 ]
                 rows.append([title, *cells])
-                print(title, *map(" ".join, zip(contestants, cells, strict=True)), sep="; ")
+                named = map(" ".join, zip(contestants, cells, strict=True))
+                print(title, *named, sep="; ", flush=True)
     print(f"\n{table(['error (seconds)', *contestants], rows)}")
 
 

@@ -28,7 +28,7 @@ Examples:
 
 
 class Score(NamedTuple):
-    """A metric with its standard error, if there is one."""
+    """A metric, with its standard error if known."""
 
     value: float | None = None
     error: float | None = None
@@ -57,7 +57,7 @@ def command(first: Path, second: Path, as_json: bool) -> None:
 
 
 def comparison(first: Path, second: Path) -> tuple[dict[str, Any], list[str]]:
-    """Return the differences between two runs and the better run, as data and as lines."""
+    """Return the differences between two runs, and the better run, as data and as lines."""
     results = [read_result(run) for run in (first, second)]
     settings = differing_settings([load_config(resolved_config(run)) for run in (first, second)])
     scored = [run_scores(one) for one in results]
@@ -78,7 +78,7 @@ def comparison(first: Path, second: Path) -> tuple[dict[str, Any], list[str]]:
 def run_scores(result: Mapping[str, Any]) -> dict[str, Score]:
     """Return the metrics of a run by part and name, in the order of the parts.
 
-    With several seeds, the means over the networks and their standard errors are added.
+    With several seeds, the means over networks and their standard errors are added.
     """
     shown: dict[str, Score] = {}
     for part in SHOWN_PARTS:
@@ -96,7 +96,7 @@ def run_scores(result: Mapping[str, Any]) -> dict[str, Score]:
 def comparison_text(
     results: list[dict[str, Any]], table: Mapping[str, list[Score]], data: Mapping[str, Any]
 ) -> list[str]:
-    """Return the comparison for a person."""
+    """Return the comparison as text."""
     names, settings = data["runs"], data["settings"]
     width = max([24, *(len(key) + 2 for key in [*settings, *table])])
     cells = [str(score) for row in table.values() for score in row]
@@ -110,7 +110,7 @@ def comparison_text(
         texts = [printable(json.dumps(value, ensure_ascii=False)) for value in values]
         if max(map(len, texts)) + 2 <= column:
             lines.append(line(f"  {key}", *texts))
-        else:  # whole, below each other
+        else:  # too long: one below the other
             rows = (f"    {name}: {text}" for name, text in zip(names, texts, strict=True))
             lines += [f"  {key}", *rows]
     lines.append("results")

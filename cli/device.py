@@ -29,14 +29,14 @@ def write(
 ) -> tuple[dict[str, Any], list[str]]:
     """Write source, header and self-test, or a library.
 
-    Return the facts of the files, for programs and for people.
+    Return facts about the files, as data and as text.
     """
     if path.suffix != ".c" and package is None:
         raise UsageError(f"{path}: the name must end in .c")
     config, training = run / RESOLVED, None
     if config.is_file():
         training = load_config(config, overrides).config.settings.training
-    elif overrides:  # of a model file
+    elif overrides:  # a model file has no run
         file = checked_sections({"data": {"source": str(run)}, "optimizer": "sgd"}, "export")
         training = with_overrides(file, overrides).config.settings.training
     settings: dict[str, Any] = {}
@@ -54,7 +54,7 @@ def write(
 
 
 def _optimizer(training: TrainingSettings) -> MakeOptimizer:
-    """Return the optimizer of a run.  Raises: UsageError for one that has no C."""
+    """Return the optimizer of a run.  Raises: UsageError if it has no C."""
     settings, kind = vars(training.optimizer).copy(), training.optimizer.kind
     groups, decay = settings.pop("groups", None), settings.pop("decay_schedule", "constant")
     why = "has parameter groups or a decay schedule" if groups or decay != "constant" else ""

@@ -42,10 +42,10 @@ from .options import AS_JSON, FILE_PATH, overrides_like
 from .streams import say
 
 PROBE_STEPS = 200
-"""Number of trial steps of a config."""
+"""Number of trial steps for a config."""
 
 TRIED_STEPS = 20
-"""Number of steps that are timed; the fastest step is the estimate."""
+"""Number of timed steps; the fastest step is the estimate."""
 
 EPILOG = """\b
 Examples:
@@ -112,7 +112,7 @@ def _before(
         known = diagnostic_inputs(step, part, data.parts.get("validation"))
         diagnostics = probe(step, rows, step.batch_size, PROBE_STEPS, **known)
     reported = without(_columns(data), silenced)
-    reported += without(verdicts(diagnostics), {*silenced, *SHORT_RUNS})  # trials are short
+    reported += without(verdicts(diagnostics), {*silenced, *SHORT_RUNS})  # a trial is short
     report = {
         "good": all(c.good for c in checks) and not reported,
         "estimate": estimate,
@@ -165,7 +165,7 @@ def _columns(data: LoadedData) -> list[Verdict]:
 def _after(run: Path) -> tuple[dict[str, Any], list[str], list[Verdict]]:
     """Read a run; return everything as data and as lines, and the verdicts.
 
-    A run that has ended or failed has recorded its verdicts; they are measured of any other run.
+    A run that has ended or failed has recorded its verdicts; for any other run, they are measured.
     """
     config = resolved_config(run)
     file = load_config(config)
@@ -211,14 +211,14 @@ def _measured(
         )
     diagnostics.planned_split = trainer.planned_split
     diagnostics.stops_early = trainer.settings.training.early_stopping is not None
-    with np.errstate(all="ignore"):  # its weights may be any
+    with np.errstate(all="ignore"):  # weights may be huge
         measure_rows(diagnostics, task, part, networks)
         diagnostics.baseline_score = linear_comparison(data, model.mean)
     return joint_list(data.file, _columns(data), verdicts(diagnostics))
 
 
 def _write_fix(path: Path, config: Path, reported: list[Verdict], overrides: list[Override]) -> str:
-    """Write the config with the settings that the verdicts ask for; return a line about it."""
+    """Write the config with the settings of the verdicts' fixes; return a line about it."""
     settings = combined_fix(reported)
     if not settings:
         return "no verdict asks for a setting; nothing was written"

@@ -101,7 +101,7 @@ def command(
 
 
 def _check_overrides(file: ConfigFile, student: ConfigFile) -> None:
-    """Raise UsageError for overrides that a student cannot have: it has the teacher's tables."""
+    """Raise UsageError for overrides that a student, with its teacher's tables, cannot have."""
     before, data = file.config.data, student.config.data
     names = ("source", "validation_source", "test_source", "target")
     changed = [f"data.{name}" for name in names if getattr(before, name) != getattr(data, name)]
@@ -133,7 +133,7 @@ def _check_unchanged(run: Path, file: ConfigFile) -> None:
 
 
 def _check_same_rows(tables: Tables, known: Tables) -> None:
-    """Raise UsageError unless each part holds the rows that it has in the teacher's run."""
+    """Raise UsageError unless each part has the same rows as in the teacher's run."""
     pairs = ((tables.parts[part][1], rows) for part, (_, rows) in known.parts.items())
     if tables.rows != known.rows or any((own != rows).any() for own, rows in pairs):
         raise UsageError(

@@ -44,7 +44,7 @@ COMPARISONS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": oper
 
 
 class Requirement(NamedTuple):
-    """A comparison of a metric with a number.  A model must fulfil it."""
+    """A demand on a model: a metric, compared with a number."""
 
     text: str
     metric: str
@@ -52,12 +52,12 @@ class Requirement(NamedTuple):
     limit: float
 
     def is_met(self, value: float | None) -> bool:
-        """Tell whether a measured value fulfils it; one that is not finite does not."""
+        """Return whether a measured value meets it; a nonfinite value does not."""
         return value is not None and COMPARISONS[self.comparison](value, self.limit)
 
 
 def read_requirement(text: str) -> Requirement:
-    """Read ``metric > number``.  Raises: UsageError."""
+    """Parse ``metric > number``.  Raises: UsageError."""
     known = re.fullmatch(r"([^<>]+)([<>]=?)([^<>]+)", text)
     with suppress(ValueError):
         if known and known[1].strip() and not isnan(limit := float(known[3])):
@@ -153,7 +153,7 @@ def measure_parts(
 ) -> dict[str, dict[str, Any]]:
     """Return the metrics of each part, and for classes the confusion matrix.
 
-    Parts are names, rows and the outputs of the model for them.
+    Parts are names, rows and the model's outputs for the rows.
     """
     scorer = model.scorer(task)
     results: dict[str, dict[str, Any]] = {}
@@ -168,7 +168,7 @@ def measure_parts(
 
 
 def _watching(model: Model, option: str, names: Sequence[str]) -> None:
-    """Check that the task has the metrics of an option.  Raises: UsageError naming it."""
+    """Check that the task has the metrics of an option.  Raises: UsageError."""
     try:
         model.task_with(names)
     except UsageError as error:

@@ -71,7 +71,7 @@ def command(run: Path, file: str | None, number: int | None, as_json: bool) -> N
 
 
 def _row(run: Path, file: str | None, number: int) -> RowExplanation:
-    """Explain the row of a line beside the training rows, or what a model knows of them."""
+    """Explain the row of a line, compared with the training rows or their description."""
     model, background = load(run), None
     if file is None:
         config = resolved_config(run, f"; say which rows to use: mlpengine explain {run} FILE")

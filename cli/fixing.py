@@ -1,4 +1,4 @@
-"""`train --fix`: try the repairs that verdicts ask for, and keep the best one."""
+"""`train --fix`: try the fixes of verdicts, and keep the best one."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -26,30 +26,30 @@ from .stopping import Stopping
 from .streams import say
 
 SHORT = 4
-"""The epochs of a trial are a config's epochs divided by this number."""
+"""A trial has a config's epochs divided by this number."""
 
 FEWEST_EPOCHS = 10
-"""Fewest epochs of a trial."""
+"""Minimum epochs of a trial."""
 
 MOST_TRIED = 5
-"""Largest number of repairs that are tried in short runs."""
+"""Maximum number of repairs that are tried in short runs."""
 
 CLOSE = 0.01
-"""Maximum difference of scores at which the likelier of two repairs is preferred."""
+"""Maximum difference of scores at which the likelier of two repairs is chosen."""
 
 NO_JUDGE = ("constant", "shifted", "too_good")
-"""Verdicts on validation rows that cannot judge a repair."""
+"""Verdicts on validation rows that make these rows unfit to judge a repair."""
 
 
 class Judged(NamedTuple):
-    """A metric on out-of-fold or validation rows; `value` is higher where the run is better."""
+    """A metric on out-of-fold or validation rows; a higher `value` is better."""
 
     metric: str = ""
     value: float = -inf
 
     @classmethod
     def of(cls, metrics: Mapping[str, Mapping[str, float | None]]) -> "Judged":
-        """Return the metric that judges a run, from its metrics by part; test rows do not judge."""
+        """Return the metric that judges a run from its metrics by part; never of test rows."""
         known = metrics.get(OUT_OF_FOLD) or metrics.get("validation") or {}
         for name in ("macro_f1", "r2", *known):
             value = known.get(name)
@@ -64,14 +64,14 @@ class Judged(NamedTuple):
 
 
 def run_and_fix(begin: Start, session: Session, state: Stopping, shown: Shown) -> None:
-    """Run a session, and a second session with the best repair that its verdicts ask for.
+    """Run a session, then a second session with the best repair of its verdicts.
 
-    If there are several repairs, short runs choose one.  If this repair does not help, or its run
-    has further verdicts, the values that `init` proposes are trained, too.  Scores are compared on
-    out-of-fold or validation rows, never on test rows.  Corrections of the data (a column that
-    reveals the target, a wrong cell) are part of each repair, and no score judges them.  A first
-    run that failed is run again, too.  With JSON the output has a line for each run, also for one
-    that failed, and one for the comparison.
+    If there are several repairs, short runs choose one.  If this repair does not help, or if its
+    run has further verdicts, the values that `init` proposes are trained, too.  Scores are
+    compared on out-of-fold or validation rows, never on test rows.  Corrections of the data (a
+    column that reveals the target, a wrong cell) are part of each repair, and no score judges
+    them.  A failed first run is repeated, too.  JSON output has a line for each run, even a failed
+    one, and one for the comparison.
     """
     first, failure, before = session.directory.path, None, Judged()
     try:
@@ -131,7 +131,7 @@ def to_try(
 
 
 class Repaired(NamedTuple):
-    """A run with a repair, its score, and whether its verdicts ask for further settings."""
+    """A run with a repair, its score, and whether its verdicts ask for more settings."""
 
     path: Path
     score: Judged
@@ -152,7 +152,7 @@ def trained(
     with ExitStack() as opened:
         try:
             loaded = start.load()
-        except (ConfigError, DataError, UsageError) as error:  # the rest of the config is against
+        except (ConfigError, DataError, UsageError) as error:  # the config does not allow it
             say(f"fix      {error}", err=True)
             return Repaired(first, score, asks_more=True)
         session = start.session(*loaded, epoch_lines(shown.quiet), opened)
@@ -162,7 +162,7 @@ def trained(
 
 
 def words(repair: Mapping[str, Any]) -> str:
-    """Return settings as words of a command line."""
+    """Return settings as text for a command line."""
     return " ".join(f"{key}={json.dumps(value)}" for key, value in repair.items())
 
 
@@ -182,7 +182,7 @@ def best_repair(
 
 
 def short_run(begin: Start, repair: Mapping[str, Any]) -> Judged:
-    """Train the first epochs with a repair, in memory, and return the score."""
+    """Train the first epochs with a repair, in memory; return the score."""
     try:
         overrides = [*begin.overrides, *as_overrides(repair)]
         epochs = load_config(begin.config, overrides).config.training.epochs

@@ -25,7 +25,7 @@ from .schema import SCHEMA_FILE, write_schema
 from .streams import say, write_file
 
 MIN_ROWS_TO_SPLIT = 3
-"""A class of fewer rows than this cannot be in all parts of a split."""
+"""With fewer rows, a class cannot be in all parts of a split."""
 
 EPILOG = """\b
 Examples:
@@ -140,7 +140,7 @@ def command(
     if rows < parts:
         needed = plural(parts, "row")
         raise DataError(f"{data}: at least {needed} with a target are needed (got {rows})")
-    # as training will
+    # the same check as in training
     fit_target(table.rows(with_target), names, facts.task, standardize=True, event=event)
     facts, division = _divided(facts, table.rows(with_target), divides, own_test=test is not None)
     text = propose(
@@ -207,7 +207,7 @@ def remarks(facts: Profile) -> list[str]:
 
 
 def _one_day(facts: Profile, time: str | None) -> list[str]:
-    """Return a warning if the column that orders rows has times of one day."""
+    """Return a warning if the column that orders rows has times of a single day."""
     return [
         f"column {time!r} has times of one day: they order rows of several days by the hour; "
         "name a column of dates with --time, or leave it out"
@@ -219,7 +219,7 @@ def _one_day(facts: Profile, time: str | None) -> list[str]:
 def _check_columns(
     names: Sequence[str], target: Sequence[str], divides: Mapping[str, str], event: str | None
 ) -> None:
-    """Check the column by which rows are divided, or of events.  Raises: UsageError."""
+    """Check the column that divides the rows, or has events.  Raises: UsageError."""
     if len(divides) > 1:
         raise UsageError("init: give --group or --time, not both")
     for key, name in {**divides, **({} if event is None else {"event": event})}.items():
@@ -236,7 +236,7 @@ def _divided(
 ) -> tuple[Profile, Division | None]:
     """Return the profile of the features, and the division of the rows with a target, if any.
 
-    Raises: DataError if the rows cannot be divided so.
+    Raises: DataError if the rows cannot be divided in this way.
     """
     for key, name in divides.items():
         facts, division = Division.of(facts, key, name)

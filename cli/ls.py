@@ -20,7 +20,7 @@ from .outcome import part_title
 from .streams import say
 
 JUDGING_PARTS = ("test", OUT_OF_FOLD, "validation", "train")
-"""The parts of a run; the score of the first that it has is shown."""
+"""Parts of a run; the score of the first existing part is shown."""
 
 COLUMNS = ("run", "started", "score", "data", "verdicts")
 
@@ -57,7 +57,7 @@ def command(directory: Path, as_json: bool) -> None:
 
 
 def described(path: Path) -> dict[str, Any]:
-    """Return the facts of a run as data; `ending` is None for a run that has not ended."""
+    """Return facts about a run as data; `ending` is None if the run has not ended."""
     try:
         environment = json.loads((path / ENVIRONMENT_FILE).read_text(encoding="utf-8"))
         conform(environment, dict[str, Any], str(path / ENVIRONMENT_FILE))

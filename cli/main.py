@@ -1,4 +1,4 @@
-"""The command `mlpengine`: imports its subcommands when they are called, and ends cleanly."""
+"""The command `mlpengine`: it imports a subcommand when it is called, and exits cleanly."""
 
 import gc
 import os
@@ -38,7 +38,7 @@ COMMANDS = {
     "schema": "Print the JSON Schema of configs.",
     "export": "Write a trained model as ONNX, C, JavaScript or other formats.",
 }
-"""The subcommands and their lines in the help; each is the object `command` of its module."""
+"""The subcommands and their help lines; each is the object `command` of its module."""
 
 EPILOG = """\b
 Example: from a table to predictions
@@ -59,12 +59,12 @@ RUNTIME_VARIABLES = {
 }
 """Default values of environment variables.
 
-Without the first, pydantic reads the metadata of every installed package to find plugins.  Without
-the second, each thread of OpenBLAS spins for 2^26 cycles before it sleeps, from the import of NumPy
-on.  With far fewer than 2^24 cycles it would sleep between the products of a step."""
+Without the first one, pydantic reads the metadata of every installed package to find plugins.
+Without the second one, each thread of OpenBLAS, from the import of NumPy on, spins for 2^26 cycles
+before it sleeps.  With far fewer than 2^24, it would sleep between the products of a step."""
 
 CLOSED_PIPE = 141
-"""The exit code if the reader of the output has gone, as shells report it."""
+"""Exit code of shells if the reader of the output has gone."""
 
 
 @contextmanager
@@ -80,7 +80,7 @@ def _while_read() -> Iterator[None]:
 
 
 class LazyGroup(click.Group):
-    """Imports the module of a subcommand when the subcommand is called, not when it is listed."""
+    """Imports the module of a subcommand when it is called, not when it is listed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order of `COMMANDS`."""
@@ -136,8 +136,8 @@ def group(debug: bool) -> None:
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code."""
-    # Imports create about as many objects, and all of them stay.  With the default threshold,
-    # garbage collection among them takes a fifth of the processor time of a short `train` (Xeon,
+    # Imports create about this many objects, and all of them stay.  With the default threshold,
+    # garbage collection among them takes a fifth of a short `train`'s processor time (Xeon,
     # Nov. 2026).
     gc.set_threshold(300_000)
     for name, value in RUNTIME_VARIABLES.items():
@@ -151,9 +151,9 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 
 
 def run_in_job(args: list[str]) -> int:
-    """Run the command line; one of several ranks that fails before MPI has started ends all.
+    """Run the command line; if a rank fails before MPI has started, end all ranks.
 
-    Until MPI has started, signals end the process, and launchers notice that.
+    Until MPI has started, signals end the process; launchers notice this end.
     """
     is_rank = launched()[1] > 1 and next((a for a in args if a[:1] != "-"), "") == "train"
     if not is_rank:

@@ -168,10 +168,7 @@ def command(
 
 
 class Sure(NamedTuple):
-    """The requested uncertainty of predictions.
-
-    Levels of intervals, sets and quantiles, times of survival, and the spread.
-    """
+    """The requested uncertainty of predictions."""
 
     level: float | None = None
     set_level: float | None = None
@@ -214,7 +211,7 @@ def _blocks(
     """Yield the columns to write and the numbers behind them, for some rows at a time."""
     how, derived = model.preprocessor.read_arguments, model.preprocessor.history
     has_types = isinstance(source, str) and table_format(source) is not None
-    if key and key not in model.preprocessor.columns and not has_types:
+    if key and key not in model.columns and not has_types:
         how["text"] = [*how["text"], key]  # so that a code keeps its leading zeros
     own = model.preprocessor
     kept = {*own.columns, *own.formula_columns, *filter(None, [key])}
@@ -243,7 +240,7 @@ def _blocks(
 
 
 def _joined(blocks: list[tuple[dict[str, Any], Array]]) -> tuple[dict[str, Any], Array]:
-    """Return the blocks of rows as one."""
+    """Return blocks of rows as one block."""
     columns: dict[str, Any] = {}
     for name, column in blocks[0][0].items():
         parts = [block[name] for block, _ in blocks]
@@ -255,7 +252,7 @@ def _joined(blocks: list[tuple[dict[str, Any], Array]]) -> tuple[dict[str, Any],
 def prediction_columns(
     model: Model, table: Table, sure: Sure = AS_THEY_ARE
 ) -> tuple[dict[str, Any], Array]:
-    """Return the columns to write by name, and the numbers behind them as one matrix."""
+    """Return the columns to write by name, and their numbers as one matrix."""
     x = model.preprocessor.features_of(table)
     with np.errstate(over="ignore", invalid="ignore"):  # weights may be as large as the dtype holds
         return output_columns(model, model.forward(x), sure, x)
@@ -284,7 +281,7 @@ def output_columns(
 
 
 def _together(*parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return columns of several parts.  Raises: UsageError for a name that two of them have."""
+    """Return the columns of several parts.  Raises: UsageError if two share a name."""
     columns: dict[str, Any] = {}
     for part in parts:
         for twice in columns.keys() & part.keys():
@@ -299,7 +296,7 @@ def _together(*parts: Mapping[str, Any]) -> dict[str, Any]:
 def _how_sure(
     model: Model, task: Task, x: Features | None, output: Array, sure: Sure
 ) -> dict[str, Any]:
-    """Return the columns of intervals and of the spread over networks."""
+    """Return the columns of intervals, and of the spread over networks."""
     added: dict[str, Any] = {}
     targets = model.target
     if sure.level is not None:
@@ -327,16 +324,16 @@ def _quantiles(model: Model, output: Array, sure: Sure) -> dict[str, Any]:
 
 
 def _sets(sets: Array, classes: Sequence[object]) -> Coded:
-    """Return sets (rows, classes) as texts such as a|b.  In Parquet and JSON they are lists."""
+    """Return sets (rows, classes) as texts such as a|b; Parquet and JSON have lists instead."""
     distinct, codes = np.unique(sets, axis=0, return_inverse=True)
     lists = [[classes[k] for k in np.flatnonzero(one).tolist()] for one in distinct]
     return Coded(codes, ["|".join(map(plain_text, one)) for one in lists], lists)
 
 
 def row_names(table: Table, key: str | None, taken: dict[str, Any]) -> dict[str, Any]:
-    """Return the column that tells the rows apart: the column `key`, or the place of each row.
+    """Return the column that identifies the rows: the column `key`, or each row's position.
 
-    The place is `line`, the line of the file, if rows have one, and else `row`, counted from 1.
+    The position is `line`, the line in the file, if rows have lines; else `row`, from 1.
     """
     if key is None:
         name = table.numbering
@@ -351,7 +348,7 @@ def row_names(table: Table, key: str | None, taken: dict[str, Any]) -> dict[str,
 
 
 def _typed(column: Column) -> list[object]:
-    """Return the distinct values of a column in the type that Parquet has for them."""
+    """Return the distinct values of a column in the type that Parquet uses."""
     if column.kind == "text":
         return list(column.levels)
     values = column.distinct()

@@ -1,6 +1,6 @@
-"""Training on several ranks: their launcher, errors of any rank, and the ranks that write nothing.
+"""Training on several ranks: the launcher, errors on any rank, and ranks that write nothing.
 
-Every command imports this file.  Therefore it imports little.
+Every command imports this file, so it imports little.
 """
 
 import logging
@@ -39,31 +39,29 @@ LAUNCHED = {
     "OMPI_COMM_WORLD_RANK": "OMPI_COMM_WORLD_SIZE",
     "PMIX_RANK": "SLURM_NTASKS",
 }
-"""Variables of the rank and of the number of ranks, set by the launchers of MPICH and Intel MPI,
-Open MPI, and Slurm."""
+"""Variables with the rank and the number of ranks, set by the launchers of MPICH and Intel MPI, of
+Open MPI, and of Slurm."""
 
 FORWARD_SECONDS = 0.5
-"""Seconds for the launcher to forward the output of a rank before it ends all ranks.
-"""
+"""Seconds for the launcher to forward a rank's output before it ends all ranks."""
 
 START_SECONDS = 300
 """Seconds that a rank waits for the others to start.
 
-MPI would wait forever for a rank that has ended.
-"""
+MPI would wait forever for a rank that has ended."""
 
 
 def launched() -> tuple[int, int]:
-    """Return rank and number of processes from the environment variables of a launcher."""
+    """Return rank and number of processes from a launcher's environment variables."""
     name = next((name for name in LAUNCHED if name in os.environ), None)
     return (int(os.environ[name]), int(os.environ.get(LAUNCHED[name], "1"))) if name else (0, 1)
 
 
 def end_job(code: int) -> None:
-    """Make the launcher end all ranks if this rank ends before it has started MPI.
+    """Let the launcher end all ranks if this rank ends before it has started MPI.
 
-    The launcher of MPICH waits for the other ranks, and they wait for this one.  The launcher of
-    Open MPI ends them.
+    MPICH's launcher would wait for the other ranks, which wait for this rank; Open MPI's launcher
+    ends them.
     """
     with suppress(KeyError, ValueError, OSError):
         connection = int(os.environ["PMI_FD"])
@@ -73,11 +71,11 @@ def end_job(code: int) -> None:
 
 
 def start_ranks(asked: bool) -> "Ranks | None":
-    """Return the ranks if a launcher started this process, or None for a process of its own.
+    """Return the ranks if a launcher started this process; None for a single process.
 
     `asked` says that there is a launcher, even if its variables are unknown.
-    Raises: MissingExtraError without mpi4py; UsageError without a launcher, or with the launcher
-    of another MPI library.
+    Raises: MissingExtraError without mpi4py; UsageError without a launcher, or with the launcher of
+    another MPI library.
     """
     rank = next((name for name in LAUNCHED if name in os.environ), None)
     if rank is None and not asked:
@@ -115,9 +113,9 @@ def is_root(ranks: "Ranks | None") -> bool:
 
 
 def on_all(ranks: "Ranks | None", make: Callable[[], T]) -> T:
-    """Return the result of `make`, if it succeeds on every rank.
+    """Return the result of `make` if it succeeds on every rank.
 
-    Raises: on rank 0 the error of the lowest rank that has one; SystemExit on the others.
+    Raises: on rank 0, the error of the lowest rank with an error; on others, SystemExit.
     """
     if ranks is None:
         return make()
@@ -143,7 +141,7 @@ def on_all(ranks: "Ranks | None", make: Callable[[], T]) -> T:
 
 
 def on_each(ranks: "Ranks | None", make: Callable[[], T]) -> T:
-    """Return the result of `make`.  Rank 0 runs it first: it compiles and prepares rows for all.
+    """Return the result of `make`; rank 0 runs it first, because it compiles and prepares for all.
 
     Raises: as `on_all`.
     """
@@ -158,7 +156,7 @@ def on_each(ranks: "Ranks | None", make: Callable[[], T]) -> T:
 
 @contextmanager
 def aborting(ranks: "Ranks | None", state: "Stopping") -> Iterator[None]:
-    """End all ranks where an error or a signal ends one of them.
+    """End all ranks if an error or a signal ends one of them.
 
     A NumericalError occurs on every rank; rank 0 raises it.
     """
@@ -216,7 +214,7 @@ def follow(
 ) -> None:
     """Do the work of a rank other than 0: train, and measure all parts.
 
-    Such a rank writes nothing.  With `waits_anew` early stopping counts its patience from 0.
+    Such a rank writes nothing.  With `waits_anew`, early stopping counts its patience from 0.
     """
     from mlpengine.training.measure import measure
 
@@ -229,5 +227,5 @@ def follow(
     with trainer.pinned():
         result = loop.run()
         state.share_code(ranks)
-        if result.ending != "interrupted" and len(loop.members) == 1:  # others measure alone
+        if result.ending != "interrupted" and len(loop.members) == 1:  # else, rank 0 measures alone
             measure(trainer.finish(result), data.parts)

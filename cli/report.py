@@ -63,7 +63,7 @@ def command(run: Path, out: Path | None, as_json: bool) -> None:
 
 
 def _collected(path: Path) -> tuple[dict[str, Any], Callable[[Mapping[str, Any]], str]]:
-    """Return the numbers of a run or of a sweep, and what makes their page."""
+    """Return the numbers of a run or a sweep, and the function that makes their page."""
     if path.is_file():
         raise UsageError(f"report: RUN must be a directory ({path}); see mlpengine summary")
     sweep = sweep_of(path)
@@ -73,7 +73,7 @@ def _collected(path: Path) -> tuple[dict[str, Any], Callable[[Mapping[str, Any]]
 
 
 def sweep_of(path: Path) -> dict[str, Any] | None:
-    """Return the numbers of a sweep from its directory; None if it is not a sweep."""
+    """Return the numbers of a sweep from its directory; None if it is no sweep."""
     if not (path / SETTINGS).is_file():
         return None
     from .study import Study

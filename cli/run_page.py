@@ -18,9 +18,9 @@ _log = logging.getLogger("mlpengine")
 
 
 def write_run_page(session: "Session", outcome: Mapping[str, Any], failure: str = "") -> list[Path]:
-    """Write the report of a run that has ended or failed, if the config wants it.
+    """Write the report of a run that has ended or failed, if the config asks for it.
 
-    The run is complete without: if the page cannot be written, a warning says so.
+    The run is complete even without a page; if it cannot be written, a warning says so.
     """
     if not session.data.file.config.report.html:
         return []
@@ -37,7 +37,7 @@ def write_run_page(session: "Session", outcome: Mapping[str, Any], failure: str 
 
 
 def _run(session: "Session", outcome: Mapping[str, Any], failure: str = "") -> "RunData":
-    """Return a run as it is in memory."""
+    """Return a run from memory."""
     from mlpengine.report import RunData
 
     core = getattr(session.diagnostics, "core", None)

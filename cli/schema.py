@@ -45,5 +45,5 @@ def schema_text() -> str:
 
 
 def write_schema(path: Path) -> None:
-    """Write the schema, whole or not at all."""
+    """Write the schema, atomically."""
     write_atomically(path, schema_text().encode())

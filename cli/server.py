@@ -29,27 +29,27 @@ with importing("mlpengine serve", "serve"):
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
 OPEN_FILES = open_files()
-"""Limit of open files of this process.  Half of them may be connections; up to a sixteenth are
+"""Limit of open files of this process.  Half of them may be connections; up to a sixteenth may be
 accepted before they are counted."""
 
 BACKLOG = 2_048
-"""Connections that wait to be accepted."""
+"""Number of connections that wait to be accepted."""
 
 HEADER_BYTES = 1 << 14
-"""Bytes of the headers of a request."""
+"""Maximum bytes of a request's headers."""
 
 REQUEST_SECONDS = 20
-"""Seconds in which a connection must send a request whole and have its answer."""
+"""Seconds for a connection to send a whole request and get its answer."""
 
 STOP_SECONDS = 30
-"""Seconds for a stopped service to answer the requests that it has begun to read."""
+"""Seconds for a stopped service to answer the requests that it has started to read."""
 
 TICK = 0.2
-"""Seconds between two looks at signals and workers."""
+"""Seconds between two checks of signals and workers."""
 
 
 class _Connection(H11Protocol):
-    """A connection that is closed if a request takes too long, or in favor of a newer one."""
+    """A connection that is closed if a request takes too long, or to make room for a newer one."""
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -60,13 +60,13 @@ class _Connection(H11Protocol):
             min(waiting, key=attrgetter("_begun")).transport.abort()
 
     def is_waiting(self) -> bool:
-        """Return whether the client has to send something, and the connection is open."""
+        """Return whether the connection is open and waits for its client."""
         if self.transport.is_closing():
             return False
         return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
 
     def _close_unless_new(self, before: Any) -> None:
-        """Close the connection if its request is still `before`, the request at the last call."""
+        """Close the connection if its request is still `before`, as at the last call."""
         if self.cycle is before:
             self.transport.abort()
         else:
@@ -102,9 +102,9 @@ def listen_at(host: str, port: int) -> socket.socket:
 
 
 def serve(model: Model, name: str, listening: socket.socket, access_log: bool) -> int:
-    """Answer requests until a signal, and return its exit code; a second one ends the process.
+    """Answer requests until a signal; return its exit code.  A second signal ends the process.
 
-    A worker is stopped, and also killed, by the process that started it.
+    The process that started a worker stops it, and also kills it.
     """
     config = Config(
         service(model, name),
@@ -140,7 +140,7 @@ def serve(model: Model, name: str, listening: socket.socket, access_log: bool) -
 
 
 def _stop_after(process: BaseProcess) -> None:
-    """Stop this process when the process that started it has ended, even if it was killed."""
+    """Stop this process when the process that started it has ended, even by a kill."""
     process.join()
     signal.raise_signal(signal.SIGTERM)
 

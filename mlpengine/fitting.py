@@ -15,13 +15,14 @@ import numpy as np
 
 from mlpengine.config.baselines import linear_comparison
 from mlpengine.config.build import LoadedData, load_data, trainer_of
+from mlpengine.config.checking import TableCheck
 from mlpengine.config.columns import cell_verdicts, column_verdicts, joint_list
 from mlpengine.config.distilling import STUDENT_SECTIONS, Predict, Teacher, student_sections
 from mlpengine.config.load import ConfigFile, check_config
 from mlpengine.config.proposal import complete_config
 from mlpengine.config.reader import Document
 from mlpengine.config.sections import fill_missing
-from mlpengine.config.tables import read_source, read_tables, reading_of
+from mlpengine.config.tables import history_of, read_source, read_tables, reading_of
 from mlpengine.core.errors import ConfigError, DataError, UsageError
 from mlpengine.core.fields import POSITIVE, one_of
 from mlpengine.core.spec import Array
@@ -42,7 +43,6 @@ from mlpengine.training.progress import Progress
 from mlpengine.training.trainer import Fitted, Trainer
 
 if TYPE_CHECKING:
-    from mlpengine.config.checking import TableCheck
     from mlpengine.drawing.cell import Cell
     from mlpengine.drawing.markup import Markup
 
@@ -227,8 +227,6 @@ def check(table: Any, /, target: str | Sequence[str] | None = None, **config: An
 
     Raises: ConfigError and DataError as `fit`.
     """
-    from mlpengine.config.checking import TableCheck
-
     file, tables, _ = _config(table, target, {}, config, proposing=True, name="check")
     return TableCheck.of(file, *read_source(file, table=tables.get("train")))
 
@@ -429,7 +427,11 @@ def _config(
                 detected = detect(own["source"], target=data.target or (), group=data.split.group)
         if detected:
             try:
-                decided = complete_config(sections, detected, preset, kept=features)
+                facts = None
+                if (history := history_of(checked)).names:
+                    whole = history.extended(detected.table)
+                    facts = TableCheck.of(checked, whole, data.target).facts
+                decided = complete_config(sections, detected, preset, features, facts)
             except DataError:
                 checked_sections(sections, name)  # errors of the settings come first
                 raise

@@ -60,6 +60,13 @@ def test_a_note_on_a_healthy_run_is_no_false_warning(judged):
     assert not judged([("overfitting", "warning", [])], kind="healthy")["right"]
 
 
+def test_warnings_are_counted_by_rule(judged):
+    several = [("lr_high", "warning", []), ("lr_low", "warning", []), ("overfitting", "note", [])]
+    runs = [judged(several), judged(several[:1], kind="healthy", right=())]
+    known = {"lr_high": [(False, True), (False, True)], "lr_low": [(True, False)]}
+    assert diagnoses.warned_by(runs) == known
+
+
 @pytest.mark.parametrize(
     ("first", "fixed", "marks"),
     [(0.5, 0.85, "harmed cured"), (0.5, 0.5, "harmed"), (0.5, 0.2, "harmed worse"),

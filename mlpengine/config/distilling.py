@@ -23,8 +23,14 @@ from mlpengine.data.features.synthetic_rows import SyntheticRows
 from mlpengine.data.tables import Table
 from mlpengine.models.calibration import ClassSets, Residuals
 from mlpengine.models.model import Model
-from mlpengine.models.task import BinaryClassification, Classification, MultiLabel, Regression
-from mlpengine.ops import GaussianNll, Loss, Quantile
+from mlpengine.models.task import (
+    BinaryClassification,
+    CensoredTimes,
+    Classification,
+    MultiLabel,
+    Regression,
+)
+from mlpengine.ops import GaussianNll, Loss, Quantile, Survival
 from mlpengine.ops.cross_entropy import PROBABILITY_TOLERANCE
 from mlpengine.settings.recipes import encodes, made_rows_for, recipe, student_recipe
 from mlpengine.training.measure import DIRECT, TEACHER
@@ -48,6 +54,10 @@ KEPT_TRAINING = ("backend", "checkpoint", "dtype", "metrics", "threads")
 """Training settings that a student takes from its teacher's run."""
 
 
+NUMBERS = "regression", "survival"
+"""Tasks of which a student keeps the loss."""
+
+
 def student_sections(rows: int) -> dict[str, Any]:
     """Return the config sections of a student for this number of training rows."""
     return sections_of(student_recipe(rows))
@@ -67,7 +77,7 @@ def student_config(file: ConfigFile, teacher: Model, rows: int, name: str) -> Co
     numbers = len(fitted.numbers.sources) if fitted.numbers else 0
     if encodes(rows, numbers, "plain"):
         data["encoding"] = "piecewise"
-    if fitted.task == "regression":
+    if fitted.task in NUMBERS:
         kept["loss"] = plain["loss"]
     training = {name: plain["training"][name] for name in KEPT_TRAINING}
     sections["training"] |= training
@@ -136,6 +146,8 @@ class Teacher:
         if validation is None or isinstance(self.data.task, MultiLabel):
             return None
         predicted = self._predicted("validation", lambda _, rows: rows)
+        if isinstance(self.data.task, CensoredTimes):
+            return None
         if isinstance(self.data.task, Regression):
             return Residuals.of(validation.truth - predicted, predicted)
         return ClassSets.of(predicted, validation.truth)
@@ -147,7 +159,7 @@ class Teacher:
             return rows if mixed is None else rows[mixed.sources([column])[column]]
 
         predicted, loss = self._predicted("train", rows_of), self.data.loss
-        if not isinstance(loss, GaussianNll | Quantile) or loss.columns == 1:
+        if not isinstance(loss, GaussianNll | Quantile | Survival) or loss.columns == 1:
             return predicted, predicted
         model = self.predict
         if not isinstance(model, Model) or _form(model.plain_loss) != _form(loss):
@@ -156,7 +168,7 @@ class Teacher:
                 "loss='mse'"
             )
         columns = model.predict_columns(self._table("train", rows_of))
-        values = np.stack([*columns.values()], axis=1).reshape(*predicted.shape, loss.columns)
+        values = np.stack([*columns.values()], axis=1).reshape(*predicted.shape, -1)
         rng = np.random.Generator(np.random.PCG64([self.data.file.config.seed, 3]))
         return _drawn(loss, values, rng), predicted
 
@@ -234,7 +246,7 @@ def _checked(given: Any, rows: int, fitted: Preprocessor) -> Array:
     if predicted.ndim == 1 and fitted.n_outputs == 1:
         predicted = predicted[:, None]
     wanted, kind = (rows, fitted.n_outputs), predicted.dtype.kind
-    classes = fitted.task != "regression"
+    classes = fitted.task not in NUMBERS
     if kind not in "biuf" or predicted.shape != wanted:
         what = "a probability for each of the classes" if classes else "a number for each row"
         listed = f", {', '.join(map(repr, fitted.classes[:10]))}," if fitted.classes else ""
@@ -261,17 +273,21 @@ def _checked(given: Any, rows: int, fitted: Preprocessor) -> Array:
     return predicted
 
 
-def _form(loss: Loss) -> tuple[str, tuple[float, ...]]:
-    """Return name and levels of a loss, which determine the meaning of its outputs."""
-    return loss.name, loss.levels if isinstance(loss, Quantile) else ()
+def _form(loss: Loss) -> tuple[str, object]:
+    """Return name and levels or distribution, which determine the meaning of a loss's outputs."""
+    return loss.name, getattr(loss, "levels", getattr(loss, "distribution", ()))
 
 
-def _drawn(loss: GaussianNll | Quantile, values: Array, rng: np.random.Generator) -> Array:
+def _drawn(
+    loss: GaussianNll | Quantile | Survival, values: Array, rng: np.random.Generator
+) -> Array:
     """Draw targets (rows, targets) for predictions of a loss (rows, targets, predictions).
 
-    A student's loss must be least for the same predictions.  So for mean and deviation, there are
-    two equally frequent targets; for quantiles, targets are uniform between them.
+    A student's loss must be least for the same predictions.  So for mean and deviation, and for
+    times, there are two equally frequent targets; for quantiles, targets are uniform between them.
     """
+    if isinstance(loss, Survival):
+        return loss.drawn(values, rng)
     if isinstance(loss, GaussianNll):
         sides = rng.choice([-1.0, 1.0], values.shape[:2])
         return np.asarray(values[..., 0] + sides * values[..., 1])

@@ -40,9 +40,13 @@ def report_all(error: ValidationError, document: Document) -> None:
             case "is_instance_of":  # such values exist in Python only, not in YAML
                 continue
             case kind:
-                if kind == "unknown_name" and isinstance(_value_at(path, document.data), dict):
-                    path = (*path, "name")
+                section = _value_at(path, document.data)
                 text = expected(issue)
+                if kind == "unknown_name" and isinstance(section, dict):
+                    path = (*path, "name")
+                    if "name" not in section:
+                        document.report(path, f"this key is required ({text})")
+                        continue
                 names.setdefault(path, []).extend(re.findall(r"'([^']*)'", text))
                 texts_of.setdefault(path, []).append(_listed(text))
     reported = {_real_path(one["loc"], document.data) for one in issues} | texts_of.keys()

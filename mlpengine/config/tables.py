@@ -1,4 +1,4 @@
-"""Reading and splitting of the table that a config names, checked against its columns."""
+"""Reading, splitting and checking of the table that a config names."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ from mlpengine.data.features.computed import (
     with_columns,
 )
 from mlpengine.data.features.duplicate_rows import DuplicateRows, table_duplicates
-from mlpengine.data.features.lags import History
+from mlpengine.data.features.lags import RowHistory
 from mlpengine.data.features.splits import SPLIT_PARTS, dividing_values
 from mlpengine.data.features.targets import ClassTarget, row_weights
 from mlpengine.data.features.thresholds import FEW_LEVELS
@@ -40,20 +40,20 @@ from mlpengine.training.run_directory import RESOLVED
 
 
 class Tables(NamedTuple):
-    """Rows by part, of one or several files, and the preprocessing fitted on the training rows."""
+    """Rows by part, from one or more files, and the preprocessing fitted on the training rows."""
 
     preprocessor: Preprocessor
     parts: dict[str, tuple[Table, Array]]
-    """Table and row numbers of train, validation, test; empty parts are left out."""
+    """Table and row numbers of train, validation and test, without empty parts."""
 
     remarks: list[str]
     """A line for each reason why rows of a file are left out."""
 
     folds: Array | None = None
-    """The fold of each training row, with `training.folds`."""
+    """The fold of each training row, if there are `training.folds`."""
 
     weights: Array | None = None
-    """The weight of each training row, where there are weights or duplicates of rows."""
+    """The weight of each training row, if there are weights or duplicate rows."""
 
     @property
     def rows(self) -> dict[str, int]:
@@ -61,7 +61,7 @@ class Tables(NamedTuple):
         return {name: len(rows) for name, (_, rows) in self.parts.items()}
 
     def place(self, part: str, row: int) -> str:
-        """Return the place of a row of a part in its source: "line 17", or "row 16" of arrays."""
+        """Return the position of a part's row in its source: "line 17", or "row 16" for arrays."""
         table, rows = self.parts[part]
         return table.place(int(rows[row]))
 
@@ -74,12 +74,11 @@ def read_tables(
 ) -> Tables:
     """Read and split the data of a config, and fit the preprocessing on the training rows.
 
-    `source` is the result of `read_source`, if it was called before.  A fitted `preprocessor` is
-    used in place of a new one.  `own` are the tables of parts with a separate file.  Rows without a
-    target are left out.
+    `source` is the result of an earlier `read_source`.  A fitted `preprocessor` replaces a new one.
+    `own` are the tables of parts with a separate file.  Rows without a target are left out.
 
     Raises: ConfigError for a file or column that does not exist; DataError for data that cannot be
-    learned from.
+    learned.
     """
     table, target = read_source(file, fitted=preprocessor) if source is None else source
     if preprocessor is not None:
@@ -126,7 +125,7 @@ def read_tables(
 
 
 def _many_classes(fitted: Preprocessor, table: Table, rows: int) -> Iterator[str]:
-    """Yield a warning if classes are numbers that hardly repeat."""
+    """Yield a warning if classes are numbers that rarely repeat."""
     count = len(fitted.classes)
     if count > FEW_LEVELS and 2 * count > rows and not isinstance(fitted.classes[0], str):
         name = fitted.target.columns[0] if fitted.target else ""
@@ -137,7 +136,7 @@ def _many_classes(fitted: Preprocessor, table: Table, rows: int) -> Iterator[str
 
 
 def _commas(fitted: Preprocessor, table: Table) -> Iterator[str]:
-    """Yield a warning for each column of numbers with commas that is taken for categories."""
+    """Yield a warning for each column of numbers with commas that becomes categories."""
     names = [category.column for category in fitted.categories]
     if isinstance(fitted.target, ClassTarget):
         names += fitted.target.columns
@@ -147,7 +146,7 @@ def _commas(fitted: Preprocessor, table: Table) -> Iterator[str]:
 
 
 def _rare_texts(fitted: Preprocessor, table: Table) -> Iterator[str]:
-    """Yield a warning for each category with no text that is in enough training rows."""
+    """Yield a warning for each category without a text in enough training rows."""
     for category in fitted.categories:
         if not category.levels:
             yield (
@@ -167,7 +166,7 @@ def _check_target(file: ConfigFile, fitted: Preprocessor, target: list[str]) -> 
 def profiled_table(file: ConfigFile, table: Table) -> Table:
     """Return the rows of a table that `data.where` keeps, with the computed columns.
 
-    Raises: DataError if it keeps none.
+    Raises: DataError if no row is left.
     """
     rows = usable_rows(table, [], rows_in_use(file, table)).rows
     columns = computed_columns(file.config.data.features, table.names)
@@ -185,7 +184,7 @@ def rows_in_use(file: ConfigFile, table: Table) -> Array | None:
 
 
 def preprocessor_of(file: ConfigFile, target: list[str]) -> Preprocessor:
-    """Return the preprocessor of a config, to be fitted.  Raises: ConfigError, DataError."""
+    """Return a config's preprocessor, not fitted yet.  Raises: ConfigError, DataError."""
     config, data = file.config, file.config.data
     loss, transform, standardizes = config.loss, data.transform_target, data.standardize_target
     if isinstance(loss, EntryLoss) and not loss.takes_logs:
@@ -214,13 +213,13 @@ def preprocessor_of(file: ConfigFile, target: list[str]) -> Preprocessor:
     return Preprocessor(**features, dtype=dtype, periods=periods, time=time, reading=reading)
 
 
-def history_of(file: ConfigFile) -> History:
+def history_of(file: ConfigFile) -> RowHistory:
     """Return the columns of earlier rows that a config derives."""
-    return History.of(file.config.data, file.config.data.split.time)
+    return RowHistory.of(file.config.data, file.config.data.split.time)
 
 
 def reading_of(file: ConfigFile) -> CsvDialect:
-    """Return how the tables of a config are read."""
+    """Return the format in which a config's tables are read."""
     data = file.config.data
     return CsvDialect(**{one.name: getattr(data, one.name) for one in fields(CsvDialect)})
 
@@ -231,11 +230,10 @@ def read_source(
     table: Table | None = None,
     fitted: Preprocessor | None = None,
 ) -> tuple[Table, list[str]]:
-    """Return the table that a config trains on and the names of its target columns.
+    """Return the training table of a config, and the names of its target columns.
 
-    `progress` is called with the share of the file that is read.  A `table` in memory is used as it
-    is.  A `fitted` preprocessor determines which columns are texts.
-
+    `progress` is called with the share of the file that is read.  A `table` in memory is used
+    unchanged.  A `fitted` preprocessor determines which columns are texts.
     Raises: ConfigError for a file or column that does not exist; DataError.
     """
     if table is None:
@@ -251,8 +249,8 @@ def read_source(
 def digests(file: ConfigFile) -> dict[str, str]:
     """Return the SHA-256 of each file of a config by its name, as ``sha256sum`` prints it.
 
-    Data sets of the package are left out, because its version determines them.  Files that are
-    streamed are left out, too.
+    Data sets of the package are left out, because the package's version determines them; so are
+    streamed files.
     """
     data = file.config.data
     names = [name for name in (data.source, data.validation_source, data.test_source) if name]
@@ -286,7 +284,7 @@ def _read(
         raise file.wrong(
             ("data", key), text + (similar_file(beside) or suggestion(source, DATASETS))
         )
-    if not path.is_file():  # a run may read it again
+    if not path.is_file():  # a run may read the file again
         what = "a directory; name a file in it" if path.is_dir() else "a pipe or a device"
         raise file.wrong(("data", key), f"must be a file (got {path}, {what})")
     how = {"labels": file.config.data.target} | (fitted.read_arguments if fitted else {})
@@ -316,7 +314,7 @@ def _own_target(file: ConfigFile, table: Table) -> list[str]:
 
 
 def _check_columns(file: ConfigFile, table: Table) -> None:
-    """Check every column that the config names; report all that do not exist at once."""
+    """Check that all columns in a config exist; report all missing columns together."""
     data = file.config.data
     named: list[tuple[KeyPath, str | None]]
     named = [(("data", key), getattr(data, key)) for key in ("weight", "exposure", "event")]
@@ -332,7 +330,7 @@ def _check_columns(file: ConfigFile, table: Table) -> None:
     for path, name in named:
         if name is None or name in table:
             continue
-        if path != ("data", "drop") or name not in data.features:
+        if path != ("data", "drop") or name not in [*data.features, *history_of(file).names]:
             target: Sequence[str] = () if path == ("data", "target") else data.target
             free = [other for other in table.names if other not in target]
             hint = table.header_hint or suggestion(name, free)
@@ -351,7 +349,7 @@ def _check_columns(file: ConfigFile, table: Table) -> None:
 
 
 def _check_formulas(file: ConfigFile, table: Table, target: list[str]) -> None:
-    """Check every formula over columns; report all that cannot be read at once."""
+    """Check every formula over columns; report all wrong formulas together."""
     data, known = file.config.data, table.names
     for name, text in data.features.items():
         try:
@@ -372,7 +370,7 @@ def _check_formulas(file: ConfigFile, table: Table, target: list[str]) -> None:
 def _duplicates(
     file: ConfigFile, table: Table, target: list[str], rows: Array
 ) -> DuplicateRows | None:
-    """Return which of some rows are duplicates; None if groups or times divide the rows."""
+    """Return which rows are duplicates; None if groups or times divide the rows."""
     data = file.config.data
     left_out = {*target, *data.drop, data.weight, data.event}
     names = [name for name in table.names if name not in left_out]
@@ -384,7 +382,7 @@ def _duplicates(
 def _learned_once(
     file: ConfigFile, table: Table, target: list[str], rows: Array
 ) -> tuple[Array, Array | None, DuplicateRows | None]:
-    """Return the rows to learn from, their weights, and which are still duplicates."""
+    """Return the rows to learn from, their weights, and which rows are still duplicates."""
     duplicates, name = _duplicates(file, table, target, rows), file.config.data.weight
     target = [*target, *filter(None, [file.config.data.event])]
     if duplicates is None or not len(rows):
@@ -435,7 +433,7 @@ def _folds(
 def _kept_together(
     file: ConfigFile, table: Table, target: list[str], rows: Array
 ) -> dict[str, Array]:
-    """Return the values by which rows are divided: labels, groups or times, if any."""
+    """Return the values that divide the rows: labels, groups or times, if any."""
     split, task = file.config.data.split, file.config.data.task
     table = table.select(filter(None, [*target, split.group, split.time])).rows(rows)
     for key, name in (("time", split.time), ("group", split.group)):

@@ -6,7 +6,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from errno import ENOENT, ENOSPC
+from errno import EISDIR, ENOENT, ENOSPC
 from math import inf
 from pathlib import Path
 from time import monotonic
@@ -174,6 +174,8 @@ def write_atomically(path: str | Path, data: bytes, *, private: bool = False) ->
     """
     path = Path(path)
     with writing(path):
+        if not path.name:
+            raise IsADirectoryError(EISDIR, "it is a directory")
         if _is_device(path):
             path.write_bytes(data)
             return

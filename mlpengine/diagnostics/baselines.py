@@ -148,7 +148,6 @@ def baselines(
     x, truth, predicted, rows = x[known], truth[known], predicted[known], rows[known]
     if len(x) < MIN_BASELINE_ROWS or x.shape[1] > MAX_FEATURES or np.ptp(truth, axis=0).max() == 0:
         return none
-    moved = moved_target(standardized(x), [truth, *(one[known] for one in beside)])
     features, wide = standardized(x), truth.astype(np.float64)
     if truth.ndim == 2:  # in units of a constant prediction's error: no scale matters
         scale = np.abs(wide).max()
@@ -156,6 +155,8 @@ def baselines(
     own = _own_errors(predicted, truth if truth.ndim == 1 else wide)
     if not (np.isfinite(features).all() and np.isfinite(own).all()):
         return none
+    units = RandomUnits(features)
+    moved = moved_target(units, [truth, *(one[known] for one in beside)])
     if truth.ndim == 1:
         kinds, truth = np.unique(truth, return_inverse=True)  # many classes may have no row here
         wide = np.eye(len(kinds))[truth]
@@ -163,7 +164,7 @@ def baselines(
     near = nearest_rows(features)
     guesses = {
         "a linear model": linear_predictions(features, wide),
-        "random units": random_unit_predictions(features, wide),
+        "random units": units.predict(wide),
         "nearest neighbors": near @ wide / near.sum(axis=1, keepdims=True),
     }
     squares = np.square(wide).sum(axis=1)
@@ -193,7 +194,7 @@ def baselines(
         none.shifts,
         none.shift_limit,
         none.target_shift,
-        class_gain(features, truth) if truth.ndim == 2 and truth.shape[1] == 1 else nan,
+        class_gain(units, truth) if truth.ndim == 2 and truth.shape[1] == 1 else nan,
         strongest_link(features, wide),
         *moved,
         none.ranges,
@@ -208,7 +209,7 @@ def strongest_link(features: Array, wide: Array) -> float:
     return float(z.max()) / sqrt(2 * log(2 * z.size / CHANCE_LINK))
 
 
-def class_gain(features: Array, target: Array) -> float:
+def class_gain(units: "RandomUnits", target: Array) -> float:
     """Return `Baselines.class_gain` for a target (rows, 1)."""
     values, codes = np.unique(target, return_inverse=True)
     codes, steps = codes.ravel(), np.diff(values)
@@ -220,15 +221,15 @@ def class_gain(features: Array, target: Array) -> float:
         return 1.0
     classes = np.eye(len(values))[codes]
     shares = classes.mean(axis=0)
-    guess = (random_unit_predictions(features, classes - shares) + shares).argmax(axis=1)
-    order = random_unit_predictions(features, target - target.mean())[:, 0].argsort()
+    guess = (units.predict(classes - shares) + shares).argmax(axis=1)
+    order = units.predict(target - target.mean())[:, 0].argsort()
     sums = np.cumsum(np.pad(classes[order], ((ON_SCALE + 1, ON_SCALE), (0, 0))), axis=0)
     near = sums[2 * ON_SCALE + 1 :] - sums[: -2 * ON_SCALE - 1] - classes[order]
     return float(np.mean(guess == codes) - np.mean(near.argmax(axis=1) == codes[order]))
 
 
 def moved_target(
-    features: Array, targets: Sequence[Array]
+    units: "RandomUnits", targets: Sequence[Array]
 ) -> tuple[float, tuple[float, float, int]]:
     """Return `Baselines.moved` and `beside` for own targets, then targets below and above.
 
@@ -242,7 +243,7 @@ def moved_target(
     else:
         each = [np.unique(one, return_inverse=True)[1][:, None] * 1.0 for one in (own, *others)]
     wide = np.concatenate([one - one.mean(axis=0) for one in each], axis=1)
-    left = wide - random_unit_predictions(features, wide)
+    left = wide - units.predict(wide)
     errors, sizes = (
         np.square(one).reshape(len(own), len(each), -1).sum(axis=2) for one in (left, wide)
     )
@@ -352,28 +353,39 @@ def linear_predictions(features: Array, wide: Array) -> Array:
     return predictions
 
 
-def random_unit_predictions(features: Array, wide: Array) -> Array:
-    """Predict each row by a ridge regression of the other rows on random units.
+class RandomUnits:
+    """A ridge regression on relu units with random weights: a model not linear in the features.
 
-    Random units are relu units with random weights, so the model is not linear in the features.
-    The penalty with the lowest squared error is used.
+    Args:
+        features: (rows, features), standardized.
     """
-    rng, (rows, size) = np.random.default_rng(0), features.shape
-    planes = rng.standard_normal((size, RANDOM_UNITS)) / sqrt(size)
-    units = np.maximum(features @ planes + rng.uniform(-1, 1, RANDOM_UNITS), 0.0)
-    units -= units.mean(axis=0)
-    sizes, vectors = np.linalg.eigh(units.T @ units / rows)
-    left = units @ vectors
-    products, squares = left.T @ wide, np.square(left)
-    best, lowest = np.zeros_like(wide), inf
-    for penalty in RIDGE_PENALTIES:
-        factors = 1.0 / (rows * (np.maximum(sizes, 0.0) + penalty * sizes[-1] + RIDGE * penalty))
-        leverage = np.minimum(squares @ factors + 1 / rows, 0.999)
-        residuals = (wide - left @ (factors[:, None] * products)) / (1 - leverage)[:, None]
-        error = float(np.square(residuals).sum())
-        if error < lowest:
-            best, lowest = wide - residuals, error
-    return best
+
+    def __init__(self, features: Array) -> None:
+        rng, (rows, size) = np.random.default_rng(0), features.shape
+        planes = rng.standard_normal((size, RANDOM_UNITS)) / sqrt(size)
+        units = np.maximum(features @ planes + rng.uniform(-1, 1, RANDOM_UNITS), 0.0)
+        units -= units.mean(axis=0)
+        self._sizes, vectors = np.linalg.eigh(units.T @ units / rows)
+        self._left = units @ vectors
+        self._squares = np.square(self._left)
+
+    def predict(self, wide: Array) -> Array:
+        """Predict each row of centered targets (rows, outputs) from the other rows.
+
+        The penalty with the lowest squared error is used.
+        """
+        sizes, rows, products = self._sizes, len(wide), self._left.T @ wide
+        best, lowest = np.zeros_like(wide), inf
+        for penalty in RIDGE_PENALTIES:
+            damped = np.maximum(sizes, 0.0) + penalty * sizes[-1] + RIDGE * penalty
+            factors = 1.0 / (rows * damped)
+            leverage = np.minimum(self._squares @ factors + 1 / rows, 0.999)
+            fitted = self._left @ (factors[:, None] * products)
+            residuals = (wide - fitted) / (1 - leverage)[:, None]
+            error = float(np.square(residuals).sum())
+            if error < lowest:
+                best, lowest = wide - residuals, error
+        return best
 
 
 def contradictions(classes: Array, guess: Array, candidates: Array) -> tuple[float, float, Array]:

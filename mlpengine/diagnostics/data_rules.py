@@ -157,19 +157,24 @@ def noisy_labels(diagnostics: Diagnostics) -> Verdict | None:
         f"is surest; up to {percent(limit)} is usual."
     )
     advice = f"Check these rows, such as {some}."
-    return Verdict("noisy_labels", None, headline, evidence, share, limit, advice, no_fix=no_fix)
+    severity = "warning" if known.signal > limits.CLEAR_SIGNAL else NOTE
+    return Verdict("noisy_labels", None, headline, evidence, share, limit, advice, no_fix=no_fix,
+                   severity=severity)  # fmt: skip
 
 
 def moved(diagnostics: Diagnostics) -> Verdict | None:
     """Features tell more of the target of another row than of their own, as after a wrong join."""
     known, limit = diagnostics.baselines, limits.MOVED
+    if diagnostics.planned_split:  # features of a time series may hold the row before
+        return None
     own, other, side = known.beside
     if not (known.moved > limit and other - own > limits.MOVED_GAIN * (1 - own)):
         return None
     headline, way = "Targets stand one row off", "below" if side > 0 else "above"
+    saved = (other - own) / (1 - own)
     evidence = (
-        f"A simple model explains {percent(max(own, 0))} of a row's own target, but "
-        f"{percent(other)} of the target in the row {way} it."
+        f"A simple model predicts the target of the row {way} each row with {percent(saved)} less "
+        "squared error than the row's own target."
     )
     advice = "Check how targets were joined to the rows."
     no_fix = "the data must be checked"

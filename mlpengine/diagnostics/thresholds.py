@@ -136,6 +136,7 @@ COMMON_RECALL = tuned(
 LEARNED = tuned(0.98, "constant loss", "a network has learned something below this loss", CORPUS)
 MIN_EPOCHS = tuned(5, "epochs", "shorter curves are not judged")
 SIGNAL = tuned(0.08, "r2", "`noisy_labels` needs a simple model that explains more", CORPUS)
+CLEAR_SIGNAL = tuned(0.19, "r2", "`noisy_labels` is only a note if it explains less", CORPUS)
 COMMON_CLASS = tuned(0.7, "share of rows", "`labels` is only a note if one class has more", CORPUS)
 RELATED = tuned(
     2.0, "standard errors", "lead of a simple model that shows a relation; shuffled: 1.6", CORPUS

@@ -1,4 +1,4 @@
-"""The classifier."""
+"""The classifier of the scikit-learn interface."""
 
 from collections.abc import Mapping
 from typing import Any, Self
@@ -31,19 +31,19 @@ from mlpengine.training.trainer import Fitted, Trainer
 class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
     """A dense network that predicts one of several classes, by softmax cross-entropy.
 
-    A `loss` with one output, such as "binary_focal", takes two classes.  Targets with several
+    A `loss` with one output, such as "binary_focal", needs two classes.  Targets with several
     columns of 0 and 1 are several labels, each with its own probability.
 
     Attributes:
-        classes_: the labels, sorted, in the order of the columns of `predict_proba`; for several
-            labels the numbers of the columns.
+        classes_: the sorted labels, in the order of the columns of `predict_proba`; for several
+            labels, the numbers of the columns.
         n_iter_: number of epochs, or of calls of `partial_fit`.
         verdicts_: problems of the fit, as `mlpengine.diagnostics.Verdict`; may be empty.
-        loss_curve_, validation_loss_curve_: loss by epoch on training rows and on validation rows;
-            the latter only if some rows do not train.
-        best_epoch_: the epoch that gave the final weights.
-        mlp_, mlps_: the first `Mlp`, and a list of all.
-        best_epochs_: with `folds`, the best epoch of each network that was trained.
+        loss_curve_, validation_loss_curve_: loss by epoch on training and on validation rows; the
+            latter only if some rows do not train.
+        best_epoch_: the epoch of the final weights.
+        mlp_, mlps_: the first `Mlp`, and a list of all networks.
+        best_epochs_: with `folds`, the best epoch of each trained network.
         threshold_: with ``training.threshold`` in `settings`, the probability above which the
             positive class is predicted.
         ensemble_weights_: with `members`, the weight of each ensemble member type in the mean.
@@ -65,12 +65,12 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         groups: ArrayLike | None = None,
         times: ArrayLike | None = None,
     ) -> Self:
-        """Train anew on features `X` (rows, features) and labels `y` (rows,).
+        """Train from scratch on features `X` (rows, features) and labels `y` (rows,).
 
-        Rows of the same group in `groups` (rows,) are held out together.  With `times` (rows,),
+        Rows with the same group in `groups` (rows,) are held out together.  With `times` (rows,),
         numbers or dates, folds follow each other in time.  No group or time may be missing.
 
-        Raises: DataError if all labels are the same.
+        Raises: DataError if all labels are equal.
         """
         before = getattr(self, "classes_", None) if self.warm_start else None
         table, y = self._checked(X, y, reset=before is None)
@@ -106,7 +106,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Learn once from each row; the first call must name all `classes`.
+        """Learn once from each row; the first call needs all `classes`.
 
         Before any `fit`, the scaling follows all rows so far.
         Raises: DataError for an unknown label.
@@ -136,7 +136,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> Array:
         """Return the most probable label of each row."""
-        output = self._output(X)  # raises NotFittedError
+        output = self._output(X)  # may raise NotFittedError
         predicted = self._problem.predict(output)
         labels: Array = predicted if self._several else self.classes_[predicted]
         return labels
@@ -149,10 +149,10 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
     def predict_set(self, X: Any, level: float = 0.9, *, by_class: bool = False) -> Array:
         """Return the prediction set of each row, as bool (rows, classes).
 
-        By the out-of-fold probabilities (on rows that a network was not trained on), the set of a
-        new row contains its class with probability `level`: on average over rows or, `by_class`,
-        for each class.  A set may be empty if no class is likely enough.
-        Raises: UsageError for several labels, and for an estimator that was fitted without `folds`.
+        A new row's set contains its class with probability `level`: on average over all rows or,
+        with `by_class`, for each class.  Out-of-fold probabilities (of rows that did not train the
+        network) determine the sets.  A set is empty if no class is likely enough.
+        Raises: UsageError for several labels, or for an estimator that was fitted without `folds`.
         """
         require_fit(self)
         if self._several:
@@ -230,10 +230,10 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
 
 
 def _label_array(labels: Any) -> Any:
-    """Return labels as an array: numbers, or texts as objects (NumPy's own texts drop last NULs).
+    """Return labels as an array; texts become objects, because NumPy's texts drop trailing NULs.
 
-    Several labels for each row, and arrays that NumPy types, are returned as they are.
-    Raises: DataError unless all are texts or all are numbers of at most 64 bits.
+    Several labels per row, and arrays of NumPy types, are returned unchanged.
+    Raises: DataError unless all labels are texts, or all are numbers of at most 64 bits.
     """
     dtype = getattr(labels, "dtype", None)
     if issparse(labels) or (isinstance(dtype, np.dtype) and dtype.kind != "O"):

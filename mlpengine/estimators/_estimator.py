@@ -1,4 +1,4 @@
-"""The base class of the estimators: parameters as sections of a config, and training."""
+"""The base class of the estimators: parameters as config sections, and training."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -47,7 +47,7 @@ from mlpengine.training.progress import Progress
 from mlpengine.training.trainer import Fitted, Member, Trainer
 
 SEARCHED_COLUMNS = 500
-"""Maximum number of columns in the search for columns that leak the target."""
+"""Maximum number of columns in the search for leaks of the target."""
 
 OPTIONS = {
     "hidden": "model.hidden",
@@ -61,7 +61,7 @@ OPTIONS = {
     "folds": "training.folds",
     "threads": "training.threads",
 }
-"""Config keys of the parameters that are passed on unchanged."""
+"""Config keys of parameters that are passed on unchanged."""
 
 OWN = {
     "data.source": "fit takes the rows",
@@ -72,6 +72,7 @@ OWN = {
     "data.classes": "fit takes the targets",
     "data.weight": "fit takes sample_weight",
     "data.exposure": "divide the targets, and write fit(sample_weight=)",
+    "data.event": "write mlpengine.fit(table, target='days', data={'event': 'died'})",
     "data.class_weights": "write class_weight=",
     "data.lags": "mlpengine.fit has lags",
     "data.rolling": "mlpengine.fit has windows",
@@ -84,11 +85,11 @@ OWN = {
     "training.members": "write members=",
     "training.seeds": "write folds=",
 }
-"""Keys that estimators set themselves, with advice."""
+"""Keys that estimators set themselves, each with advice."""
 
 
 def rollback_on_error(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a method: an error restores the attributes from before the call."""
+    """Decorate a method: an error restores the attributes that were there before the call."""
 
     @wraps(method)
     def called(self: Any, *args: Any, **options: Any) -> Any:
@@ -104,7 +105,7 @@ def rollback_on_error(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def require_fit(estimator: Any) -> None:
-    """Raise scikit-learn's NotFittedError, with advice, unless an estimator is fitted."""
+    """Raise scikit-learn's NotFittedError, with advice, if an estimator is not fitted."""
     check_is_fitted(estimator, msg="%(name)s: is not fitted yet; write estimator.fit(X, y) first")
 
 
@@ -119,12 +120,12 @@ def put(sections: dict[str, Any], key: str, value: Any) -> None:
 
 
 def free_name(name: str, taken: Sequence[str]) -> str:
-    """Return a name for a column that no other column has."""
+    """Return a name that no other column has."""
     return free_name(f"_{name}", taken) if name in taken else name
 
 
 class MlpEstimator(BaseEstimator):  # type: ignore[misc]
-    """Base of classifier and regressor: `mlpengine.fit` for features and targets of scikit-learn.
+    """Base of classifier and regressor: `mlpengine.fit` for scikit-learn's features and targets.
 
     The subclasses differ in their targets.
     """
@@ -162,48 +163,46 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         verbose: bool = False,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
-        """Store the parameters; `fit` checks them.  None is the default of the recipe `preset`.
+        """Store the parameters; `fit` checks them.  None takes the default of `preset`.
 
-        The defaults are the proposals of ``mlpengine init`` for the number of rows: the settings of
-        a recipe, folds, and ensemble member types.
+        The defaults are what ``mlpengine init`` proposes for the number of rows: the settings of a
+        recipe, folds, and ensemble member types.
 
         Args:
             hidden: sizes of the hidden layers; 16 means [16].
-            activation: the activation after every hidden layer, or one for each layer: a name, a
+            activation: activation after every hidden layer, or one for each layer: a name, a
                 formula of x, or an op.
-            dropout: share of the hidden units that is dropped while training, or one for each
-                layer.
-            loss: the name of a loss, a formula of output y and target t, or a `Loss` with options,
+            dropout: share of the hidden units that training drops, or one for each layer.
+            loss: name of a loss, a formula of output y and target t, or a `Loss` with options,
                 such as ``Quantile((0.1, 0.5, 0.9))``.
-            class_weight: for a classifier, weights by label that multiply the weights of the rows,
-                or "balanced" for n_rows / (n_classes * rows of the class).
-            optimizer: the name of an optimizer; one that differs from the recipe's has its own
-                default settings.
-            lr: the learning rate.
-            weight_decay: the share of the weights that is subtracted per unit of learning rate.
+            class_weight: for a classifier, weights by label, which multiply the weights of the
+                rows, or "balanced" for n_rows / (n_classes * rows of the class).
+            optimizer: name of an optimizer; if it differs from the recipe's, it has its own
+                defaults.
+            lr: learning rate.
+            weight_decay: share of the weights that is subtracted per unit of learning rate.
             batch_size: rows per step.
             epochs: maximum number of passes over the training rows.
             early_stopping: whether training ends when the loss on rows that do not train stops
-                falling; the weights of the best epoch are kept.  Without `folds` these rows are
+                falling; the weights of the best epoch are kept.  Without `folds`, these rows are
                 held out.  False trains one network on all rows.
-            validation_fraction: share of the rows, of each class in a classifier, that are held
+            validation_fraction: share of the rows (of each class in a classifier) that are held
                 out for early stopping.
             folds: number of networks, each trained without one fold of the rows.  If
                 `early_stopping` and `warm_start` are not set, None means eight for 80 to 100,000
                 rows, fewer for fewer rows, and one network for fewer than 20 or more than 100,000
                 rows.
-            members: types of the ensemble members in each fold, one or several of plain, piecewise,
-                periodic (with the preset "realmlp"), linear and smooth; `ensemble_weights_` are
-                their weights in the mean.
-                "plain" takes a third of the time of the default.
+            members: types of the ensemble members in each fold: plain, piecewise, periodic (with
+                the preset "realmlp"), linear and smooth.  `ensemble_weights_` are their weights in
+                the mean.  "plain" takes a third of the default's time.
             preset: "plain" or "realmlp", a recipe of configs (`model.preset`).
             settings: further settings by config keys, such as
                 ``{"training.clip_norm": 1.0, "schedule.name": "cosine"}``; they override others.
-            threads: number of threads of a fit; scikit-learn runs fits side by side.
-            warm_start: whether `fit` continues from the weights, the optimizer, the scaling and
-                the classes of the last fit.
+            threads: number of threads of a fit; scikit-learn runs several fits in parallel.
+            warm_start: whether `fit` continues from the last fit's weights, optimizer, scaling and
+                classes.
             verbose: whether to print a line for each epoch on stderr.
-            random_state: a number has the effect of `seed` in a config and gives the same bits.
+            random_state: a number has the effect of `seed` in a config, and gives the same bits.
         """
         self.hidden, self.activation, self.dropout = hidden, activation, dropout
         self.loss, self.class_weight, self.optimizer = loss, class_weight, optimizer
@@ -218,21 +217,21 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
     def mlp_(self) -> TabularNetwork:
         """The network, or the first of several.
 
-        It reads features, standardized and clipped if `standardize` is set.  If there are piecewise
-        networks, the components of their bins follow.
+        It reads features, which are standardized and clipped if `standardize` is set.  If there are
+        piecewise networks, the components of bins follow the features.
         """
         return self.mlps_[0]
 
     @property
     def mlps_(self) -> list[TabularNetwork]:
-        """The networks: one for each fold, grouped by type, or a single one."""
+        """The networks: one for each fold, grouped by type, or a single network."""
         require_fit(self)
         return [member.mlp for member in self._members]
 
     @property
     @abstractmethod
     def _task(self) -> TaskName:
-        """The task of a config."""
+        """The task in a config."""
 
     @abstractmethod
     def _target_of(self, names: list[str]) -> Target:
@@ -257,7 +256,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
     ) -> None:
         """Train on a table of features and encoded targets `y` (rows, targets).
 
-        `x` are the features as they were given.  Training is new unless `warm_start` is set.
+        `x` are the features in the caller's form.  Training starts anew unless `warm_start` is set.
         """
         again = self.warm_start and self.__sklearn_is_fitted__()
         if not again:
@@ -287,7 +286,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         early = file.config.training.early_stopping
         shows = self.verbose or file.config.training.metrics
         if not (shows or (early and early.monitor != "loss")):
-            data.task.headline = ()  # only the loss of an epoch is read
+            data.task.headline = ()  # only each epoch's loss is needed
         kept_members = (self._members, self._ensemble_weights) if again else ((), ())
         if again and not self._has_schedule():
             for member in self._members:
@@ -360,7 +359,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
     ) -> ConfigFile:
         """Return the config of a fit: the parameters, completed by the proposals of ``init``.
 
-        `divided_by` is ``group`` or ``time`` with the name of its column.
+        `divided_by` is ``group`` or ``time`` with the name of the column.
         Raises: ConfigError for wrong parameters, UsageError for contradicting ones.
         """
         where, rows = type(self).__name__, table.n_rows
@@ -394,7 +393,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
             training["members"] = [] if given in (["plain"], ["periodic"]) else given
             data["encoding"] = "piecewise" if "piecewise" in given else "none"
         elif folds is None and (rows <= FOLDED_ROWS or self.early_stopping is not None):
-            # with one network, computing bins would take most of the time
+            # with one network, bins would take most of the time
             data["encoding"] = "none"
         if isinstance(self.loss, str) and self.loss not in LOSSES and is_formula(self.loss):
             sections["loss"] = {"formula": self.loss}
@@ -418,7 +417,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         return checked_sections(sections, where)
 
     def _put_settings(self, sections: dict[str, Any]) -> None:
-        """Put `settings` into the sections of a config.  Raises: UsageError for keys in `OWN`."""
+        """Put `settings` into the config sections.  Raises: UsageError for keys in `OWN`."""
         where = f"{type(self).__name__}: settings"
         if not isinstance(self.settings, Mapping | None):
             raise UsageError(f"{where}: must be a mapping of keys (got {self.settings!r:.60})")
@@ -429,7 +428,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
             put(sections, str(key), as_config(value))
 
     def _held_out(self, rows: int, blocks: int | None = None) -> tuple[int | None, bool]:
-        """Return the number of folds, or None, and whether training ends early.
+        """Return the number of folds, or None, and whether training may end early.
 
         Raises: UsageError for contradicting settings.
         """
@@ -453,7 +452,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
             )
 
     def _has_schedule(self) -> bool:
-        """Return whether `settings` have a schedule; the recipe's ends with the first `fit`."""
+        """Return whether `settings` have a schedule; that of a recipe ends with the first fit."""
         return any(str(key).partition(".")[0] == "schedule" for key in self.settings or {})
 
     def _seed(self) -> int:
@@ -529,19 +528,19 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         if self._is_plain(x):
             return mean.forward(matrix_features(x, self._preprocessor))
         table, _ = checked_rows(self, x, reset=False, fitted=self._preprocessor)
-        if table.names != self._columns:  # scikit-learn has warned of other names
+        if table.names != self._columns:  # scikit-learn has already warned of other names
             pairs = zip(self._columns, table.columns.values(), strict=True)
             table = Table(dict(pairs), table.source)
         return mean.forward(self._preprocessor.features_of(table))
 
     def _known(self, reset: bool) -> Preprocessor | None:
-        """Return the preprocessor that reads further rows; None for the rows of a new fit."""
+        """Return the preprocessor for further rows; None for the rows of a new fit."""
         return None if reset else self._preprocessor
 
     def _is_plain(self, x: Any) -> bool:
-        """Return whether `x` is an array of usable numbers, as were the rows of `fit`.
+        """Return whether `x` is an array of usable numbers, like the rows of `fit`.
 
-        For one row, `validate_data` and a table would take twice as long as all other work.
+        For one row, `validate_data` and a table would take twice the time of all other work.
         """
         return (
             type(x) is np.ndarray
@@ -567,7 +566,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
 def _division(groups: Any, times: Any, table: Table) -> dict[str, Column]:
     """Return the groups or times of rows, if given, by their key of ``data.split``.
 
-    Raises: DataError naming the problem of the groups or times.
+    Raises: DataError for wrong groups or times.
     """
     given = {key: one for key, one in (("group", groups), ("time", times)) if one is not None}
     if len(given) > 1:

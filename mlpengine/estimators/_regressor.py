@@ -1,4 +1,4 @@
-"""The regressor."""
+"""The regressor of the scikit-learn interface."""
 
 from typing import Any, Self
 
@@ -21,11 +21,11 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
     Attributes:
         n_iter_: number of epochs, or of calls of `partial_fit`.
         verdicts_: problems of the fit, as `mlpengine.diagnostics.Verdict`; may be empty.
-        loss_curve_, validation_loss_curve_: loss by epoch, on standardized targets, of training
-            rows and of validation rows; the latter only if some rows do not train.
-        best_epoch_: the epoch that gave the final weights.
-        mlp_, mlps_: the first `Mlp`, and a list of all.
-        best_epochs_: with `folds`, the best epoch of each network that was trained.
+        loss_curve_, validation_loss_curve_: loss by epoch, of standardized targets, on training and
+            on validation rows; the latter only if some rows do not train.
+        best_epoch_: the epoch of the final weights.
+        mlp_, mlps_: the first `Mlp`, and a list of all networks.
+        best_epochs_: with `folds`, the best epoch of each trained network.
         ensemble_weights_: with `members`, the weight of each ensemble member type in the mean.
     """
 
@@ -42,9 +42,9 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         groups: ArrayLike | None = None,
         times: ArrayLike | None = None,
     ) -> Self:
-        """Train anew on features `X` (rows, features) and targets `y` (rows,) or (rows, k).
+        """Train from scratch on features `X` (rows, features) and targets `y` (rows,) or (rows, k).
 
-        Rows of the same group in `groups` (rows,) are held out together.  With `times` (rows,),
+        Rows with the same group in `groups` (rows,) are held out together.  With `times` (rows,),
         numbers or dates, folds follow each other in time.  No group or time may be missing.
         """
         again = self.warm_start and self.__sklearn_is_fitted__()
@@ -68,8 +68,8 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Array, Array]:
         """Return lower and upper ends of intervals that contain a share `level` of new targets.
 
-        They come from out-of-fold errors (on rows that a network was not trained on), and have the
-        dimensions of `y`.
+        Out-of-fold errors (of rows that did not train the network) determine the ends, which have
+        the dimensions of `y`.
         Raises: UsageError for an estimator that was fitted without `folds`.
         """
         require_fit(self)
@@ -82,8 +82,9 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
     def predict_columns(self, X: Any) -> dict[str, Array]:
         """Return all predictions of the loss by name, in the units of the targets.
 
-        For example, ``y_0.1`` and ``y_0.9`` for two quantiles, or ``y`` and ``y_std`` for the loss
-        gaussian_nll.  Targets with several columns are called ``y0``, ``y1`` and so on.
+        For example, these are ``y_0.1`` and ``y_0.9`` for two quantiles, or ``y`` and ``y_std``
+        for the loss gaussian_nll.  Targets with several columns are called ``y0``, ``y1`` and so
+        on.
         """
         output = self._output(X)
         return self._problem.columns(output)

@@ -1,4 +1,4 @@
-"""Rows of scikit-learn's callers as tables."""
+"""Rows from scikit-learn's callers as tables."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ from mlpengine.settings.features import TaskName
 FLOATS = [np.float64, np.float32]
 
 FIRST_ROWS = 1_000
-"""Number of rows to look at: in these, most columns of numbers have three different values."""
+"""Number of rows to look at: most number columns have three different values among these."""
 
 
 def checked_rows(
@@ -32,13 +32,13 @@ def checked_rows(
     fitted: Preprocessor | None = None,
     **options: Any,
 ) -> tuple[Table, Any]:
-    """Return features as a table, and checked targets, if they are given.
+    """Return features as a table, and checked targets if they are given.
 
-    A data frame of pandas, polars or pyarrow keeps its columns: texts, categories, dates, gaps.
-    Everything else is a matrix of numbers, in which NaN is a gap.  Sparse matrices become dense.
-    `options` go to scikit-learn's check of targets.
+    A data frame of pandas, polars or pyarrow keeps its columns: texts, categories, dates, missing
+    values.  Everything else is a matrix of numbers with NaN for missing values.  Sparse matrices
+    become dense.  `options` are for scikit-learn's check of targets.
 
-    Raises: DataError; ValueError or TypeError of scikit-learn.
+    Raises: DataError; ValueError or TypeError from scikit-learn.
     """
     name = type(estimator).__name__
     given = () if isinstance(y, str) else (with_missing(y),)
@@ -50,7 +50,7 @@ def checked_rows(
             reset=reset,
             accept_sparse="csr",
             dtype=FLOATS,
-            ensure_all_finite=False,  # tables name row and column
+            ensure_all_finite=False,  # errors of tables name row and column
             **(options if given else {}),
         )
         matrix, y = checked if given else (checked, None)
@@ -67,7 +67,7 @@ def checked_rows(
 
 
 def is_frame(x: Any) -> bool:
-    """Return whether features have columns by name."""
+    """Return whether features have columns with names."""
     return hasattr(x, "columns") or hasattr(x, "column_names")
 
 
@@ -77,9 +77,9 @@ def _names(estimator: Any) -> list[str] | None:
 
 
 def plain_profile(table: Table, target: list[str], task: TaskName) -> Profile | None:
-    """Return the facts that a proposal needs about a table of numbers; faster than `profile`.
+    """Return the facts that a proposal needs about a table of numbers, faster than `profile`.
 
-    No column is left out.  The profile is None for a table with other columns.
+    No column is left out.  None for a table with other columns.
     """
     columns = []
     for name, column in table.columns.items():
@@ -94,15 +94,15 @@ def plain_profile(table: Table, target: list[str], task: TaskName) -> Profile | 
 
 
 def _between_ends(values: Array) -> bool:
-    """Return whether a value is between the smallest and the largest one."""
+    """Return whether a value lies between the smallest and the largest one."""
     low, high = np.fmin.reduce(values), np.fmax.reduce(values)
     return bool(((values > low) & (values < high)).any())
 
 
 def matrix_features(x: Array, fitted: Preprocessor) -> TableFeatures:
-    """Return the features of a matrix of usable numbers, computed when they are read.
+    """Return the features of a matrix of usable numbers; reading computes them.
 
-    Raises: DataError, when they are read, for a number that is too large after scaling.
+    Raises: DataError, when read, for a number that is too large after scaling.
     """
     numbers, dtype = fitted.fitted_numbers, np.dtype(fitted.options.dtype)
 

@@ -1,4 +1,4 @@
-"""The scale of features and targets over all rows that `partial_fit` has seen."""
+"""The scale of features and targets over all rows of `partial_fit`."""
 
 from copy import copy
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from mlpengine.ops import EntryLoss, Loss
 
 
 class RunningScale(NamedTuple):
-    """Statistics of features and of targets so far."""
+    """Statistics of features and targets so far."""
 
     features: Any
     targets: Any
@@ -27,14 +27,14 @@ class RunningScale(NamedTuple):
     def after(
         self, preprocessor: Preprocessor, loss: Loss, table: Table, y: Array, weights: Array | None
     ) -> tuple["RunningScale", Preprocessor]:
-        """Return the statistics including these rows, and a preprocessor that scales by them.
+        """Return the statistics with these rows, and a preprocessor that scales by the statistics.
 
-        Raises: DataError for a number with a square that overflows.
+        Raises: DataError for a number whose square overflows.
         """
         features, targets = copy(self.features), copy(self.targets)
         preprocessor, numbers = copy(preprocessor), copy(preprocessor.fitted_numbers)
         preprocessor.numbers = numbers
-        with np.errstate(invalid="ignore"):  # the variance of very different weights rounds below 0
+        with np.errstate(invalid="ignore"):  # very different weights may round a variance below 0
             for start, values, _ in read_slices(table, numbers.sources, False, None):
                 of_rows = None if weights is None else weights[start : start + len(values)]
                 features.partial_fit(values, sample_weight=of_rows)

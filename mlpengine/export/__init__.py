@@ -1,8 +1,8 @@
 """Export of trained models: safetensors, ONNX, C, JavaScript.
 
-``export(model, "model.onnx")`` writes an ONNX model that reads the columns of a table by name and
-returns labels and probabilities, or numbers in the target's units; it includes the preprocessing.
-The ONNX model is run and compared with mlpengine's predictions before the file is written.
+``export(model, "model.onnx")`` writes an ONNX model with the preprocessing: it reads a table's
+columns by name, and returns labels and probabilities, or numbers in the target's units.  Before
+the file is written, the ONNX model is run and compared with mlpengine's predictions.
 """
 
 from collections.abc import Callable, Mapping
@@ -45,13 +45,13 @@ FORMATS: dict[str, Callable[..., tuple[bytes, Exported]]] = {
     "c": to_c,
     "js": to_js,
 }
-"""The formats by the suffix of their files; a module may also end in .mjs."""
+"""The formats by the suffix of a file; a module may also end in .mjs."""
 
 
 def format_of(path: str | Path, format: str | None = None) -> str:
-    """Return the format of a file: the given format, or the format of its suffix.
+    """Return the format of a file: the given format, or the format for its suffix.
 
-    Raises: UsageError for an unknown format or suffix, or if the two contradict each other.
+    Raises: UsageError for an unknown format or suffix, or if they contradict each other.
     """
     suffix = checked_path(path, "export").suffix
     named = suffix[1:].lower().replace("mjs", "js")
@@ -79,20 +79,19 @@ def export(
     name: str | None = None,
     package: Package | None = None,
 ) -> Exported:
-    """Write a model to `path`, whole or not at all, and return what the file holds.
+    """Write a model to `path`, atomically; return the contents of the file.
 
     Args:
-        model: with its preprocessing, or a network alone; its ONNX form reads its inputs.
-        path: of the file; one that exists is replaced.
-        format: one of `FORMATS`; None for the format of the suffix of `path`.
-        name: for C, the prefix of functions and macros, so that a program can contain several
-        models; a header that declares them is written beside the file.
-        package: for C, ``arduino`` or ``platformio``: `path` is then the folder of a library with
-        file, header and an example sketch.  The library has the name `name`, or the name of the
-        folder.
+        model: a model with its preprocessing, or a network alone; its ONNX form has its inputs.
+        path: path of the file; an existing file is replaced.
+        format: one of `FORMATS`; by default the format for the suffix of `path`.
+        name: for C, prefix of functions and macros, so that a program can contain several models; a
+            header with their declarations is written beside the file.
+        package: for C, ``arduino`` or ``platformio``; `path` is then the folder of a library with
+            file, header and an example sketch.  The library is called `name`, or like the folder.
 
     Raises: UsageError for an unknown format; MissingExtraError for ONNX without its packages;
-        NumericalError where ONNX and our own forward differ.
+        NumericalError if ONNX and mlpengine give different outputs.
     """
     chosen, path = format_of(path, format), Path(path)
     if isinstance(model, Network) and isinstance(model.outputs, Mapping):

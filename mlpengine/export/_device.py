@@ -30,10 +30,10 @@ MakeOptimizer = Callable[[Mlp], Optimizer]
 
 @dataclass(frozen=True)
 class StepCode:
-    """The statements of a step, the size of its scratch, and the places of the gradients' factors.
+    """The statements of a step, the size of its scratch, and positions.
 
-    `factors` are the places of dy and x by layer; `given` are the places of the features and of
-    scaled targets.
+    `factors` are the positions of dy and x by layer, whose product is a gradient; `given` are the
+    positions of the features and of the scaled targets.
     """
 
     statements: list[Statement]
@@ -47,14 +47,14 @@ class DeviceStep:
     """Everything that a file for a device is printed from.
 
     Attributes:
-        mlp: the network, without dropout; its weights are the initial weights; in frozen layers
-        they are constants.
-        model: with the preprocessing; None for a network alone.
+        mlp: the network, without dropout; its weights are the initial weights, and constants in
+            frozen layers.
+        model: the model with the preprocessing; None for a network alone.
         loss: the loss that training minimizes.
-        make_optimizer: returns the optimizer of a network.
+        make_optimizer: function from a network to its optimizer.
         clip_norm: maximum norm of the gradients, or None.
         real: ``float`` or ``double``.
-        name: prefix of what the header declares.
+        name: prefix of the names in the header.
     """
 
     mlp: Mlp
@@ -72,12 +72,12 @@ class DeviceStep:
 
     @cached_property
     def frozen(self) -> list[int]:
-        """The numbers of the layers that are not trained."""
+        """Numbers of the frozen layers."""
         return self.mlp.frozen
 
     @property
     def trained(self) -> list[int]:
-        """The numbers of the layers that are trained."""
+        """Numbers of the trained layers."""
         return [i for i in range(len(self.mlp.layers)) if i not in self.frozen]
 
     @cached_property
@@ -102,7 +102,7 @@ class DeviceStep:
 
     @property
     def trained_entries(self) -> Array:
-        """The places of trained parameters among all, in the order of the state."""
+        """Positions of the trained parameters among all, in the order of the state."""
         names = [name for i in self.trained for name in self.mlp.layers[i].names]
         places = [self.mlp.params.places[name] for name in names]
         return np.concatenate([np.arange(place.start, place.stop) for place in places])
@@ -157,24 +157,24 @@ class DeviceStep:
 
     @property
     def inputs(self) -> int:
-        """Numbers in a row."""
+        """Number of values in a row."""
         return self.table.inputs if self.table else self.mlp.sizes[0]
 
     @property
     def targets(self) -> int:
-        """Numbers in a row's target: a class number counts as one."""
+        """Number of values in a row's target; a class number is one value."""
         if self.table:
             return self.table.targets
         return 1 if self.target_spec.dtype.kind == "i" else self.target_spec.shape[1]
 
     @property
     def outputs(self) -> int:
-        """Numbers in a prediction."""
+        """Number of values in a prediction."""
         return self.table.outputs if self.table else self.mlp.sizes[-1]
 
     @cached_property
     def target_spec(self) -> Spec:
-        """The target as the loss takes it."""
+        """Spec of the loss's target."""
         return self.loss.target_spec(Spec((1, self.mlp.sizes[-1]), self.mlp.dtype), None)
 
     @cached_property

@@ -2,7 +2,7 @@
 
 from mlpengine.backends.scalar.definitions import FreshNames, comment_text, identifier
 from mlpengine.core.wording import plural
-from mlpengine.data.features.lags import History
+from mlpengine.data.features.lags import RowHistory
 from mlpengine.export.network_c import Real
 
 DECLARATION = """\
@@ -89,13 +89,15 @@ FUNCTIONS = {
     "min": LEAST.replace("{name}", "min"),
     "max": LEAST.replace("{name}", "max"),
 }
-"""The functions of `mlpengine.data.features.lags.FUNCTIONS` in C."""
+"""C code of the functions `mlpengine.data.features.lags.FUNCTIONS`."""
 
 
-def lags_c(history: History, columns: list[str], name: str | None, real: Real) -> tuple[str, str]:
-    """Return the declarations and the definitions of a history; empty without derived columns.
+def lags_c(
+    history: RowHistory, columns: list[str], name: str | None, real: Real
+) -> tuple[str, str]:
+    """Return the declarations and the definitions of a history, or "" without derived columns.
 
-    `columns` are the columns of a row in C.  Names begin with `name`, unless it is None.
+    `columns` are the columns of a row in C.  Unless `name` is None, all names begin with it.
     """
     if not history.names:
         return "", ""

@@ -10,7 +10,14 @@ from mlpengine.core.spec import Array
 from mlpengine.models import censored, metrics
 from mlpengine.models.evaluate import jackknife_error, without_each_block
 from mlpengine.models.linear import fit_linear
-from mlpengine.models.task import Classification, Regression, Split, Survival, Task, mean_targets
+from mlpengine.models.task import (
+    CensoredTimes,
+    Classification,
+    Regression,
+    Split,
+    Task,
+    mean_targets,
+)
 from mlpengine.ops import (
     BinaryCrossEntropyWithLogits,
     EntryLoss,
@@ -79,7 +86,7 @@ def constant_prediction(task: Task, train: Split, rows: int) -> Guess:
         counts = np.bincount(truth.astype(np.int64), weights, minlength=_classes(task))
         shares = np.broadcast_to(counts / counts.sum(), (rows, len(counts)))
         return Guess(np.full(rows, counts.argmax()), shares)
-    if isinstance(task, Survival):
+    if isinstance(task, CensoredTimes):
         best = task.loss.best_constant(train.y, task.outputs, weights)
         return Guess(task.predict(np.tile(best, (rows, 1))))
     repeated = np.tile(mean_targets(truth.astype(np.float64), weights), (rows, 1))
@@ -101,7 +108,7 @@ def linear_prediction(task: Task, train: Split, x: Array, work: float) -> Guess 
     part = train.rows(evenly_spaced(len(train), rows))
     if not np.isfinite(part.x).all():
         return None
-    if isinstance(task, Survival):
+    if isinstance(task, CensoredTimes):
         return Guess(task.predict(_linear(task.loss, part, part.y, x, task.outputs)))
     if isinstance(task, Regression):
         center, scale = np.nanmean(part.truth, axis=0), np.nanstd(part.truth, axis=0)

@@ -13,7 +13,7 @@ GRID = 20
 """Number of times at which `integrated_brier` compares probabilities with events."""
 
 GROUPS = 5
-"""Number of groups of rows with similar probability in `calibration_error`."""
+"""Number of groups of rows with similar probability in `calibration`."""
 
 
 class Steps(NamedTuple):
@@ -115,20 +115,23 @@ def integrated(scores: Array, at: Array) -> float:
     return float(widths @ (scores[1:] + scores[:-1]) / 2 / span) if span > 0 else float(scores[0])
 
 
-def calibration_error(
+def calibration(
     times: Array, chances: Array, at: float, weights: Array | None = None
-) -> float:
-    """Return the mean distance between the probability to outlast a time and the share that did.
+) -> tuple[Array, Array, Array]:
+    """Return mean probability to outlast a time, share that did, and weight, of `GROUPS` of rows.
 
-    Rows are in `GROUPS` groups by their probability (rows,); `kaplan_meier` gives a group's share.
+    Rows are in groups by their probability (rows,); `kaplan_meier` gives a group's share.
     """
     rows = np.ones(len(times)) if weights is None else np.asarray(weights, np.float64)
     groups = np.array_split(np.argsort(chances, kind="stable"), min(GROUPS, len(times)))
-    apart = [
-        abs(
-            float(kaplan_meier(times[g], rows[g]).at(np.array(at)))
-            - np.average(chances[g], weights=rows[g])
-        )
-        for g in groups
-    ]
-    return float(np.average(apart, weights=[rows[g].sum() for g in groups]))
+    means = [np.average(chances[g], weights=rows[g]) for g in groups]
+    shares = [kaplan_meier(times[g], rows[g]).at(np.array(at)) for g in groups]
+    return np.array(means), np.array(shares), np.array([rows[g].sum() for g in groups])
+
+
+def calibration_error(
+    times: Array, chances: Array, at: float, weights: Array | None = None
+) -> float:
+    """Return the mean distance of the chances and shares of `calibration`."""
+    means, shares, sizes = calibration(times, chances, at, weights)
+    return float(np.average(np.abs(means - shares), weights=sizes))

@@ -56,10 +56,10 @@ from mlpengine.models.shapley import (
     shapley_values,
 )
 from mlpengine.models.task import (
+    CensoredTimes,
     Classification,
     Regression,
     Split,
-    Survival,
     Task,
     Threshold,
     make_split,
@@ -570,7 +570,7 @@ class Model:
         self, output: Array, times: Sequence[float], where: str = "predict_survival"
     ) -> Array:
         """Return `predict_survival` (rows, times) for outputs (rows, out_dim)."""
-        if not isinstance(self._task, Survival):
+        if not isinstance(self._task, CensoredTimes):
             raise UsageError(
                 f"{where}: a model of censored times is needed, trained with data.event (this one "
                 f"predicts {self.preprocessor.task})"
@@ -597,7 +597,7 @@ class Model:
         return self.sets.contain(chances, level, by_class=by_class)
 
     def _without_folds(self, where: str, what: str) -> UsageError:
-        if isinstance(self._task, Survival):
+        if isinstance(self._task, CensoredTimes):
             return UsageError(
                 f"{where}: is not for censored times; write predict_quantile, or --quantile"
             )

@@ -584,7 +584,7 @@ class Regression(Task):
         )
 
 
-class Survival(Regression):
+class CensoredTimes(Regression):
     """Times until an event, some of them censored: targets are negative where they are."""
 
     headline = ("concordance", "nll")
@@ -624,16 +624,17 @@ class Survival(Regression):
             "calibration_error": self._calibration_error,
         }
 
+    def row_losses(self, output: Array, truth: Array) -> Array:
+        """Return the negative log-likelihood (rows,) of signed times (rows, 1), in their units."""
+        wide, formulas = output.astype(np.float64), self.loss.formulas
+        given = {str(o.leaf): wide[:, k] for k, o in enumerate(formulas.outputs)}
+        given[str(formulas.target.leaf)] = truth[:, 0] / self.target.scale
+        losses = evaluate(formulas.entry, given) * formulas.value_scale
+        return losses + np.where(truth > 0, np.log(np.abs(truth)), 0)[:, 0]
+
     def _nll(self, scored: Scored) -> float:
-        """Return the mean negative log-likelihood in the units of the times."""
-        wide, truth = scored.output.astype(np.float64), scored.truth
-        losses = self.loss.formulas
-        leaves = dict(zip(losses.outputs, wide.T, strict=True)) | {
-            losses.target: truth[:, 0] / self.target.scale
-        }
-        entry = evaluate(losses.entry, {str(o.leaf): v for o, v in leaves.items()})
-        each = entry * losses.value_scale + np.where(truth > 0, np.log(np.abs(truth)), 0)[:, 0]
-        return float(np.average(each, weights=scored.weights))
+        losses = self.row_losses(scored.output, scored.truth)
+        return float(np.average(losses, weights=scored.weights))
 
     def _brier(self, scored: Scored, times: Array) -> Array:
         chances = self.survival(scored.output, times)
@@ -725,7 +726,7 @@ def task_for(target: Target | None, loss: Loss, threshold: Threshold | None = No
         raise DataError(f"task: {target.task} has no loss {loss.name!r}")
     if isinstance(target, TimeTarget):
         assert isinstance(loss, EntryLoss)
-        return Survival(target, loss)
+        return CensoredTimes(target, loss)
     if isinstance(target, NumberTarget):
         assert isinstance(loss, EntryLoss)
         return Regression(target, loss)

@@ -60,7 +60,7 @@ class Mlp(TabularNetwork):
     Raises: UsageError for invalid sizes, names or rates; DtypeError.
     """
 
-    __slots__ = ("dropout", "layers", "learned_activation", "parametrization")
+    __slots__ = ("_dropout", "layers", "learned_activation", "parametrization")
 
     linear_option: ClassVar = LinearOption("learned_activation", "alphas", 1.0)
 
@@ -86,9 +86,7 @@ class Mlp(TabularNetwork):
             )
         hidden = len(self.sizes) - 2
         rates = _dropout_rates(dropout, hidden)
-        self.dropout: float | tuple[float, ...] = (
-            rates if len(set(rates)) > 1 else float(np.max(dropout, initial=0.0))
-        )
+        self._dropout = rates if len(set(rates)) > 1 else float(np.max(dropout, initial=0.0))
         self.initializer = initializer
         if not isinstance(learned_activation, bool):
             raise UsageError(
@@ -139,6 +137,11 @@ class Mlp(TabularNetwork):
     @property
     def _where(self) -> str:
         return "mlp"
+
+    @property
+    def dropout(self) -> float | tuple[float, ...]:
+        """The rate of the hidden layers, or their rates if they differ."""
+        return self._dropout
 
     @property
     def weights(self) -> list[Array]:

@@ -21,6 +21,13 @@ SHOWN_LEVELS = 0.1, 0.9
 BEYOND = 20.0
 """Distance, in scales, beyond which a censored time costs nothing."""
 
+PAIRS = {
+    "lognormal": (-1.0, 1.0),
+    "weibull": (-1.7930997245749267, 0.6062575559405392),
+    "loglogistic": (-1.5434046384182083, 1.5434046384182083),
+}
+"""Two z whose losses together are lowest at the location 0 and the scale 1."""
+
 FAR, LEVELS = 4.0, 20
 """From this z on the normal tail is a continued fraction of this many levels, to 1e-13."""
 
@@ -43,7 +50,9 @@ class Survival(EntryLoss, name="survival"):
 
     tasks = ("survival",)
 
-    distribution: Annotated[Distribution, "Distribution of the time until the event."] = "lognormal"
+    distribution: Annotated[Distribution, "Distribution of the time until the event."] = (
+        "loglogistic"
+    )
 
     def formula(self, y: Expr, s: Expr, t: Expr) -> Expr:
         z = (f.log(abs(t)) - y) * exp(-s)
@@ -74,21 +83,34 @@ class Survival(EntryLoss, name="survival"):
         return -(slope * narrow), where(t > 0, 1.0, 0.0) - slope * z, slope * narrow / t
 
     def quantile(self, level: float) -> Expr:
-        y, s = self.formulas.outputs
+        (y, s), z = self.formulas.outputs, self._standard(level)
+        return exp(y + exp(s) * z) if z else exp(y)
+
+    def _standard(self, level: float) -> float:
+        """Return the quantile of a level of z."""
         match self.distribution:
             case "lognormal":
-                z = NormalDist().inv_cdf(level)
+                return NormalDist().inv_cdf(level)
             case "weibull":
-                z = log(-log1p(-level))
+                return log(-log1p(-level))
             case _:
-                z = log(level / (1 - level))
-        return exp(y + exp(s) * z) if z else exp(y)
+                return log(level / (1 - level))
 
     @property
     def predictions(self) -> Sequence[Prediction]:
         """The median, and two quantiles, named by their level."""
         quantiles = [Prediction(f"_{level:g}", self.quantile(level)) for level in SHOWN_LEVELS]
         return [Prediction("", self.quantile(0.5)), *quantiles]
+
+    def drawn(self, predictions: Array, rng: np.random.Generator) -> Array:
+        """Return one of two times (...), at random, for which these predictions (..., 3) are best.
+
+        The loss of both together is lowest at the distributions of the `predictions`.
+        """
+        median, low, high = np.moveaxis(np.log(predictions), -1, 0)
+        middle, first, last = (self._standard(level) for level in (0.5, *SHOWN_LEVELS))
+        z = rng.choice(PAIRS[self.distribution], median.shape)
+        return np.asarray(np.exp(median + (high - low) / (last - first) * (z - middle)))
 
     def best_outputs(self, target: Array, outputs: int) -> Array:
         """Return the time of each event, and a time far beyond each censored one."""

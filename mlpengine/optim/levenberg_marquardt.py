@@ -23,6 +23,13 @@ LEAST_CURVATURE = 0.01
 FREE_STEPS = 5
 """Number of first steps without weight decay, because a decay could shrink new weights to 0."""
 
+EFFECTIVE_STEPS = 4
+"""Steps from one count of the effective parameters to the next.
+
+Eigenvalues take a third of a step.  With 4 in place of 1 errors also fell on four functions (400
+rows, three seeds): .69 times without noise, .98 with 5 %.
+"""
+
 FIRST_GROWTH = 2.0
 """Factor of the damping if the first step was too long."""
 
@@ -110,7 +117,8 @@ class BayesianRegularization(LevenbergMarquardt, name="bayesian"):
     It minimizes loss + decay * sum of squared weights.  If weights and errors are normal, the most
     likely decay is loss / squares * effective / (count - effective).  `effective` is the number of
     parameters that the data determine: the sum of h / (h + 2 decay) over the eigenvalues h of the
-    Gauss-Newton matrix.  The first steps have no decay.  Validation rows are not needed.
+    Gauss-Newton matrix at every fourth step.  The first steps have no decay.  Validation rows are
+    not needed.
 
     Source: MacKay 1992, Neural Computation 4(3), eq. 4.7; Foresee and Hagan 1997.
     """
@@ -128,7 +136,7 @@ class BayesianRegularization(LevenbergMarquardt, name="bayesian"):
             return 0.0
         if self.steps == FREE_STEPS:
             state["effective"] = min(self.trained, count / 2)
-        else:
+        elif self.steps % EFFECTIVE_STEPS == 0:
             curves = np.linalg.eigvalsh(work.curvature).clip(0.0)
             state["effective"] = float((curves / (curves + 2 * state["decay"])).sum())
         free = max(count - state["effective"], 1e-3 * count)
@@ -141,6 +149,7 @@ class _Work:
 
     def __init__(self, count: int) -> None:
         self.curvature, self.damped = np.zeros((2, count, count))
+        self._diagonal = self.damped.reshape(-1)[:: count + 1]
         self.gradient, self.weights, self.change, self.moved = np.zeros((4, count))
         self.scales, self._shift = np.zeros((2, count))
 
@@ -157,7 +166,7 @@ class _Work:
         np.multiply(self.scales, damping, self._shift)
         self._shift += decay
         np.copyto(self.damped, self.curvature)
-        self.damped.flat[:: len(self.damped) + 1] += self._shift
+        self._diagonal += self._shift
         try:
             self.change[...] = np.linalg.solve(self.damped, -self.gradient)
         except np.linalg.LinAlgError:  # singular: step along the gradient

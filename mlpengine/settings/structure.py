@@ -31,7 +31,8 @@ def conform(value: Any, kind: Any, where: str) -> None:
     try:
         _adapter(kind).validate_json(json.dumps([value]))
     except ValidationError as error:
-        raise CheckpointError(f"{where}{fault_of(error, [value])[3:]}") from None
+        fault = fault_of(error, [value]).removeprefix("[0]")
+        raise CheckpointError(f"{where}{fault}") from None
 
 
 def fault_of(error: ValidationError, value: Any) -> str:

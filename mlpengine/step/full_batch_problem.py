@@ -78,7 +78,10 @@ def full_batch_steps(mlp: Network, optimizer: Optimizer) -> FullBatchSteps | Non
 
 
 class _Rows:
-    """The Jacobian of the outputs, one block of rows at a time, and its Gauss-Newton matrix."""
+    """The Jacobian of the outputs, one block of rows at a time, and its Gauss-Newton matrix.
+
+    Blocks are transposed, (parameters, rows): products along few inputs would be short loops.
+    """
 
     def __init__(self, mlp: Network, bound: BoundStep) -> None:
         scratch, grads, views = bound.scratch, bound.grads, mlp.params.views
@@ -88,15 +91,15 @@ class _Rows:
         gradients = RowGradients(scratch, grads, set(names), views)
         self._gradients = gradients.calls
         size = max(1, min(rows, BLOCK_BYTES // (width * mlp.dtype.itemsize)))
-        self._block = np.zeros((size, width), mlp.dtype)
+        self._block = np.zeros((width, size), mlp.dtype)
         self._square = np.zeros((width, width), mlp.dtype)
         self._blocks: list[tuple[Array, list[Call]]] = []
         for start in range(0, rows, size):
             part = slice(start, min(start + size, rows))
-            jacobian, at, calls = self._block[: part.stop - part.start], 0, []
+            jacobian, at, calls = self._block[:, : part.stop - part.start], 0, []
             for name in names:
                 stop = at + views[name].size
-                calls += _filled(jacobian[:, at:stop], gradients.places[name], part)
+                calls += _filled(jacobian[at:stop], gradients.places[name], part)
                 at = stop
             self._blocks.append((jacobian, calls))
 
@@ -115,28 +118,28 @@ class _Rows:
             replay(self._gradients)
             for jacobian, calls in self._blocks:
                 replay(calls)
-                np.dot(jacobian.T, jacobian, self._square)
+                np.matmul(jacobian, jacobian.T, self._square)
                 matrix += self._square
         replay(bound.loss.backward)  # restore the gradients of the loss in the buffers
         replay(self._backward)
 
 
 def _filled(out: Array, places: list[RowGradient], part: slice) -> list[Call]:
-    """Return the calls that write the gradients of some rows into `out` (rows, parameters)."""
+    """Return the calls that write the gradients of some rows into `out` (parameters, rows)."""
     calls: list[Call] = []
     for k, (left, right, factor) in enumerate(places):
         target = out if k == 0 else np.zeros_like(out)
+        one = left[part].T
         if right is None:
-            calls.append(call(np.copyto, target, left[part]))
+            calls.append(call(np.copyto, target, one))
         else:
-            shape = (len(out), left.shape[-1], right.shape[-1])
-            cube = target.reshape(shape)  # a view with the last axis split
+            other = right[part]
+            cube = target.reshape(left.shape[-1], right.shape[-1], -1)  # a view with axis 0 split
             if left.ndim == 3:
-                calls.append(call(np.matmul, left[part].transpose(0, 2, 1), right[part], cube))
+                by_row = left[part].transpose(0, 2, 1)
+                calls.append(call(np.matmul, by_row, other, cube.transpose(2, 0, 1)))
             else:
-                calls.append(
-                    call(np.multiply, left[part][:, :, None], right[part][:, None, :], cube)
-                )
+                calls.append(call(np.multiply, one[:, None], other.T, cube))
         if factor != 1:
             calls.append(call(np.multiply, target, factor, target))
         if k:

@@ -114,7 +114,7 @@ class TrainingStep:
     __slots__ = (  # an unknown attribute, such as ``step.lr = 0.1``, is an AttributeError
         *_BOUND,
         *("__weakref__", "_agreed", "_axes", "_busy", "_checked", "_clip_norm", "_largest_update"),
-        *("_target", "backend", "bad_rows", "batch_size", "clipped_norm", "clipped_steps"),
+        *("_batch_size", "_target", "backend", "bad_rows", "clipped_norm", "clipped_steps"),
         *("dropout_schedule", "grad_norm", "loss", "loss_value", "mlp", "not_compiled"),
         *("optimizer", "ranks", "rematerialization", "shards", "threads", "weighted"),
     )
@@ -136,7 +136,7 @@ class TrainingStep:
         shards: int = 1,
         ranks: Ranks | None = None,
     ) -> None:
-        self.batch_size: int = COUNT.check("training step: batch_size", batch_size)
+        self._batch_size: int = COUNT.check("training step: batch_size", batch_size)
         self.threads: int = COUNT.check("training step: threads", threads)
         self.mlp, self.loss = mlp, arguments.loss_of(mlp, loss, loss_weights)
         self.optimizer = arguments.optimizer_of(mlp, optimizer)
@@ -184,6 +184,11 @@ class TrainingStep:
     def _scratch(self, rows: int) -> Scratch:
         backend = "numpy" if self.backend == "compiled" else self.backend
         return self.mlp.scratch(rows, backend=backend, rematerialization=self.rematerialization)
+
+    @property
+    def batch_size(self) -> int:
+        """The number of rows of a whole batch."""
+        return self._batch_size
 
     @property
     def threads_used(self) -> int:

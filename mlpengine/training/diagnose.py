@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
-from math import isnan, prod
+from math import inf, isnan, prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ from mlpengine.core.named import NamedRows, arrays_in, as_rows
 from mlpengine.core.spec import Array
 from mlpengine.diagnostics import Diagnostics, table, verdicts
 from mlpengine.diagnostics.baselines import (
+    Baselines,
     baselines,
     copies_of,
     error_beside_constant,
@@ -379,9 +380,12 @@ def measure_baselines(
             if (own := owner == k).any():
                 outputs[own] = network.predict(x[own])
     predicted = task.predict(outputs)
-    is_number = not isinstance(task, Regression) or task.has_errors
-    if predicted.shape != truth.shape or not is_number:
-        return  # the outputs are quantiles, means and variances, or times that may be censored
+    if isinstance(task, Regression) and not task.has_errors:  # no simple model is compared
+        measure_units(diagnostics, x)
+        diagnostics.baselines = Baselines(related=inf)
+        return
+    if predicted.shape != truth.shape:
+        return  # the outputs are quantiles, or means and variances
     measure_units(diagnostics, x)
     other = other_truth = None
     if (part := first.validation) is not None and (is_complete := _is_complete(part.truth)).any():

@@ -78,10 +78,12 @@ class Result:
 
     def content(self) -> "list[Markup]":
         """Return what a notebook shows of the outcome."""
-        from mlpengine.drawing.markup import tag
+        from mlpengine.drawing.markup import joined, tag
         from mlpengine.drawing.svg import grid
 
-        return [tag("p", self.lines()[0]), grid(self.charts())]
+        text = "Each curve is the mean of the networks that still train; it may jump as they stop."
+        note = tag("p", text, class_="soft") if len(self.best_epochs) > 1 else ""
+        return [tag("p", self.lines()[0]), joined(grid(self.charts()), note)]
 
 
 class Callback:

@@ -1,5 +1,6 @@
 """`mlpengine train` with every option, and with options and data that do not fit."""
 
+import os
 import subprocess
 import sys
 
@@ -7,6 +8,7 @@ import pytest
 from small import SMALL
 
 from mlpengine.backends.compiled.target import compiler_command
+from mlpengine.training.result import read_result
 
 
 def test_three_mistakes_are_three_messages(mlpengine, tmp_path):
@@ -63,6 +65,7 @@ def test_a_run_directory_that_is_not_utf_8(tmp_path):
     done = subprocess.run([*command, name], cwd=tmp_path, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
     assert name + b"/model.safetensors" in done.stdout
+    assert read_result(tmp_path / os.fsdecode(name))["run_dir"].endswith(r"run-\xff")
 
 
 @pytest.mark.parametrize(

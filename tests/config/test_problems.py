@@ -39,6 +39,7 @@ MISTAKES = {
     "model: {hidden: 64, 32}": "model.32: a list needs brackets: write hidden: [64, 32]",
     "loss: {name: huber, delta: 1,5}": "loss.5: a decimal comma ends the value: write delta: 1.5",
     "loss: formula": "loss.formula: this key is required",
+    "loss: {quantile: {levels: [0.5]}}": "loss.name: this key is required",
     "data: {source: digits, features: [a, b]}": "(got ['a', 'b']); write features: {",
     "training:\n- epochs: 2": "(got [{'epochs': 2}]); leave out",
     "model: [64, 64]": "(got [64, 64]); write model: {hidden: [64, 64]}",

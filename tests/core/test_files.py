@@ -15,6 +15,12 @@ from mlpengine.data.tables import read_table
 from mlpengine.training.loading import load
 
 
+@pytest.mark.parametrize("path", ["", ".", "/"])
+def test_a_path_without_a_name_is_refused(path):
+    with pytest.raises(RunError, match="it is a directory"):
+        write_atomically(path, b"")
+
+
 def test_eight_threads_write_one_path(tmp_path):
     path = tmp_path / "model.safetensors"
     networks = [Mlp([3, 4, 1], seed=seed) for seed in range(8)]

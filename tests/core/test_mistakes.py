@@ -67,6 +67,12 @@ step(X[0], Y[0])
 # an unknown attribute of a step
 setattr(step, "lr", 3)
     'TrainingStep' object has no attribute 'lr'
+# attributes that are fixed
+setattr(step, "batch_size", 3)
+    property 'batch_size' of 'TrainingStep' object has no setter
+# a rate that is fixed
+setattr(mlp, "dropout", 0.5)
+    property 'dropout' of 'Mlp' object has no setter
 # an unknown attribute of a network
 setattr(mlp, "learning_rate", 3)
     'Mlp' object has no attribute 'learning_rate'

@@ -152,3 +152,16 @@ def test_a_command_is_split_at_spaces_that_are_not_quoted():
 
 def test_a_process_whose_parent_lives_is_no_orphan():
     assert not system.is_orphan(os.getppid())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has other owners and no alarm")
+def test_a_file_of_this_user_is_trusted_and_that_of_another_user_is_not(tmp_path, monkeypatch):
+    assert not system.other_writers(tmp_path.stat())
+    monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
+    assert "must belong to this user" in system.other_writers(tmp_path.stat())
+
+
+def test_windows_has_no_alarm_and_no_writers_among_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "platform", "win32")
+    with system.ends_within(1):
+        assert system.other_writers(tmp_path.stat()) == ""

@@ -7,6 +7,7 @@ from mlpengine import Adam, Mlp, SoftmaxCrossEntropy, TrainingStep
 from mlpengine.data.features.statistics import standardized
 from mlpengine.diagnostics import Diagnostics
 from mlpengine.diagnostics.baselines import (
+    RandomUnits,
     alone,
     baselines,
     class_gain,
@@ -15,7 +16,6 @@ from mlpengine.diagnostics.baselines import (
     linear_predictions,
     moved_target,
     nearest_rows,
-    random_unit_predictions,
     shifts_between,
     strongest_link,
 )
@@ -78,12 +78,12 @@ def test_random_units_are_fitted_without_the_row_that_they_predict():
     x = np.random.default_rng(0).normal(size=(400, 2))
     xor = (np.sign(x[:, :1]) * np.sign(x[:, 1:])) - 0.0
     wide, features = xor - xor.mean(axis=0), standardized(x)
-    predictions = random_unit_predictions(features, wide)
+    predictions = RandomUnits(features).predict(wide)
     assert np.square(wide - predictions).mean() < 0.5 * np.square(wide).mean()
     assert np.square(wide - linear_predictions(features, wide)).mean() > 0.9
     changed = xor.copy()
     changed[7] += 0.5  # which moves what the other rows are predicted, and not its own
-    again = random_unit_predictions(features, changed - changed.mean(axis=0))
+    again = RandomUnits(features).predict(changed - changed.mean(axis=0))
     moved = again + changed.mean(axis=0) - (predictions + xor.mean(axis=0))
     assert abs(moved[7, 0]) < 1e-3 < np.abs(moved).max()
 
@@ -193,10 +193,11 @@ def test_codes_have_no_order_and_counts_have_one():
     x = rng.standard_normal((500, 2))
     turn = np.arctan2(*x.T)
     codes = np.array([3.0, 0, 4, 1, 2])[np.digitize(turn, np.linspace(-2, 2, 4))]
-    assert class_gain(x, codes[:, None]) > 0.2
-    assert class_gain(x, np.rint(2 * x[:, :1])) < 0.05
-    assert class_gain(x, (codes[:, None] > 2).astype(float)) == 1
-    assert np.isnan(class_gain(x, x[:, :1]))
+    units = RandomUnits(x)
+    assert class_gain(units, codes[:, None]) > 0.2
+    assert class_gain(units, np.rint(2 * x[:, :1])) < 0.05
+    assert class_gain(units, (codes[:, None] > 2).astype(float)) == 1
+    assert np.isnan(class_gain(units, x[:, :1]))
 
 
 def test_links_beyond_chance_are_correlations():
@@ -211,8 +212,8 @@ def test_a_target_beside_its_row_is_found(way):
     for target in (np.exp(2 * LINEAR), SIDES):
         beside = [np.roll(target, step, axis=0) for step in (0, -1, 1)]
         moved = [np.roll(one, way, axis=0) for one in beside]
-        assert moved_target(standardized(X), beside)[0] < 0
-        times, (own, other, side) = moved_target(standardized(X), moved)
+        assert moved_target(RandomUnits(standardized(X)), beside)[0] < 0
+        times, (own, other, side) = moved_target(RandomUnits(standardized(X)), moved)
         assert times > 3.5
         assert side == way
         assert own < 0.1 < 0.5 < other

@@ -158,7 +158,10 @@ MODELS = {
     "quantiles": {
         "target": ["y1", "y2"], "loss": "quantile", "loss_options": {"levels": (0.1, 0.5, 0.9)},
     },
-    "censored times": {"target": "days", "event": "a", "loss": "survival"},
+    "censored times": {
+        "target": "days", "event": "a", "loss": "survival",
+        "loss_options": {"distribution": "lognormal"},
+    },
     "means and deviations": {"target": ["y1", "y2"], "loss": "gaussian_nll"},
     "counts": {"target": ["y1", "y2"], "loss": "poisson", "standardize_target": "mean"},
     **{f"{count} networks, {kind}": {**options, "members": count} for count, kind, options in [

@@ -6,8 +6,8 @@ import scipy.stats as stats
 
 from mlpengine.data.features import TimeTarget
 from mlpengine.models import censored
-from mlpengine.models.task import Split, Survival, task_for
-from mlpengine.ops import Survival as SurvivalLoss
+from mlpengine.models.task import CensoredTimes, Split, task_for
+from mlpengine.ops import Survival
 
 RNG = np.random.default_rng(3)
 TIMES = np.ceil(RNG.exponential(20, 60)) * RNG.choice([-1, 1], 60, p=[0.4, 0.6])
@@ -22,7 +22,7 @@ OF = {
 
 
 def task_of(distribution):
-    return task_for(TimeTarget("days", "died", 20.0), SurvivalLoss(distribution))
+    return task_for(TimeTarget("days", "died", 20.0), Survival(distribution))
 
 
 def rows_of(weights=None):
@@ -32,7 +32,7 @@ def rows_of(weights=None):
 @pytest.mark.parametrize("name", OF)
 def test_predictions_are_of_the_distribution(name):
     task, of = task_of(name), OF[name](OUTPUT[:, 0] + np.log(20), np.exp(OUTPUT[:, 1]))
-    assert type(task) is Survival
+    assert type(task) is CensoredTimes
     expected = {"days": of.ppf(0.5), "days_0.1": of.ppf(0.1), "days_0.9": of.ppf(0.9)}
     given = task.columns(OUTPUT)
     assert [*given] == [*expected]
@@ -102,3 +102,22 @@ def test_metrics_at_a_time_have_it_in_their_name():
     at = np.array([30.0])
     expected = censored.brier(TIMES, task.survival(OUTPUT, at), at)[0]
     assert found["brier_30"] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", OF)
+def test_drawn_times_teach_the_distribution(name):
+    loss, output, slopes = Survival(name), np.tile(OUTPUT[:1], (4000, 1)), np.empty((4000, 2))
+    predicted = np.stack([*task_of(name).columns(output).values()], axis=1)
+    times = loss.drawn(predicted[:, None], np.random.default_rng(0)) / 20
+    loss(output, times, slopes)
+    assert len(np.unique(times.round(9))) == 2
+    of_each = [slopes[(times == time)[:, 0]].mean(axis=0) for time in (times.min(), times.max())]
+    np.testing.assert_allclose(np.sum(of_each, axis=0), 0, atol=1e-9)
+
+
+def test_best_outputs_cost_less_than_any_constant():
+    y = TIMES[:, None] / 20
+    best, constant = Survival().best_outputs(y, 2), Survival().best_constant(y, 2)
+    lowest = Survival()(best, y)
+    assert np.isfinite(lowest)
+    assert lowest < Survival()(np.tile(constant, (60, 1)), y)

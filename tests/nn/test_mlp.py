@@ -122,6 +122,8 @@ def test_weights_move_in_and_out():
     twin.load_state_dict(state)
     np.testing.assert_array_equal(twin.params.flat, mlp.params.flat)
     assert list(Mlp([3, 4, 2], dropout=0.1).state_dict())[2] == "3.weight"
+    with pytest.raises(CheckpointError, match=r"removeprefix\('module.'\)"):
+        twin.load_state_dict({f"module.{name}": value for name, value in state.items()})
 
 
 def test_load_state_dict_lists_every_problem_and_changes_nothing():
@@ -144,6 +146,7 @@ def test_predict_takes_any_number_of_rows():
         np.testing.assert_allclose(
             mlp.predict(x), by_formula(mlp, x, lambda h: np.maximum(h, 0)), rtol=1e-12, atol=1e-14
         )
+    np.testing.assert_allclose(mlp.compile(3)(x[:3]), mlp.predict(x[:3]), rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,7 @@ from mlpengine.ops import (
     Quantile,
     ScalarAdd,
     ScalarMul,
+    Survival,
 )
 
 INF, NAN = np.inf, np.nan
@@ -108,7 +109,7 @@ def losses():
     """Return every loss that is defined by a formula."""
     kinds = [op for op in REGISTRY.values() if issubclass(op, EntryLoss)]
     made = [op() for op in kinds if _is_plain(op, ())]
-    return [*made, BinaryCrossEntropyWithLogits(2.5), Quantile((0.1, 0.5))]
+    return [*made, BinaryCrossEntropyWithLogits(2.5), Quantile((0.1, 0.5)), Survival("lognormal")]
 
 
 def _is_plain(op, made):

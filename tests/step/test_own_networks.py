@@ -20,7 +20,7 @@ from mlpengine.ops import PeriodicEmbedding
 from mlpengine.tape import cat
 
 BACKENDS = ("numpy", "compiled")
-NORMED = ("batch norm", "batch norm of layers", "batch norm of pixels")
+NORMED = ("batch norm", "batch norm of pixels")
 
 
 @pytest.mark.parametrize(

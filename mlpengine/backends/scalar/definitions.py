@@ -149,7 +149,8 @@ def identifier(text: str, *, upper: bool = False) -> str:
 
 
 def comment_text(text: str) -> str:
-    """Return `text` as printable ASCII without ``*/``, ``/*`` and trigraphs."""
+    """Return the first 1,000 characters as printable ASCII without ``*/``, ``/*`` and trigraphs."""
+    text = text if len(text) <= 1000 else f"{text[:1000]}..."
     plain = text.encode("ascii", "replace").decode().translate(IN_COMMENTS)
     return re.sub(r"(?<=[*/?])(?=[*/?])", " ", plain)
 

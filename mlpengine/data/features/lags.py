@@ -5,7 +5,6 @@ row itself or a later one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,18 +49,17 @@ class Derived(NamedTuple):
     length: int
 
 
-@dataclass(frozen=True)
-class History:
+class RowHistory(NamedTuple):
     """The columns of earlier rows of a table, by the settings `lags`, `rolling` and `ahead`."""
 
-    lags: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    rolling: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
+    lags: Mapping[str, Sequence[int]]
+    rolling: Mapping[str, Mapping[str, Sequence[int]]]
     ahead: int = 1
     series: str | None = None
     time: str = ""
 
     @classmethod
-    def of(cls, settings: Any, time: str | None) -> "History":
+    def of(cls, settings: Any, time: str | None) -> "RowHistory":
         """Return the history of `FeatureSettings`, for rows in the order of the column `time`."""
         return cls(settings.lags, settings.rolling, settings.ahead, settings.series, time or "")
 
@@ -163,14 +161,11 @@ class History:
                 if one.function == "lag":
                     columns[one.name] = Column(values[first])
                     continue
-                windows, size = (
-                    sliding_window_view(values, one.length),
-                    WINDOW_NUMBERS // one.length,
-                )
-                derived = np.empty(len(rows))
+                windows = sliding_window_view(values, one.length)
+                size, derived = max(1, WINDOW_NUMBERS // one.length), np.empty(len(rows))
                 with np.errstate(invalid="ignore", over="ignore"):
-                    for some in range(0, len(rows), max(1, size)):
-                        part = slice(some, some + max(1, size))
+                    for start in range(0, len(rows), size):
+                        part = slice(start, start + size)
                         derived[part] = FUNCTIONS[one.function](windows[first[part]])
                 columns[one.name] = Column(derived)
         return Table({name: columns[name] for name in self.names}, source)

@@ -23,7 +23,7 @@ from mlpengine.data.features.computed import (
     with_columns,
 )
 from mlpengine.data.features.dataset import Dataset, TableFeatures
-from mlpengine.data.features.lags import History
+from mlpengine.data.features.lags import RowHistory
 from mlpengine.data.features.numbers import Numbers
 from mlpengine.data.features.options import Options
 from mlpengine.data.features.prepared import prepared_rows
@@ -93,7 +93,7 @@ class Preprocessor:
             self.options = Options(**given)
         except ValidationError as error:
             raise DataError(f"Preprocessor{fault_of(error, given)}") from None
-        self.history = History.of(self.options, self.options.time)
+        self.history = RowHistory.of(self.options, self.options.time)
         self.kinds: dict[str, FeatureKind] = {}
         self.numbers: Numbers | None = None
         self.categories: list[Category] = []
@@ -448,7 +448,7 @@ class Preprocessor:
 
     @property
     def table_columns(self) -> list[str]:
-        """The columns of a table from which `History.extended` makes `columns`."""
+        """The columns of a table from which `RowHistory.extended` makes `columns`."""
         derived = {*self.history.names}
         own = [name for name in self.columns if name not in derived]
         return list(dict.fromkeys([*own, *self.history.reads]))

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from mlpengine.core.errors import DataError
-from mlpengine.data.features.lags import FUNCTIONS, History
+from mlpengine.data.features.lags import FUNCTIONS, RowHistory
 from mlpengine.data.tables import Column, Table
 from mlpengine.data.tables.frames import as_table
 
@@ -20,9 +20,9 @@ FRAME = pd.DataFrame(
 ROLLING = dict.fromkeys(FUNCTIONS, (1, 7))
 
 
-def history(ahead=1, **options) -> History:
+def history(ahead=1, **options) -> RowHistory:
     given = {"series": "shop", "time": "day", **options}
-    return History({"sold": (1, 5)}, {"sold": ROLLING}, ahead, **given)
+    return RowHistory({"sold": (1, 5)}, {"sold": ROLLING}, ahead, **given)
 
 
 def expected(frame: pd.DataFrame, ahead: int) -> pd.DataFrame:
@@ -84,6 +84,6 @@ def test_rows_without_order_or_numbers_are_refused(change, named):
 def test_dates_and_other_kinds_of_history_are_refused():
     table, dates = as_table(FRAME), Table({"day": Column(np.arange(3.0), "date")})
     with pytest.raises(DataError, match="'day': lags and windows need"):
-        History({"day": (1,)}, time="day").extended(dates)
+        RowHistory({"day": (1,)}, {}, time="day").extended(dates)
     with pytest.raises(DataError, match="'shop'"):
         history().extended(table, as_table(FRAME.assign(shop=1)))

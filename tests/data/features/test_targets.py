@@ -8,7 +8,12 @@ from mlpengine.core.errors import DataError
 from mlpengine.data.features import Preprocessor, class_weights
 from mlpengine.data.features.column_kinds import odd_row
 from mlpengine.data.features.sources import check_numeric
-from mlpengine.data.features.targets import fit_target, row_weights, target_from_state
+from mlpengine.data.features.targets import (
+    check_target,
+    fit_target,
+    row_weights,
+    target_from_state,
+)
 from mlpengine.data.tables import Column, Table
 
 X = Column(np.arange(6.0))
@@ -102,6 +107,13 @@ def test_a_text_that_is_in_another_part_is_blamed_without_a_line():
     part = Table({"y": Column(np.zeros(3, np.int32), "text", ("1", "n.a."))}, "t", first_line=2)
     with pytest.raises(DataError, match=r"^t: column 'y': the target must be a number \('n.a.'\)"):
         fit_target(part, ["y"], "regression", standardize=True)
+
+
+def test_texts_that_do_not_repeat_are_no_target():
+    names = tuple(one + other for one in "abcdefghij" for other in "klmnopqrst")
+    table = Table({"y": Column(np.arange(100, dtype=np.int32), "text", names)})
+    with pytest.raises(DataError, match=r"100 different texts .*; choose another column"):
+        check_target(table, ["y"])
 
 
 @pytest.mark.parametrize(
