@@ -44,7 +44,7 @@ COMPARISONS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": oper
 
 
 class Requirement(NamedTuple):
-    """A comparison of a metric with a number, which a model must meet."""
+    """A demand on a model: a metric, compared with a number."""
 
     text: str
     metric: str

@@ -61,7 +61,7 @@ EXPORT_NAMES = {
     PAGE_FORMAT: "model.html",
     device.FORMAT: "training.c",
 }
-"""Default names in a run directory, where model.safetensors is the model itself."""
+"""Default file names in a run directory; there, model.safetensors is the model itself."""
 
 
 @click.command("export", epilog=EPILOG)
@@ -146,7 +146,7 @@ def command(
 
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """Let the message of an error name the file that is not written."""
+    """Name the file that is not written in the message of an error."""
     try:
         yield
     except MlpEngineError as error:
@@ -158,7 +158,7 @@ def _naming(path: Path) -> Iterator[None]:
 def _refuse(
     form: str, *, name: str | None, package: Package | None, settings: Sequence[str]
 ) -> None:
-    """Raise UsageError for options of another format."""
+    """Raise UsageError for options that belong to another format."""
     for option, given, takes in (
         ("set", settings, [device.FORMAT]),
         ("name", name, ["c"]),
@@ -171,7 +171,7 @@ def _refuse(
 
 
 def _facts(exported: Exported) -> Iterator[str]:
-    """Yield lines on the content of a file, and on the result of a comparison."""
+    """Yield lines on the content of a file and on the result of a comparison."""
     for title, values in (("inputs", exported.inputs), ("outputs", exported.outputs)):
         if values:
             yield f"{title}: " + ", ".join(f"{printable(name)} ({t})" for name, t in values.items())
@@ -180,7 +180,7 @@ def _facts(exported: Exported) -> Iterator[str]:
 
 
 def _write_form(model: Model, path: Path) -> tuple[dict[str, Any], list[str]]:
-    """Write the page that predicts; return its facts for programs and for people."""
+    """Write the page that predicts; return its facts as data and as lines of text."""
     if path.suffix != ".html":
         raise UsageError(f"{path}: the name must end in .html")
     write_page(path, form_page(model))

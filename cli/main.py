@@ -153,7 +153,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 def run_in_job(args: list[str]) -> int:
     """Run the command line; if a rank fails before MPI has started, end all ranks.
 
-    Until MPI has started, signals end the process, which launchers notice.
+    Until MPI has started, signals end the process; launchers notice this end.
     """
     is_rank = launched()[1] > 1 and next((a for a in args if a[:1] != "-"), "") == "train"
     if not is_rank:

@@ -20,18 +20,20 @@ if TYPE_CHECKING:
     from .session import Session
 
 NOT_MET = 3
-"""The exit code where a result is not what --drift or --require asks for."""
+"""Exit code if a result is not what --drift or --require demands."""
 
 SHOWN_PARTS = ("train", OUT_OF_FOLD, "validation", "test")
 SHOWN_CLASSES = 10
-"""Largest number of classes with a whole confusion matrix; for more, the commonest mistakes."""
+"""Largest number of classes with a whole confusion matrix; with more, the commonest mistakes are
+listed."""
 
 SHOWN_MISTAKES = 5
 MOSTLY_LINEAR = 0.8
-"""Smallest weight of linear models in an ensemble that the result remarks on."""
+"""Smallest weight of linear models in an ensemble that the result mentions."""
 
 ROW_OF_METRICS = 5
-"""Largest number of metrics for which a part is a row of the table; for more, a column."""
+"""Largest number of metrics for which each part is a row of the table; with more, it is a
+column."""
 
 
 def outcome_data(session: "Session", result: Result, outcome: Mapping[str, Any]) -> str:
@@ -79,10 +81,10 @@ def metrics_table(
     *,
     in_time: bool = False,
 ) -> list[str]:
-    """Return a line of metrics for each part, or a column if there are many.
+    """Return a row of metrics for each part, or a column for each part if there are many metrics.
 
-    `spreads` are further lines, by the part that they follow and their titles; `in_time` is whether
-    folds follow each other in time.
+    `spreads` are further rows, by the part that they follow and by their titles.  `in_time` states
+    whether the folds follow each other in time.
     """
     if not measured:
         return []
@@ -126,7 +128,7 @@ def metrics_table(
 
 
 def part_title(part: str) -> str:
-    """Return the name of a part for a table."""
+    """Return the title of a part in a table."""
     return part.replace("_", "-")
 
 
@@ -158,7 +160,7 @@ def mistakes(
 
 
 def shortest(path: Path) -> Path:
-    """Return a path relative to the working directory, if it lies below it."""
+    """Return a path relative to the working directory if it is below that directory."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
 

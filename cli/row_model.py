@@ -1,4 +1,4 @@
-"""The pydantic model of a row that a trained model predicts from, column by column."""
+"""The pydantic model of a row from which a trained model predicts."""
 
 import json
 from collections.abc import Callable
@@ -13,11 +13,11 @@ from mlpengine.data.features.sources import LIMIT
 from mlpengine.data.tables.table import number_text
 
 LEVELS_SHOWN = 50
-"""Levels of a category that the schema lists as examples."""
+"""Number of levels of a category that the schema lists as examples."""
 
 
 def _unchanged(cell: Any, check: Callable[[Any], Any]) -> Any:
-    """Check a cell and return it as it came, so that a whole number keeps all its digits."""
+    """Check a cell and return it unchanged, so that a whole number keeps all its digits."""
     check(cell)
     return cell
 
@@ -27,7 +27,7 @@ CodeCell = Annotated[NumberCell, WrapValidator(_unchanged)]
 
 
 def row_model(preprocessor: Preprocessor) -> type[BaseModel]:
-    """Return the model of a row, with a field for each column in order and its name as alias."""
+    """Return the model of a row, with a field for each column, in order, and its name as alias."""
     nullable = preprocessor.options.missing != "error"
     own, fields = preprocessor.columns, dict[str, Any]()
     for number, column in enumerate(preprocessor.table_columns):
@@ -40,7 +40,7 @@ def row_model(preprocessor: Preprocessor) -> type[BaseModel]:
 
 
 def _described(preprocessor: Preprocessor, column: str) -> tuple[Any, str, list[Any]]:
-    """Return the type of the values of a column, its range in training, and usual values."""
+    """Return the type of a column's values, a text on its range in training, and usual values."""
     for category in preprocessor.categories:
         if category.column == column:
             levels = _cells(category) or [""]
@@ -66,6 +66,6 @@ def _described(preprocessor: Preprocessor, column: str) -> tuple[Any, str, list[
 def _cells(category: Category) -> list[Any]:
     """Return the levels of a category as cells: texts and dates, or numbers, or booleans."""
     if not category.text:
-        with suppress(ValueError):  # a date is no JSON
+        with suppress(ValueError):  # JSON has no dates
             return [json.loads(level) for level in category.levels]
     return list(category.levels)

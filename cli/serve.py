@@ -66,7 +66,7 @@ def command(run: Path, host: str, port: int, workers: int, access_log: bool) -> 
     proxy with both in front of it.
     """
     with TemporaryDirectory(prefix="mlpengine-") as counts:
-        if workers > 1:  # where they add up their counts; read when prometheus_client is imported
+        if workers > 1:  # prometheus_client reads it when imported
             os.environ["PROMETHEUS_MULTIPROC_DIR"] = counts
         from .server import keep_workers, listen_at, serve
 
@@ -74,7 +74,7 @@ def command(run: Path, host: str, port: int, workers: int, access_log: bool) -> 
         work = partial(serve, model, run.resolve().stem, listening, access_log)
         shown = f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{listening.getsockname()[1]}"
-        with suppress(BrokenPipeError):  # nobody reads the address
+        with suppress(BrokenPipeError):  # stdout has no reader
             say(f"serving {run} at {address} (POST /predict, GET /docs, GET /openapi.json)")
         code = keep_workers(work, workers) if workers > 1 else work()
-    os._exit(code)  # a thread that is busy is not waited for
+    os._exit(code)  # without waiting for busy threads

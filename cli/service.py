@@ -32,34 +32,34 @@ with importing("mlpengine serve", "serve"):
     from prometheus_client.multiprocess import MultiProcessCollector
 
 ROW_LIMIT, BODY_LIMIT = 10_000, 8_000_000
-"""Rows of a request, and bytes of its body."""
+"""Limits of a request: rows, and bytes of its body."""
 
 SMALL_BODY = 1 << 14
-"""Maximum bytes of a body that is answered at once.
+"""Largest body, in bytes, that is answered in the event loop.
 
-Larger bodies are answered by a thread, one after another, so that small bodies do not wait."""
+A thread answers larger bodies one after another, so that small bodies do not wait for them."""
 
 CELLS_TOLD, NAMES_COMPARED = 20, 100
-"""Cells that an error names, and names of a row that are compared with one that is missing."""
+"""Number of cells that an error names, and of names compared with a missing name."""
 
 PAGE = Path(__file__).with_name("service.html")
 
 
 class Answer(BaseModel):
-    """A prediction for each row, in their order, and warnings about drift."""
+    """The predictions of the rows, in the order of the rows, and warnings about drift."""
 
     predictions: list[dict[str, Any]]
     warnings: list[str]
 
 
 class Refusal(BaseModel):
-    """Why a request is not answered."""
+    """The reason why a request is not answered."""
 
     detail: str
 
 
 class Answers:
-    """The answers of a model to bodies of JSON."""
+    """Answers requests with JSON bodies by the predictions of a model."""
 
     def __init__(self, model: Model) -> None:
         self.row = row_model(model.preprocessor)
@@ -71,7 +71,7 @@ class Answers:
         self._one_row = RowPredictor(model.populations, model.preprocessor, model.mean.combine)
 
     def answer(self, body: bytes, sure: Sure, *, at_once: bool) -> bytes:
-        """Return the answer to a body; `at_once` tells that no other thread is here."""
+        """Return the answer to a body; `at_once` states that the event loop calls this."""
         value = _parsed(body)
         try:
             given = self._rows.validate_python(value if isinstance(value, list) else [value])
@@ -98,7 +98,7 @@ class Answers:
         return json.dumps(answer, separators=(",", ":"), allow_nan=False).encode()
 
     def _refusal(self, error: ValidationError) -> HTTPException:
-        """Return an error about the number of rows, or about the first wrong row."""
+        """Return the error for a wrong number of rows, or for the first wrong row."""
         faults = error.errors(include_url=False)
         first, path = faults[0], faults[0]["loc"]
         if first["type"] == "too_long":
@@ -120,7 +120,7 @@ class Answers:
 
 
 def service(model: Model, name: str) -> FastAPI:
-    """Return the application; `name` is the name that it gives the model."""
+    """Return the application; `name` is the model's name in its answers."""
     answers, thread = Answers(model), ThreadPoolExecutor(1)
     counts = prometheus.CollectorRegistry()
     seconds = prometheus.Histogram("mlpengine_seconds", "Seconds of a request", registry=counts)
@@ -135,7 +135,7 @@ def service(model: Model, name: str) -> FastAPI:
         title=name,
         version=__version__,
         description=repr(model),
-        docs_url=None,  # the page of FastAPI loads its scripts from the network
+        docs_url=None,  # FastAPI's page loads scripts from the network
         redoc_url=None,
         max_body_size=BODY_LIMIT,
     )
@@ -193,7 +193,7 @@ def service(model: Model, name: str) -> FastAPI:
 
 
 def _parsed(body: bytes) -> Any:
-    """Return JSON as values; a name must not be repeated in an object."""
+    """Return the values of a JSON text; each name may occur once in an object."""
     try:
         return json.loads(body, object_pairs_hook=_object)
     except RecursionError:

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from mlpengine.training.mlflow import MlflowLog
 
 WARM_START_MODEL = "warm_start.safetensors"
-"""The model that training started from, if it did not start from random weights."""
+"""The model whose weights the training started from, if any."""
 
 CONFIG_DIGEST = "config_sha256"
 AFFECTS_REPRODUCIBILITY = ("packages", "python", "machine", "blas", "backend", "target")
@@ -73,7 +73,7 @@ class EpochLogs(Callback):
         self._logs: list[CsvLog] = []
 
     def on_train_start(self, loop: Loop) -> None:
-        """Start both files, with the epochs of the checkpoint."""
+        """Open both files and write the epochs of the checkpoint."""
         rows, path = loop.history.rows, self._path
         values = [row.values() for row in rows]
         self._metrics = CsvLog(path / METRICS_FILE, csv_lines(loop.history.columns, *values))
@@ -84,7 +84,7 @@ class EpochLogs(Callback):
         self._logs.append(self._timings)
 
     def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
-        """Write one line to each."""
+        """Write a line to each file."""
         self._metrics.append(row.values())
         self._timings.append([row.epoch, row.seconds, row.samples_per_second])
 
@@ -95,13 +95,13 @@ class EpochLogs(Callback):
         self.close()
 
     def close(self) -> None:
-        """Close both files; a second call does nothing."""
+        """Close both files, unless they are closed."""
         while self._logs:
             self._logs.pop().close()
 
 
 class CheckpointEnvironment(TypedDict):
-    """The parts of a checkpoint that describe the machine that wrote it."""
+    """The part of a checkpoint that describes the machine that wrote it."""
 
     backend: str
     blas: Any
@@ -117,7 +117,7 @@ class CheckpointEnvironment(TypedDict):
 
 
 class CheckpointHeader(TypedDict):
-    """The data beside the state of a loop in the checkpoints of a run."""
+    """The data that a run stores in its checkpoints beside the state of the loop."""
 
     format: int
     model: dict[str, Any]
@@ -128,21 +128,20 @@ class CheckpointHeader(TypedDict):
 
 
 MAX_THREADS = 1_024
-"""Maximum number of threads that a checkpoint may request."""
+"""Largest number of threads that a checkpoint may ask for."""
 
 
 class Session:
     """A training in its run directory.
 
     Attributes:
-        model: the model of the networks in their present state; after `finish` it has all that is
-            known about it.
+        model: the model of the networks as they are now; `finish` completes its record.
         fitted: the result of the training, after `finish` unless it was interrupted.
         loop: the training loop, before `run`.
-        resumed: the checkpoint that it was loaded from, if any.
-        warm_start: the model that gives the first weights of the training, if any.
+        resumed: the checkpoint that the loop was loaded from, if any.
+        warm_start: the model whose weights the training starts from, if any.
         measured: the metrics of all parts, after `finish`.
-        score: the comparison of the model with a linear one, after `finish`, if it was compared.
+        score: the comparison of the model with a linear model, after `finish`, if it was made.
     """
 
     def __init__(
@@ -183,14 +182,14 @@ class Session:
             self._load(checkpoint)
 
     def write_inputs(self) -> None:
-        """Write config and environment; the resolved config is last, since resuming requires it."""
+        """Write config, environment and, last, the resolved config that resuming requires."""
         file = self.data.file
         if self.warm_start is not None:
             self.warm_start.save(self.directory.path / WARM_START_MODEL)
         raw = file.document.raw
         self.directory.write(
             GIVEN_CONFIG, raw, private=b"://" in raw
-        )  # of a database with a password
+        )  # the URL may hold a password
         digest = {CONFIG_DIGEST: sha256(self._config).hexdigest()}
         command = [redacted(word) for word in sys.argv]
         source = str(redacted(file.config.data.source))
@@ -204,7 +203,7 @@ class Session:
         self.directory.write(RESOLVED, self._config)
 
     def run(self) -> Result:
-        """Train; where a number is not finite, print and save the verdicts."""
+        """Train; if a number is not finite, print and save the verdicts."""
         (self.directory.path / FAILURE_FILE).unlink(missing_ok=True)
         try:
             return self.loop.run()
@@ -217,17 +216,17 @@ class Session:
             raise
 
     def verdicts(self) -> list[Verdict]:
-        """Return the verdicts on values and, after the end, on columns; then the diagnostics'."""
+        """Return the verdicts: on values, after the end also on columns, then the diagnostics'."""
         of_run = self.diagnostics.verdicts() if self.diagnostics else []
         return joint_list(self.data.file, self.column_verdicts, of_run)
 
     def close(self) -> None:
-        """Close the files, and let other processes use the run directory."""
+        """Close the files and unlock the run directory."""
         self.logs.close()
         self.directory.close()
 
     def finish(self, result: Result) -> dict[str, Any]:
-        """Save the model, measure it on every part, and return (and save) the result.
+        """Save the model, measure it on every part, save the result and return it.
 
         An interrupted run ends at once, with the validation metrics of its best epoch.
         """
@@ -285,7 +284,7 @@ class Session:
         return outcome
 
     def _compare(self, fitted: Fitted) -> None:
-        """Compare the model with a linear one, for the page and for the verdicts."""
+        """Compare the model with a linear model, for the page and for the verdicts."""
         data = self.data
         if data.file.config.report.html:
             self.score = score_of(data, scored_rows(data, fitted.mean, self.measured.last))
@@ -344,7 +343,7 @@ class Session:
 
     @property
     def _learned_parts(self) -> dict[str, Split]:
-        """The rows of all parts, and the rows that a student learns from."""
+        """Return the rows of all parts, and the rows that a student learns from."""
         parts, learned = self.data.parts, self.trainer.train
         return parts if learned is parts["train"] else {**parts, "transfer set": learned}
 
@@ -358,7 +357,7 @@ class Session:
             )
         for name in (*AFFECTS_REPRODUCIBILITY, "processor"):
             now, then = self.environment[name], checkpoint.header["environment"].get(name)
-            if name == "packages":  # one that was not installed computed nothing
+            if name == "packages":  # a package that was absent computed nothing
                 then = {package: version for package, version in then.items() if version}
                 now = {package: now.get(package) for package in then}
             if None not in (now, then) and now != then:
@@ -376,14 +375,14 @@ def _now() -> str:
 
 
 def find_checkpoint(directory: RunDirectory) -> Checkpoint | None:
-    """Return the newest whole checkpoint of a run, after removing unfinished files."""
+    """Remove unfinished files and return the newest complete checkpoint of a run, if any."""
     remove_unfinished(directory.path)
     remove_unfinished(directory.path / CHECKPOINTS)
     return Checkpoints(directory.path / CHECKPOINTS).newest()
 
 
 def check_same_config(directory: RunDirectory, checkpoint: Checkpoint | None) -> None:
-    """Check that the config is unchanged since the run began.  Raises: RunError if it is not."""
+    """Check that the config has not changed since the run began.  Raises: RunError if it has."""
     header: Any = checkpoint.header if checkpoint else None
     if header is None:
         with suppress(OSError, ValueError, RecursionError):
@@ -398,16 +397,16 @@ def check_same_config(directory: RunDirectory, checkpoint: Checkpoint | None) ->
 
 
 def saved_preprocessor(checkpoint: Checkpoint) -> Preprocessor:
-    """Return the preprocessing of a checkpoint.  A resumed run uses it unchanged.
+    """Return the preprocessing of a checkpoint, which a resumed run uses unchanged.
 
-    Raises: CheckpointError if the checkpoint is not one of a run.
+    Raises: CheckpointError if no run wrote the checkpoint.
     """
     check_header(checkpoint)
     return restored_model(checkpoint).preprocessor
 
 
 def check_header(checkpoint: Checkpoint) -> None:
-    """Raise CheckpointError unless a checkpoint's header has the form of a run's."""
+    """Raise CheckpointError unless the header of a checkpoint has the form of a run."""
     conform(checkpoint.header, CheckpointHeader, str(checkpoint.path))
     if not 1 <= checkpoint.header["environment"]["threads"] <= MAX_THREADS:
         raise CheckpointError(f"{checkpoint.path}: threads must be from 1 to {MAX_THREADS:,}")
@@ -416,11 +415,11 @@ def check_header(checkpoint: Checkpoint) -> None:
 
 
 def fingerprints(parts: Mapping[str, Split]) -> dict[str, int]:
-    """Return a checksum of the rows of each part, to detect changed data."""
+    """Return a checksum of the rows of each part; the checksums detect changed data."""
     checksums = {}
     for name, part in parts.items():
         total = zlib.crc32(repr(part.x.shape).encode())
-        total = getattr(part.x, "checksum", total)  # of features in a file
+        total = getattr(part.x, "checksum", total)  # features in a file have one
         for array in (part.x, part.y, part.weights):
             if getattr(array, "nbytes", 0):
                 total = zlib.crc32(memoryview(array).cast("B"), total)  # type: ignore[arg-type]

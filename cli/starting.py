@@ -1,4 +1,4 @@
-"""The start of a run, and the run to its end and result: what every command that trains does."""
+"""The start of a run, and the run up to its result, for all commands that train."""
 
 import json
 from collections.abc import Sequence
@@ -37,9 +37,9 @@ from .streams import CLOSED, complain, say
 class Start(NamedTuple):
     """The start of a run: a config, or an earlier run with its newest checkpoint, if any.
 
-    `model` gives the weights, if there is one.  `epochs` is given for a run that continues to more
-    epochs.  `directory` is the directory of the earlier run.  It is None on a rank other than 0,
-    because such a rank opens no directory.
+    `model` gives the initial weights, if there is a model.  `epochs` is given if an earlier run
+    continues to more epochs.  `directory` is the directory of the earlier run, or None on ranks
+    other than 0, which open no directory.
     """
 
     config: Path
@@ -54,8 +54,8 @@ class Start(NamedTuple):
     def of(cls, directory: RunDirectory, epochs: int | None = None) -> "Start":
         """Return the start from which the run in an open directory continues.
 
-        Raises: RunError if it was stopped before that, or its config was edited; UsageError for
-        `epochs` of a run without a checkpoint.
+        Raises: RunError if the run stopped before it wrote its config, or if the config was edited;
+        UsageError for `epochs` of a run without a checkpoint.
         """
         if not (directory.path / RESOLVED).is_file():
             raise RunError(
@@ -71,7 +71,7 @@ class Start(NamedTuple):
         return cls(config, overrides, None, model, checkpoint, epochs, directory)
 
     def load(self, ranks: Ranks | None = None) -> tuple[LoadedData, Trainer]:
-        """Read config and data, and make the trainer that takes them."""
+        """Read config and data, and make the trainer of these data."""
         file, model = load_config(self.config, self.overrides), self.model
         preprocessor = saved_preprocessor(self.checkpoint) if self.checkpoint else None
         if model is not None:
@@ -86,9 +86,9 @@ class Start(NamedTuple):
         callbacks: Sequence[Callback],
         opened: ExitStack,
     ) -> Session:
-        """Return the session, of a new run in a directory of its own; `opened` closes it.
+        """Return the session; a new run gets a directory of its own.  `opened` closes the session.
 
-        Raises: UsageError for a number of epochs that the run has made already.
+        Raises: UsageError if the run already has this number of epochs.
         """
         if self.directory is None:
             directory = RunDirectory.create(self.out or Path("runs") / data.file.name)
@@ -113,7 +113,7 @@ class Start(NamedTuple):
 def reopened(path: Path, epochs: int | None, ranks: Ranks | None, opened: ExitStack) -> Start:
     """Return the start of an earlier run; only rank 0 opens and locks its directory.
 
-    `epochs` replaces its number of epochs.
+    `epochs` replaces the number of epochs of the run.
     """
 
     def open_run() -> Start:
@@ -131,9 +131,9 @@ def reopened(path: Path, epochs: int | None, ranks: Ranks | None, opened: ExitSt
 def _longer(
     directory: RunDirectory, checkpoint: Checkpoint | None, epochs: int | None
 ) -> list[Override]:
-    """Return the overrides for a run that continues to a number of epochs other than its config's.
+    """Return the overrides for a run that continues to another number of epochs.
 
-    Raises: UsageError if it has no checkpoint.
+    Raises: UsageError if the run has no checkpoint.
     """
     if checkpoint is None:
         if epochs is None:
@@ -154,12 +154,12 @@ def _longer(
 
 
 def epoch_lines(quiet: bool) -> list[Callback]:
-    """Return the callback that prints a line for each epoch, unless `quiet`."""
+    """Return a callback that prints a line for each epoch, or nothing if `quiet`."""
     return [] if quiet else [Progress(True, live=False)]
 
 
 class Shown(NamedTuple):
-    """The output of a run: nothing on stderr, the result as JSON."""
+    """How a run prints: nothing on stderr if `quiet`, and the result as JSON if `as_json`."""
 
     quiet: bool
     as_json: bool
@@ -168,7 +168,7 @@ class Shown(NamedTuple):
 def run_session(
     session: Session, state: Stopping, ranks: Ranks | None, shown: Shown
 ) -> dict[str, Any]:
-    """Run a session to its end, print and return the result, and write the page after that."""
+    """Run a session to its end, print and return its result, then write the page of the run."""
     if not shown.quiet:
         say(opening(session.data, session.trainer, session), err=True)
     state.attach(session.loop.stop)
@@ -187,7 +187,7 @@ def run_session(
         lost = False
         try:
             say(json.dumps(outcome) if shown.as_json else outcome_data(session, result, outcome))
-        except BrokenPipeError as error:  # the run is complete, even if the reader has left
+        except BrokenPipeError as error:  # the run is complete without a reader, too
             lost = error.strerror == CLOSED
         files = [] if state.code else write_run_page(session, outcome)
     if files and not shown.as_json:
@@ -199,7 +199,7 @@ def run_session(
 
 
 def opening(data: LoadedData, trainer: Trainer, session: Session | None = None) -> str:
-    """Return data, network and run directory, a line each."""
+    """Return a line each on the data, the network and the run directory."""
     mlp, counts = trainer.networks[0], data.tables.rows
     parts = ", ".join(f"{count:,} {name}" for name, count in counts.items())
     rows = f"{plural(sum(counts.values()), 'row')} ({parts})"

@@ -1,7 +1,7 @@
 """Signals that end training: the first ends it after the step, the second at once.
 
-`mlpengine.core.system` has the exit codes.  The attached function is the `stop` of a loop.  At the
-end of the loop `mlpengine.training.checkpoint` saves.
+`mlpengine.core.system` has the exit codes.  The attached function is the `stop` of a loop; the
+loop then ends, and `mlpengine.training.checkpoint` saves its state.
 """
 
 import os
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from mlpengine.step.ranks import Ranks
 
 HANGUP = 129
-"""The exit code of the signal of a terminal that is closed."""
+"""Exit code after the signal that a closed terminal sends."""
 
 
 def handled() -> list[signal.Signals]:
-    """Return the signals that end a command; a hangup that is ignored, as by nohup, does not."""
+    """Return the signals that end a command, without a hangup that is ignored, as by nohup."""
     return [
         number
         for number, code in EXIT_CODES.items()
@@ -32,9 +32,9 @@ def handled() -> list[signal.Signals]:
 
 
 class Stopping:
-    """The signal that was received, if any; `code` is the exit code that it leads to.
+    """The signal that was received, if any; `code` is its exit code.
 
-    If `quiet`, as one of several ranks is, it prints nothing.
+    With `quiet`, as on ranks other than 0, nothing is printed.
     """
 
     def __init__(self, *, quiet: bool = False) -> None:
@@ -42,30 +42,30 @@ class Stopping:
         self._stop: Callable[[], None] | None = None
 
     def attach(self, stop: Callable[[], None]) -> None:
-        """Call `stop` at the first signal, or now if one was received before."""
+        """Call `stop` at the first signal, or now if a signal was received before."""
         self._stop = stop
         if self.code:
             stop()
 
     def handle(self, number: int, _frame: FrameType | None) -> None:
-        """Handle a signal: call what is attached, or exit without it; exit at the second signal."""
+        """Call the attached function, or exit if there is none; exit at the second signal."""
         code = EXIT_CODES[signal.Signals(number)]
         if self.code:
             os._exit(code)
         self.code = code
         if self._stop is None:
             self._say(b"interrupted\n")
-            raise SystemExit(code)  # a callback from C may swallow it: then `attach` stops
+            raise SystemExit(code)  # C code may swallow it; then `attach` stops
         self._say(b"\nstopping after this step; again to leave at once\n")
         self._stop()
 
     def share_code(self, ranks: "Ranks | None") -> None:
-        """Take over the code of the lowest rank that has one; all ranks call this."""
+        """Give all ranks the `code` of the lowest rank with a code; every rank calls this."""
         if ranks is not None:
             self.code = ranks.first(self.code or None) or 0
 
     def _say(self, text: bytes) -> None:
-        """Write to the descriptor: the stream may have been interrupted by the handler."""
+        """Write to the descriptor: the handler may have interrupted a write to the stream."""
         if not self._quiet:
             with suppress(OSError):  # the terminal may be gone
                 os.write(2, text)
@@ -84,6 +84,6 @@ def stops(*, quiet: bool = False) -> Iterator[Stopping]:
 
 
 def leave(state: Stopping) -> None:
-    """Exit with the code of the signal, if one was received."""
+    """Exit with the code of the signal if a signal was received."""
     if state.code:
         click.get_current_context().exit(state.code)

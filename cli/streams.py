@@ -1,4 +1,4 @@
-"""Standard streams of a command that may lose its terminal, its reader or the space on a disk."""
+"""Standard streams of a command that may lose its terminal, its reader or the disk space."""
 
 import codecs
 import io
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 CLOSED = "is closed, so the printed lines are lost"
-"""The message where a command begins without standard output and prints a result."""
+"""Error message if a command that prints a result starts without standard output."""
 
 ESCAPE = "mlpengine.escape"
-"""The error handler of stdout for characters that its encoding lacks; see `escape`."""
+"""Name of the error handler of stdout for characters that its encoding lacks; see `escape`."""
 
 
 def escape(error: UnicodeError) -> tuple[str | bytes, int]:
-    """Return a backslash and the number of a character that an encoding lacks, and its end.
+    """Return the escape of a character that an encoding lacks, and the position after it.
 
-    A byte of a path that is no character stays that byte.
+    A byte of a path that is not a character stays this byte.
     """
     if not isinstance(error, UnicodeEncodeError):
         raise error
@@ -36,27 +36,27 @@ def escape(error: UnicodeError) -> tuple[str | bytes, int]:
 
 
 class Messages(io.FileIO):
-    """Standard error: text that cannot be written is dropped, so that no message ends a command."""
+    """Standard error; text that cannot be written is dropped, so that no message ends a command."""
 
     def write(self, data: "ReadableBuffer", /) -> int:
-        """Write as much as possible; report the rest as written, too."""
+        """Write as much as possible, and report all bytes as written."""
         size = memoryview(data).nbytes
         with suppress(OSError):
-            return super().write(data) or size  # None where it would block
+            return super().write(data) or size  # None if the write would block
         return size
 
 
 class Results(io.FileIO):
-    """Standard output: the first failure is raised with a name, later text is dropped.
+    """Standard output; the first failure raises an error, and later text is dropped.
 
-    Raises: BrokenPipeError where the reader or the terminal is gone; OSError naming stdout.
+    Raises: BrokenPipeError if the reader or the terminal has gone; OSError that names stdout.
     """
 
     _failed = False
     is_closed = False
 
     def write(self, data: "ReadableBuffer", /) -> int:
-        """Write, unless writing failed before."""
+        """Write, unless an earlier write failed."""
         if self._failed:
             return memoryview(data).nbytes
         if self.is_closed:
@@ -68,23 +68,23 @@ class Results(io.FileIO):
             self._failed = True
             mode = os.fstat(self.fileno()).st_mode
             terminal = error.errno == EIO and stat.S_ISCHR(mode)
-            pipe = error.errno == EINVAL and stat.S_ISFIFO(mode)  # as Windows says it
+            pipe = error.errno == EINVAL and stat.S_ISFIFO(mode)  # as Windows reports it
             number = EPIPE if terminal or pipe else error.errno
             raise OSError(number, error.strerror, "stdout") from None
 
 
 def keep_streams() -> None:
-    """Replace stdout and stderr; open the null device for each standard stream that is closed.
+    """Replace stdout and stderr, and open the null device for each standard stream that is closed.
 
-    Without the null device a file of a run would get the number of the closed stream, and messages
-    would go into that file.
+    Otherwise a file of the run would get the number of the closed stream, and messages would go
+    into this file.
     """
     closed = set()
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number: this one
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number: this stream's
             closed.add(number)
     sys.stdin = sys.stdin or open(0, closefd=False, encoding="utf-8")  # noqa: SIM115
     codecs.register_error(ESCAPE, escape)
@@ -114,7 +114,7 @@ def _takes_bytes(stream: object) -> bool:
 def write_file(text: str) -> None:
     """Write the content of a file to stdout, in UTF-8 and with its line ends unchanged.
 
-    Control characters are escaped where stdout is a terminal.
+    If stdout is a terminal, control characters are escaped.
     """
     click.echo((_printable_lines(text) if is_terminal() else text).encode(), nl=False)
 
@@ -125,13 +125,13 @@ def is_terminal() -> bool:
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """Print lines to read, without passwords; control characters in names are escaped.
+    """Print lines, without passwords and with control characters in names escaped.
 
-    On a terminal, lines that do not fit are broken between words.
+    On a terminal, long lines are broken between words.
     """
     from mlpengine.core.redaction import redacted
 
-    stream = sys.stderr if err else sys.stdout  # click would write UTF-8 where that is for ASCII
+    stream = sys.stderr if err else sys.stdout  # click would write UTF-8 to ASCII streams
     text = _printable_lines(redacted(text))
     stream.write((_wrapped(text) if stream.isatty() else text) + "\n")
     stream.flush()
@@ -151,7 +151,7 @@ def _wrapped(text: str) -> str:
 
 
 def complain(text: str) -> None:
-    """Print lines to stderr, if it can still be written."""
+    """Print lines to stderr if it can be written."""
     from mlpengine.core.redaction import redacted
     from mlpengine.core.wording import shortened
 
@@ -160,7 +160,7 @@ def complain(text: str) -> None:
 
 
 def explain(error: Exception) -> int:
-    """Print an expected error and return its exit code; raise any other."""
+    """Print an expected error and return its exit code; raise other errors."""
     from mlpengine.core.errors import MlpEngineError
 
     if isinstance(error, MlpEngineError):

@@ -1,7 +1,7 @@
 """A sweep in its directory, and its trials in Optuna's storage.
 
-A trial belongs to the worker that holds the lock of its run directory.  The system releases it when
-that process ends, however it ends; then the trial is queued again.
+A worker holds the lock of the run directory of its trial.  The system releases the lock when the
+process ends for any reason; an unfinished trial is then queued again.
 """
 
 import json
@@ -44,26 +44,24 @@ with importing("mlpengine sweep", "sweep"):
 TRIALS, JOURNAL_FILE = "trials", "journal.log"
 
 RETRIES = 3
-"""Maximum number of times that a trial is run again after its worker died."""
+"""Number of times that a trial is run again after its worker died."""
 
 WARMUP = 5
-"""The median pruner leaves the first epochs / WARMUP epochs of a trial alone."""
+"""The median pruner never ends a trial in its first epochs / WARMUP epochs."""
 
 START_TIME = timedelta(minutes=1)
-"""Seconds after which a trial without a directory is considered to have no worker."""
+"""Seconds after which a trial without a directory counts as a trial without a worker."""
 
 SLOT, REASON = "slot", "reason"
-"""Attributes of a trial: its place in the sweep and the reason of its failure.
-
-The place chooses the seed of the trial.
-"""
+"""Attributes of a trial: its number in the sweep (the number sets the seed), and the reason of its
+failure."""
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A trial that this process runs, with the lock of its run directory."""
+    """A trial that this process runs, with the lock on the run directory."""
 
     trial: Trial
     values: dict[str, Any]
@@ -71,10 +69,10 @@ class Claim:
 
 
 class Study:
-    """The trials of a sweep.  Its directory has the config and the settings.
+    """The trials of a sweep, whose directory has the config and the settings.
 
-    Raises: UsageError or RunError if the directory does not belong to a sweep or the storage cannot
-    be used.
+    Raises: UsageError or RunError if the directory belongs to no sweep, or if the storage
+    cannot be used.
     """
 
     def __init__(self, directory: Path, *, begins: bool = False) -> None:
@@ -103,7 +101,7 @@ class Study:
             )
 
     def _begin(self, direction: Literal["maximize", "minimize"]) -> None:
-        """Make the study and queue all trials, with their values if they are a grid."""
+        """Create the study and queue all trials; the trials of a grid get their values."""
         study = optuna.create_study(
             storage=self._storage, study_name=self._name, direction=direction
         )
@@ -113,7 +111,7 @@ class Study:
             study.enqueue_trial(fixed, user_attrs={SLOT: slot})
 
     def close(self) -> None:
-        """Close the connections to a database.  Processes do not share connections."""
+        """Close the connections to a database, because processes must not share connections."""
         self._storage.remove_session()
         if engine := getattr(self._storage, "engine", None):
             engine.dispose()
@@ -128,7 +126,7 @@ class Study:
         return self.directory / TRIALS / f"{number:04d}"
 
     def claim(self) -> Claim | None:
-        """Return a trial to run; None if none is left."""
+        """Return a trial to run, or None if none is left."""
         with self._storage_errors():
             while True:
                 if not self._is_waiting():
@@ -137,7 +135,7 @@ class Study:
                     return None
                 trial = self._study.ask()
                 slot = trial.user_attrs.get(SLOT)
-                if slot is None:  # other workers took the last ones meanwhile
+                if slot is None:  # other workers took the last trials
                     self._study.tell(trial, state=TrialState.FAIL)
                     continue
                 directory = RunDirectory.create(self.path(trial.number))
@@ -150,19 +148,19 @@ class Study:
         return bool(self._study.get_trials(deepcopy=False, states=(TrialState.WAITING,)))
 
     def _queue_lost(self) -> None:
-        """Queue trials again if their worker was killed."""
+        """Queue the trials again whose workers were killed."""
         for frozen in self._study.get_trials(states=(TrialState.RUNNING,)):
             path = self.path(frozen.number)
             if not (path / LOCK_FILE).is_file():
                 if datetime.now() - (frozen.datetime_start or datetime.now()) > START_TIME:
                     self._run_again(frozen, "its worker was killed", RETRIES)
                 continue
-            with suppress(RunError), RunDirectory.open(path):  # unless its worker holds it
+            with suppress(RunError), RunDirectory.open(path):  # fails if its worker holds the lock
                 if self._study.trials[frozen.number].state == TrialState.RUNNING:
                     self._run_again(frozen, "its worker was killed", RETRIES)
 
     def _run_again(self, frozen: FrozenTrial, reason: str, retries: int | None = None) -> None:
-        """Fail a trial, and queue it again unless that was done too often."""
+        """Mark a trial as failed, and queue it again unless it was queued `retries` times."""
         study = self._storage.get_study_id_from_name(self._name)
         trial = self._storage.get_trial_id_from_study_id_trial_number(study, frozen.number)
         self._storage.set_trial_user_attr(trial, REASON, reason)
@@ -170,7 +168,7 @@ class Study:
         _Retry(max_retry=retries)(self._study, frozen)
 
     def report(self, claim: Claim, epoch: int, value: float) -> bool:
-        """Tell the metric after an epoch; return whether the trial is to end."""
+        """Store the metric after an epoch; return whether the trial has to end."""
         if self.sweep.pruner == "none" or not isfinite(value):
             return False
         with self._storage_errors():
@@ -184,21 +182,21 @@ class Study:
         value: float | None = None,
         reason: str = "",
     ) -> None:
-        """Tell how a trial ended: its final value, or why it failed."""
+        """Store the final value of a trial, or the reason of its failure."""
         with self._storage_errors():
             if reason:
                 claim.trial.set_user_attr(REASON, reason)
             self._study.tell(claim.trial, value, TrialState[state.upper()])
 
     def leave(self, claim: Claim) -> None:
-        """Queue a trial again that was interrupted."""
+        """Queue an interrupted trial again."""
         with suppress(RunError), self._storage_errors():
             self._run_again(self._study.trials[claim.trial.number], "interrupted")
 
     def summary(self) -> dict[str, Any]:
-        """Return the trials that have begun, by number, and the best (the first of equal ones).
+        """Return the trials that have begun, by number, and the best trial.
 
-        A trial that was queued again is left out.
+        Of equally good trials the first is the best.  Trials queued again are left out.
         """
         with self._storage_errors():
             known = self._study.get_trials(deepcopy=False)
@@ -249,7 +247,7 @@ class Study:
         }
 
     def importance(self) -> dict[str, float]:
-        """Return the share of each key in the spread of the metric; empty for too few trials."""
+        """Return the share of each key in the spread of the metric; {} for too few trials."""
         with self._storage_errors():
             complete = self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
             if len(complete) < 4 or len({trial.value for trial in complete}) < 2:
@@ -259,14 +257,14 @@ class Study:
 
     @contextmanager
     def _storage_errors(self) -> Iterator[None]:
-        """Turn errors of the storage into a RunError that names it without its password."""
+        """Raise a RunError that names the storage, without its password, instead of its errors."""
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ExperimentalWarning)  # of retries and importance
+                warnings.simplefilter("ignore", ExperimentalWarning)  # retries, importance
                 yield
         except MlpEngineError:
             raise
-        except Exception as error:  # a damaged journal leads to any kind
+        except Exception as error:  # a damaged journal may raise any error
             cause = error.__cause__ or error
             reason = (str(cause).strip() or type(cause).__name__).splitlines()[0]
             reason = without_values(reason, self.sweep.storage)
@@ -274,9 +272,9 @@ class Study:
             raise RunError(f"{storage}: the sweep's storage cannot be used ({reason})") from error
 
     def _sampler(self, slot: int) -> optuna.samplers.BaseSampler:
-        """Return the sampler of one trial.  Its seed follows from the config's seed and the slot.
+        """Return the sampler of one trial; its seed follows from the config's seed and the slot.
 
-        So the values that `random` draws do not depend on the number of workers.
+        Therefore the number of workers does not change the values that `random` draws.
         """
         seed = int(np.random.SeedSequence([self._seed, slot]).generate_state(1)[0])
         if self.sweep.sampler == "tpe":
@@ -285,7 +283,7 @@ class Study:
 
 
 def _read(directory: Path) -> tuple[str, tuple[str, ...]]:
-    """Return name and settings of a sweep.  Raises: UsageError, RunError if it is not a sweep."""
+    """Return name and settings of a sweep.  Raises: UsageError, RunError if there is no sweep."""
     if not directory.exists():
         raise UsageError(f"{directory}: there is no such sweep{similar_file(directory)}")
     if not (directory / SETTINGS).is_file():
@@ -305,7 +303,7 @@ def _read(directory: Path) -> tuple[str, tuple[str, ...]]:
 
 
 def shown_storage(storage: str) -> str:
-    """Return a storage for messages, without its password."""
+    """Return a storage without its password, for messages."""
     return JOURNAL_FILE if storage == JOURNAL else redacted(storage)
 
 
@@ -317,13 +315,13 @@ def _database(storage: str) -> BaseStorage:
     url = with_values(storage)
     kind, place = url.split("://", 1)
     if kind in ("postgres", "postgresql"):
-        url = f"postgresql+psycopg://{place}"  # the driver that the extra installs
+        url = f"postgresql+psycopg://{place}"  # the driver of the extra
     try:
         host = make_url(url).host or ""
         reason = ": an @ in a password is written %40" if "@" in host else ""
     except ArgumentError:
         reason = ": it cannot be read"
-    except ValueError:  # its text is the part read as a port, perhaps a password
+    except ValueError:  # its text may be a password, read as a port
         reason = ": a port is a number, and a password stands before @"
     try:
         if not reason:
@@ -345,7 +343,7 @@ def _pruner(name: str, epochs: int) -> optuna.pruners.BasePruner:
 
 
 def _suggest(trial: Trial, key: str, entry: SpaceSection) -> None:
-    """Draw the value of a key, unless the trial has one."""
+    """Draw the value of a key unless the trial has a value."""
     if entry.choice:
         trial.suggest_categorical(key, [_stored(entry, value) for value in entry.choice])
     elif entry.int:
@@ -356,5 +354,5 @@ def _suggest(trial: Trial, key: str, entry: SpaceSection) -> None:
 
 
 def _stored(entry: SpaceSection, value: Any) -> Any:
-    """Return a value as Optuna stores it: choices, also lists and mappings, as JSON."""
+    """Return a value in the form that Optuna stores: choices, also lists, as JSON."""
     return json.dumps(value) if entry.choice else value

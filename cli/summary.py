@@ -17,7 +17,7 @@ from .outcome import SHOWN_PARTS, part_title
 from .streams import say
 
 SHOWN_LEVELS = 12
-"""Number of levels of a column, and of classes, that are listed."""
+"""Largest number of levels of a column, and of classes, that are listed."""
 
 EPILOG = """\b
 Examples:
@@ -41,7 +41,7 @@ def command(run: Path, as_json: bool) -> None:
 
 
 def card_lines(known: dict[str, Any]) -> list[str]:
-    """Return the facts of a model file as text."""
+    """Return the facts of a model file as lines of text."""
     record = known["record"]
     classes = f": {', '.join(map(printable, known['classes'][:SHOWN_LEVELS]))}"
     classes += ", ..." if len(known["classes"]) > SHOWN_LEVELS else ""

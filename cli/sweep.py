@@ -111,7 +111,7 @@ def command(
             join = begin(config, settings, out, workers, quiet=quiet)
         elif join is None:
             raise UsageError("sweep: give a CONFIG, or --join SWEEP (mlpengine sweep --help)")
-        with closing(Study(join)) as study:  # closed again: processes share no connections
+        with closing(Study(join)) as study:  # processes must not share connections
             count = 1 if worker else worker_count(study.sweep, workers)
             if count == 1:
                 Worker(study, state, quiet=quiet).run(os.getppid() if worker else None)
@@ -122,7 +122,7 @@ def command(
                 try:
                     say(json.dumps(outcome) if as_json else sweep_text(study, outcome))
                 except BrokenPipeError as error:
-                    error.filename = str(shortest(join))  # where the lost result is
+                    error.filename = str(shortest(join))  # the file with the lost result
                     raise
     leave(state)
     if code:
@@ -137,7 +137,7 @@ def begin(
     from .trials import QUIET
 
     rank, ranks = launched()
-    if ranks > 1:  # each would begin a sweep of its own
+    if ranks > 1:  # each rank would begin a sweep
         if rank:
             raise SystemExit(UsageError.exit_code)
         raise UsageError(
@@ -150,7 +150,7 @@ def begin(
     check_data(load_config(config, [parse_override(text) for text in (*given, *QUIET)]))
     given += located(file, section)
     raw, name = file.document.raw, file.name
-    is_private = section.storage != JOURNAL  # it may hold a password
+    is_private = section.storage != JOURNAL  # its URL may hold a password
     record = {"name": name, "settings": given, "config_sha256": sha256(raw).hexdigest()}
     directory = RunDirectory.create(out or Path("runs") / name)
     with directory, ExitStack() as on_failure:
@@ -167,7 +167,7 @@ def begin(
 
 
 def worker_count(section: SweepSection, given: int | None) -> int:
-    """Return the number of workers of a sweep: as given, or one for each core if no trial learns.
+    """Return the number of workers: as given, or one per core if no trial learns from others.
 
     Raises: UsageError for several workers on SQLite.
     """
@@ -191,7 +191,7 @@ def check_data(file: ConfigFile) -> None:
 
 
 def located(file: ConfigFile, section: SweepSection) -> list[str]:
-    """Return the paths of data and database as settings with absolute paths."""
+    """Return settings that make the paths of data and database absolute."""
     settings = []
     for key in ("source", "validation_source", "test_source"):
         source = getattr(file.config.data, key)
@@ -205,9 +205,9 @@ def located(file: ConfigFile, section: SweepSection) -> list[str]:
 
 
 def run_workers(directory: Path, count: int, state: Stopping, *, quiet: bool) -> int:
-    """Run worker processes to their end; return the exit code of one that failed, or 0.
+    """Run worker processes to their end; return the exit code of a worker that failed, or 0.
 
-    An error that ends one of them ends all; one that is killed leaves its trial to the others.
+    An error in one worker ends all workers; the trial of a killed worker is left to the others.
     """
     context: Any = get_context(START_METHOD)
     words = ["sweep", "--join", str(directory), "--worker", *(["--quiet"] if quiet else [])]
@@ -230,12 +230,12 @@ def run_workers(directory: Path, count: int, state: Stopping, *, quiet: bool) ->
                 say("a worker was killed; others run its trial again", err=True)
             elif process.exitcode not in (0, *EXIT_CODES.values()) and not code:
                 code = process.exitcode
-                stop()  # others would have the same error: a full disk, a storage that is down
+                stop()  # a full disk or a storage that is down stops all
     return code
 
 
 def _work(words: list[str]) -> NoReturn:
-    """Be a worker process."""
+    """Run as a worker process."""
     from .main import run
 
     start_worker()
@@ -272,7 +272,7 @@ def finish(study: "Study") -> dict[str, Any]:
 
 
 def sweep_text(study: "Study", outcome: dict[str, Any]) -> str:
-    """Return the best trials as a table, and where everything lies."""
+    """Return the best trials as a table, and the paths of the results."""
     from .trials import short
 
     trials, best, count = outcome["trials"], outcome["best"], study.sweep.count

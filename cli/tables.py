@@ -1,4 +1,4 @@
-"""Writing columns as CSV, Parquet or .npy, whole or not at all."""
+"""Columns written as CSV, Parquet or .npy files, which are never left incomplete."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,18 +16,19 @@ TEXT_CELLS = 1 << 15
 """Number of cells that are converted to text at once."""
 
 DIGITS = 9
-"""Significant digits of a number: enough to distinguish float32 values."""
+"""Significant digits of a number, enough to distinguish float32 values."""
 
 SUFFIXES = (".csv", ".parquet", ".npy")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""First characters of cells that a spreadsheet takes for a formula."""
+"""First characters of cells that a spreadsheet reads as a formula."""
 
 
 def write_table(path: Path, columns: Mapping[str, Any], numbers: Array) -> None:
-    """Write columns by name to a file of the format of its suffix.
+    """Write columns by name to a file in the format of its suffix.
 
-    A .npy file holds `numbers` instead.
-    Raises: RunError.
+    A .npy file gets `numbers` instead.
+
+    Raises: RunError if the file cannot be written.
     """
     match path.suffix:
         case ".npy":
@@ -43,9 +44,9 @@ def write_table(path: Path, columns: Mapping[str, Any], numbers: Array) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Coded:
-    """A column that repeats a few values: `labels[code]` for each code, the last one for -1.
+    """A column with few distinct values: `labels[code]` for each code, and the last label for -1.
 
-    `typed` are the labels as Parquet and JSON hold them, by default the labels.
+    `typed` are the labels in Parquet and JSON, by default `labels`.
     """
 
     codes: Array
@@ -54,7 +55,7 @@ class Coded:
 
     @classmethod
     def joined(cls, parts: "Sequence[Coded]") -> "Coded":
-        """Return the rows of several columns as one."""
+        """Return the rows of several columns as one column."""
         labels = list(chain(*(part.labels for part in parts)))
         typed = list(chain(*(part.typed for part in parts)))
         ends = accumulate((len(part.labels) for part in parts), initial=0)
@@ -85,7 +86,7 @@ def _is_float(field: Array | Coded) -> bool:
 
 
 def _cells(field: Array | Coded, rows: slice) -> list[object]:
-    """Return some rows of a column: numbers, and other cells as text."""
+    """Return some rows of a column: numbers as numbers, and other cells as text."""
     if isinstance(field, Coded):
         used, codes = np.unique(field.codes[rows], return_inverse=True)
         labels = np.array([_label(field.labels[code]) for code in used.tolist()], object)
@@ -95,7 +96,7 @@ def _cells(field: Array | Coded, rows: slice) -> list[object]:
 
 
 def plain_text(value: object) -> str:
-    """Return a value as text, with the digits that CSV has."""
+    """Return a value as text, with the digits of the CSV files."""
     if isinstance(value, float):
         return f"{value:.{DIGITS}g}"
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -110,7 +111,7 @@ def _label(value: object) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return a text cell as a spreadsheet shows it unchanged; numbers stay numbers."""
+    """Return a text cell such that a spreadsheet shows it unchanged; numbers stay numbers."""
     return f"'{text}" if text.startswith(FORMULA) and not _is_number(text) else text
 
 
@@ -123,7 +124,7 @@ def plain_column(column: Any) -> list[Any]:
 
 
 def records(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return columns as rows of plain Python values by column, ready for JSON."""
+    """Return the rows of columns as dictionaries of plain Python values, ready for JSON."""
     rows = zip(*map(plain_column, columns.values()), strict=True)
     return [dict(zip(columns, row, strict=True)) for row in rows]
 
@@ -137,7 +138,7 @@ def _is_number(text: str) -> bool:
 
 
 def _parquet(columns: Mapping[str, Any]) -> bytes:
-    import pyarrow  # slow, and few runs write Parquet
+    import pyarrow  # importing takes long, and few runs write Parquet
     from pyarrow import parquet
 
     arrays = [

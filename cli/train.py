@@ -130,7 +130,7 @@ def command(
         if ranks:
             on_all(ranks, lambda: require_equal_ranks(ranks, data, trainer))
         if ranks and not root:
-            on_all(ranks, lambda: None)  # while rank 0 opens the run
+            on_all(ranks, lambda: None)  # wait while rank 0 opens the run
             anew = begin.epochs is not None
             follow(data, trainer, ranks, begin.checkpoint, state, waits_anew=anew)
         else:
@@ -139,7 +139,7 @@ def command(
             session.loop.until = began + (time_limit or inf)
             shown = Shown(quiet, as_json)
             if fix:
-                from .fixing import run_and_fix  # it loads the comparison of runs
+                from .fixing import run_and_fix  # imports much
 
                 run_and_fix(begin, session, state, shown)
             else:
@@ -152,7 +152,7 @@ OWN_TARGETS = Override("--warm-start", ("data", "transfer_set"), "null")
 
 
 def _config_of(run: Path | None) -> Path:
-    """Return the config of a run."""
+    """Return the path of the config of a run."""
     if run is None or not (run / RESOLVED).is_file():
         raise UsageError(f"--warm-start: {run} holds no {RESOLVED}; give a CONFIG, too")
     return run / RESOLVED

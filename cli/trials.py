@@ -1,4 +1,4 @@
-"""The trials of a sweep: each an ordinary run in a directory below the sweep's."""
+"""The trials of a sweep; each is an ordinary run in a directory below the sweep's."""
 
 from contextlib import closing
 from math import inf, isfinite
@@ -23,7 +23,7 @@ from .streams import say
 from .study import Claim, Study
 
 QUIET = ("report=false", "training.threads=1", "training.checkpoint=null")
-"""Settings of every trial: no page and no checkpoints, and one thread, as the workers share the
+"""Settings of every trial: no page, no checkpoints, and one thread, because workers share the
 cores."""
 
 UNFLUSHED_SECONDS = 10.0
@@ -31,7 +31,7 @@ UNFLUSHED_SECONDS = 10.0
 
 
 class Reporter(Callback):
-    """Tells the study the metric after each epoch, and ends the trial if the pruner says so."""
+    """Reports the metric after each epoch, and ends the trial if the pruner decides so."""
 
     def __init__(self, study: Study, claim: Claim) -> None:
         self._study, self._claim = study, claim
@@ -46,14 +46,14 @@ class Reporter(Callback):
 
 
 class Worker:
-    """Runs trials in this process, one after the other, until none is left or it is stopped."""
+    """Runs trials in this process until none is left or the process is stopped."""
 
     def __init__(self, study: Study, state: Stopping, *, quiet: bool) -> None:
         self._study, self._state, self._quiet = study, state, quiet
         self._read: tuple[ConfigFile, Tables] | None = None
 
     def run(self, parent: int | None = None) -> None:
-        """Run trials; begin none after the seconds of the sweep, or the end of process `parent`."""
+        """Run trials; begin none after the sweep's time limit, or after process `parent` ended."""
         until = monotonic() + (self._study.sweep.seconds or inf)
         while not self._state.code and monotonic() < until:
             if parent is not None and is_orphan(parent):
@@ -71,7 +71,7 @@ class Worker:
                     raise
 
     def _run(self, claim: Claim) -> None:
-        """Run one trial to its end, or to a signal."""
+        """Run one trial until its end or until a signal."""
         study, reporter, name = self._study, Reporter(self._study, claim), claim.directory.path.name
         data = self._load(study.config(claim.values, *QUIET, f"name=trial-{name}"))
         data.task.watch(study.sweep.metric)
@@ -84,7 +84,7 @@ class Worker:
             if result.ending == "interrupted" and not reporter.pruned:
                 study.leave(claim)
                 return
-            flush(claim.directory.path / MODEL_FILE)  # this file is kept
+            flush(claim.directory.path / MODEL_FILE)  # flushed, because it is kept
             if reporter.pruned:
                 study.end(claim, "pruned")
                 ending = "ended early by the pruner"
@@ -120,5 +120,5 @@ class Worker:
 
 
 def short(value: Any) -> str:
-    """Return a value of a space for a line of text."""
+    """Return a value of the search space as short text."""
     return f"{value:.4g}" if isinstance(value, float) else as_setting(value)

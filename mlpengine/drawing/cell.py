@@ -1,4 +1,4 @@
-"""Cells of notebooks: the one place where an object becomes HTML of its own."""
+"""Cells of notebooks: the one place where an object becomes HTML with a style of its own."""
 
 from collections.abc import Sequence
 
@@ -9,12 +9,12 @@ from .svg import grid
 
 
 def cell_html(*content: Content) -> str:
-    """Return content as an element that brings its own style, for `_repr_html_`."""
+    """Return content as an element with its own style, for `_repr_html_`."""
     return tag("div", tag("style", cell_style()), *content, class_=CELL_CLASS)
 
 
 class Cell:
-    """HTML that a notebook shows; a terminal shows one line of text."""
+    """HTML that a notebook shows; a terminal shows one line of text instead."""
 
     def __init__(self, text: str, html: str) -> None:
         self._text, self._html = text, html
@@ -27,11 +27,11 @@ class Cell:
 
 
 def page_cell(text: str, page: str) -> Cell:
-    """Return a whole page within a frame, so that neither style reaches the other."""
+    """Return a whole page in a frame, so that the styles of page and notebook stay apart."""
     frame = tag("iframe", srcdoc=page, style="width: 100%; height: 800px; border: 0")
     return Cell(text, frame)
 
 
 def chart_cell(text: str, charts: Sequence[Chart]) -> Cell:
-    """Return charts side by side as SVG."""
+    """Return charts as SVG, side by side."""
     return Cell(text, cell_html(grid(charts)))

@@ -1,6 +1,6 @@
-"""A chart as data: its axes and what is drawn on them.
+"""A chart as data: its axes and the shapes on them.
 
-`svg` renders it for pages.
+`svg` renders a chart for pages.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,31 +15,29 @@ from mlpengine.core.spec import Array
 from .markup import MINUS, by_power, number, shortened
 
 POINTS = 300
-"""Maximum number of points of a curve on a page."""
+"""Largest number of points of a curve on a page."""
 
 SHADES = 8
-"""Shades of the cells of a confusion matrix."""
+"""Number of shades of the cells of a confusion matrix."""
 
 LIGHT = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8C6D00", "#56B4E9")
 DARK = ("#56B4E9", "#F28E2B", "#3DC79B", "#E59ECA", "#F0E442", "#FFFFFF")
-"""Colors of lines on white and on black that color-blind readers distinguish.
+"""Colors of lines on white and on black that color-blind readers can distinguish.
 
-Source: Okabe and Ito 2008.
-"""
+Source: Okabe and Ito 2008."""
 
 DASHES = ((), (5.0, 2.0), (1.0, 1.2), (5.0, 2.0, 1.0, 2.0))
-"""Dashes and gaps of curves by color, in line widths.  They tell curves apart where they coincide.
-"""
+"""Dashes and gaps of curves by color, in line widths, to distinguish curves that coincide."""
 
 NO_RANGE = 1e-300
-"""A range of at most this width counts as a single value: a fifth of the smallest number is 0."""
+"""A range of at most this width counts as a single value; a fifth of the smallest float is 0."""
 
 NAME_LENGTH = 14
-"""Characters of a name beside an axis."""
+"""Largest number of characters of a name beside an axis."""
 
 
 class Axis(NamedTuple):
-    """A range of values, linear or by powers of ten, and its labeled ticks."""
+    """A range of values, linear or in powers of ten, and its labeled ticks."""
 
     low: float
     high: float
@@ -47,7 +45,7 @@ class Axis(NamedTuple):
     ticks: tuple[tuple[float, str], ...]
 
     def share(self, values: Array | Sequence[float] | float) -> Array:
-        """Return the positions of values between the ends, 0 to 1; values beyond are cut off."""
+        """Return the positions of values between the ends, cut off at 0 and 1."""
         numbers = np.asarray(values, np.float64)
         low, high = self.low, self.high
         if self.log:
@@ -63,9 +61,10 @@ def axis(
     whole: bool = False,
     margin: float = 0.04,
 ) -> Axis:
-    """Return the axis of some values; `log` None chooses powers if they span nearly one.
+    """Return the axis of some values.
 
-    With `zero` it begins at 0, with `whole` its ticks are whole numbers.
+    `log` None chooses powers of ten if the values span nearly one power.  With `zero` the axis
+    begins at 0; with `whole` its ticks are whole numbers.
     """
     known = np.concatenate([np.ravel(np.asarray(one, np.float64)) for one in values])
     known = known[np.isfinite(known)]
@@ -90,7 +89,7 @@ def axis(
 
 
 def name_axis(names: Sequence[object]) -> Axis:
-    """Return the axis of names from the top; the k-th of n has the value n - k - 0.5."""
+    """Return an axis of names from top to bottom; name k of n is at n - k - 0.5."""
     count = len(names)
     ticks = ((count - k - 0.5, shortened(name, NAME_LENGTH)) for k, name in enumerate(names))
     return Axis(0.0, float(count), False, tuple(ticks))
@@ -109,12 +108,12 @@ def _powers(low: float, high: float) -> Axis:
 
 
 def _plain(value: float) -> str:
-    """Return a number without zeros at its end."""
+    """Return a number without trailing zeros."""
     return by_power(value) if value and not 1e-3 <= abs(value) < 1e6 else f"{value:,.6g}"
 
 
 def _step(rough: float) -> float:
-    """Return the step of 1, 2, 5 times a power of ten that is nearest."""
+    """Return the nearest step of 1, 2 or 5 times a power of ten."""
     power = 10.0 ** floor(log10(rough))
     return min((s * power for s in (1, 2, 5, 10)), key=lambda step: abs(log10(step / rough)))
 
@@ -129,7 +128,7 @@ def _label(value: float, step: float) -> str:
 
 
 def thinned(y: Array, points: int = POINTS) -> Array:
-    """Return the indices of the points that a screen shows: ends and extremes of each column."""
+    """Return the indices of the points that a screen can show: ends and extremes of each column."""
     known = np.flatnonzero(np.isfinite(y))
     if len(known) <= points:
         return known
@@ -143,12 +142,12 @@ def thinned(y: Array, points: int = POINTS) -> Array:
 
 
 def array_of(values: Iterable[Any]) -> Array:
-    """Return numbers of the data; NaN where they are None."""
+    """Return numbers of the data as an array, with NaN for None."""
     return np.array([np.nan if v is None else v for v in values], np.float64)
 
 
 class LegendEntry(NamedTuple):
-    """An entry of a legend: a line, dots or a rule, and its color."""
+    """An entry of a legend: its sign (a line, dots or a rule) and its color."""
 
     name: str
     kind: str
@@ -156,7 +155,7 @@ class LegendEntry(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A curve; it is broken where y is not finite, and has `dots` if there are few."""
+    """A curve, broken where y is not finite, and with dots if it has few points."""
 
     x: Array
     y: Array
@@ -175,14 +174,14 @@ class Points(NamedTuple):
 
 
 class Bars(NamedTuple):
-    """A histogram: `counts` between `edges`.  There is one more edge than counts."""
+    """A histogram: `counts` between `edges`, of which there is one more."""
 
     edges: Array
     counts: Array
 
 
 class Spans(NamedTuple):
-    """Upright lines from `low` to `high` at each x."""
+    """Vertical lines from `low` to `high` at each x."""
 
     x: Array
     low: Array
@@ -190,33 +189,33 @@ class Spans(NamedTuple):
 
 
 class HorizontalLine(NamedTuple):
-    """A dotted line at a value of y, drawn if it lies within the axis."""
+    """A dotted line at a value of y, drawn if the axis contains the value."""
 
     value: float
     name: str = ""
 
 
 class Mark(NamedTuple):
-    """An upright dotted line at a value of x; its name is in the legend, beside no curve."""
+    """A vertical dotted line at a value of x, with its name in the legend."""
 
     value: float
     name: str = ""
 
 
 class Diagonal(NamedTuple):
-    """The dotted line of equal x and y."""
+    """The dotted line where x and y are equal."""
 
 
 Shape = Line | Points | Bars | Spans | HorizontalLine | Mark | Diagonal
 
 
 class Chart(NamedTuple):
-    """Axes, the shapes on them in the order of drawing, and texts.
+    """Axes, the shapes on them in drawing order, and texts.
 
     Args:
-        below: what x is, and its unit.
+        below: the meaning of x, and its unit.
         note: a sentence below the chart.
-        words: further text for people who do not see the chart, beside the text of the shapes.
+        words: further text for people who do not see the chart, after the text of the shapes.
     """
 
     title: str
@@ -228,12 +227,12 @@ class Chart(NamedTuple):
     words: Sequence[str] = ()
 
     def shows(self, rule: HorizontalLine) -> bool:
-        """Return whether a rule lies within the axis."""
+        """Return whether the axis contains the value of a rule."""
         return bool(np.isfinite(rule.value)) and self.y.low <= rule.value <= self.y.high
 
     @property
     def legend(self) -> list[LegendEntry]:
-        """The legend; empty if it would only name one line."""
+        """The legend; empty if it would name only one line."""
         keys: list[LegendEntry] = []
         for shape in self.shapes:
             match shape:

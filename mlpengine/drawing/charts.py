@@ -35,7 +35,7 @@ from .markup import number, shortened
 Data = Mapping[str, Any]
 
 DOTTED_POINTS = 30
-"""The most points of a curve for which each point has a dot."""
+"""Largest number of points of a curve that has a dot for each point."""
 
 
 def training_charts(epochs: Data) -> list[Chart]:
@@ -84,7 +84,7 @@ def by_epoch(
     *,
     powers: bool = False,
 ) -> list[Chart]:
-    """Return a chart of named curves, each its `epoch` and `value`, if one has values."""
+    """Return a chart of named curves, each with `epoch` and `value`, or None if all are empty."""
     known = [
         (name, array_of(curve["epoch"]), array_of(curve["value"]))
         for name, curve in curves
@@ -94,7 +94,7 @@ def by_epoch(
         return []
     values = np.concatenate([y for *_, y in known])
     if any(name == "R²" for name, *_ in known):
-        values = np.maximum(values, -1.0)  # below, it says no more than that
+        values = np.maximum(values, -1.0)  # lower values say no more
     lines = [
         Line(x, y, color, name, dots=len(x) <= DOTTED_POINTS)
         for color, (name, x, y) in enumerate(known, start=1)
@@ -170,7 +170,7 @@ def _target(one: Data) -> list[Chart]:
 
 
 def _threshold_charts(known: Data) -> list[Chart]:
-    """Return ROC, precision-recall and gain curve, with a dot at the threshold."""
+    """Return the ROC, precision-recall and gain curves, with a dot at the threshold."""
     unit, at = axis([0.0, 1.0], margin=0.02), known["at_threshold"]
     of, dot = shortened(known["of"], 24), f"threshold {number(known['threshold'], 3)}"
 
@@ -205,18 +205,18 @@ def _shares(
 
 
 def _errors(x: Array, share: Array, rows: Array) -> Spans:
-    """Return two standard errors around shares of rows."""
+    """Return intervals of two standard errors around shares of rows."""
     error = 2 * np.sqrt(np.maximum(share * (1 - share), 0.25 / rows) / rows)
     return Spans(x, np.maximum(share - error, 0), np.minimum(share + error, 1))
 
 
 def _columns(rows: Sequence[Data], *names: str) -> Iterator[Array]:
-    """Yield the values of each name."""
+    """Yield an array of values for each name."""
     return (array_of([one[name] for one in rows]) for name in names)
 
 
 def shades(counts: Array) -> Array:
-    """Return levels of the share of each true class, 0 where there is no row."""
+    """Return levels of the share of each true class, or 0 where a cell has no row."""
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     levels: Array = np.ceil(shares * SHADES * 0.999).astype(int)
     return levels
@@ -255,7 +255,7 @@ def _dependence(curve: Data, outputs: Sequence[object]) -> list[Chart]:
 def by_name(
     title: str, names: Sequence[object], values: Array, below: str, *, zero: bool = False
 ) -> Chart:
-    """Return a value for each name, from the top."""
+    """Return a value for each name, from top to bottom."""
     up = name_axis(names)
     words = [f"{name}: {number(x)}" for name, x in zip(names, values.tolist(), strict=True)]
     dots = Points(values, array_of(place for place, _ in up.ticks))
@@ -296,7 +296,7 @@ def _gradients(known: Data) -> Chart | None:
 def _by_layer(
     title: str, known: Data, quantity: str, guide: float | None, note: str
 ) -> Chart | None:
-    """Return a positive quantity of each layer by step, beside its usual value if it has one."""
+    """Return a chart of a positive quantity of each layer by step, and its usual value."""
     steps = array_of(known["layer_steps"])
     layers = {layer: array_of(v) for layer, v in known["by_layer"][quantity].items()}
     positive = {layer: np.where(values > 0, values, np.nan) for layer, values in layers.items()}

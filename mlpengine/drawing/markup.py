@@ -1,4 +1,4 @@
-"""HTML and SVG as trees of calls: text is escaped unless it is markup already."""
+"""HTML and SVG as trees of calls, which escape text unless it is markup already."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -11,14 +11,14 @@ VOID = frozenset({"circle", "col", "input", "line", "link", "meta", "path", "pol
 """Elements without content."""
 
 DASH, MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
-"""The signs for an unknown value, and before a negative value."""
+"""Signs for an unknown value and before a negative value."""
 
 _has_special = re.compile(r"""[&<>"']""").search
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 class Markup(str):
-    """Text that is markup; every other text is escaped where it becomes part of a page."""
+    """Text that is markup; all other text is escaped when it becomes part of a page."""
 
     __slots__ = ()
 
@@ -27,7 +27,7 @@ Content = str | int | float | None | Iterable["Content"]
 
 
 def tag(name: str, /, *content: Content, **attributes: str | float | None) -> Markup:
-    """Return an element; attributes that are None are left out, `class_` is the class."""
+    """Return an element; attributes that are None are left out, and `class_` is the class."""
     texts = [
         f' {key.rstrip("_").replace("_", "-")}="{_safe(str(value))}"'
         for key, value in attributes.items()
@@ -40,7 +40,7 @@ def tag(name: str, /, *content: Content, **attributes: str | float | None) -> Ma
 
 
 def joined(*content: Content) -> Markup:
-    """Return content, nested in any way, as markup."""
+    """Return nested content as markup."""
     return Markup("".join(map(_one, content)))
 
 
@@ -64,7 +64,7 @@ def _safe(text: str) -> str:
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """Return a number as text: some significant digits, times a power of ten where it is needed."""
+    """Return a number with some significant digits, times a power of ten if needed."""
     if value is None or value != value:
         return DASH
     if not isfinite(value):
@@ -79,21 +79,21 @@ def number(value: float | None, digits: int = 4) -> str:
 
 
 def by_power(value: float, digits: int = 2) -> str:
-    """Return a number as some digits, without trailing zeros, times a power of ten."""
+    """Return a number with some digits, without trailing zeros, times a power of ten."""
     mantissa, power = f"{value:.{max(0, digits - 1)}e}".split("e")
     mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
     return _sign(f"{mantissa}·10{str(int(power)).translate(_SUPERSCRIPTS)}")
 
 
 def score_text(value: float | None) -> str:
-    """Return a metric for a sentence: three decimals, or three digits of a large one."""
+    """Return a metric for a sentence: with three decimals, or three digits if it is large."""
     if value is None or not isfinite(value):
         return number(value)
     return _sign(f"{round(value, 3) or 0.0:.3f}") if abs(value) < 10 else number(value, 3)
 
 
 def with_error(value: float | None, error: float | None) -> str:
-    """Return a value and its standard error, both to two digits of the error."""
+    """Return a value and its standard error, rounded to two digits of the error."""
     if value is None or error is None or not isfinite(value) or not 0 < error < float("inf"):
         return number(value)
     rounded = float(f"{error:.1e}")
@@ -102,7 +102,7 @@ def with_error(value: float | None, error: float | None) -> str:
 
 
 def shortened(text: object, length: int = 40) -> str:
-    """Return a text of at most `length` characters."""
+    """Return a text, cut to at most `length` characters."""
     one = " ".join(str(text).split())
     return one if len(one) <= length else f"{one[: length - 1]}…"
 
@@ -121,9 +121,8 @@ def scrolling_table(
 ) -> Markup:
     """Return a table that scrolls in its own box.
 
-    The first `words` columns hold text, the others numbers.
-
-    If `named`, its title is shown.  Screen readers always read the title.
+    The first `words` columns hold text, the others numbers.  Screen readers read the title; it is
+    visible only if `named`.
     """
     heads = [
         tag("th", text, scope="col", class_="n" if k >= words else None) if text else tag("td")

@@ -9,7 +9,7 @@ from .chart_types import DARK, DASHES, LIGHT, SHADES
 from .markup import Markup
 
 CELL_CLASS = "mlpengine"
-"""The class of the element that a notebook shows; no rule reaches beyond it."""
+"""Class of the element that a notebook shows; the rules apply only inside it."""
 
 _LIGHT = """\
 --ground: #ffffff; --panel: #f6f7f8; --ink: #1f242b; --soft: #59626d; --line: #dfe2e6;
@@ -39,10 +39,10 @@ def page_style() -> Markup:
 
 @cache
 def cell_style() -> Markup:
-    """Return the style of the elements within an element of class `CELL_CLASS`, and no other.
+    """Return the style of the content of elements of class `CELL_CLASS`.
 
-    It follows the color scheme of the browser, or the theme of JupyterLab.  The class stands twice
-    in the selector, to come before the rules that notebooks have for tables.
+    The colors follow the color scheme of the browser, or the theme of JupyterLab.  The selector has
+    the class twice, so that its rules precede the notebook's rules for tables.
     """
     light, dark = _LIGHT + _colors(LIGHT), _DARK + _colors(DARK)
     return Markup(

@@ -1,7 +1,7 @@
-"""Charts as inline SVG, in the colors of the page that holds them.
+"""Charts as inline SVG, in the colors of the page.
 
-A chart is 360 units wide, so that its text is as large as the page's text at the width of a phone.
-Colors are classes that the style sheet defines for light and dark screens and for print.
+A chart is 360 units wide, so that on a phone its text is as large as the page's text.  Colors are
+classes; the style sheet defines them for light and dark screens and for print.
 """
 
 from collections.abc import Sequence
@@ -29,10 +29,10 @@ from .markup import Markup, joined, shortened, tag
 WIDTH, HEIGHT = 360, 216
 RIGHT, TOP, BOTTOM = 350, 10, 180
 LEFT, NAMED = 52, 100
-"""Left end of a chart with numbers and with names beside it."""
+"""Left end of a chart with numbers, and of a chart with names, beside the axis."""
 
 LONG = 8
-"""Characters beside an axis that need the wider margin."""
+"""Number of characters beside an axis that need the wider margin."""
 
 
 def figure(chart: Chart) -> Markup:
@@ -53,7 +53,7 @@ def figure(chart: Chart) -> Markup:
 
 
 def strip(value: float, error: float, highest: float, look: str = "f1") -> Markup:
-    """Return a bar from 0 to a value with its spread, as wide as a cell of a table allows."""
+    """Return a bar from 0 to a value, with its spread, as wide as a cell of a table."""
     width = 120.0
     scale = width / highest if highest > 0 else 0.0
     end = max(0.0, min(width, value * scale))
@@ -69,12 +69,12 @@ def strip(value: float, error: float, highest: float, look: str = "f1") -> Marku
 
 
 def grid(charts: Sequence[Chart]) -> Markup:
-    """Return charts side by side, as many as fit."""
+    """Return charts side by side, as many as the page's width allows."""
     return tag("div", joined(map(figure, charts)), class_="charts")
 
 
 class _Frame:
-    """The place of a chart, and the elements that are drawn there."""
+    """The area of a chart, and the elements that are drawn there."""
 
     def __init__(self, chart: Chart) -> None:
         self.chart = chart
@@ -82,11 +82,11 @@ class _Frame:
         self.left = NAMED if long else LEFT
 
     def x(self, values: Array | Sequence[float] | float) -> Array:
-        """Return the places of values of x."""
+        """Return the horizontal positions of values of x."""
         return self.left + (RIGHT - self.left) * self.chart.x.share(values)
 
     def y(self, values: Array | Sequence[float] | float) -> Array:
-        """Return the places of values of y."""
+        """Return the vertical positions of values of y."""
         return BOTTOM - (BOTTOM - TOP) * self.chart.y.share(values)
 
     def grid(self) -> list[Markup]:

@@ -1,4 +1,4 @@
-"""Comparison of what exported files predict with mlpengine's own predictions."""
+"""Comparison of the predictions of exported files with mlpengine's own."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,7 +18,7 @@ The difference of numbers is relative to the largest number if this number excee
 
 
 def label_array(classes: Sequence[Label]) -> Array:
-    """Return labels as the output holds them: int64 if all are whole numbers, else text."""
+    """Return labels in the dtype of the output: int64 if all are whole numbers, else text."""
     if all(isinstance(label, int) and not isinstance(label, bool) for label in classes):
         return np.array(classes, np.int64)
     texts = [str(label).lower() if isinstance(label, bool) else str(label) for label in classes]
@@ -50,7 +50,7 @@ def largest_difference(model: Model, table: Table, outputs: list[Any]) -> float:
 
 
 def largest_error(outputs: Array, ours: Array) -> float:
-    """Return the largest difference, relative to our own largest value if this value exceeds 1."""
+    """Return the largest difference, relative to our largest value if this value exceeds 1."""
     wide = ours.astype(np.float64)
     scale = np.abs(wide).max(axis=0, initial=1.0)
     return float((np.abs(outputs - wide) / scale).max(initial=0.0))

@@ -193,7 +193,7 @@ def header(step: DeviceStep) -> str:
 
 
 def network_title(step: DeviceStep) -> str:
-    """Return what the network is, in a line."""
+    """Return a line that describes the network."""
     sizes = "-".join(map(str, step.mlp.sizes))
     frozen = f", layers {', '.join(map(str, step.frozen))} frozen" if step.frozen else ""
     clip = f", gradients clipped to the norm {step.clip_norm:g}" if step.clip_norm else ""
@@ -210,7 +210,7 @@ def reals(step: DeviceStep) -> int:
 
 
 def scratch(step: DeviceStep) -> int:
-    """Return the number of reals that the larger of train and predict needs on the stack."""
+    """Return the number of reals on the stack of train or of predict, the larger one."""
     return max(1, step.step.size, step.forward.size)
 
 
@@ -220,7 +220,7 @@ def _has_dates(step: DeviceStep) -> bool:
 
 def source(step: DeviceStep) -> str:
     """Return the source file."""
-    train, predict, norms = _train(step), _predict(step), _norms(step)  # which add functions
+    train, predict, norms = _train(step), _predict(step), _norms(step)  # these calls add functions
     body = "".join(
         [
             *_initial(step),

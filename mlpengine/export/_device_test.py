@@ -1,4 +1,4 @@
-"""The self-test of a file for a device: it compares with Python's results in float64."""
+"""The self-test of a file for a device: a comparison with Python's results in float64."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -21,13 +21,13 @@ from mlpengine.nn import Mlp
 from mlpengine.step.step import TrainingStep
 
 TEST_STEPS = 100
-"""Steps of the self-test."""
+"""Number of steps of the self-test."""
 
 TEST_ROWS = 40
-"""Rows of the self-test, one for each step; after the last row the first one follows."""
+"""Number of rows of the self-test, one per step; after the last row, the first one is next."""
 
 CLOSE = 3e-5, 1e-12
-"""Maximum difference of the first two steps from Python's steps, in float and in double."""
+"""Largest difference of the first two steps from Python's steps, in float and in double."""
 
 CURVE = 3e-2, 1e-9
 """Maximum difference of all losses: root mean square, relative to the losses.
@@ -148,7 +148,7 @@ class Vector(NamedTuple):
 class TestRows(NamedTuple):
     """The rows of the self-test: cells (rows, inputs) as a device reads them, features and targets.
 
-    `y` are the targets as a device reads them, `targets` as the network learns them.
+    `y` are the targets as a device reads them; `targets` are those that the network learns.
     """
 
     x: Array
@@ -157,14 +157,14 @@ class TestRows(NamedTuple):
     targets: Array
 
     def rolled(self, first: int) -> "TestRows":
-        """Return the rows from row `first` on, then the others."""
+        """Return the rows from row `first` on, followed by the rows before it."""
         return TestRows(*(np.roll(one, -first, axis=0) for one in self))
 
 
 class Golden(NamedTuple):
     """The results of training on the rows; `vectors` are compared after the second step.
 
-    In the first step all moments are zero, so a wrong decay would not be noticed.
+    In the first step all moments are zero, so that a wrong decay would have no effect.
     """
 
     lr: float
@@ -174,7 +174,7 @@ class Golden(NamedTuple):
 
 
 def self_test(step: DeviceStep) -> str:
-    """Return the C of the self-test."""
+    """Return the C code of the self-test."""
     rows, golden = golden_of(step)
     arrays = _doubles("x_rows", rows.x) + _doubles("y_rows", rows.y)
     arrays += _doubles("losses", golden.losses)
@@ -210,11 +210,11 @@ def _scale(values: Array) -> float:
 
 
 def golden_of(step: DeviceStep) -> tuple[TestRows, Golden]:
-    """Return the rows of the self-test and what Python computes in double precision.
+    """Return the rows of the self-test and the results of Python in double precision.
 
-    The gradients of the first two rows are at least a tenth of the usual gradient.  Otherwise a
-    gradient may be the rounding error of a probability near 1: float and double then differ, and
-    Adam makes a full step of it.
+    The gradients of the first two rows are at least a tenth of the usual gradient.  A smaller
+    gradient may be the rounding error of a probability near 1, which differs between float and
+    double; Adam would make a full step of it.
     """
     rows = _rows(step)
     start = _train(step, rows, 0.0)
@@ -230,7 +230,7 @@ def golden_of(step: DeviceStep) -> tuple[TestRows, Golden]:
 
 
 def _rows(step: DeviceStep) -> TestRows:
-    """Return made-up rows; the cells and targets are rounded as the device rounds them."""
+    """Return random rows, with cells and targets rounded as the device rounds them."""
     rng = np.random.default_rng(0)
     rounded = np.float32 if step.real == "float" else np.float64
     y = _targets(step, rng).astype(rounded).astype(np.float64)
@@ -253,7 +253,7 @@ def _rows(step: DeviceStep) -> TestRows:
 
 
 def _cells(preprocessor: Preprocessor, table: Table) -> Array:
-    """Return rows as a device reads them: codes of levels, NaN for a gap."""
+    """Return rows as a device reads them: codes of levels, and NaN for a gap."""
     columns = [table[name] for name in preprocessor.columns]
     return np.column_stack([np.where(c.missing, np.nan, c.values) for c in columns])
 
@@ -269,7 +269,7 @@ def _features(preprocessor: Preprocessor, table: Table) -> Array:
 
 
 def _targets(step: DeviceStep, rng: np.random.Generator) -> Array:
-    """Return made-up targets (rows, targets) as a device reads them."""
+    """Return random targets (rows, targets) as a device reads them."""
     shape = TEST_ROWS, step.targets
     low, high = getattr(step.loss, "target_range", (-np.inf, np.inf))
     task = step.model.task if step.model else None

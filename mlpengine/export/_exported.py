@@ -9,10 +9,10 @@ from pathlib import Path
 class Exported:
     """The contents of an exported file.
 
-    `inputs` and `outputs` map names to dtypes; for files of weights there are no inputs, and
-    outputs are the arrays.  `difference` is the largest difference between the outputs of an ONNX
-    model and mlpengine's; other files are not run.  `beside` are further files, by the suffix of
-    their names; `paths` says where all of them are.
+    `inputs` and `outputs` map names to dtypes; files of weights have no inputs, and their outputs
+    are the arrays.  `difference` is the largest difference between the outputs of an ONNX model and
+    mlpengine's outputs; other files are not run.  `beside` are further files, by the suffix of
+    their names; `paths` are the paths of all files.
     """
 
     format: str

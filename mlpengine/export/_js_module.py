@@ -16,12 +16,12 @@ from mlpengine.models.task import Classification, MultiLabel, Regression
 from mlpengine.nn import Network
 
 MODULE_LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
-"""The levels of intervals and sets in a module."""
+"""Levels of the intervals and sets in a module."""
 
 ROUNDED_IN_PAGES = 1e-6
-"""Maximum rounding error of a cell as a float, in units of the column's spread.
+"""Largest rounding error of a cell as a float, in units of the column's spread.
 
-Beyond it numbers are double; JavaScript computes with doubles as fast."""
+Beyond this error all numbers are double; JavaScript computes with doubles equally fast."""
 
 TITLE = """\
 /* {title}, written by mlpengine: an ES module without dependencies. */
@@ -49,9 +49,9 @@ export function predict(input) {{
 
 
 def to_js(model: Model | Network) -> tuple[bytes, Exported]:
-    """Return an ES module that predicts rows; a row is an object with values by column.
+    """Return an ES module that predicts rows; a row is an object of values by column.
 
-    Raises: UsageError for what has no JavaScript.
+    Raises: UsageError for a part without a JavaScript form.
     """
     code, definitions, call, inputs, outputs = _definitions(model)
     script = JavaScript(code.real == "float")
@@ -70,7 +70,7 @@ def _definitions(
 ) -> tuple[NetworkCode, list[Definition], str, int, int]:
     """Return network, definitions, a function from arguments to the text of a call, and sizes.
 
-    The sizes are the number of values of a row and of a prediction.
+    The sizes are the numbers of values of a row and of a prediction.
     """
     if isinstance(model, Network):
         code = network_code(model, name="network")

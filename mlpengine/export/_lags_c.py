@@ -89,15 +89,15 @@ FUNCTIONS = {
     "min": LEAST.replace("{name}", "min"),
     "max": LEAST.replace("{name}", "max"),
 }
-"""The functions of `mlpengine.data.features.lags.FUNCTIONS` in C."""
+"""C code of the functions `mlpengine.data.features.lags.FUNCTIONS`."""
 
 
 def lags_c(
     history: RowHistory, columns: list[str], name: str | None, real: Real
 ) -> tuple[str, str]:
-    """Return the declarations and the definitions of a history; empty without derived columns.
+    """Return the declarations and the definitions of a history, or "" without derived columns.
 
-    `columns` are the columns of a row in C.  Names begin with `name`, unless it is None.
+    `columns` are the columns of a row in C.  Unless `name` is None, all names begin with it.
     """
     if not history.names:
         return "", ""

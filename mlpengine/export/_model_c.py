@@ -34,10 +34,10 @@ from mlpengine.models.task import MultiLabel, Regression
 from mlpengine.nn import Network
 
 LATEST = 1e12
-"""Largest distance from 1970, in seconds, of a date in an example."""
+"""Largest time from 1970, in seconds, to a date in an example."""
 
 ROUNDED = 5e-5
-"""Largest error of a cell as a float, in units of the column's spread."""
+"""Largest rounding error of a cell as a float, in units of the column's spread."""
 
 ABOUT = """\
 Predicts one row.  x has {inputs} numbers, one for each column, at its place
@@ -107,14 +107,13 @@ int main(void)
 
 @dataclass(frozen=True)
 class ModelCode:
-    """A model as definitions: the definitions of `network`, then the others.
+    """A model as definitions: those of `network`, then the others.
 
     The last definition is the function ``int predict(x, out)`` of a row; `predict` is its name.
 
     Attributes:
-        example: a row, its numbers as the C function reads them, and the prediction, NaN if
-        unknown.
-        names: of the outputs.
+        example: a row, its numbers for the C function, and the prediction, NaN if unknown.
+        names: names of the outputs.
         tolerance: relative tolerance of C's prediction for the example.
     """
 
@@ -133,9 +132,9 @@ def model_code(
     *,
     rounded: float = ROUNDED,
 ) -> ModelCode:
-    """Return the statements of a model; names begin with `name`, unless it is empty.
+    """Return the statements of a model; unless `name` is empty, all names begin with it.
 
-    Raises: UsageError for preprocessing that has no form.
+    Raises: UsageError for preprocessing without a C form.
     """
     predict, network = (f"{name}_{one}" if name else one for one in ("predict", "network"))
     prefix = name or "mlp"
@@ -176,11 +175,11 @@ def model_code(
 
 
 def to_c(model: Model | Network, name: str | None = None) -> tuple[bytes, Exported]:
-    """Return a C file: a network from features to outputs, and a model from columns, too.
+    """Return a C file with a network, from features to outputs, and a model, from columns.
 
-    With a `name` its functions and macros begin with it, and a header beside it declares them.
+    If `name` is given, functions and macros begin with it, and a header declares them.
 
-    Raises: UsageError for preprocessing that has no C form, or a name that is no C identifier.
+    Raises: UsageError for preprocessing without a C form, or a name that is not a C identifier.
     """
     if name is not None and not (name.isidentifier() and name.isascii()):
         raise UsageError(
@@ -210,7 +209,7 @@ def to_c(model: Model | Network, name: str | None = None) -> tuple[bytes, Export
 
 
 def _declared(code: NetworkCode) -> str:
-    """Return the declaration of the function of a network."""
+    """Return the declaration of a network's function."""
     sizes = {"inputs": code.in_dim, "outputs": code.out_dim}
     return NETWORK_DECLARATION.format(name=code.name, real=code.real, about=code.about, **sizes)
 
@@ -234,11 +233,11 @@ def _header(
 
 
 def why_double(model: Model, rounded: float = ROUNDED) -> str:
-    """Return why the numbers of a model's C are double, or "" if they are float.
+    """Return the reason why the numbers of a model's C are double, or "" if they are float.
 
-    They are double if the network is float64, or if the table has dates, a number beyond a float,
-    or a column with values that a float rounds by more than `rounded`, in units of its spread or
-    of its narrowest bin.
+    They are double if the network is float64, or if the table has dates or numbers beyond float's
+    range.  They are also double if float rounds values of a column by more than `rounded`, in
+    units of the column's spread or of its narrowest bin.
     """
     if model.mlp.dtype == np.float64:
         return "the network is float64"
@@ -298,7 +297,7 @@ def _answer(model: Model, row: dict[str, Any]) -> Array:
     """Return the prediction of the model for a row, in the order of the C function."""
     try:
         output = model.outputs(row)
-    except DataError:  # a usual cell is beyond what the reader takes: there is no example
+    except DataError:  # the reader refuses a usual cell, so there is no example
         return np.full(len(_names(model)), np.nan)
     answer: Array = model.task.predicted_numbers(output)[0]
     return answer

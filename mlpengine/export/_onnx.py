@@ -22,10 +22,10 @@ def to_onnx(model: Model | Network) -> tuple[bytes, Exported]:
     """Return an ONNX model and its contents, after comparing its outputs with our own forward.
 
     A network alone reads its inputs (rows, ...) by name, float32 or int64, and returns ``output``;
-    the only input is ``input``.  A model reads its columns by name, each (rows, 1), and returns the
-    outputs of `write_outputs`.
+    a single input is named ``input``.  A model reads its columns by name, each (rows, 1), and
+    returns the outputs of `write_outputs`.
 
-    Raises: UsageError for what has no ONNX form; NumericalError where the two differ.
+    Raises: UsageError for a part without an ONNX form; NumericalError if the outputs differ.
     """
     if isinstance(model, Network):
         graph = Graph(model.in_shapes)

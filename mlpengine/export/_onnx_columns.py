@@ -19,16 +19,16 @@ from mlpengine.export._onnx_graph import Graph
 from mlpengine.formula import onnx_node, variable, where
 
 FLOAT32_ONLY = ("Erf", "Softplus")
-"""Operators that onnxruntime has for float32 only."""
+"""Operators that onnxruntime has only for float32."""
 
 
 def write_preprocessing(graph: Graph, preprocessor: Preprocessor) -> str:
     """Add an input for each column and the nodes of the features; return float32 (rows, features).
 
-    Numbers, booleans (0 and 1) and dates (seconds since 1970, UTC) are float64 columns with NaN
-    where a value is missing.  Categories of numbers are float64, too; other categories are texts,
-    and the texts that our reader takes for missing are missing values.  The arithmetic repeats the
-    operations of the preprocessor one by one.
+    Numbers, booleans (0 and 1), dates (seconds since 1970, UTC) and categories of numbers are
+    float64 columns, with NaN for missing values.  Other categories are texts; those that our
+    reader reads as missing are missing.  The nodes repeat the operations of the preprocessor one
+    by one.
     """
     numbers = preprocessor.fitted_numbers
     texts = {c.column for c in preprocessor.categories if numeric_levels(c) is None}
@@ -44,7 +44,7 @@ def write_preprocessing(graph: Graph, preprocessor: Preprocessor) -> str:
 
 
 def _computed(graph: Graph, column: ComputedColumn, computed: Mapping[str, str]) -> str:
-    """Return a column that a formula computes; it is missing where an operand is missing."""
+    """Return a column that a formula computes; its value is missing where an operand is missing."""
     names = {name: computed.get(name, name) for name in column.reads}
     given = {variable(name): value for name, value in names.items()}
     formula = where(column.formula, 1, 0) if column.formula.is_mask else column.formula
@@ -65,7 +65,7 @@ def _computed(graph: Graph, column: ComputedColumn, computed: Mapping[str, str])
 
 
 def _numbers(graph: Graph, numbers: Numbers, computed: Mapping[str, str]) -> list[str]:
-    """Return the scaled numbers and, where there are any, components of bins and indicators."""
+    """Return the scaled numbers and, if there are any, components of bins and indicators."""
     columns = [_source(graph, source, computed) for source in numbers.sources]
     raw = columns[0] if len(columns) == 1 else graph.node("Concat", *columns, axis=1)
     missing = graph.node("IsNaN", raw)
@@ -85,7 +85,7 @@ def _numbers(graph: Graph, numbers: Numbers, computed: Mapping[str, str]) -> lis
 
 
 def _components(graph: Graph, bins: Bins, x: str) -> str:
-    """Return the components of bins, the operations of `Bins.encode` one by one."""
+    """Return the components of bins by the operations of `Bins.encode`, one by one."""
     x = graph.node("Gather", x, graph.constant(bins.columns.astype(np.int64)), axis=1)
     x = graph.node("Sub", x, graph.constant(bins.left))
     x = graph.node("Max", x, graph.constant(bins.low))
@@ -94,7 +94,7 @@ def _components(graph: Graph, bins: Bins, x: str) -> str:
 
 
 def _clipped(graph: Graph, x: str) -> str:
-    """Return x / sqrt(1 + (x / CLIP)^2), the operations of `smooth_clip` one by one."""
+    """Return x / sqrt(1 + (x / CLIP)^2) by the operations of `smooth_clip`, one by one."""
     x = graph.node("Clip", x, _wide(graph, -CLIPPED_FROM), _wide(graph, CLIPPED_FROM))
     share = graph.node("Div", x, _wide(graph, CLIP))
     square = graph.node("Mul", share, share)
@@ -103,7 +103,7 @@ def _clipped(graph: Graph, x: str) -> str:
 
 
 def _source(graph: Graph, source: Source, computed: Mapping[str, str]) -> str:
-    """Return a raw feature: a column, the time since another, or a place in a period."""
+    """Return a raw feature: a column, the time since another column, or a position in a period."""
     if source.minus:
         return graph.node("Sub", source.column, source.minus)
     if not source.part:
@@ -118,7 +118,7 @@ def _source(graph: Graph, source: Source, computed: Mapping[str, str]) -> str:
 
 
 def _cosine(graph: Graph, angle: str) -> str:
-    """Return the float64 cosine as a shifted sine: onnxruntime has the cosine only from 1.29 on."""
+    """Return the float64 cosine as a shifted sine; before 1.29, onnxruntime has no such cosine."""
     return graph.node("Sin", graph.node("Add", angle, _wide(graph, pi / 2)))
 
 
@@ -141,11 +141,11 @@ def _one_hot(graph: Graph, category: Category, missing: Collection[str]) -> list
 
 
 SPACES = r"[\s\x0b\x1c-\x1f\x85\p{Z}]*"
-"""The characters that `str.strip` removes, as a regular expression of RE2."""
+"""Characters that `str.strip` removes, as a regular expression of RE2."""
 
 
 def _matches(graph: Graph, x: str, texts: Collection[str]) -> str:
-    """Return which values of a column are one of `texts`, with or without spaces around it."""
+    """Return which values of a column are one of `texts`, ignoring spaces around them."""
     any_of = "|".join(map(re.escape, texts))
     return graph.node("RegexFullMatch", x, pattern=f"{SPACES}(?:{any_of}){SPACES}")
 

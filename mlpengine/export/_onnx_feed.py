@@ -14,7 +14,7 @@ from mlpengine.data.tables import Column, Table
 from mlpengine.data.tables.parsing import WORDS
 
 RANDOM_ROWS = 512
-"""Rows of the random table on which two models are compared."""
+"""Number of rows of the random table on which two models are compared."""
 
 
 def onnx_inputs(preprocessor: Preprocessor, table: Table) -> dict[str, Array]:
@@ -54,7 +54,7 @@ def _number(text: str) -> float:
 
 
 def probe_table(preprocessor: Preprocessor) -> Table:
-    """Return random rows with every level, an unknown one, and missing values where allowed."""
+    """Return random rows with every level, an unknown level, and missing values where allowed."""
     rng = np.random.default_rng(0)
     numbers = preprocessor.fitted_numbers
     columns = {c.column: _probe_category(c, rng) for c in preprocessor.categories}
@@ -62,14 +62,14 @@ def probe_table(preprocessor: Preprocessor) -> Table:
     spread = np.where(spread == 1.0, np.maximum(1.0, np.abs(numbers.fill)), 1.0 / spread)
     computed = {column.name for column in preprocessor.computed}
     for name, kind in preprocessor.kinds.items():
-        if kind == "date":  # the time itself may be no feature
+        if kind == "date":  # the date itself may be no feature
             columns[name] = _probe_numbers(kind, 1.7e9, 1e8, not numbers.strict, rng)
     for i, source in enumerate(numbers.sources):
         if source.part or source.column in computed:
             continue
         kind = preprocessor.kinds[source.column]
         column = _probe_numbers(kind, numbers.center[i], spread[i], not numbers.strict, rng)
-        if source.minus:  # this far behind the date before it
+        if source.minus:  # this long after the date in `minus`
             column.values[...] += columns[source.minus].values
         columns[source.column] = column
     for name, operand in preprocessor.operands.items():

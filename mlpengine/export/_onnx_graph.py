@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from mlpengine.core.spec import Array
 
 OPSET, IR = 20, 9
-"""Versions with operators that match texts; onnxruntime reads them from 1.17 on."""
+"""Versions with operators that match texts; onnxruntime reads these versions from 1.17 on."""
 
 _TYPES = {
     "float32": TensorProto.FLOAT,
@@ -22,9 +22,9 @@ _TYPES = {
 
 
 class Graph:
-    """Nodes and constants; every value is called by a name of its own.
+    """Nodes and constants; every value has a unique name.
 
-    `taken` are names that must not be given to anything else: the columns.
+    `taken` are the names of the columns, which no other value gets.
     """
 
     def __init__(self, taken: Iterable[str]) -> None:
@@ -64,14 +64,14 @@ class Graph:
         return self.node("Cast", value, to=_TYPES[dtype])
 
     def output(self, value: str, name: str, dtype: str, columns: int | None) -> str:
-        """Make a value an output (rows, columns) or (rows,); return the name that it got."""
+        """Make a value an output (rows, columns) or (rows,); return the name of the output."""
         name = self.unique(name, plain=True)
         self._nodes.append(helper.make_node("Identity", [value], [name]))
         self._outputs[name] = (dtype, ["rows"] if columns is None else ["rows", columns])
         return name
 
     def unique(self, name: str, *, plain: bool = False) -> str:
-        """Return an unused name: `name`, or with a number or underscores appended."""
+        """Return an unused name: `name`, or `name` with a number or underscores appended."""
         free = name if plain or "." in name else f"{name}/{next(self._numbers)}"
         while free in self._taken:
             free += "_"

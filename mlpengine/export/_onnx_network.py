@@ -1,4 +1,4 @@
-"""A network in ONNX, op by op as it is recorded on the tape."""
+"""A network in ONNX, with a node or several for each op on the tape."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, is_dataclass
@@ -51,9 +51,8 @@ def write_network(
 ) -> str:
     """Add the network after its `inputs` (rows, ...); return the output (rows, out_dim).
 
-    `inputs` are names of values by the names of the network's inputs; the values are float32 or
-    int64.  Parameters come from `reduced`, float32 whatever the network's dtype, with `prefix`
-    before their names.
+    `inputs` map the names of the network's inputs to names of float32 or int64 values.  Parameters
+    come from `reduced`, as float32 for each dtype of the network; their names begin with `prefix`.
 
     Raises: UsageError for an op without an ONNX form.
     """
@@ -64,7 +63,7 @@ def write_network(
 
 
 class _Writer:
-    """Adds the nodes of a recorded network; its values have names in the graph by index."""
+    """Adds the nodes of a recorded network; the values have names in the graph, by index."""
 
     def __init__(self, graph: Graph, network: Network, prefix: str) -> None:
         self.graph, self.network, self.prefix = graph, network, prefix
@@ -83,7 +82,7 @@ class _Writer:
         return self.names[self.recording.output.index]
 
     def name(self, value: Value | None) -> str:
-        """Return the name of a value; the first read of a leaf adds its constant; "" for None."""
+        """Return the name of a value, "" for None; the first read of a leaf adds its constant."""
         if value is None:
             return ""
         if value.index not in self.names:
@@ -124,11 +123,11 @@ STANDARD = {
     "selu": "Selu",
     "softmax": "Softmax",
 }
-"""ONNX operators that equal an op of one operand with its options, by the op's name."""
+"""ONNX operators that equal an op of one operand and its options, by the op's name."""
 
 
 def _node(writer: _Writer, record: Record) -> str | list[str]:
-    """Add what an op computes; return the names of its outputs."""
+    """Add the nodes of an op; return the names of its outputs."""
     op, operands = record.op, [writer.name(x) for x in record.operands]
     if op.name in STANDARD:
         return write_activation(writer.graph, op, *operands)
@@ -236,7 +235,7 @@ def _pair(size: int | tuple[int, int]) -> list[int]:
 
 
 def _cast(writer: _Writer, record: Record, op: Cast, x: str) -> str:
-    """Return floats as they are, as all of them are float32, and integers as float32."""
+    """Return floats unchanged, because all are float32, and integers as float32."""
     operand = record.operands[0]
     assert operand is not None
     return x if operand.spec.is_float else writer.node("Cast", x, to=FLOAT)
@@ -260,7 +259,7 @@ def _section(writer: _Writer, record: Record, op: StructField | MapLookup, x: st
 
 
 def _slice(writer: _Writer, record: Record, op: Slice, x: str) -> str:
-    """Slice along the axes of the key, then reshape: axes with integer indices disappear."""
+    """Slice along the axes of the key, then reshape, since axes with integer indices disappear."""
     operand = record.operands[0]
     assert operand is not None
     entries = [one for one in op.entries() if one is not None]
@@ -305,7 +304,7 @@ def _transpose(writer: _Writer, record: Record, op: Transpose, x: str) -> str:
 
 
 def _gather(writer: _Writer, record: Record, op: Gather, x: str, index: str) -> str:
-    """Repeat the axes of length 1, then gather: GatherElements has no broadcasting."""
+    """Repeat the axes of length 1, then gather, because GatherElements does not broadcast."""
     first = {op.axis: slice(0, 1)}
     shapes = [writer.node("Shape", _sliced(writer, value, first)) for value in (index, x)]
     wide = [writer.node("Expand", *pair) for pair in zip((x, index), shapes, strict=True)]
@@ -363,5 +362,5 @@ ONNX_OPS: dict[type, Callable[..., str | list[str]]] = {
 }
 """Functions that add an op, by its class; they take the writer, the record, the op and operands.
 
-They return the name of the value, or the names of several values.
+They return the name of one value, or the names of several values.
 """

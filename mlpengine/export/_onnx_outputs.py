@@ -14,12 +14,12 @@ from mlpengine.models.task import BinaryClassification, Classification, MultiLab
 def write_outputs(graph: Graph, model: Model, x: str) -> None:
     """Add the nodes that convert the network's outputs (rows, out_dim) to predictions.
 
-    Regression: ``prediction`` (rows, columns) float64, all predicted quantities in the units of the
-    targets, in the order of `Regression.column_names`.  One class of
-    several: ``probabilities`` (rows, classes) float32 and ``label`` (rows,), int64 where all
-    classes are whole numbers and text otherwise.  Several labels: ``probabilities`` (rows, labels)
-    and ``label`` (rows, labels) int64, 0 or 1.  An output name that equals a column name gets an
-    underscore.
+    Regression: ``prediction`` (rows, columns) float64 has all predicted quantities in the units of
+    the targets, in the order of `Regression.column_names`.  One class of several:
+    ``probabilities`` (rows, classes) float32 and ``label`` (rows,), int64 if all classes are whole
+    numbers, else text.  Several
+    labels: ``probabilities`` (rows, labels), and ``label`` (rows, labels) int64, 0 or 1.  An output
+    name that equals a column name gets an underscore.
     """
     task = model.task
     if isinstance(task, Regression):
@@ -57,7 +57,7 @@ def write_outputs(graph: Graph, model: Model, x: str) -> None:
 
 
 def _numbers(graph: Graph, task: Regression, x: str) -> str:
-    """Add the nodes of every prediction; return their matrix."""
+    """Add the nodes of every prediction; return the matrix of predictions."""
     loss, target = task.loss, task.target
     wide, given = graph.cast(x, "float64"), {}
     for k, leaf in enumerate(loss.formulas.outputs):

@@ -13,13 +13,13 @@ from mlpengine.models.model import Model
 from mlpengine.nn import Network
 
 TEXT = 10_000_000
-"""Characters in one column of random rows; 512 rows of labels of 1 MB would take 1 GB."""
+"""Largest number of characters in one column of random rows; 512 labels of 1 MB take 1 GB."""
 
 
 def verify(data: bytes, model: Model | Network) -> float:
-    """Return the largest difference between an ONNX model and our own forward.
+    """Return the largest difference between the outputs of an ONNX model and our own.
 
-    Raises: NumericalError if it exceeds `EXPORT_TOLERANCE`.
+    Raises: NumericalError if the difference exceeds `EXPORT_TOLERANCE`.
     """
     if isinstance(model, Network):
         rng, inputs = np.random.default_rng(0), dict[str, Array]()
@@ -50,11 +50,11 @@ def verify(data: bytes, model: Model | Network) -> float:
 def run_onnx(data: bytes, feed: dict[str, Array]) -> list[Any]:
     """Return the outputs of an ONNX model, computed on one thread.
 
-    Raises: UsageError for a model that onnxruntime does not load, as with levels of 1 MB.
+    Raises: UsageError if onnxruntime does not load the model, as with levels of 1 MB.
     """
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4  # its messages are in the error
+    options.log_severity_level = 4  # the error has the messages
     try:
         session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # its errors have no base class

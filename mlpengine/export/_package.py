@@ -21,7 +21,7 @@ Package = Literal["arduino", "platformio"]
 """The tool that installs a library."""
 
 MAX_NAME = 50
-"""Maximum characters of a library's name; the limit of the stricter tool."""
+"""Largest number of characters of a library's name, the limit of the stricter tool."""
 
 MAX_DESCRIPTION = 255
 
@@ -30,7 +30,7 @@ OTHER_HEADERS = (
     *("locale", "math", "setjmp", "signal", "stdarg", "stdbool", "stddef", "stdint", "stdio"),
     *("stdlib", "string", "tgmath", "time", "wchar", "wctype"),
 )
-"""Headers of C; a library of this name would hide them from all sources."""
+"""Headers of C; a library with such a name would hide the header from all sources."""
 
 PROPERTIES = """\
 name={name}
@@ -113,7 +113,7 @@ static {real} x[{upper}_INPUTS], y[{upper}_TARGETS], out[{upper}_OUTPUTS];
 
 
 def write_folder(folder: Path, files: Mapping[str, bytes | str]) -> tuple[Path, ...]:
-    """Write files by their paths in a folder, make its folders, and return the paths."""
+    """Write files by their paths in a folder, make the folders, and return the paths."""
     paths = tuple(folder / name for name in files)
     for path, content in zip(paths, files.values(), strict=True):
         if path.parent != folder:
@@ -153,7 +153,7 @@ def predicting_library(
 
 
 def training_sketch(name: str, *, classes: bool) -> str:
-    """Return a sketch for a file that trains; targets are class numbers, or values."""
+    """Return a sketch for a file that trains; targets are class numbers or values."""
     names = {"name": name, "upper": name.upper(), "real": f"{name.upper()}_REAL"}
     return TRAINING_SKETCH.format(
         **names,
@@ -167,7 +167,7 @@ def training_sketch(name: str, *, classes: bool) -> str:
 def library_files(
     package: Package, name: str, title: str, sketch: str, *, trains: bool = False
 ) -> dict[str, str]:
-    """Return the other files of a library by path in its folder: manifest and sketch.
+    """Return the other files of a library, by path in its folder: manifest and sketch.
 
     Raises: UsageError for a name that the tools refuse, or for the name of a C header.
     """

@@ -1,8 +1,8 @@
-"""The two ends of a model: from the columns of a row to features, from outputs to predictions.
+"""The two ends of a model: from the columns of a row to features, and from outputs to predictions.
 
-The statements compute with scalars (see `mlpengine.backends.scalar`).  They repeat the operations
-of the preprocessor one by one, with one exception: a center is subtracted in two parts, so that no
-digits are lost in float32.
+The statements compute with scalars (see `mlpengine.backends.scalar`) and repeat the operations of
+the preprocessor one by one.  One operation differs: a center is subtracted in two parts, so that
+float32 loses no digits.
 """
 
 from collections.abc import Mapping, Sequence
@@ -72,7 +72,7 @@ COLUMN_PHRASES = {
     "category": "the code of a category",
     "date": "seconds since 1970, UTC",
 }
-"""The type of a cell in C by the kind of its column; otherwise a number."""
+"""The type of a cell in C, by the kind of its column; other cells are numbers."""
 
 
 @dataclass(frozen=True)
@@ -80,13 +80,13 @@ class TableCode:
     """The code around a network.
 
     Attributes:
-        macros: of a header: columns, codes of categories, targets and classes.
-        definitions: the functions ``int features(x, f)``, 0 for a row that cannot be used,
-            ``void predictions(o, out)`` and, where `scales_target`, ``void learned(y, t)``.
+        macros: macros of a header: columns, codes of categories, targets and classes.
+        definitions: the functions ``int features(x, f)``, which returns 0 for an unusable row,
+            ``void predictions(o, out)`` and, if `scales_target`, ``void learned(y, t)``.
         inputs: number of columns of a row.
-        targets: numbers in a row's target: one class number, or one for each output.
+        targets: numbers in a row's target: one class number, or one number per output.
         outputs: numbers in a prediction: probabilities, or values in the target's units.
-        about: what a prediction holds, in words.
+        about: description of a prediction.
     """
 
     macros: str
@@ -103,10 +103,10 @@ def table_code(
 ) -> TableCode:
     """Return the code around the network of a model; macros begin with ``PREFIX_``.
 
-    `functions` collects the functions that the code shares with the network; `real` is the number
-    type, ``float`` or ``double``; `trains` tells whether targets are read.
+    `functions` collects the functions that this code shares with the network.  `real` is the number
+    type, ``float`` or ``double``.  `trains` states whether targets are read.
 
-    Raises: UsageError for what `real` cannot hold.
+    Raises: UsageError for values that `real` cannot hold.
     """
     preprocessor, task = model.preprocessor, model.task
     outputs, targets = task.outputs, task.outputs
@@ -219,7 +219,7 @@ def _split(name: str, values: Array, real: str) -> list[Definition]:
 def prediction(forward: PredictionCode, outputs: int, *, has_table: bool) -> list[Statement]:
     """Return the body of the function that predicts a row, from ``x`` to ``out``.
 
-    With a table, the body computes the features of ``x`` first, and converts outputs to
+    With a table, the body first computes the features of ``x`` and finally converts the outputs to
     predictions.
     """
     out = element("out", "i")
@@ -240,7 +240,7 @@ DOUBLE = "set training.dtype=float64, or pass real='double'"
 
 # ---------------------------------------------------------------- features
 def _features(preprocessor: Preprocessor, real: str) -> list[Definition]:
-    """Return ``int features(x, f)`` and the definitions that it needs."""
+    """Return ``int features(x, f)`` and the definitions that this function needs."""
     numbers = preprocessor.fitted_numbers
     columns = {name: element("x", i) for i, name in enumerate(preprocessor.columns)}
     dates = [name for name, kind in preprocessor.kinds.items() if kind == "date"]
@@ -292,7 +292,7 @@ ONE_HOT = _one_hot()
 
 
 def _computed(column: ComputedColumn, columns: Mapping[str, Expr], name: str) -> list[Statement]:
-    """Return the statements of a column that a formula computes, NaN where a value is missing."""
+    """Return the statements of a column that a formula computes; missing values give NaN."""
     formula = where(column.formula, 1, 0) if column.formula.is_mask else column.formula
     given: dict[Expr, str | Expr] = {variable(read): columns[read] for read in column.reads}
     gaps = [is_nan(columns[read]) for read in column.reads]
@@ -422,7 +422,7 @@ def _components(numbers: Numbers, real: str) -> tuple[list[Definition], list[Sta
 
 # ---------------------------------------------------------------- the header
 def _macros(model: Model, upper: str) -> str:
-    """Return macros for the places of columns and targets, codes of categories, and classes."""
+    """Return macros for the positions of columns and targets, codes of categories, and classes."""
     preprocessor, names = model.preprocessor, FreshNames()
     lines: list[str] = []
 

@@ -41,21 +41,21 @@ __all__ = [
     "write_page",
 ]
 
-__getattr__, __dir__ = lazy_names(  # the page of a run needs neither
+__getattr__, __dir__ = lazy_names(  # the page of a run does not need them
     __name__,
     {"comparison": ("lead_of",), "sweep": ("collect_sweep", "sweep_page")},
 )
 
 
 def save_report(path: Path, run: RunData, effort: ReportBudget = THOROUGH) -> None:
-    """Write the page of one run, whole or not at all.  Raises: RunError."""
+    """Write the page of one run completely or not at all.  Raises: RunError."""
     write_page(path, run_page(collect(run, effort).data))
 
 
 def write_page(path: Path, page: str) -> None:
-    """Write a page, whole or not at all.
+    """Write a page completely or not at all.
 
-    Raises: RunError; UsageError if it would replace a file of another kind.
+    Raises: RunError; UsageError if the page would replace a file that is not .html.
     """
     if path.suffix != ".html" and path.is_file():
         raise UsageError(f"{path}: a page replaces only .html files; name another file by --out")

@@ -46,11 +46,11 @@ from .predictions import hardest_of, predictions_of
 REPORT_FORMAT = 1
 SHOWN_IMPORTANCES, SHOWN_CELLS = 15, 6
 PERMUTED_ROWS, PERMUTATIONS = 500, 5
-"""The fewest rows, and the permutations of each column, of an importance that is shown."""
+"""Smallest number of rows, and number of permutations of each column, of a shown importance."""
 
 MAX_PERMUTED_ROWS = 2_000
 CONFIG_LENGTH = 20_000
-"""Characters of a config that are shown."""
+"""Largest number of characters of a config that are shown."""
 
 TRAVELING = {"path", "failure", "result", "verdicts", "settings", "notes", "model"}
 """Keys with texts that may contain paths."""
@@ -61,10 +61,10 @@ DAMAGED = (MlpEngineError, OSError, ValueError, KeyError, TypeError, IndexError,
 
 
 class ReportBudget(NamedTuple):
-    """Limits of the work for a report: multiplications, and rows that are looked at.
+    """Limits of the work for a report: multiplications, and rows that are read.
 
-    `work` limits the multiplications of the linear prediction.  `passes` limits the multiplications
-    of the forward passes that explain a model; these are some ten times faster.
+    `work` limits the multiplications of the linear prediction; `passes` limits those of the forward
+    passes that explain a model, which are about ten times faster.
     """
 
     work: float
@@ -74,20 +74,20 @@ class ReportBudget(NamedTuple):
 
 
 QUICK = ReportBudget(work=WORK, passes=3e8, rows=2_000, curves=3)
-"""The budget of the report at the end of training.  That report takes some 0.1 s."""
+"""Budget of the report at the end of training, which takes about 0.1 s."""
 
 THOROUGH = ReportBudget(work=2e10, passes=5e10, rows=20_000, curves=6)
 
 
 @dataclass(frozen=True, eq=False)
 class RunData:
-    """A run, from its directory or, right after training, from memory.
+    """A run, read from its directory or, right after training, from memory.
 
-    `path` is None for a run without a directory, and `history` then holds its epochs.
-    `loaded` is its data, and `model` is the trained model or, with `trained` False, an untrained
-    one.  Either is None if it cannot be read; `notes` then give the reason.
-    `known` is name, rows and outputs of the last part, and `score` compares the model with
-    baselines, if they were computed before.
+    `path` is None for a run without a directory; `history` then holds its epochs.  `loaded` is its
+    data; `model` is the trained model or, with `trained` False, an untrained model.  If one of them
+    cannot be read, it is None, and `notes` give the reason.  `known` is name, rows and outputs of
+    the last part, and `score` compares the model with baselines; both are None unless computed
+    before.
     """
 
     path: Path | None
@@ -111,9 +111,9 @@ class Collected(NamedTuple):
 
 
 def read_run(path: Path) -> RunData:
-    """Read everything that a run directory holds; what cannot be read becomes a note.
+    """Read the contents of a run directory; each item that cannot be read becomes a note.
 
-    Raises: UsageError if it is no run directory.
+    Raises: UsageError if the directory is not a run directory.
     """
     resolved = resolved_config(path)
     notes: list[str] = []
@@ -145,11 +145,11 @@ def read_run(path: Path) -> RunData:
 
 
 def collect(run: RunData, effort: ReportBudget = THOROUGH, *, whole: bool = True) -> Collected:
-    """Return the numbers of a run; a part that cannot be computed becomes a note.
+    """Return the numbers of a run; each part that cannot be computed becomes a note.
 
-    With `whole` False only the score is computed, with what it needs.
+    With `whole` False only the score and what it needs are computed.
     """
-    with pinned(1):  # products of some hundred rows are faster so
+    with pinned(1):  # small products are faster on one thread
         return _collect(run, effort, whole=whole)
 
 
@@ -252,9 +252,9 @@ def model_of_run(loaded: LoadedData, model: Model) -> dict[str, Any]:
 def drivers_of(loaded: LoadedData, model: Model, effort: ReportBudget) -> dict[str, Any]:
     """Return the importance of columns by permutation, and partial dependence of the first.
 
-    The numbers of rows and of permuted columns follow from the passes that are allowed.  If there
-    are many columns, only the columns to which the outputs are most sensitive are permuted: the
-    time to permute all columns grows with the square of their number.
+    The allowed passes determine the numbers of rows and of permuted columns.  The time to permute
+    all columns grows with the square of their number; if there are many columns, only those to
+    which the outputs are most sensitive are permuted.
     """
     columns = feature_columns(model.preprocessor)
     count = len(set(columns))
@@ -286,7 +286,7 @@ def drivers_of(loaded: LoadedData, model: Model, effort: ReportBudget) -> dict[s
 
 
 def data_of(loaded: LoadedData, rows: int) -> dict[str, Any]:
-    """Return sizes, remarks on rows, and differences of at most `rows` of each part from training.
+    """Return sizes, remarks on rows, and how at most `rows` rows of each part differ from training.
 
     ``mlpengine check`` describes each column.
     """
@@ -309,7 +309,7 @@ def data_of(loaded: LoadedData, rows: int) -> dict[str, Any]:
 
 
 def settings_of(run: RunData, environment: Mapping[str, Any]) -> dict[str, Any]:
-    """Return config, seed, versions, times and the commands that make the run again."""
+    """Return config, seed, versions, times, and the commands that repeat the run."""
     given = run.path / GIVEN_CONFIG if run.path else None
     text = ""
     if given and given.is_file():
@@ -333,7 +333,7 @@ def settings_of(run: RunData, environment: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def plain_data(value: Any) -> Any:
-    """Return data as JSON has it: six digits of each number, None where it is not finite."""
+    """Return data for JSON: numbers with six digits, and None for numbers that are not finite."""
     if isinstance(value, float):
         return float(f"{value:.6g}") if isfinite(value) else None
     if value is None or isinstance(value, str | int):
@@ -348,7 +348,7 @@ def plain_data(value: Any) -> Any:
 
 
 def _read_json(path: Path, notes: list[str]) -> dict[str, Any]:
-    """Return a mapping from a file; an empty one, with a note, if it cannot be read."""
+    """Return a mapping from a file, or {} and a note if the file cannot be read."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""How far one of two runs is ahead of the other, row by row where that is possible."""
+"""The lead of one of two runs over the other, computed from pairs of rows where possible."""
 
 from collections.abc import Sequence
 from math import hypot
@@ -15,7 +15,7 @@ from .collect import Collected
 def lead_of(collected: Sequence[Collected]) -> Lead | None:
     """Return the lead of the better of two runs.
 
-    None unless both have the same metric of the same part of the same table.
+    The lead is None unless both runs have the same metric of the same part of the same table.
     """
     scores = [one.data["score"] for one in collected if one.data.get("score")]
     models = [one.data["model"] for one in collected if one.data.get("model")]
@@ -38,7 +38,7 @@ def lead_of(collected: Sequence[Collected]) -> Lead | None:
 def _paired(first: ScoredRows, other: ScoredRows, metric: str) -> tuple[float, float] | None:
     """Return the lead of `first` over `other` in a metric, and its standard error.
 
-    It is computed row by row; None unless both predict the same rows.
+    Both come from the differences of each row; None unless both predict the same rows.
     """
     places = [scored.rows.places for scored in (first, other)]
     if None in places or first.part != other.part or len(first.rows) != len(other.rows):

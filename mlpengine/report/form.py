@@ -1,4 +1,4 @@
-"""A page that predicts: a form of the model's columns, and the model as a script of the page."""
+"""A page that predicts: a form of the model's columns, and the model as a script."""
 
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
@@ -28,14 +28,14 @@ FORM_POLICY = (
 DAY = 86_400
 
 BACKGROUND_EVALUATIONS, BACKGROUND_ROWS = 1_500, (8, 100)
-"""Predictions for the reasons of one prediction, by the number of columns; the fewest and the most
-rows with which a row is compared."""
+"""Numbers of predictions for the reasons of one prediction, by the number of columns; smallest
+and largest number of rows with which a row is compared."""
 
 
 def form_page(model: Model) -> str:
     """Return a page with a form of the model's columns that predicts from the typed values.
 
-    Raises: UsageError for a model that cannot be written as JavaScript.
+    Raises: UsageError for a model that has no form in JavaScript.
     """
     columns, summary = description(model)["columns"], model.preprocessor.summary["columns"]
     title = f"Prediction of {' and '.join(shortened(name) for name in model.target)}"
@@ -61,13 +61,13 @@ def form_page(model: Model) -> str:
 
 
 def _threshold(model: Model) -> Markup:
-    """Return the threshold in words."""
+    """Return a sentence on the threshold."""
     value, _, name = model.threshold_text.partition(" for ")
     return tag("p", f"The page says {name} if its probability is above {value}.", class_="hint")
 
 
 def _background(model: Model) -> list[list[Any]]:
-    """Return rows of cells with which the page compares a row; none without a description."""
+    """Return the rows of cells that a typed row is compared with; [] without a description."""
     columns = model.preprocessor.columns
     if not columns or columns[-1] not in model.preprocessor.summary["columns"]:
         return []
@@ -123,7 +123,7 @@ def _range(known: ColumnState | None) -> tuple[float, float]:
 
 
 def _usual_level(known: ColumnState | None) -> int:
-    """Return the number of the commonest level."""
+    """Return the number of the most frequent level."""
     shares = known.get("shares", [])[:-1] if known else []
     return shares.index(max(shares)) if shares else 0
 

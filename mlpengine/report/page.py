@@ -38,10 +38,10 @@ from mlpengine.models.task import PART_PHRASES
 from mlpengine.training.measure import DIRECT, TEACHER
 
 LISTED = 8
-"""Number of epochs in which networks stopped that are listed."""
+"""Largest number of epochs, of networks that stopped early, that are listed."""
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-"""The page loads nothing and runs nothing."""
+"""Content security policy: the page loads nothing and runs nothing."""
 
 
 def run_page(data: Data) -> str:
@@ -101,7 +101,7 @@ def html_page(title: str, policy: str, styles: Markup, *body: Content) -> str:
 
 
 def score_section(data: Data) -> Markup:
-    """Return the head of a run: the model, the data and the score."""
+    """Return the head of a run's page: the model, the data and the score."""
     model, known = data.get("model"), data.get("score")
     head = [tag("h1", shortened(data["name"], 80)), tag("p", data["path"], class_="path")]
     if data.get("failure"):
@@ -215,7 +215,7 @@ def _scores_table(known: Data) -> Markup:
 
 
 def verdicts_section(data: Data) -> Markup:
-    """Return the verdicts in words, with settings that fix the problems."""
+    """Return the verdicts in words, with the settings that fix the problems."""
     known = data.get("verdicts") or []
     if not known:
         ended = data.get("ending")
@@ -240,7 +240,7 @@ def training_section(known: Data | None) -> Markup | None:
 
 
 def _stopped(count: int, ended: Sequence[int]) -> Markup | None:
-    """Return the epochs in which networks stopped, in words: the mean curves may jump there."""
+    """Return the epochs at which networks stopped, since the mean curves may jump there."""
     early = sorted(epochs for epochs in ended if epochs < count)
     if not early:
         return None
@@ -323,7 +323,7 @@ def _by_class(known: Data, count: int = 20) -> Markup:
 
 
 def drivers_section(known: Data | None) -> Markup | None:
-    """Return the importance of columns, and how the prediction depends on the first ones."""
+    """Return the importance of columns, and the dependence of predictions on the first ones."""
     if not known:
         return None
     if "skipped" in known:
@@ -398,7 +398,7 @@ def _values(value: Any) -> str:
 
 
 def settings_section(data: Data) -> Markup:
-    """Return config, seed, versions, times, and how to make the run again."""
+    """Return config, seed, versions, times, and the commands that repeat the run."""
     known, result, model = (data.get(key) or {} for key in ("settings", "result", "model"))
     ending, seconds, peak = data.get("ending"), result.get("seconds"), result.get("peak_bytes")
     names = ("seed", "backend", "target", "threads", "python", "processor", "platform", "blas")

@@ -31,7 +31,8 @@ from mlpengine.models.task import (
 
 SHOWN_POINTS, SHOWN_TARGETS = 1_000, 4
 MAX_MATRIX = 12
-"""Largest number of classes with a confusion matrix; for more, the commonest mistakes."""
+"""Largest number of classes with a confusion matrix; with more, the commonest mistakes are
+listed."""
 
 MISTAKES, RELIABILITY_BINS, HARDEST = 10, 10, 10
 INTERVAL_LEVELS = 0.5, 0.8, 0.9, 0.95
@@ -69,7 +70,7 @@ def predictions_of(model: Model, task: Task, scored: ScoredRows) -> dict[str, An
 
 
 def hardest_of(loaded: LoadedData, scored: ScoredRows, columns: Sequence[str]) -> dict[str, Any]:
-    """Return the rows with the largest loss, with the values of some columns."""
+    """Return the rows with the largest loss, and their values in some columns."""
     task, labels = loaded.task, loaded.tables.preprocessor.classes
     truth, rows = scored.rows.truth, scored.rows
     losses, chances = _row_losses(task, scored), task.probabilities(scored.output)
@@ -127,9 +128,9 @@ def _classes(scored: ScoredRows, labels: list[str]) -> dict[str, Any]:
 def _curves(
     task: Classification, scored: ScoredRows, threshold: Threshold, label: str
 ) -> dict[str, Any] | None:
-    """Return shares of rows that lie above each threshold, and those at the model's threshold.
+    """Return shares of rows above each threshold, and the shares at the model's threshold.
 
-    They are recall, false positive rate, precision, and the share of all rows; None where a class
+    The shares are recall, false positive rate, precision, and share of all rows; None where a class
     has no row.
     """
     chances = task.probabilities(scored.output)[:, threshold.positive]
@@ -202,10 +203,10 @@ def _labels(scored: ScoredRows, names: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _calibration(task: Task, scored: ScoredRows, classes: Sequence[object]) -> dict[str, Any]:
-    """Return mean probability and share of hits for bins of the probability.
+    """Return mean probability and share of hits, in bins of the probability.
 
-    For two classes this is the probability of the latter one, for more classes the probability
-    of the predicted class, and for labels the probability of each label.
+    With two classes this is the probability of the second class, with more classes that of the
+    predicted class, and with labels that of each label.
     """
     chances, truth = task.predicted_numbers(scored.output), scored.rows.truth
     if isinstance(task, MultiLabel):
@@ -227,7 +228,7 @@ def _calibration(task: Task, scored: ScoredRows, classes: Sequence[object]) -> d
 
 
 def _outlasting(task: CensoredTimes, scored: ScoredRows) -> dict[str, Any]:
-    """Return chance and share of rows that outlast the median of the seen events, by group."""
+    """Return probability and share of rows that outlast the median event time, by group."""
     times, weights = scored.rows.truth[:, 0], scored.rows.weights
     if not (times > 0).any():
         return {}
@@ -238,7 +239,7 @@ def _outlasting(task: CensoredTimes, scored: ScoredRows) -> dict[str, Any]:
 
 
 def _intervals(model: Model, scored: ScoredRows) -> dict[str, list[dict[str, float]]]:
-    """Return the share of targets in their intervals, for each nominal share."""
+    """Return the share of targets inside their intervals, for each nominal share."""
     rows = scored.rows.rows(evenly_spaced(len(scored.rows), INTERVAL_ROWS))
     output, levels = model.forward(rows.x), []
     for level in INTERVAL_LEVELS:
@@ -250,7 +251,7 @@ def _intervals(model: Model, scored: ScoredRows) -> dict[str, list[dict[str, flo
 
 
 def _sets(model: Model, scored: ScoredRows) -> dict[str, list[dict[str, float]]]:
-    """Return the share of classes in their sets, for each nominal share, and the set sizes."""
+    """Return the share of true classes in their sets, and the set sizes, for each nominal share."""
     rows, levels = np.arange(len(scored.rows)), []
     for level in INTERVAL_LEVELS:
         sets = model.set_of(scored.output, level)
@@ -263,7 +264,7 @@ def _sets(model: Model, scored: ScoredRows) -> dict[str, list[dict[str, float]]]
 
 
 def _row_losses(task: Task, scored: ScoredRows) -> Array:
-    """Return the error of each row: its log loss, or its error in standard deviations.
+    """Return the loss of each row: its log loss, or its error in standard deviations.
 
     For censored times it is the negative log-likelihood.
     """

@@ -37,7 +37,7 @@ def collect_sweep(
     importance: Mapping[str, float],
     best: Collected | None,
 ) -> dict[str, Any]:
-    """Return the numbers of a sweep; `outcome` has its metric, its trials and the best of them."""
+    """Return the numbers of a sweep; `outcome` has its metric, its trials and the best trial."""
     chosen = outcome.get("best")
     data = {
         "format": REPORT_FORMAT,

@@ -15,7 +15,7 @@ SHOWN_KEYS, SHOWN_CHOICES = 9, 12
 
 
 def sweep_charts(sweep: Data) -> list[Chart]:
-    """Return the metric of each trial, and against each setting, the important ones first."""
+    """Return charts of the metric by trial and by each setting, the important settings first."""
     done = _complete(sweep)
     keys = list(dict.fromkeys(key for one in done for key in one["values"]))
     ranked = sorted(keys, key=lambda key: -sweep["importance"].get(key, 0.0))
@@ -23,7 +23,7 @@ def sweep_charts(sweep: Data) -> list[Chart]:
 
 
 def trial_charts(sweep: Data) -> list[Chart]:
-    """Return the metric of each trial by number, and the best so far."""
+    """Return a chart of the metric of each trial by number, and of the best so far."""
     done = sorted(_complete(sweep), key=lambda one: one["number"])
     if not done:
         return []

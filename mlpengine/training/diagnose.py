@@ -381,6 +381,7 @@ def measure_baselines(
                 outputs[own] = network.predict(x[own])
     predicted = task.predict(outputs)
     if isinstance(task, Regression) and not task.has_errors:  # no simple model is compared
+        measure_units(diagnostics, x)
         diagnostics.baselines = Baselines(related=inf)
         return
     if predicted.shape != truth.shape:
