@@ -21,10 +21,15 @@ def test_plural(args, text):
 
 @pytest.mark.parametrize(
     ("wrong", "text"),
-    [("Adam", " - did you mean 'adam'?"), ("PRICE", " - did you mean 'Price'?"), (3, "")],
+    [
+        ("Adam", " - did you mean 'adam'?"),
+        ("PRICE", " - did you mean 'Price'?"),
+        ("Prise", " - did you mean 'Price'?"),
+        (3, ""),
+    ],
 )
 def test_suggestion(wrong, text):
-    assert suggestion(wrong, ["adam", "Price"]) == text
+    assert suggestion(wrong, ["adam", "Price", "price"]) == text
 
 
 CONTROLS = ["a\x1b[31m", "a\nb", "\x9b2J", "\u202eabc", "\x7f", "caf\xe9 \u4e2d"]
