@@ -43,15 +43,6 @@ SHOWN = {  # objects, and texts in their order
 }
 
 
-@pytest.mark.parametrize(
-    ("ending", "best", "text"),
-    [("epochs", [4, 9], "best epochs 4 to 9; "), ("early", [4], "best epoch 4, stopped early; ")],
-)
-def test_a_result_says_how_it_ended(ending, best, text):
-    result = FitResult(ending, 15, best, 0.1, 9.0, history(15), {"test": {"r2": 0.5}}, [])
-    assert repr(result) == f"FitResult(15 epochs, {text}test: r2 0.5)"
-
-
 @pytest.mark.parametrize("name", SHOWN)
 def test_objects_show_themselves_without_scripts(name):
     shown, expected = SHOWN[name]
