@@ -25,7 +25,7 @@ from .schema import SCHEMA_FILE, write_schema
 from .streams import say, write_file
 
 MIN_ROWS_TO_SPLIT = 3
-"""With fewer rows, a class cannot be in all parts of a split."""
+"""Smallest number of rows of a class that can be in all parts of a split."""
 
 EPILOG = """\b
 Examples:

@@ -19,7 +19,7 @@ from mlpengine.config.checking import TableCheck
 from mlpengine.config.columns import cell_verdicts, column_verdicts, joint_list
 from mlpengine.config.distilling import STUDENT_SECTIONS, Predict, Teacher, student_sections
 from mlpengine.config.load import ConfigFile, check_config
-from mlpengine.config.proposal import complete_config
+from mlpengine.config.proposal import complete_config, drop_rates
 from mlpengine.config.reader import Document
 from mlpengine.config.sections import fill_missing
 from mlpengine.config.tables import history_of, read_source, read_tables, reading_of
@@ -296,7 +296,9 @@ def distill(
         file = _with_columns_of(Teacher(teacher, data, frames))
         data = loaded_data(file, tables)
     own = {name: one[name] for name in STUDENT_SECTIONS if name in config}
-    fill_missing(own, student_sections(data.tables.rows["train"]))
+    sections = student_sections(data.tables.rows["train"])
+    drop_rates(sections, own.get("optimizer"))
+    fill_missing(own, sections)
     data = replace(data, file=checked_sections({**file.document.data, **own}))
     with Progress(progress) as shown:
         shown.stage("predicting training rows and synthetic rows")

@@ -16,7 +16,7 @@ from mlpengine.settings.base import options_of
 from mlpengine.settings.network import OWN_OPTIONS
 
 SCORED, SCORED_VALUES = 10_000, 1 << 24
-"""Maximum evenly spaced rows, and maximum output values, for errors and charts."""
+"""Largest numbers of evenly spaced rows, and of output values, for errors and charts."""
 
 WORK = 5e8
 """Multiplications of a linear prediction right after training, which take about 0.1 s."""

@@ -330,12 +330,7 @@ def complete_config(
         lines.append(f"as given in place of that: {', '.join(given)}")
     if "loss" in config:
         proposed.pop("loss", None)
-    optimizer = config.get("optimizer")
-    name = optimizer.get("name") if isinstance(optimizer, Mapping) else optimizer
-    if isinstance(name, str) and issubclass(OPTIMIZERS.get(name, Adam), FullBatch):
-        for section in ("optimizer", "schedule"):  # neither has a learning rate
-            proposed.pop(section, None)
-        proposed["training"].pop("clip_norm", None)
+    drop_rates(proposed, config.get("optimizer"))
     training, share = _section_of(config, "training"), split.get("validation")
     one_network = training.get("folds", 2) is None
     alone = share, data.get("validation_source"), training.get("seeds")
@@ -370,6 +365,19 @@ def _section_of(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 ENCODING = "  encoding: piecewise  # quantile bins of each number are inputs, too; or none"
+
+
+def drop_rates(sections: dict[str, Any], optimizer: Any) -> None:
+    """Remove from `sections` what a config with this `optimizer` cannot have.
+
+    A full-batch optimizer has no learning rate, gradient clipping or batch size.
+    """
+    name = optimizer.get("name") if isinstance(optimizer, Mapping) else optimizer
+    if isinstance(name, str) and issubclass(OPTIMIZERS.get(name, Adam), FullBatch):
+        for section in ("optimizer", "schedule"):
+            sections.pop(section, None)
+        for key in ("clip_norm", "batch_size"):
+            sections["training"].pop(key, None)
 
 
 def _encoding_and_members(

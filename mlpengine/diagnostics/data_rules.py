@@ -173,8 +173,8 @@ def moved(diagnostics: Diagnostics) -> Verdict | None:
     headline, way = "Targets stand one row off", "below" if side > 0 else "above"
     saved = (other - own) / (1 - own)
     evidence = (
-        f"A simple model predicts the target of the row {way} each row with {percent(saved)} less "
-        "squared error than the row's own target."
+        f"From the features of a row, a simple model predicts the target of the row {way} with "
+        f"{percent(saved)} less squared error than the row's own target."
     )
     advice = "Check how targets were joined to the rows."
     no_fix = "the data must be checked"

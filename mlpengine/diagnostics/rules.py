@@ -309,6 +309,8 @@ def dead(diagnostics: Diagnostics) -> Verdict | None:
     for layer, at_end in diagnostics.dead_at_end.items():
         if at_end == 1 or not training_share(diagnostics) < limits.WELL_LEARNED:
             shares[layer] = np.fmax(shares[layer], at_end)
+    several = [layer.units > 1 for layer in diagnostics.layers]
+    shares = np.where(several, shares, nan)  # a layer of one unit is too small, dead or not
     (number, share), limit = worst(shares), limits.DEAD
     if not share > limit:
         return None

@@ -149,7 +149,7 @@ def dropout_high(diagnostics: Diagnostics) -> Verdict | None:
         "of a constant prediction"
     )
     reached = two_digits(float(without[0]) / baseline) if costs else ""
-    other = f"; without dropout, the loss on validation rows is only {reached} times this"
+    other = f"; without dropout, validation rows have {reached} times the loss of a constant"
     evidence += f"{other if costs else ''}."
     advice, fix = "Set model.dropout to 0.1.", [Fix(NetworkSettings, "dropout", 0.1)]
     return Verdict("dropout_high", None, headline, evidence, dropout, limit, advice, fix)
@@ -346,7 +346,7 @@ def noise_scale(diagnostics: Diagnostics) -> Verdict | None:
     rows = 2 ** round(np.log2(max(8.0, sqrt(batch * max(scale, 1.0)))))
     headline = "Batches are larger than useful"
     evidence = (
-        f"Batches of more than about {rows:,} rows hardly improve the gradient, and these have "
+        f"More than about {rows:,} rows in a batch hardly improve the gradient, and a batch has "
         f"{batch:,} rows ({two_digits(times)} times the gradient noise scale)."
     )
     more = two_digits(batch / rows)

@@ -147,7 +147,7 @@ class Residuals:
         return predictions + low * scale, predictions + high * scale
 
     def ends(self, level: float) -> tuple[Array, Array]:
-        """Return the distances of `interval`'s ends from the prediction, in scales (targets,).
+        """Return the distances (targets,) of `interval`'s ends from the prediction, in scales.
 
         Raises: UsageError unless the level is between 0 and 1.
         """

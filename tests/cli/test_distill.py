@@ -214,3 +214,20 @@ def test_a_teacher_of_another_target_is_refused():
     teacher, _ = fit("diabetes", training={"epochs": 1, "folds": None})
     with pytest.raises(UsageError, match="must predict the same target"):
         distill("penguins", predict=teacher, **SMALL)
+
+
+def test_a_student_learns_by_full_batches():
+    options = {"model": {"hidden": [6], "activation": "tanh"}, "data": {"encoding": "none"}}
+    training = {"epochs": 40, "dtype": "float64"}
+    frame = frame_of()
+    student, _ = distill(
+        frame,
+        "y",
+        predict=by_formula,
+        optimizer="levenberg_marquardt",
+        training=training,
+        made=500,
+        **options,
+    )
+    error = student.predict(frame) - frame["y"]
+    assert np.sqrt(np.mean(error**2)) < 0.03 * frame["y"].std()

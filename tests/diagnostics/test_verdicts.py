@@ -186,7 +186,7 @@ CASES = [
     ("too_good", {"copies": Copies(equal=0.26)}, [{"copies": Copies(equal=0.24)}]),
     ("too_good", {"validation_error": (0.0, 100)},
      [{"validation_error": (0.0011, 100)}, {"validation_error": (0.0, 99)}]),
-    ("dead", {"dead_at_end": {0: 1.0}}, []),
+    ("dead", {"dead_at_end": {0: 1.0}}, [{"mlp": Mlp([3, 1, 2], seed=0)}]),
     ("dead", {"dead_at_end": {0: 0.41}, "epochs": curve(TEN)}, [{"epochs": curve([0.49] * 9)}]),
     ("overfitting", {"epochs": curve(FALLING, 0.0123 * np.linspace(10, 80, 20))}, []),
     ("overfitting", {"epochs": curve(FALLING / 100, np.maximum(FALLING / 100, 0.2)),

@@ -43,7 +43,7 @@ preset realmlp for 442 rows of 10 features compiles in 2.1 instead of 8.6 s of p
 step takes equally long (Xeon with AVX-512, GCC 12, float32, November 2026)."""
 
 OPERATIONS_OF_FUNCTION = 16
-"""Number of operations that an elementary function such as exp counts for."""
+"""Number of operations that take as long as an elementary function such as exp."""
 
 
 def heights(rows: int, tallest: int) -> set[int]:

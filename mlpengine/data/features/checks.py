@@ -22,7 +22,7 @@ from mlpengine.data.features.column_kinds import (
 from mlpengine.data.features.duplicate_rows import count_duplicates
 from mlpengine.data.features.leaks import Leak, find_leaks
 from mlpengine.data.features.outliers import Outlier, find_outliers, gap_code
-from mlpengine.data.features.sources import LIMIT
+from mlpengine.data.features.sources import EQUAL, LIMIT
 from mlpengine.data.features.targets import ClassTarget, check_target, marked_text
 from mlpengine.data.features.thresholds import (
     LISTED_CLASSES,
@@ -279,7 +279,9 @@ def _to_drop(table: Table, features: list[ColumnProfile]) -> dict[str, str]:
         elif column.kind in ("number", "integer"):
             own = table[column.name]
             extreme = np.flatnonzero(np.abs(own.values) > LIMIT)
-            if len(extreme):
+            if np.nanmax(own.values) - np.nanmin(own.values) < 1000 * EQUAL:
+                reasons[column.name] = "its numbers differ by less than 1e-297; multiply them"
+            elif len(extreme):
                 row = int(extreme[0])
                 reasons[column.name] = f"{own.text(row)} in {table.place(row)}; correct the value"
     return reasons

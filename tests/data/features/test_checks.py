@@ -177,6 +177,7 @@ def messy_table() -> Table:
             "id": Column(np.arange(N) + 1.0),
             "name": text(np.arange(N), "name "),
             "same": Column(np.full(N, 4.0)),
+            "tiny": Column(Y * 1e-300),
             "empty": Column(np.full(N, np.nan)),
             "gappy": Column(np.where(np.arange(N) % 3, np.nan, Y)),
             "damaged": Column(np.arange(N, dtype=np.int32), "text", (*map(str, range(N - 1)), "x")),
@@ -193,12 +194,13 @@ def test_a_profile_tells_everything():
     assert found.task == "classification"
     assert found.classes == {"class 0": N - 3, "class 1": 3}
     assert [leak.column for leak in found.leaks] == ["code"]
-    assert list(found.drop) == ["id", "name", "same", "empty", "damaged", "code"]
+    assert list(found.drop) == ["id", "name", "same", "tiny", "empty", "damaged", "code"]
     text = "\n".join(found.lines() + found.warnings())
     assert "'code'" not in "\n".join(found.warnings(["code"]))
     for part in (
-        "messy: 600 rows, 9 columns",
+        "messy: 600 rows, 10 columns",
         "column 'same': constant (4)",
+        "column 'tiny': its numbers differ by less",
         "column 'id': row numbers",
         "column 'gappy': 400 of 600 values are missing",
         "column 'code': it is the target in another coding",
