@@ -44,6 +44,7 @@ from sklearn.model_selection import (  # noqa: E402
     train_test_split,
 )
 
+OURS = "mlpengine"
 SPLITS = 3
 FOLDS = 8
 LARGEST = 20_000
@@ -152,10 +153,8 @@ def _realmlp_bagged(
 def contestants() -> dict[str, Method]:
     """Return the methods of the arena by name, without methods that lack their library."""
     known = methods()
-    names = ("mlpengine", "mlpengine, one network", "mlpengine, student")
-    ours = {name: known[name] for name in names}
-    names = ("linear", "scikit-learn MLP", "LightGBM", "CatBoost", "RealMLP")
-    alone = {name: known[name] for name in names if name in known}
+    ours = {name: method for name, method in known.items() if name.startswith(OURS)}
+    alone = {name: method for name, method in known.items() if name not in ours}
     several = {f"{name}, bagged": bagged(method) for name, method in alone.items()}
     if "RealMLP" in known:
         several["RealMLP, bagged"] = _realmlp_bagged
@@ -188,8 +187,6 @@ def read(folder: Path) -> pd.DataFrame:
         columns=["table", "split", "method", "kind", "classes", "rows", "error", "seconds"],
     )
 
-
-OURS = "mlpengine"
 
 BANDS = {
     "all": lambda row: True,
