@@ -384,6 +384,7 @@ def test_comments_cannot_be_left(text):
         ),
         ({"loss": ops.SoftmaxCrossEntropy(ignore_index=0)}, "softmax_cross_entropy"),
         ({"optimizer": Lbfgs}, "Lbfgs"),
+        ({"optimizer": Sgd(Mlp([3, 4, 2]))}, "must be a class or a function"),
     ],
 )
 def test_what_has_no_c_is_refused(tmp_path, options, message):
