@@ -21,13 +21,13 @@ SET_CHANCES, SET_CLASSES = "set_chances", "set_classes"
 """Names of the arrays of `ClassSets` in a file."""
 
 MAX_RESIDUALS = 4_096
-"""Maximum number of residuals in a model; quantiles replace more."""
+"""Maximum residuals in a model; larger sets are kept as quantiles."""
 
 MAX_PLACES, ROWS_OF_PLACE = 10, 80
-"""Maximum number of predictions with a stored size of errors, and minimum rows for each."""
+"""Maximum number of `places` of residuals, and minimum number of rows of a place."""
 
 CHANCE_OF_RANGE = 1.5
-"""Chance makes the shortest range of n errors shorter by a share this / (level * sqrt(n))."""
+"""Factor c: chance shortens the shortest range of n errors by a share c / (level * sqrt(n))."""
 
 SMALLEST_SCALE = 0.01
 """Smallest size of errors at a prediction, as a share of the largest."""
@@ -51,10 +51,9 @@ def error_of_mean(
 
     The error of one network is its out-of-fold error.  The gain of averaging depends on how much
     the networks differ on rows that are new to all of them, but with folds no rows are new to all.
-    On training rows, the errors of networks and their differences are smaller by about the same
-    factor: if training moves the outputs by a share h towards the labels, a share 1 - h remains of
-    each error, and of the difference between two networks.  So the relative gain of averaging is
-    about the same on rows that trained all networks and on new rows.
+    Training shrinks errors, and differences between networks, by about the same factor: if it moves
+    the outputs by a share h towards the labels, the factor is 1 - h.  So the relative gain of
+    averaging is about the same on rows that trained all networks and on new rows.
 
     `outputs` maps the features of at most `COMPARED_ROWS` rows to the outputs (folds, rows,
     out_dim) of each fold's networks.  The error is the squared error for numbers, and `mean_loss`
@@ -108,7 +107,7 @@ class Residuals:
         """Keep the errors (rows, targets) of predictions of rows that did not train the networks.
 
         `share` (targets,) comes from `error_of_mean`.  An error is NaN if the target is missing;
-        then every target uses as many rows as the rarest target has.
+        then every target keeps as many errors as the target with the fewest.
         """
         if (gaps := np.isnan(errors)).any():
             known = [np.flatnonzero(~missing) for missing in gaps.T]
@@ -132,8 +131,7 @@ class Residuals:
 
         A new target lies between them with a probability of about `level` if its row is like the
         training rows.  Usually both ends are equally far from the prediction.  If the shortest
-        range with this share of the errors is shorter by more than chance, its ends are used
-        instead.
+        range with this share of the errors is clearly shorter, its ends are used instead.
 
         CV+ (Barber et al. 2021, arXiv 1905.02928) adds the out-of-fold errors to each network's
         prediction.  CV+ has a guarantee, but for 90 % it covered 92.5 % of new targets: an
@@ -215,8 +213,8 @@ class ClassSets(NamedTuple):
     right for each class, but the sets are larger.
 
     Adaptive sets (Romano et al. 2020, arXiv 2006.02544) also add the probabilities of likelier
-    classes; for two classes the order is the same.  On three tables with 4 to 15 classes, adaptive
-    sets had more true classes than asked for, and about twice as many classes (November 2026).
+    classes.  On three tables with 4 to 15 classes, adaptive sets had the true class more often than
+    asked for, and about twice as many classes (November 2026).
 
     Shapes: `chances` (rows,), sorted, and their `classes` (rows,).
     Sources: Sadinle, Lei and Wasserman 2019, "Least ambiguous set-valued classifiers with bounded
@@ -327,10 +325,9 @@ def fit_temperature(task: Task, output: Array, truth: Array, weights: Array | No
 
     A further row with equally probable classes keeps the temperature above 0 if all of a few rows
     are predicted correctly.
-    few rows are all predicted correctly.
 
     Sources: Guo, Pleiss, Sun and Weinberger 2017, section 4.2; Platt 1999, "Probabilistic outputs
-    for support vector machines", section 2.1, for such targets.
+    for support vector machines", section 2.1, for the further row.
     """
 
     def loss(logarithm: float) -> float:

@@ -18,7 +18,7 @@ from mlpengine.optim import Adam
 from mlpengine.step import TrainingStep
 
 DRIFT = 30.0
-"""Sum of excess losses, in usual losses, from which drift is reported (Page-Hinkley test)."""
+"""Sum of relative excess losses that is reported as drift (Page-Hinkley test)."""
 
 TOLERANCE = 0.2
 """Excess over the usual loss that is not summed."""
@@ -27,7 +27,7 @@ BOOST = 5.0
 """Factor of the learning rate after drift; it falls to 1 within `memory` rows."""
 
 FARTHEST = 4.0
-"""Numbers farther from the mean, in deviations, are cut, so that one glitch changes little."""
+"""Deviations from the mean at which numbers are cut, so that one glitch changes little."""
 
 FIRST_ROWS = 10
 """The first numbers of a column, which are not cut."""
@@ -63,9 +63,9 @@ class _Online:
     """A network that learns from rows as dicts: numbers, texts, booleans and missing values.
 
     Numbers are scaled by their exponential mean and variance; each text has its own feature.  New
-    columns and texts get the next free feature.  When all `features` are taken, new ones share
-    features by a hash of their name.  Each row is learned together with the `batch` - 1 rows before
-    it.  If losses stay high (drift), the learning rate is raised for the next `memory` rows.
+    columns and texts get the next free feature.  When all `features` are taken, later names share
+    features by a hash.  Each row is learned together with the `batch` - 1 rows before it.  If
+    losses stay high (drift), the learning rate is raised for the next `memory` rows.
 
     Attributes:
         drifts: number of drifts so far.
@@ -236,14 +236,14 @@ class OnlineClassifier(_Online):
         self._y = np.zeros(batch, np.int64)
 
     def learn_one(self, x: Mapping[str, Any], y: Any) -> None:
-        """Learn one row.  Raises: DataError for an odd row; UsageError beyond `classes`."""
+        """Learn one row.  Raises: DataError for an odd row; UsageError for too many labels."""
         self._check(x)
         if y is None:
             raise DataError("learn_one: y must be a label (got None)")
         if y not in self._classes:
             if (known := len(self._classes)) >= self.network.sizes[-1]:
                 raise UsageError(
-                    f"learn_one: {quoted(y)} is label {known + 1}; write classes={known + 1}"
+                    f"learn_one: classes must be {known + 1} or more for {quoted(y)} (got {known})"
                 )
             self._classes[y] = len(self._classes)
         self._y[self.rows % len(self._y)] = self._classes[y]
