@@ -244,10 +244,16 @@ def loss_and_task(file: ConfigFile, preprocessor: Preprocessor) -> tuple[Loss, T
     name = loss.name
     if kind != "regression" and file.config.data.transform_target == "log":
         raise file.wrong(("data", "transform_target"), f"log is for regression (got {kind})")
-    if name not in suited:
-        raise file.wrong(("loss",), f"{kind} takes {' or '.join(suited)} (got {name!r})")
-    task = task_for(preprocessor.target, loss)
     has_texts = any(isinstance(label, str) for label in preprocessor.classes)
+    if name not in suited:
+        hint = ""
+        if "survival" in loss.tasks:
+            hint = "; name the column of events: data.event"
+        elif "regression" in loss.tasks and kind != "survival" and not has_texts:
+            hint = "; write data.task: regression"
+        text = f"{kind} takes {' or '.join(suited)} (got {name!r}){hint}"
+        raise file.wrong(("loss",), text)
+    task = task_for(preprocessor.target, loss)
     if isinstance(task, OrderedClasses) and has_texts and not file.config.data.classes:
         raise file.wrong(("loss",), f"{name} needs the order of text labels in data.classes")
     classes = len(preprocessor.classes)

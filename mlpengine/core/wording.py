@@ -129,8 +129,9 @@ def script_json(value: object) -> str:
 
 
 def differing(first: Any, second: Any) -> tuple[Any, Any]:
-    """Return two values; of two mappings, only the keys with different values, sorted."""
+    """Return two values; of mappings, at every depth, only different keys, sorted."""
     if not isinstance(first, dict) or not isinstance(second, dict):
         return first, second
     names = sorted(n for n in first.keys() | second if first.get(n) != second.get(n))
-    return {n: first.get(n) for n in names}, {n: second.get(n) for n in names}
+    pairs = {n: differing(first.get(n), second.get(n)) for n in names}
+    return {n: pair[0] for n, pair in pairs.items()}, {n: pair[1] for n, pair in pairs.items()}

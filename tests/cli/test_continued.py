@@ -83,10 +83,6 @@ WRONG = {
         ("--warm-start", "run/model.safetensors"),
         "holds no config.resolved.yaml",
     ),
-    "from nowhere": (
-        ("--warm-start", "rum"),
-        "there is no such run or model file - did you mean 'run'?",
-    ),
     "another network": (
         ("c.yaml", "--warm-start", "run", "--set", "model.hidden=[4]"),
         "model.hidden: must be as in the model of the warm start",
