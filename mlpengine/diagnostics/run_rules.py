@@ -346,8 +346,8 @@ def noise_scale(diagnostics: Diagnostics) -> Verdict | None:
     rows = 2 ** round(np.log2(max(8.0, sqrt(batch * max(scale, 1.0)))))
     headline = "Batches are larger than useful"
     evidence = (
-        f"More than about {rows:,} rows in a batch hardly improve the gradient, and a batch has "
-        f"{batch:,} rows ({two_digits(times)} times the gradient noise scale)."
+        f"A batch has {batch:,} rows: {two_digits(times)} times the median gradient noise scale. "
+        f"A batch of about {rows:,} rows gives nearly the same gradient."
     )
     more = two_digits(batch / rows)
     advice = f"Set training.batch_size to {rows}: {more} times as many steps at the same cost."
