@@ -18,7 +18,6 @@ from quality_tables import Problem
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor, make_column_selector
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, RidgeCV
-from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
@@ -145,10 +144,6 @@ def _linear(classes: bool, _seed: int) -> object:
     return LogisticRegression(max_iter=2000) if classes else RidgeCV(np.logspace(-3, 3, 13))
 
 
-def _sklearn_mlp(classes: bool, seed: int) -> object:
-    return (MLPClassifier if classes else MLPRegressor)(max_iter=400, random_state=seed)
-
-
 def _lightgbm(classes: bool, seed: int, _texts: list[str]) -> object:
     from lightgbm import LGBMClassifier, LGBMRegressor
 
@@ -204,7 +199,6 @@ def methods() -> dict[str, Method]:
         ),
         "mlpengine, student": ("mlpengine", student),
         "linear": ("sklearn", partial(_with_numbers, _linear)),
-        "scikit-learn MLP": ("sklearn", partial(_with_numbers, _sklearn_mlp)),
         "LightGBM": ("lightgbm", partial(_with_categories, _lightgbm)),
         "CatBoost": ("catboost", _catboost),
         "RealMLP": ("pytabkit", partial(fit_pytabkit, "RealMLP_TD")),

@@ -132,7 +132,7 @@ ODD = {
         lines(lambda i: f"{i},{number(i)},{i % 3},{number(3 * i)}", ",a,odd,y"),
         {},
         {"a": "number", "odd": "integer"},
-        ("the first column has no name and numbers the rows; it is left out",),
+        ("the first column, row numbers without a name, is left out",),
     ),
     "a comma at the end of each line": Odd(
         lines(lambda i: f"{number(i)},{i % 3},{number(3 * i)},", "a,odd,y,"),

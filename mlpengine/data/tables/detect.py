@@ -84,7 +84,7 @@ def detect(
     if header.delimiter != ",":
         reading = replace(reading, delimiter=header.delimiter)
     if "" in header.names:
-        notes.append("the first column has no name and numbers the rows; it is left out")
+        notes.append("the first column, row numbers without a name, is left out")
     if header.empty:
         notes.append("the last column has no name and no values; it is left out")
     proposed = _proposals(table, reading, notes, target, group)
@@ -108,7 +108,7 @@ def _is_worse(table: Table, before: Table) -> bool:
 def _settled(
     source: str, reading: CsvDialect, notes: list[str], target: Sequence[str]
 ) -> tuple[Table, CsvDialect]:
-    """Read a file with numbers such as 1,234; other numbers, or the user, decide their meaning."""
+    """Read a file; if numbers such as 1,234 are ambiguous, the delimiter decides their meaning."""
     try:
         return read_table(source, labels=target, **reading.to_dict()), reading
     except AmbiguousError as error:
@@ -207,7 +207,7 @@ def _dialects(texts: list[str], reading: CsvDialect, known: list[str]) -> Iterat
 
 
 def _date_formats(texts: list[str]) -> list[str]:
-    """Return the formats of the first text's form in which all texts are dates."""
+    """Return the date formats that fit all texts, guessed from the first text."""
     match = _DATE.fullmatch(texts[0].strip())
     if match is None:
         return []
