@@ -55,6 +55,13 @@ ODD = {
         NUMBER,
         row={"a": 1.5, "odd": "2.500,5"},
     ),
+    "points between thousands in one column, decimal commas in another": Odd(
+        lines(lambda i: f"{number(i, ',')};{1 + i}.{i * 7 % 900 + 100};{9 * i}", "a;odd;y"),
+        {"delimiter": ";", "decimal": ",", "thousands": "."},
+        WHOLE,
+        ("column 'odd': 1.234 is read as 1234",),
+        row={"a": 1.5, "odd": "2.500"},
+    ),
     "commas between thousands": Odd(
         plain(lambda i: f'"{1 + i},{i * 7 % 900 + 100}.25"'),
         {"decimal": ".", "thousands": ","},

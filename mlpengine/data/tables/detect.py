@@ -88,6 +88,8 @@ def detect(
     if header.empty:
         notes.append("the last column has no name and no values; it is left out")
     proposed = _proposals(table, reading, notes, target, group)
+    if table.decimal_commas and proposed.decimal == "," and proposed.thousands is None:
+        proposed = _with_thousands(source, table, proposed, notes, target)
     if proposed != reading:
         again = read_table(source, labels=target, **proposed.to_dict())
         if _is_worse(again, table):
@@ -103,6 +105,32 @@ def _is_worse(table: Table, before: Table) -> bool:
         column.kind == "number" and table[name].kind == "text"
         for name, column in before.columns.items()
     )
+
+
+def _with_thousands(
+    source: str, table: Table, reading: CsvDialect, notes: list[str], target: Sequence[str]
+) -> CsvDialect:
+    """Return the format with thousands ".", if all numbers with a point are written like 1.234.
+
+    The table has decimal commas, so its points do not separate decimals.
+    """
+    grouped = replace(reading, thousands=".")
+    again = read_table(source, labels=target, **grouped.to_dict())
+    numbers = [name for name, column in table.columns.items() if column.kind == "number"]
+    changed = [
+        name
+        for name in numbers
+        if again[name].kind == "number"
+        and np.nansum(abs(again[name].values)) > np.nansum(abs(table[name].values))
+    ]
+    if not changed or _is_worse(again, table):
+        return reading
+    names = ", ".join(map(repr, changed))
+    notes.append(
+        f"column {names}: 1.234 is read as 1234, because other columns have decimal commas (else "
+        "remove data.thousands)"
+    )
+    return grouped
 
 
 def _settled(
