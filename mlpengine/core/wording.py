@@ -97,13 +97,20 @@ def suggestion(wrong: object, names: Iterable[str]) -> str:
 
 
 def nearest(wrong: object, names: Iterable[str]) -> str | None:
-    """Return the most similar name, ignoring case, or None."""
+    """Return the most similar name, or None; case decides between names of equal letters.
+
+    >>> nearest("Prise", ["price", "Price", "size"])
+    'Price'
+    """
     text = str(wrong)
     if len(text) > LONGEST_NAME:  # the time grows with the square of the length
         return None
-    by_case = {normalize("NFC", name.lower()): name for name in names if len(name) <= LONGEST_NAME}
+    by_case: dict[str, list[str]] = {}
+    for name in names:
+        if len(name) <= LONGEST_NAME:
+            by_case.setdefault(normalize("NFC", name.lower()), []).append(name)
     near = get_close_matches(normalize("NFC", text.lower()), by_case, 1, 0.6)
-    return by_case[near[0]] if near else None
+    return get_close_matches(text, by_case[near[0]], 1, 0.0)[0] if near else None
 
 
 def shown_name(name: str) -> str:

@@ -50,7 +50,7 @@ class Watch:
         core: the measurements; they exist after the first step.
         steps: number of steps so far.
 
-    Raises: UsageError for an unknown name, a layer that was not in the first step, or no step.
+    Raises: UsageError for an unknown name, a new layer after the first step, or no step so far.
     """
 
     core: Diagnostics

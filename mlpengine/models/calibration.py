@@ -27,7 +27,7 @@ MAX_PLACES, ROWS_OF_PLACE = 10, 80
 """Maximum number of predictions at which the size of errors is stored; minimum rows for each."""
 
 CHANCE_OF_RANGE = 1.5
-"""By chance, the shortest range of n errors is shorter by a share this / (level * sqrt(n))."""
+"""Factor c: chance shortens the shortest range of n errors by a share c / (level * sqrt(n))."""
 
 SMALLEST_SCALE = 0.01
 """Smallest size of errors at a prediction, as a share of the largest."""
@@ -108,7 +108,7 @@ class Residuals:
         """Keep the errors (rows, targets) of networks on rows that did not train these networks.
 
         `share` (targets,) comes from `error_of_mean`.  An error is NaN if the target is missing;
-        then every target uses as many rows as the rarest target has.
+        then every target keeps as many errors as the target with the fewest.
         """
         if (gaps := np.isnan(errors)).any():
             known = [np.flatnonzero(~missing) for missing in gaps.T]

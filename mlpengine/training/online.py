@@ -244,7 +244,7 @@ class OnlineClassifier(_Online):
         if y not in self._classes:
             if (known := len(self._classes)) >= self.network.sizes[-1]:
                 raise UsageError(
-                    f"learn_one: {quoted(y)} is label {known + 1}; write classes={known + 1}"
+                    f"learn_one: classes must be {known + 1} or more for {quoted(y)} (got {known})"
                 )
             self._classes[y] = len(self._classes)
         self._y[self.rows % len(self._y)] = self._classes[y]

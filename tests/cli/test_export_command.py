@@ -97,7 +97,7 @@ def test_an_export_that_fails_names_the_file(mlpengine, run, monkeypatch):
         (
             ["{run}", "--package", "arduino", "--format", "c", "-o", "p.c"],
             2,
-            "p.c: a library is a folder; give --out a name without suffix",
+            "p.c: a library is a folder; give --out a folder name without suffix",
         ),
         (["{run}", "-o", "no/such/folder/x.onnx"], 1, "No such file or directory"),
         (["{broken}", "--format", "safetensors"], 1, "must be a readable safetensors file"),

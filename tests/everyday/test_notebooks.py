@@ -33,8 +33,18 @@ SHOWN = {  # objects, and texts in their order
     "verdicts": (Verdicts([WARNING]), ["too low", "lr_low", escape(HOSTILE), "raise lr"]),
     "no verdicts": (Verdicts(), ["Nothing unusual."]),
     "fit": (
-        FitResult("epochs", 1, [1], 0.1, 9.0, history(1), {"train": {"r2": 1.0}, "test": {}}, []),
-        ["R²", "train", "1", "test", DASH, "Loss"],
+        FitResult(
+            "epochs",
+            1,
+            [1],
+            0.1,
+            9.0,
+            history(1),
+            {"train": {"r2": 1.0}, "test": {}},
+            [],
+            spreads={"train": {"+-": {"r2": 0.25}}},
+        ),
+        ["R²", "train", "1", "+-", "0.25", "test", DASH, "Loss"],
     ),
     "diagnostics": (LoopDiagnostics(), ["nothing is measured"]),
 }
