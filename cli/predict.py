@@ -122,9 +122,7 @@ def command(
     class.  A .npy file holds numbers only: probabilities or predicted values, and 0 or 1 for each
     class of --set.  The column of --id keeps the type that its file has; in CSV it is text.
     """
-    for name, given in (("--interval", level), ("--set", set_level)):
-        if given is not None:
-            checked_level(given, name)
+    _check_levels(level, set_level, by_class=by_class)
     path = None if out == "-" else Path(out)
     if path is not None and path.suffix not in SUFFIXES:
         raise UsageError(f"{out}: the name must end in {', '.join(SUFFIXES)} (got {path.suffix!r})")
@@ -179,6 +177,14 @@ class Sure(NamedTuple):
 
 
 AS_THEY_ARE = Sure()
+
+
+def _check_levels(level: float | None, set_level: float | None, *, by_class: bool) -> None:
+    for name, given in (("--interval", level), ("--set", set_level)):
+        if given is not None:
+            checked_level(given, name)
+    if by_class and set_level is None:
+        raise UsageError("--by-class: needs --set SHARE")
 
 
 def _listed(option: str, text: str | None) -> list[float]:

@@ -245,7 +245,7 @@ def why_double(model: Model, rounded: float = ROUNDED) -> str:
     for name, kind in kinds.items():
         if kind == "date":
             return f"a float rounds dates to minutes ({name})"
-    constants = [numbers.fill, numbers.center, numbers.factor]
+    constants = [numbers.fill, numbers.center, numbers.factor, numbers.bins.left]
     if isinstance(model.task, Regression):
         target = model.task.target
         constants += [target.center, target.scale]

@@ -382,11 +382,11 @@ class Model:
 
         Targets are not needed.
 
-        Raises: DataError for a table without a column that is needed.
+        Raises: DataError for a table without rows or without a column that is needed.
         """
         from mlpengine.models.drift_check import DriftCheck
 
-        return DriftCheck.of(self.preprocessor, self.table(data))
+        return DriftCheck.of(self.preprocessor, self._with_rows("check", data))
 
     def compare(
         self, other: "Model", data: Any, *, names: Sequence[str] = ("this model", "the other")
@@ -428,14 +428,18 @@ class Model:
         output = self.forward(part.x)
         return Guess(self._task.predict(output), self._task.probabilities(output))
 
+    def _with_rows(self, where: str, data: Any) -> Table:
+        table = self.table(data)
+        if not table.n_rows:
+            raise DataError(f"{where}: rows are needed (got none)")
+        return table
+
     def _usable(self, where: str, data: Any) -> tuple[Table, Array | None]:
         """Return a table, and the indices of its rows with a target (None for all).
 
         Messages begin with `where`.
         """
-        table = self.table(data)
-        if not table.n_rows:
-            raise DataError(f"{where}: rows are needed (got none)")
+        table = self._with_rows(where, data)
         usable = usable_rows(table, self.target, self.preprocessor.rows_in_use(table))
         for line in usable.remarks:
             _log.warning("warning: %s", line)

@@ -152,7 +152,7 @@ class BoundStep(Uncopyable):
             lr = optimizer.scheduled_lr(optimizer.steps) * largest_factor(optimizer.ranges)
             text = f"the update must be finite (lr {lr:g}, gradient norm {norm:g})"
             return NumericalError(f"step {step}: {text}"), []
-        place = fault.place if fault else "the loss overflows, although every output is finite"
+        place = fault.place if fault else "the loss is not finite, although every output is"
         error = NumericalError(f"step {step}: loss and gradients must be finite ({place})")
         return error, fault.rows if fault else []
 

@@ -8,6 +8,7 @@ import pytest
 from scipy.stats import ks_2samp
 
 import mlpengine
+from mlpengine import DataError
 
 CONFIG = """
 data: {source: people.csv, target: pay, missing: mean}
@@ -207,3 +208,5 @@ def test_python_checks_as_the_command_does(at, trained):
     assert model.check(frame).as_dict() | {"beyond": []} == told
     assert str(model.check("strange.csv")) + "\n" == at("check", "runs/c", "strange.csv").out
     assert "no more than chance" in model.check(frame)._repr_html_()
+    with pytest.raises(DataError):
+        model.check(frame[:0])

@@ -39,6 +39,10 @@ MODELS = {
         {"y": PRICE, "day": DAYS},
         {"data": {"split": {"time": "day", "test": 0.2}}},
     ),
+    "bins beyond a float": (
+        {"y": PRICE, "far": (1e39 * X).tolist()},
+        {"data": {"encoding": "piecewise"}},
+    ),
     "bounds that are reached": (
         {"y": PRICE},
         {"data": {"bound_predictions": True}, "optimizer": {"name": "adam", "lr": 3.0}},
@@ -60,7 +64,7 @@ def compiler():
 def test_c_predicts_rows_of_the_table(name, compiler, tmp_path):
     targets, settings = MODELS[name]
     table = COLUMNS | targets
-    target = [n for n in targets if n != "day"]
+    target = [n for n in targets if n not in ("day", "far")]
     model, _ = mlpengine.fit(table, target, **plain(**(FEW | settings)))
     exported = export(model, tmp_path / "model.c")
     assert list(exported.inputs) == model.columns
