@@ -272,8 +272,9 @@ def _row_losses(task: Task, scored: ScoredRows) -> Array:
     if isinstance(task, CensoredTimes):
         return task.row_losses(scored.output, truth)
     if isinstance(task, Regression):
-        off, scale = np.abs(scored.predicted - truth), np.nanstd(truth, axis=0)
-        losses: Array = np.nan_to_num(off / np.where(scale > 0, scale, 1)).mean(axis=1)
+        off = np.nan_to_num(np.abs(scored.predicted - truth))
+        scale = np.nanstd(np.where(np.isnan(truth).all(axis=0), 0.0, truth), axis=0)
+        losses: Array = (off / np.where(scale > 0, scale, 1)).mean(axis=1)
         return losses
     chances = task.predicted_numbers(scored.output)
     if isinstance(task, MultiLabel):

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from math import isnan
 from time import perf_counter
 from typing import Self, TextIO
 
@@ -98,10 +99,11 @@ def table_columns(loop: Loop) -> list[tuple[str, int]]:
 
 def cells(loop: Loop, row: EpochRow, seconds_left: float) -> list[str]:
     """Return the texts of one row."""
+    measured = list(row.validation.values())
     return [
         f"{row.epoch}/{loop.epochs}",
         f"{row.train_loss:.4g}",
-        *(f"{value:.4g}" for value in list(row.validation.values())[:SHOWN_METRICS]),
+        *("-" if isnan(value) else f"{value:.4g}" for value in measured[:SHOWN_METRICS]),
         f"{row.gradient_norm:.3g}",
         f"{row.lr:.2e}",
         f"{row.samples_per_second:,.0f}",
