@@ -49,9 +49,7 @@ def _peers(script: ModuleType) -> Rows:
     kinds: dict[str, Callable[..., tuple[Run, int]]] = {
         "looped": script.engine_looped,
         "per call": lambda work: script.engine(work, "compiled"),
-        "epoch": script.engine_epoch,
         "NumPy": lambda work: script.engine(work, "numpy"),
-        "five lines": script.five_lines,
     }
     for work in script.WORKLOADS:
         for kind, make in kinds.items():

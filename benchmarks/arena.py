@@ -14,7 +14,7 @@ Elo (``bencheval`` of TabArena), and processor time, apart for random, grouped a
 ``--half choose`` and ``--half report`` are every other table in alphabetical order: settings are
 chosen on the first half, and figures quoted of the second.
 
-Each fit's scores are a line of OUT/results.jsonl and its predictions a file beside it, so that a
+Each fit's error is a line of OUT/results.jsonl and its predictions a file beside it, so that a
 run goes on where an earlier one stopped.  ``--show`` fits nothing.
 """
 
@@ -36,7 +36,7 @@ import pandas as pd  # noqa: E402
 from machine import restart_clean  # noqa: E402
 from quality_methods import Method, methods  # noqa: E402
 from quality_tables import Problem, shipped  # noqa: E402
-from sklearn.metrics import log_loss, roc_auc_score  # noqa: E402
+from sklearn.metrics import log_loss  # noqa: E402
 from sklearn.model_selection import (  # noqa: E402
     GroupShuffleSplit,
     KFold,
@@ -44,6 +44,7 @@ from sklearn.model_selection import (  # noqa: E402
     train_test_split,
 )
 
+OURS = "mlpengine"
 SPLITS = 3
 FOLDS = 8
 LARGEST = 20_000
@@ -152,28 +153,12 @@ def _realmlp_bagged(
 def contestants() -> dict[str, Method]:
     """Return the methods of the arena by name, without methods that lack their library."""
     known = methods()
-    names = ("mlpengine", "mlpengine, one network", "mlpengine, student")
-    ours = {name: known[name] for name in names}
-    names = ("linear", "scikit-learn MLP", "LightGBM", "CatBoost", "RealMLP")
-    alone = {name: known[name] for name in names if name in known}
+    ours = {name: method for name, method in known.items() if name.startswith(OURS)}
+    alone = {name: method for name, method in known.items() if name not in ours}
     several = {f"{name}, bagged": bagged(method) for name, method in alone.items()}
     if "RealMLP" in known:
         several["RealMLP, bagged"] = _realmlp_bagged
     return {**ours, **alone, **several}
-
-
-def scores(problem: Problem, truth: np.ndarray, answer: np.ndarray) -> dict[str, float]:
-    """Return the errors of predictions; ``error`` is what methods are ranked by."""
-    if not problem.is_classification:
-        mae = float(np.abs(answer - truth.astype(float)).mean())
-        return {"error": error_of(truth, answer), "mae": mae}
-    numbers = np.searchsorted(problem.classes, truth)
-    accuracy = float((answer.argmax(axis=1) == numbers).mean())
-    result = {"error": error_of(numbers, answer), "accuracy": accuracy}
-    if len(np.unique(numbers)) == len(problem.classes):
-        given = answer[:, 1] if answer.shape[1] == 2 else answer / answer.sum(axis=1)[:, None]
-        result["auc"] = float(roc_auc_score(numbers, given, multi_class="ovr"))
-    return result
 
 
 def read(folder: Path) -> pd.DataFrame:
@@ -188,8 +173,6 @@ def read(folder: Path) -> pd.DataFrame:
         columns=["table", "split", "method", "kind", "classes", "rows", "error", "seconds"],
     )
 
-
-OURS = "mlpengine"
 
 BANDS = {
     "all": lambda row: True,
@@ -301,7 +284,7 @@ def elos(means: pd.DataFrame) -> pd.Series:
 
 
 def run(table: Contest, split: int, name: str, method: Method, out: Path, label: str) -> None:
-    """Fit a method on one split, and keep its scores and predictions."""
+    """Fit a method on one split, and keep its error and predictions."""
     problem, train, test = table.parts(split)
     start = time.process_time()
     try:
@@ -311,6 +294,7 @@ def run(table: Contest, split: int, name: str, method: Method, out: Path, label:
         return
     seconds = time.process_time() - start
     truth = test[problem.target].to_numpy()
+    truth = np.searchsorted(problem.classes, truth) if problem.classes else truth
     row = {
         "table": problem.name,
         "split": split,
@@ -318,15 +302,10 @@ def run(table: Contest, split: int, name: str, method: Method, out: Path, label:
         "kind": table.kind,
         "classes": len(problem.classes),
         "rows": len(train),
-        "columns": train.shape[1] - 1,
+        "error": error_of(truth, answer),
         "seconds": seconds,
-        **scores(problem, truth, answer),
     }
-    np.savez_compressed(
-        out / f"{problem.name}.{split}.{name}.npz",
-        answer=answer,
-        truth=np.searchsorted(problem.classes, truth) if problem.classes else truth,
-    )
+    np.savez_compressed(out / f"{problem.name}.{split}.{name}.npz", answer=answer, truth=truth)
     with (out / f"results{label}.jsonl").open("a", encoding="utf-8") as file:
         file.write(json.dumps(row) + "\n")
     print(json.dumps(row), flush=True)

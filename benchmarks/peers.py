@@ -33,9 +33,6 @@ from threadpoolctl import threadpool_limits
 
 from mlpengine import Adam, Sgd, TrainingStep
 from mlpengine.core.wording import plural
-from mlpengine.data.features import NumberTarget
-from mlpengine.models.task import Classification, Regression, Split
-from mlpengine.training.loop import Loop
 
 WORKLOADS = (
     Workload("tiny", (4, 32, 32, 1), 32, "tanh", "mse"),
@@ -100,41 +97,11 @@ def engine_looped(work: Workload) -> Steps:
     return (lambda: step.run_many(x, y, order)), LOOPED
 
 
-def engine_epoch(work: Workload) -> Steps:
-    """An epoch of the training loop: shuffle, gather, step, history, without the ends of a run."""
-    step = make_step(work, "compiled")
-    x, y = (np.concatenate([a] * (LOOPED // 4)) for a in work.data())
-    outputs = work.sizes[-1]
-    scale = [f"y{i}" for i in range(outputs)], [0.0] * outputs, [1.0] * outputs
-    task = Regression(NumberTarget(*scale)) if work.loss == "mse" else Classification(outputs)
-    loop = Loop(step, task, Split(x, y, y), epochs=1)
-    loop.members[0].begin()
-    return loop.members[0].run_epoch, LOOPED
-
-
-def five_lines(work: Workload) -> Steps:
-    """The loop body that the README shows: forward, loss, backward, update."""
-    mlp, loss = work.mlp(), work.engine_loss()
-    scratch, grads = mlp.scratch(work.batch), mlp.gradients(work.batch)
-    optimizer = (Adam if work.optimizer == "adam" else Sgd)(mlp, lr=1e-3)
-    x, y = (a[: work.batch] for a in work.data())
-
-    def step() -> None:
-        mlp.forward(x, scratch)
-        loss(scratch.output, y, grads.d_output)
-        mlp.backward(scratch, grads)
-        optimizer.step(mlp, grads)
-
-    return step, 1
-
-
 def contestants(work: Workload, threads: int, *, smoke: bool) -> dict[str, Steps]:
     candidates = {
         "compiled, looped": engine_looped(work),
         "compiled, per call": engine(work, "compiled"),
-        "compiled, epoch": engine_epoch(work),
         "NumPy": engine(work, "numpy"),
-        "NumPy, five lines": five_lines(work),
         "JAX, looped": jax_steps(work, looped=True),
         "JAX, per call": jax_steps(work, looped=False),
         "torch eager": torch_steps(work, threads),

@@ -6,7 +6,7 @@ predict; ours also clips smoothly and checks every cell, and there is one of eig
 their mean.  PyTorch takes all rows in one call, and in blocks of 16,384; onnxruntime runs the same
 weights with the standardization in the graph.  All use all cores and are timed in turn; figures are
 medians of the rounds, and ratios those of the rounds.  Before that, one row is predicted by one
-network of `fit` and by its ensemble, and `MlpClassifier` is trained on 569 rows of 30 columns.
+network of `fit` and by its ensemble.
 """
 
 import argparse
@@ -19,7 +19,7 @@ import numpy as np
 from machine import describe, figure, restart_clean, table
 
 from mlpengine import fit
-from mlpengine.estimators import MlpClassifier, MlpRegressor
+from mlpengine.estimators import MlpRegressor
 
 COLUMNS, WIDTHS, BLOCK = 20, (64, 256), 16_384
 
@@ -91,7 +91,7 @@ def onnx_calls(mlp: Any, center: Any, scale: Any) -> dict[str, Callable[[Any], A
 
 
 def one_row(calls: int, **options: int) -> None:
-    """Print microseconds of one row by `Model.predict`, and seconds of a default estimator."""
+    """Print microseconds of one row by `Model.predict`."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal((569, 30))
     names = [f"x{k}" for k in range(30)]
@@ -106,10 +106,6 @@ def one_row(calls: int, **options: int) -> None:
             times.append(time.perf_counter() - began)
         title = f"one row of 30 columns, networks: {len(model.networks)}"
         lines.append((title, f"{1e6 * statistics.median(times):.0f} us"))
-    began = time.process_time()
-    MlpClassifier(random_state=0).fit(x, x[:, 0] + rng.standard_normal(569) > 0)
-    seconds = figure(time.process_time() - began)
-    lines.append(("MlpClassifier on 569 rows of 30 columns", f"{seconds} s of the processor"))
     print(f"\n{table(('what', 'time'), lines)}", flush=True)
 
 

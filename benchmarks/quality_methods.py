@@ -16,20 +16,15 @@ import numpy as np
 import pandas as pd
 from quality_tables import Problem
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor, make_column_selector
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, RidgeCV
-from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 Method = Callable[[Problem, pd.DataFrame, pd.DataFrame, int], np.ndarray]
 
-Run = Callable[[list[str]], None]
-"""Runs a command of mlpengine, given as its words."""
 
-
-def in_this_process(words: list[str]) -> None:
+def command(words: list[str]) -> None:
     """Run a command of mlpengine in this process."""
     from mlpengine_cli.main import run
 
@@ -46,8 +41,6 @@ def mlpengine(
     test: pd.DataFrame,
     seed: int,
     *,
-    run: Run = in_this_process,
-    preset: str | None = None,
     settings: Sequence[str] = ("report=false",),
 ) -> np.ndarray:
     """Return the answers of the commands ``init``, ``train`` and ``predict``.
@@ -62,10 +55,9 @@ def mlpengine(
         train, together = problem.with_together(train)
         train.to_csv(rows, index=False)
         test.drop(columns=problem.target).to_csv(new, index=False)
-        kind = ["--preset", preset] if preset else []
-        run(["init", rows, "--target", problem.target, "-o", config, *kind, *together])
-        run(["train", config, "-q", "--out", trained, *options])
-        run(["predict", trained, new, "-o", predictions])
+        command(["init", rows, "--target", problem.target, "-o", config, *together])
+        command(["train", config, "-q", "--out", trained, *options])
+        command(["predict", trained, new, "-o", predictions])
         answers = pd.read_csv(predictions)
     if not problem.is_classification:
         return answers[problem.target].to_numpy()
@@ -152,27 +144,11 @@ def _linear(classes: bool, _seed: int) -> object:
     return LogisticRegression(max_iter=2000) if classes else RidgeCV(np.logspace(-3, 3, 13))
 
 
-def _sklearn_mlp(classes: bool, seed: int) -> object:
-    return (MLPClassifier if classes else MLPRegressor)(max_iter=400, random_state=seed)
-
-
-def _histogram(classes: bool, seed: int, _texts: list[str]) -> object:
-    kind = HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor
-    return kind(random_state=seed)
-
-
 def _lightgbm(classes: bool, seed: int, _texts: list[str]) -> object:
     from lightgbm import LGBMClassifier, LGBMRegressor
 
     kind = LGBMClassifier if classes else LGBMRegressor
     return kind(random_state=seed, n_jobs=1, verbose=-1)
-
-
-def _xgboost(classes: bool, seed: int, _texts: list[str]) -> object:
-    from xgboost import XGBClassifier, XGBRegressor
-
-    kind = XGBClassifier if classes else XGBRegressor
-    return kind(random_state=seed, n_jobs=1, enable_categorical=True)
 
 
 def _catboost(problem: Problem, train: pd.DataFrame, test: pd.DataFrame, seed: int) -> np.ndarray:
@@ -217,19 +193,14 @@ def methods() -> dict[str, Method]:
     """Return the methods that have their libraries, by name; our methods are the first."""
     table: dict[str, tuple[str, Method]] = {
         "mlpengine": ("mlpengine", mlpengine),
-        "mlpengine, realmlp": ("mlpengine", partial(mlpengine, preset="realmlp")),
         "mlpengine, one network": (
             "mlpengine",
             partial(mlpengine, settings=(*ONE_NETWORK, "report=false")),
         ),
         "mlpengine, student": ("mlpengine", student),
         "linear": ("sklearn", partial(_with_numbers, _linear)),
-        "scikit-learn MLP": ("sklearn", partial(_with_numbers, _sklearn_mlp)),
-        "HistGradientBoosting": ("sklearn", partial(_with_categories, _histogram)),
         "LightGBM": ("lightgbm", partial(_with_categories, _lightgbm)),
-        "XGBoost": ("xgboost", partial(_with_categories, _xgboost)),
         "CatBoost": ("catboost", _catboost),
         "RealMLP": ("pytabkit", partial(fit_pytabkit, "RealMLP_TD")),
-        "TabM": ("pytabkit", partial(fit_pytabkit, "TabM_D")),
     }
     return {name: method for name, (module, method) in table.items() if find_spec(module)}

@@ -4,9 +4,9 @@ Run ``python benchmarks/smooth.py`` (``--smoke`` for seconds, ``--rows 200 600 5
 0.01 0.05``, ``--seeds 5``, ``--functions friedman``).  Figures are medians over the seeds: the root
 mean squared error on 4,000 new rows without noise, over the deviation of the target, and the
 processor time of the fit.  Contestants run in turn on one thread; libraries that are not installed
-are left out, such as jaxopt and optimistix.  All but scikit-learn and `fit` have one layer of 30
-tanh units in float64, and at most 300 steps of Levenberg-Marquardt; SciPy's Jacobian is exact.
-The last contestants have the defaults of their libraries.
+are left out, such as jaxopt.  All but scikit-learn and `fit` have one layer of 30 tanh units in
+float64, and at most 300 steps of Levenberg-Marquardt; SciPy's Jacobian is exact.  The last
+contestants have the defaults of their libraries.
 """
 
 import argparse
@@ -140,19 +140,14 @@ def torch_lbfgs(smoke: bool) -> Callable[..., Predict] | None:
     return fit
 
 
-def jax_lm(smoke: bool) -> dict[str, Callable[..., Predict]]:
-    """Return Levenberg-Marquardt of jaxopt and optimistix by name, without those not installed.
-
-    A solver compiles for each number of rows at the first seed.
-    """
+def jax_lm(smoke: bool) -> Callable[..., Predict] | None:
+    """Return Levenberg-Marquardt of jaxopt, which compiles for each number of rows."""
     try:
         import jax
         import jaxopt
-        import optimistix
     except ImportError:
-        return {}
+        return None
     jax.config.update("jax_enable_x64", True)
-    steps = 5 if smoke else 300
 
     def outputs(flat: Array, x: Array) -> Array:
         w, b, v, c = jax.numpy.split(flat, np.cumsum([UNITS * x.shape[1], UNITS, UNITS]))
@@ -161,23 +156,16 @@ def jax_lm(smoke: bool) -> dict[str, Callable[..., Predict]]:
     def error(flat: Array, data: tuple[Array, Array]) -> Array:
         return outputs(flat, data[0]) - data[1]
 
-    first = jaxopt.LevenbergMarquardt(
-        error, maxiter=steps, tol=1e-15, solver="cholesky", materialize_jac=True
-    )
-    second = optimistix.LevenbergMarquardt(rtol=1e-12, atol=1e-12)
+    options = {"maxiter": 5 if smoke else 300, "tol": 1e-15, "materialize_jac": True}
+    solve = jax.jit(jaxopt.LevenbergMarquardt(error, solver="cholesky", **options).run)
 
-    def by_optimistix(flat: Array, data: tuple[Array, Array]) -> Array:
-        limits = {"max_steps": steps, "throw": False}
-        return optimistix.least_squares(error, second, flat, data, **limits).value
-
-    def fit(solve: Callable[..., Array], x: Array, y: Array, seed: int) -> Predict:
+    def fit(x: Array, y: Array, seed: int) -> Predict:
         mlp = Mlp([x.shape[1], UNITS, 1], activation="tanh", seed=seed, dtype="float64")
         flat = np.concatenate([mlp.params.views[name].ravel() for name in mlp.params.views])
-        found = jax.block_until_ready(solve(flat, (x, y)))
+        found = jax.block_until_ready(solve(flat, (x, y)).params)
         return lambda new: np.asarray(outputs(found, new))
 
-    both = {"jaxopt": lambda *given: first.run(*given).params, "optimistix": by_optimistix}
-    return {f"{name} lm": partial(fit, jax.jit(solve)) for name, solve in both.items()}
+    return fit
 
 
 def library_defaults() -> dict[str, Callable[..., Predict]]:
@@ -220,9 +208,8 @@ def main() -> None:
         args.rows, args.noise, args.seeds, args.functions = [250], [0.0], 1, ["robot arm"]
     contestants = {kind.name: ours(kind, args.smoke) for kind in STEPS}
     contestants |= {"SciPy lm": scipy(args.smoke), "scikit-learn lbfgs": scikit(args.smoke)}
-    if other := torch_lbfgs(args.smoke):
-        contestants["PyTorch LBFGS"] = other
-    contestants |= jax_lm(args.smoke)
+    others = {"PyTorch LBFGS": torch_lbfgs(args.smoke), "jaxopt lm": jax_lm(args.smoke)}
+    contestants |= {name: one for name, one in others.items() if one}
     if not args.smoke:
         contestants |= library_defaults() | {"fit, defaults": default_fit}
     contestants = {name: one for name, one in contestants.items() if args.only in name}

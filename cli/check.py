@@ -109,7 +109,10 @@ def _compare(run: Path, new: Path, limit: float | None, *, as_json: bool) -> int
     else:
         say(str(compared))
     if beyond:
-        names = ", ".join(f"{one.column!r} {one.value:.3f}" for one in beyond)
+        names = ", ".join(
+            f"{one.column!r} {one.value:.3f}" + " (missing values)" * (one.value > one.values)
+            for one in beyond
+        )
         say(f"drift beyond {limit:g}: {names}", err=True)
     return NOT_MET if beyond else 0
 

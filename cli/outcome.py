@@ -47,7 +47,7 @@ def outcome_data(session: "Session", result: Result, outcome: Mapping[str, Any])
     lines = metrics_table(measured, sizes, data.task, session.measured.spreads, in_time=in_time)
     if fitted and fitted.ensemble_weights:
         weights = fitted.ensemble_weights.items()
-        without = "; the model is without those of weight 0" * (0 in dict(weights).values())
+        without = "; the model contains no members of weight 0" * (0 in dict(weights).values())
         lines.append(f"ensemble weights: {', '.join(f'{n} {w:.2f}' for n, w in weights)}{without}")
         linear = fitted.ensemble_weights.get(LINEAR, 0.0)
         if linear >= MOSTLY_LINEAR:
@@ -115,7 +115,7 @@ def metrics_table(
         lines.append(f"out-of-fold: each row predicted by networks that did not train on it{note};")
         mean = "usually, the mean of all networks predicts new rows better"
         if OF_MEAN in estimates:
-            mean = "mean of all: estimate for new rows, predicted by the mean of all networks"
+            mean = "mean of all: estimated scores of the mean of all networks on new rows"
         elif in_time:
             mean = "newer rows may have larger errors; compare with the test rows"
         lines.append(mean)

@@ -182,7 +182,7 @@ def run_session(
             raise
         state.share_code(ranks)
         if not (shown.quiet or state.code):
-            say("evaluating the weights of the best epoch (*: improved)", err=True)
+            say("evaluating the weights of the best epoch (* above: best so far)", err=True)
         outcome = session.finish(result)
         lost = False
         try:
@@ -222,5 +222,5 @@ def opening(data: LoadedData, trainer: Trainer, session: Session | None = None) 
         lines.append(f"resumed  {session.resumed.path.name}, after {plural(done, 'whole epoch')}")
         if session.loop.ending:
             more = f"--resume {shortest(session.directory.path)} --epochs {2 * done}"
-            lines.append(f"complete no epoch is left; to raise training.epochs: train {more}")
+            lines.append(f"complete the run has ended; for more epochs: train {more}")
     return "\n".join(lines)

@@ -47,7 +47,7 @@ RETRIES = 3
 """Number of times that a trial is run again after its worker died."""
 
 WARMUP = 5
-"""The median pruner never ends a trial in its first epochs / WARMUP epochs."""
+"""The median pruner ends no trial in the first 1 / WARMUP of the epochs."""
 
 START_TIME = timedelta(minutes=1)
 """Seconds after which a trial without a directory counts as a trial without a worker."""
@@ -257,7 +257,7 @@ class Study:
 
     @contextmanager
     def _storage_errors(self) -> Iterator[None]:
-        """Raise a RunError that names the storage, without its password, instead of its errors."""
+        """Turn the storage's errors into a RunError that names the storage without its password."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ExperimentalWarning)  # retries, importance
@@ -315,13 +315,13 @@ def _database(storage: str) -> BaseStorage:
     url = with_values(storage)
     kind, place = url.split("://", 1)
     if kind in ("postgres", "postgresql"):
-        url = f"postgresql+psycopg://{place}"  # the driver of the extra
+        url = f"postgresql+psycopg://{place}"  # the driver that the extra installs
     try:
         host = make_url(url).host or ""
         reason = ": an @ in a password is written %40" if "@" in host else ""
     except ArgumentError:
         reason = ": it cannot be read"
-    except ValueError:  # its text may be a password, read as a port
+    except ValueError:  # the error's text may be a password
         reason = ": a port is a number, and a password stands before @"
     try:
         if not reason:

@@ -47,7 +47,7 @@ Examples:
   mlpengine train runs/sweep/best.yaml
 
 \b
-A config for it has one more section:
+A config of a sweep has one more section:
   sweep:
     trials: 60
     metric: loss                # of the validation rows, or out-of-fold
@@ -73,13 +73,13 @@ A config for it has one more section:
     "--workers",
     type=click.IntRange(1),
     metavar="N",
-    help="Processes, of one thread each.  [1; for random and grid without a pruner, the cores]",
+    help="Processes of one thread each.  [1; one per core for random and grid without a pruner]",
 )
 @click.option(
     "-o",
     "--out",
     type=DIRECTORY_PATH,
-    help="Directory of the sweep; by default runs/<name>. One in use gets -002, -003, ... added.",
+    help="Directory of the sweep; by default runs/<name>. A name in use gets -002, -003, ...",
 )
 @overrides_like("sweep.trials=9")
 @QUIET_OPTION
@@ -98,8 +98,7 @@ def command(
     """Train the YAML file CONFIG with other values of some keys, and find the best.
 
     Each trial is an ordinary run in a directory below the sweep's.  Workers may be added, stopped
-    or
-    killed at any time: another worker, or the next --join, runs their trials again.
+    or killed at any time: another worker, or the next --join, runs their trials again.
     """
     from .study import Study
     from .trials import Worker
@@ -122,7 +121,7 @@ def command(
                 try:
                     say(json.dumps(outcome) if as_json else sweep_text(study, outcome))
                 except BrokenPipeError as error:
-                    error.filename = str(shortest(join))  # the file with the lost result
+                    error.filename = str(shortest(join))  # the message names the sweep
                     raise
     leave(state)
     if code:
@@ -296,7 +295,7 @@ def sweep_text(study: "Study", outcome: dict[str, Any]) -> str:
     lines.append(f"{plural(len(trials), 'trial')} of {count:,}: {counts or 'none has begun'}")
     if best:
         lines += [
-            f"the best is trial {best['number']}; its weights are kept, not trained again:",
+            f"the best is trial {best['number']}; its weights:",
             f"{shortest(Path(best['model']))}",
             f"mlpengine train {shortest(Path(best['config']))} gives the same weights",
             *(str(shortest(Path(path))) for path in outcome["pages"]),

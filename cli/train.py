@@ -36,7 +36,7 @@ Examples:
     "-o",
     "--out",
     type=DIRECTORY_PATH,
-    help="Run directory; by default runs/<name>. One that is in use gets -002, -003, ... added.",
+    help="Run directory; by default runs/<name>. A name in use gets -002, -003, ...",
 )
 @click.option(
     "--resume",

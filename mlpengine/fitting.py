@@ -101,10 +101,12 @@ class FitResult(Result):
         from mlpengine.drawing.markup import number, scrolling_table
 
         names = list(next(iter(self.metrics.values()), {}))
-        rows = [
-            [part.replace("_", "-"), *(number(values.get(name)) for name in names)]
+        lines = [
+            line
             for part, values in self.metrics.items()
+            for line in [(part.replace("_", "-"), values), *self.spreads.get(part, {}).items()]
         ]
+        rows = [[title, *(number(values.get(name)) for name in names)] for title, values in lines]
         head = ["", *map(shown_name, names)]
         ended, curves = super().content()
         table = scrolling_table(head, rows, "Metrics by part", named=False)

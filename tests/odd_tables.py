@@ -55,6 +55,13 @@ ODD = {
         NUMBER,
         row={"a": 1.5, "odd": "2.500,5"},
     ),
+    "points between thousands in one column, decimal commas in another": Odd(
+        lines(lambda i: f"{number(i, ',')};{1 + i}.{i * 7 % 900 + 100};{9 * i}", "a;odd;y"),
+        {"delimiter": ";", "decimal": ",", "thousands": "."},
+        WHOLE,
+        ("column 'odd': 1.234 is read as 1234",),
+        row={"a": 1.5, "odd": "2.500"},
+    ),
     "commas between thousands": Odd(
         plain(lambda i: f'"{1 + i},{i * 7 % 900 + 100}.25"'),
         {"decimal": ".", "thousands": ","},
@@ -132,7 +139,7 @@ ODD = {
         lines(lambda i: f"{i},{number(i)},{i % 3},{number(3 * i)}", ",a,odd,y"),
         {},
         {"a": "number", "odd": "integer"},
-        ("the first column has no name and numbers the rows; it is left out",),
+        ("the first column, row numbers without a name, is left out",),
     ),
     "a comma at the end of each line": Odd(
         lines(lambda i: f"{number(i)},{i % 3},{number(3 * i)},", "a,odd,y,"),

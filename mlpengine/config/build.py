@@ -109,9 +109,9 @@ def load_data(
 ) -> LoadedData:
     """Read the data of a config.
 
-    A fitted `preprocessor` of a model or checkpoint replaces a new one.  If rows may differ from
-    the rows that it was fitted on, `is_new` is True, and warnings tell the differences.  `tables`
-    is the result of an earlier `read_tables`.
+    With a `preprocessor` of a model or checkpoint, no other is fitted; if `is_new`, warnings tell
+    how the rows differ from the rows that the preprocessor was fitted on.  `tables` is the result
+    of an earlier `read_tables`.
 
     Raises: ConfigError if settings do not fit the data or each other; DataError.
     """
@@ -176,7 +176,7 @@ def trainer_of(
         _log.warning("warning: training.members: is ignored without training.folds")
     if transfer:
         if config.data.stream or config.training.folds:
-            text = "needs one network and features in memory (training.folds, data.stream)"
+            text = "works only without training.folds and data.stream"
             raise file.wrong(("data", "transfer_set"), text)
         table, rows = data.tables.parts["train"]
         with file.errors_at("data", "transfer_set"):
@@ -244,10 +244,16 @@ def loss_and_task(file: ConfigFile, preprocessor: Preprocessor) -> tuple[Loss, T
     name = loss.name
     if kind != "regression" and file.config.data.transform_target == "log":
         raise file.wrong(("data", "transform_target"), f"log is for regression (got {kind})")
-    if name not in suited:
-        raise file.wrong(("loss",), f"{kind} takes {' or '.join(suited)} (got {name!r})")
-    task = task_for(preprocessor.target, loss)
     has_texts = any(isinstance(label, str) for label in preprocessor.classes)
+    if name not in suited:
+        hint = ""
+        if "survival" in loss.tasks:
+            hint = "; name the column of events: data.event"
+        elif "regression" in loss.tasks and kind != "survival" and not has_texts:
+            hint = "; write data.task: regression"
+        text = f"{kind} takes {' or '.join(suited)} (got {name!r}){hint}"
+        raise file.wrong(("loss",), text)
+    task = task_for(preprocessor.target, loss)
     if isinstance(task, OrderedClasses) and has_texts and not file.config.data.classes:
         raise file.wrong(("loss",), f"{name} needs the order of text labels in data.classes")
     classes = len(preprocessor.classes)
@@ -256,7 +262,7 @@ def loss_and_task(file: ConfigFile, preprocessor: Preprocessor) -> tuple[Loss, T
         raise file.wrong(("loss",), f"{text}: use softmax_cross_entropy")
     if isinstance(task, Regression) and len(set(task.column_names)) < len(task.column_names):
         listed = ", ".join(task.column_names)
-        raise file.wrong(("data", "target"), f"predictions need names of their own ({listed})")
+        raise file.wrong(("data", "target"), f"predictions need different names ({listed})")
     if file.config.training.threshold is not None:
         with file.errors_at("training", "threshold"):
             check_threshold(file.config.training.threshold, task)
@@ -305,5 +311,5 @@ def _balanced(file: ConfigFile, loss: Loss, train: Split, task: Task) -> Loss:
         case BinaryCrossEntropyWithLogits():
             ones = float(train.truth.mean())
             return replace(loss, positive_weight=(1.0 - ones) / ones)
-    text = f"{loss.name} has its own weights, if any"
+    text = f"must be none with the loss {loss.name}"
     raise file.wrong(("data", "class_weights"), text)

@@ -38,13 +38,13 @@ from mlpengine.training.trainer import Trainer
 from mlpengine.training.transfer import SMALLEST_CHANCE, TRANSFER_FILE, TransferSet
 
 DIRECT_VALIDATION = 10
-"""One row in this many chooses the best epoch of the directly trained network."""
+"""Training rows for each row that chooses the best epoch of the direct network."""
 
 Predict = Callable[[Any], Any]
 """Function from rows without targets to numbers, or to probabilities of the sorted classes."""
 
 RowsOf = Callable[[str, Array], Array]
-"""Function from a column to the indices of the rows that give its cells."""
+"""Function from a column and rows to the rows that its cells are from."""
 
 
 STUDENT_SECTIONS = ("model", *TOP_SECTIONS, "training")
@@ -55,7 +55,7 @@ KEPT_TRAINING = ("backend", "checkpoint", "dtype", "metrics", "threads")
 
 
 NUMBERS = "regression", "survival"
-"""Tasks of which a student keeps the loss."""
+"""Tasks whose loss a student keeps."""
 
 
 def student_sections(rows: int) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class Teacher:
     frames: Mapping[str, Any] = field(default_factory=dict)
 
     def transfer_set(self, made: int | None = None) -> TransferSet:
-        """Return predictions for training rows, `made` synthetic rows, and the last part.
+        """Return predictions for training rows, `made` synthetic rows, and test or validation rows.
 
         Raises: UsageError for predictions that are not finite or have another shape.
         """
@@ -283,8 +283,8 @@ def _drawn(
 ) -> Array:
     """Draw targets (rows, targets) for predictions of a loss (rows, targets, predictions).
 
-    A student's loss must be least for the same predictions.  So for mean and deviation, and for
-    times, there are two equally frequent targets; for quantiles, targets are uniform between them.
+    The student's loss must be least for the teacher's predictions.  So mean and deviation, or a
+    time, give two equally frequent targets; quantiles give targets that are uniform between them.
     """
     if isinstance(loss, Survival):
         return loss.drawn(values, rng)

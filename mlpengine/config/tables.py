@@ -114,8 +114,8 @@ def read_tables(
     remarks = [line for one in usable.values() for line in one.remarks]
     if copied := counted - len(rows["train"]):
         remarks.append(
-            f"{table.source}: {plural(copied, 'repeated training row')}; a repeated row "
-            "is learned once, with the sum of the weights"
+            f"{table.source}: {plural(copied, 'repeated training row')}; equal rows "
+            "become one row, with the sum of their row weights"
         )
     remarks += _many_classes(preprocessor, table, sum(map(len, rows.values())))
     remarks += _commas(preprocessor, table)

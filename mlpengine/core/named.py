@@ -1,6 +1,6 @@
 """Named arrays with the same number of rows: several inputs, outputs or targets."""
 
-from collections.abc import Iterator, KeysView, Mapping, Sequence
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, Sequence
 from types import EllipsisType
 from typing import Any
 
@@ -20,6 +20,8 @@ class NamedRows:
     >>> rows = NamedRows({"left": np.zeros((4, 2)), "right": np.ones((4, 3))})
     >>> len(rows), rows["right"].shape, rows[1:3]["left"].shape
     (4, (4, 3), (2, 2))
+    >>> {name: array.shape for name, array in rows.items()}
+    {'left': (4, 2), 'right': (4, 3)}
     """
 
     def __init__(self, arrays: Mapping[str, Any]) -> None:
@@ -43,6 +45,10 @@ class NamedRows:
     def keys(self) -> KeysView[str]:
         """Return the names."""
         return self.arrays.keys()
+
+    def items(self) -> ItemsView[str, Any]:
+        """Return the names with their arrays."""
+        return self.arrays.items()
 
     def write(self, values: Any, where: str) -> None:
         """Copy `values`, arrays with the same names and shapes, into these arrays.

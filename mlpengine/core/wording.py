@@ -97,13 +97,20 @@ def suggestion(wrong: object, names: Iterable[str]) -> str:
 
 
 def nearest(wrong: object, names: Iterable[str]) -> str | None:
-    """Return the most similar name, ignoring case, or None."""
+    """Return the most similar name, or None; case decides between names of equal letters.
+
+    >>> nearest("Prise", ["price", "Price", "size"])
+    'Price'
+    """
     text = str(wrong)
     if len(text) > LONGEST_NAME:  # the time grows with the square of the length
         return None
-    by_case = {normalize("NFC", name.lower()): name for name in names if len(name) <= LONGEST_NAME}
+    by_case: dict[str, list[str]] = {}
+    for name in names:
+        if len(name) <= LONGEST_NAME:
+            by_case.setdefault(normalize("NFC", name.lower()), []).append(name)
     near = get_close_matches(normalize("NFC", text.lower()), by_case, 1, 0.6)
-    return by_case[near[0]] if near else None
+    return get_close_matches(text, by_case[near[0]], 1, 0.0)[0] if near else None
 
 
 def shown_name(name: str) -> str:
@@ -129,8 +136,9 @@ def script_json(value: object) -> str:
 
 
 def differing(first: Any, second: Any) -> tuple[Any, Any]:
-    """Return two values; of two mappings, only the keys with different values, sorted."""
+    """Return two values; of mappings, at every depth, only different keys, sorted."""
     if not isinstance(first, dict) or not isinstance(second, dict):
         return first, second
     names = sorted(n for n in first.keys() | second if first.get(n) != second.get(n))
-    return {n: first.get(n) for n in names}, {n: second.get(n) for n in names}
+    pairs = {n: differing(first.get(n), second.get(n)) for n in names}
+    return {n: pair[0] for n, pair in pairs.items()}, {n: pair[1] for n, pair in pairs.items()}

@@ -50,7 +50,7 @@ class Watch:
         core: the measurements; they exist after the first step.
         steps: number of steps so far.
 
-    Raises: UsageError for an unknown name, a layer that was not in the first step, or no step.
+    Raises: UsageError for an unknown name, a new layer after the first step, or no step so far.
     """
 
     core: Diagnostics
@@ -215,7 +215,7 @@ class Watch:
         if not self.steps:
             raise UsageError("watch: step must be called after each update (no step so far)")
         if not (isfinite(loss) or self.core.failure):
-            self.core.failure = f"the loss was {loss} in or before step {self.steps:,}"
+            self.core.failure = f"step {self.steps:,}: the loss was {loss} here or before"
 
     def _set_constants(self, core: Diagnostics, loss: Loss) -> None:
         """Set the loss of a constant prediction and, for regression, size and range of targets."""

@@ -53,7 +53,7 @@ def shifted(diagnostics: Diagnostics) -> Verdict | None:
         "Check that both parts use the same units of measurement, and take validation rows at "
         "random, unless they are from another time or group on purpose."
     )
-    severity = NOTE if diagnostics.planned_split else "warning"  # they differ as new rows will
+    severity = NOTE if diagnostics.planned_split else "warning"  # new rows differ, too
     return Verdict("shifted", None, headline, evidence, distance, limit, advice, no_fix=no_fix,
                    severity=severity)  # fmt: skip
 
@@ -130,10 +130,10 @@ def behind_linear(diagnostics: Diagnostics) -> Verdict | None:
         f"model {known.linear:.3g} (standard error of the difference {two_digits(known.error)})."
     )
     advice = (
-        "If the linear model's log loss is lower, too, set model.hidden to [] and remove "
-        "training.members; the ensemble has a linear model already."
+        "If the linear model's log loss is lower, too, train the linear model alone: set "
+        "model.hidden to [] and remove training.members."
     )
-    no_fix = "the mean of the networks has a linear model"
+    no_fix = "the ensemble contains a linear model"
     if known.fix:
         first, no_fix = known.fix[0], ""
         advice = f"Train a linear model: set {first.key} to [{', '.join(first.plain)}]."
@@ -165,7 +165,7 @@ def noisy_labels(diagnostics: Diagnostics) -> Verdict | None:
 def moved(diagnostics: Diagnostics) -> Verdict | None:
     """Features tell more of the target of another row than of their own, as after a wrong join."""
     known, limit = diagnostics.baselines, limits.MOVED
-    if diagnostics.planned_split:  # features of a time series may hold the row before
+    if diagnostics.planned_split:  # a time series may repeat earlier values
         return None
     own, other, side = known.beside
     if not (known.moved > limit and other - own > limits.MOVED_GAIN * (1 - own)):
@@ -173,8 +173,8 @@ def moved(diagnostics: Diagnostics) -> Verdict | None:
     headline, way = "Targets stand one row off", "below" if side > 0 else "above"
     saved = (other - own) / (1 - own)
     evidence = (
-        f"From the features of a row, a simple model predicts the target of the row {way} with "
-        f"{percent(saved)} less squared error than the row's own target."
+        f"The features of a row predict the target of the row {way} with a "
+        f"{percent(saved)} smaller squared error than the row's own target."
     )
     advice = "Check how targets were joined to the rows."
     no_fix = "the data must be checked"
@@ -200,7 +200,7 @@ def labels(diagnostics: Diagnostics) -> Verdict | None:
         "and simple models do no better."
     )
     no_fix, limit = "the data must be checked", limits.LEARNED
-    severity = NOTE if rare else "warning"  # a rare class is hard to predict with right labels
+    severity = NOTE if rare else "warning"  # right labels of rare classes are hard to predict
     return Verdict("labels", None, headline, evidence, share, limit, advice, no_fix=no_fix,
                    severity=severity)  # fmt: skip
 
@@ -221,7 +221,7 @@ def class_codes(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def wrong_loss(diagnostics: Diagnostics) -> Verdict | None:
-    """The loss is low where predictions are worse than a simple model's."""
+    """The loss is low, but predictions are worse than a simple model's."""
     known, loss = diagnostics.baselines, diagnostics.loss
     share, limit = training_share(diagnostics), limits.LOSS_MISLEADS
     if loss is None or loss.name in (MeanSquaredError.name, *LOGITS) or not lags(diagnostics):

@@ -11,14 +11,20 @@ import numpy as np
 from mlpengine.core.buffers import Uncopyable, replay
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import plural, quoted
+from mlpengine.core.wording import plural, quoted, suggestion
 from mlpengine.diagnostics.baselines import Baselines, BaselineScore, Copies
 from mlpengine.diagnostics.constant_loss import NO_EXTREME, ExtremeValue
 from mlpengine.diagnostics.layer_buffers import Workspace
 from mlpengine.diagnostics.layers import NetworkFacts
 from mlpengine.diagnostics.probes import BoundProbes
 from mlpengine.diagnostics.rows import NoiseScale
-from mlpengine.diagnostics.samples import NET_INDEX, Columns, Series
+from mlpengine.diagnostics.samples import (
+    LAYER_QUANTITIES,
+    NET_INDEX,
+    NET_QUANTITIES,
+    Columns,
+    Series,
+)
 from mlpengine.diagnostics.schedule import SamplingSchedule
 from mlpengine.diagnostics.spikes import Spike, Spikes
 from mlpengine.diagnostics.units import UnitWindow, rectifies
@@ -278,7 +284,21 @@ class Diagnostics(Uncopyable):
         return window.dead_share
 
     def get(self, quantity: str, layer: int | None = None) -> float:
-        """Return a quantity of the last sample; NaN if it is unknown."""
+        """Return a quantity of the last sample; NaN if it is unknown.
+
+        Raises: UsageError for another name, or for a layer that is not a number of the table.
+        """
+        names, count = NET_QUANTITIES if layer is None else LAYER_QUANTITIES, self.columns.layers
+        if layer not in (None, *range(count)):
+            numbers = f"a layer by its number, 0 to {count - 1}"
+            raise UsageError(f"diagnostics: get takes {numbers} (got {quoted(layer)})")
+        if quantity not in names:
+            of = "the network" if layer is None else "a layer"
+            listed = f"{', '.join(names)} of {of}"
+            raise UsageError(
+                f"diagnostics: get takes {listed} (got {quoted(quantity)})"
+                f"{suggestion(quantity, names)}"
+            )
         return self.values[self.columns.index(quantity, layer)]
 
     def close_epoch(self, train_loss: float, validation_loss: float | None = None) -> None:

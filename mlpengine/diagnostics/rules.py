@@ -127,9 +127,9 @@ def input_scale(diagnostics: Diagnostics) -> Verdict | None:
         return None
     large = int(np.count_nonzero(diagnostics.feature_sizes > limits.LARGE_FEATURE))
     evidence = (
-        f"In feature {brief(diagnostics.feature_names[number])!r} a tenth of the values are larger "
-        f"than {two_digits(largest)} in size, and 1 to 3 is usual ({large:,} of "
-        f"{plural(len(diagnostics.feature_sizes), 'feature')} are like this)."
+        f"A tenth of the values of feature {brief(diagnostics.feature_names[number])!r} exceed "
+        f"{two_digits(largest)} in size; 1 to 3 is usual. {large:,} of "
+        f"{plural(len(diagnostics.feature_sizes), 'feature')} are too large."
     )
     limit = limits.LARGE_FEATURE
     return Verdict("input_scale", None, headline, evidence, largest, limit, advice, fix)
@@ -182,7 +182,7 @@ def frozen(diagnostics: Diagnostics) -> Verdict | None:
     suffers = run.lags(diagnostics) or training_share(diagnostics) > limits.WELL_LEARNED
     headline, count = "Layers are frozen", len(layers)
     evidence = f"{plural(count, 'layer')} of {len(diagnostics.layers)} kept the first weights."
-    advice = "Unless they came from a trained model, empty training.freeze."
+    advice = "Unless these weights are trained, set training.freeze to []."
     fix = [Fix(TrainingSettings, "freeze", ())]
     return Verdict("frozen", None, headline, evidence, count, 0.0, advice, fix,
                    severity="warning" if suffers else NOTE)  # fmt: skip
@@ -318,16 +318,16 @@ def dead(diagnostics: Diagnostics) -> Verdict | None:
     largest = float(np.nanmax(ratios)) if np.isfinite(ratios).any() else nan
     headline = "Many units are dead"
     evidence = (
-        f"{percent(share)} of the units were 0 for each of hundreds of rows; up to "
-        f"{percent(limit)} is usual"
+        f"{percent(share)} of the units (usually up to {percent(limit)}) were 0 for each of "
+        "hundreds of rows"
     )
     leaky = [Fix(NetworkSettings, "activation", "leaky_relu")]
     if not largest > 10 * limits.GUIDE_RATIO:
         advice = "Use leaky_relu (model.activation), or check the initial weights and biases."
         return Verdict("dead", number, headline, f"{evidence}.", share, limit, advice, leaky)
     evidence += (
-        f", and a step changed the weights by {two_digits(largest)} times their norm; about "
-        f"{limits.GUIDE_RATIO} is usual."
+        f", and a step changed the weights by {two_digits(largest)} times their norm "
+        f"(usually about {limits.GUIDE_RATIO})."
     )
     advice = "Lower optimizer.lr, or use leaky_relu (model.activation)."
     fix = [*leaky, *lr_fix(diagnostics, 0.3)]

@@ -84,7 +84,7 @@ def momentum_high(diagnostics: Diagnostics) -> Verdict | None:
         times = two_digits(rise / diagnostics.baseline)
         evidence += f"the training loss rose by {times} times the loss of a constant prediction."
     else:
-        evidence += f"the whole run has {steps:,}."
+        evidence += f"the run has {plural(steps, 'step')}."
     fix = Fix(Adam, "betas", (0.9, betas[1])) if betas else Fix(Sgd, "momentum", 0.9)
     advice = f"Set optimizer.{'betas[0]' if betas else 'momentum'} to 0.9."
     return Verdict("momentum_high", None, headline, evidence, momentum, limit, advice, [fix])
@@ -102,7 +102,7 @@ def schedule(diagnostics: Diagnostics) -> Verdict | None:
     cosine = [Fix(TrainingSettings, "schedule", "cosine")]
     half = float(np.interp(steps[peak] / 2, steps, rates)) / rates[peak]
     if peak == len(rates) - 1 and half < limits.WARMING:
-        rise = f"It rose until the last step, {steps[peak]:,}, to {rates[peak]:.2g}."
+        rise = f"It rose to {rates[peak]:.2g} until the last step ({steps[peak]:,})."
         advice = "End the warm-up early: set schedule to cosine."
         headline = "Learning rate warms up too long"
         return Verdict("schedule", None, headline, rise, half, limits.WARMING, advice, cosine)
@@ -346,8 +346,8 @@ def noise_scale(diagnostics: Diagnostics) -> Verdict | None:
     rows = 2 ** round(np.log2(max(8.0, sqrt(batch * max(scale, 1.0)))))
     headline = "Batches are larger than useful"
     evidence = (
-        f"More than about {rows:,} rows in a batch hardly improve the gradient, and a batch has "
-        f"{batch:,} rows ({two_digits(times)} times the gradient noise scale)."
+        f"A batch has {batch:,} rows: {two_digits(times)} times the median gradient noise scale. "
+        f"A batch of about {rows:,} rows gives nearly the same gradient."
     )
     more = two_digits(batch / rows)
     advice = f"Set training.batch_size to {rows}: {more} times as many steps at the same cost."

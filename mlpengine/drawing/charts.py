@@ -279,7 +279,7 @@ def _norms(known: Data) -> Chart:
     shapes: list[Shape] = [Line(steps, norms, 1, "before clipping" if clip else "norm")]
     if clip:
         shapes += [Line(steps, array_of(net["clipped_norm"]), 2, "after clipping")]
-        shapes += [HorizontalLine(clip, "clip")]
+        shapes += [HorizontalLine(float(f"{clip:.4g}"), "clip")]
     return _by_step("Gradient norm", steps, axis(norms, log=None), shapes)
 
 

@@ -32,8 +32,8 @@ MakeOptimizer = Callable[[Mlp], Optimizer]
 class StepCode:
     """The statements of a step, the size of its scratch, and positions.
 
-    `factors` are the positions of dy and x by layer, whose product is a gradient; `given` are the
-    positions of the features and of the scaled targets.
+    `factors` are the positions of dy and x by layer; a layer's gradient is dy times x.  `given` are
+    the positions of the features and of the scaled targets.
     """
 
     statements: list[Statement]
@@ -47,8 +47,8 @@ class DeviceStep:
     """Everything that a file for a device is printed from.
 
     Attributes:
-        mlp: the network, without dropout; its weights are the initial weights, and constants in
-            frozen layers.
+        mlp: the network, without dropout; its weights are initial weights or, in frozen layers,
+            constants.
         model: the model with the preprocessing; None for a network alone.
         loss: the loss that training minimizes.
         make_optimizer: function from a network to its optimizer.
@@ -150,7 +150,7 @@ class DeviceStep:
 
     @property
     def has_classes(self) -> bool:
-        """Whether targets are classes: their numbers, or 0 and 1."""
+        """Whether a target is a class number, or 0 or 1."""
         if self.model is None:
             return self.target_spec.dtype.kind == "i"
         return not isinstance(self.model.task, Regression)

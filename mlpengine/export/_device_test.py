@@ -35,18 +35,18 @@ CURVE = 3e-2, 1e-9
 ``benchmarks/device.py --bounds`` chose both in November 2026, with GCC 12 on x86-64: 229 random
 networks and 18 trained models of penguins and diabetes differ by at most 2.1e-6 in the first two
 steps (median 2e-7), and by at most 4.8e-6 in the losses (median 2e-7).  The bound of the losses is
-wider, because an optimizer such as Adam makes a whole step of a gradient near zero: on 100
+wider, because an optimizer such as Adam takes a full step for a gradient near zero: on 100
 different rows 3 of 248 models differed by 2e-5 to 2.2e-3."""
 
 GROWTH = 1e3
 """Training diverges if a loss exceeds this multiple of the largest loss at the initial weights."""
 
 TEST = """\
-/* {name}_test.c, written by mlpengine: trains {steps} steps and compares them with what Python
-   computed in double precision: two steps closely, with gradient, moments, parameters and
-   prediction, and the losses of all within what roundings grow to: an optimizer such as Adam makes
-   a whole step of a gradient near zero.  Exit code 0 if all agree; otherwise it prints the
-   first difference and exits with 1. */
+/* {name}_test.c, written by mlpengine, trains {steps} steps and compares them with Python's steps
+   in double precision.  The bound is narrow for the first two steps (loss, gradient, moments,
+   parameters, prediction).  The bound is wider for the losses of all steps, because roundings
+   grow: an optimizer such as Adam takes a full step for a gradient near zero.  Exit code 0 if all
+   agree; otherwise the program prints the first difference and exits with 1. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -67,8 +67,8 @@ static void copy({upper}_REAL *to, const double *from, size_t n)
   for (size_t i = 0; i < n; i++) to[i] = ({upper}_REAL)from[i];
 }}
 
-/* Whether a vector is further from what is expected than the limit, by the root mean square of
-   differences relative to scale, and prints it. */
+/* Whether a vector differs from the expected vector by more than the limit; prints the difference
+   (root mean square, relative to scale). */
 static int differs(const char *what, size_t step, const {upper}_REAL *is, const double *expected,
                    size_t n, double scale, int all)
 {{
@@ -86,7 +86,7 @@ static int differs(const char *what, size_t step, const {upper}_REAL *is, const 
   return 1;
 }}
 
-/* Whether a step without a target changes the state, or a flipped bit does not change its sum. */
+/* Whether a step without a target changes the state, or a flipped bit keeps the check sum. */
 static int is_unsafe(const {upper}_REAL *x)
 {{
   static {upper}_REAL nothing[{upper}_TARGETS];
@@ -116,7 +116,7 @@ int main(void)
     copy(x, x_rows + row * {upper}_INPUTS, {upper}_INPUTS);
     copy(y, y_rows + row * {upper}_TARGETS, {upper}_TARGETS);
     if (step == STEPS / 2 && is_unsafe(x)) {{
-      printf("{name}: a step without a target changed the state, or a sum misses damage\\n");
+      printf("{name}: a step without target changed the state, or a flipped bit kept the sum\\n");
       return 1;
     }}
     curve[step] = {name}_train(&state, x, y);
@@ -125,8 +125,10 @@ int main(void)
     if (step == 0) continue;
     {name}_predict(&state, x, out);
 {checks}  }}
-  if (differs("the losses up to that", STEPS - 1, curve, losses, STEPS, {loss_scale}, 1)) return 1;
-  printf("{name}: %d steps agree (two to %.1e, losses to %.1e)\\n", STEPS, largest[0], largest[1]);
+  if (differs("the loss curve to the end", STEPS - 1, curve, losses, STEPS, {loss_scale}, 1))
+    return 1;
+  printf("{name}: %d steps agree (two differ by %.1e, losses by %.1e)\\n", STEPS, largest[0],
+         largest[1]);
   return 0;
 }}
 """
@@ -214,7 +216,7 @@ def golden_of(step: DeviceStep) -> tuple[TestRows, Golden]:
 
     The gradients of the first two rows are at least a tenth of the usual gradient.  A smaller
     gradient may be the rounding error of a probability near 1, which differs between float and
-    double; Adam would make a full step of it.
+    double; Adam would take a full step for this error.
     """
     rows = _rows(step)
     start = _train(step, rows, 0.0)

@@ -6,8 +6,8 @@ from mlpengine.data.features.lags import RowHistory
 from mlpengine.export.network_c import Real
 
 DECLARATION = """\
-/* Earlier rows of one series: call {p}history_start once.  Before a row call {p}history_fill,
-   that writes the columns of earlier rows into the x of {p}predict.  After the row call
+/* Earlier rows of one series: call {p}history_start once.  Before a row,
+   {p}history_fill writes the columns of earlier rows into the x of {p}predict.  After the row, call
    {p}history_update with its {sources}, at the places {upper}_ROW_..., NaN if missing.{ahead} */
 {macros}
 typedef struct {{

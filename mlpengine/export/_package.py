@@ -81,7 +81,7 @@ TRAINING_SKETCH = (
     "/* A sensor loop that learns: it predicts a row, waits for the truth, and trains on both. */\n"
     + READ_ROW
     + """\
-/* Replace this, too: what was to be predicted{truth}. */
+/* Replace this, too: the target of the row{truth}. */
 static void read_target({real} *to)
 {{
   for (int i = 0; i < {upper}_TARGETS; i++) to[i] = {read};
@@ -90,7 +90,7 @@ static void read_target({real} *to)
 void setup()
 {{
   Serial.begin(115200);
-  {name}_init(&state); /* or a state that was kept, if {name}_check_sum is as it was */
+  {name}_init(&state); /* or load a saved state with the same {name}_check_sum */
 }}
 
 void loop()
@@ -125,9 +125,7 @@ def write_folder(folder: Path, files: Mapping[str, bytes | str]) -> tuple[Path, 
 def checked_folder(path: Path) -> None:
     """Raise UsageError unless `path` can be the folder of a library."""
     if path.suffix or path.is_file():
-        raise UsageError(
-            f"{path}: a library is a folder; give --out a name without suffix that is no file"
-        )
+        raise UsageError(f"{path}: a library is a folder; give --out a folder name without suffix")
 
 
 def predicting_library(
@@ -173,13 +171,13 @@ def library_files(
     """
     if name.lower() in OTHER_HEADERS:
         raise UsageError(
-            f"export: a library must not have the name of a header of C (got {name!r}); name the "
-            "folder otherwise"
+            f"export: a library must not have the name of a header of C (got {name!r}); rename "
+            "the folder"
         )
     if len(name) > MAX_NAME or name.lower().startswith("arduino"):
         raise UsageError(
             f"export: the name of a library must have at most {MAX_NAME} characters and not begin "
-            f"with arduino (got {name!r}); name the folder otherwise"
+            f"with arduino (got {name!r}); rename the folder"
         )
     example = f"{name}_{'online' if trains else 'predict'}"
     sentence = f"A network that predicts{', and trains on the device' * trains}."

@@ -115,7 +115,7 @@ def table_code(
     body: list[Statement] = [ForLoop("i", 0, outputs, [Assign(out, o)])]
     learned: list[Statement] = []
     if isinstance(task, Regression):
-        about, outputs = "what is predicted of the targets", len(task.column_names)
+        about, outputs = "the predictions of the targets", len(task.column_names)
         targets = len(task.target.columns)
         constants, body, learned = _units(task, real)
     elif isinstance(task, BinaryClassification):

@@ -28,7 +28,7 @@ from mlpengine.models.model import Model
 from mlpengine.nn import Mlp
 from mlpengine.nn.safetensors_file import check_finite
 from mlpengine.ops import Loss
-from mlpengine.optim import Sgd
+from mlpengine.optim import Optimizer, Sgd
 
 __all__ = ["DeviceFiles", "MakeOptimizer", "Package", "Real", "export_training"]
 
@@ -88,6 +88,12 @@ def export_training(
         checked_folder(path)
     if clip_norm is not None and not 0 < clip_norm < np.inf:
         raise UsageError(f"export: clip_norm must be finite and above zero (got {clip_norm})")
+    if isinstance(optimizer, Optimizer):
+        name = type(optimizer).__name__
+        raise UsageError(
+            f"export: optimizer must be a class or a function of the network (got one {name}); "
+            f"write {name} or lambda mlp: {name}(mlp, lr=...)"
+        )
     if path.stem != identifier(path.stem):
         raise UsageError(
             f"export: name must be a C identifier, such as {identifier(path.stem)} "

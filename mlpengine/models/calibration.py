@@ -21,13 +21,13 @@ SET_CHANCES, SET_CLASSES = "set_chances", "set_classes"
 """Names of the arrays of `ClassSets` in a file."""
 
 MAX_RESIDUALS = 4_096
-"""Maximum number of residuals in a model; quantiles replace more."""
+"""Maximum number of residuals in a model; quantiles of the residuals replace a larger number."""
 
 MAX_PLACES, ROWS_OF_PLACE = 10, 80
-"""Maximum number of predictions with a stored size of errors, and minimum rows for each."""
+"""Maximum number of predictions at which the size of errors is stored; minimum rows for each."""
 
 CHANCE_OF_RANGE = 1.5
-"""Chance makes the shortest range of n errors shorter by a share this / (level * sqrt(n))."""
+"""Factor c: chance shortens the shortest range of n errors by a share c / (level * sqrt(n))."""
 
 SMALLEST_SCALE = 0.01
 """Smallest size of errors at a prediction, as a share of the largest."""
@@ -51,10 +51,10 @@ def error_of_mean(
 
     The error of one network is its out-of-fold error.  The gain of averaging depends on how much
     the networks differ on rows that are new to all of them, but with folds no rows are new to all.
-    On training rows, the errors of networks and their differences are smaller by about the same
-    factor: if training moves the outputs by a share h towards the labels, a share 1 - h remains of
-    each error, and of the difference between two networks.  So the relative gain of averaging is
-    about the same on rows that trained all networks and on new rows.
+    Training reduces errors and differences between networks on training rows by about the same
+    factor: if training moves the outputs by a share h towards the labels, a share 1 - h of both
+    remains.  So the relative gain of averaging is about the same on rows that trained all networks
+    and on new rows.
 
     `outputs` maps the features of at most `COMPARED_ROWS` rows to the outputs (folds, rows,
     out_dim) of each fold's networks.  The error is the squared error for numbers, and `mean_loss`
@@ -92,8 +92,8 @@ class Residuals:
 
     An error is target minus prediction.  It is multiplied by `error_of_mean`, because the mean of
     all networks has smaller errors, and divided by the usual size of errors at this prediction.
-    The usual size is `scales`, in the units of the targets, at the predictions `places`; it is
-    linear between the places and constant beyond them.
+    `scales` are the usual sizes at the predictions `places`, in the units of the targets.  The
+    usual size is linear between the places and constant beyond them.
 
     Shapes: `errors` (errors, targets), sorted; `places` (places, targets), increasing, and
         `scales`.
@@ -105,10 +105,10 @@ class Residuals:
 
     @classmethod
     def of(cls, errors: Array, predictions: Array, share: Array | None = None) -> "Residuals":
-        """Keep the errors (rows, targets) of predictions of rows that did not train the networks.
+        """Keep the errors (rows, targets) of networks on rows that did not train these networks.
 
         `share` (targets,) comes from `error_of_mean`.  An error is NaN if the target is missing;
-        then every target uses as many rows as the rarest target has.
+        then every target keeps as many errors as the target with the fewest.
         """
         if (gaps := np.isnan(errors)).any():
             known = [np.flatnonzero(~missing) for missing in gaps.T]
@@ -131,9 +131,9 @@ class Residuals:
         """Return lower and upper ends (rows, targets) for predictions (rows, targets).
 
         A new target lies between them with a probability of about `level` if its row is like the
-        training rows.  Usually both ends are equally far from the prediction.  If the shortest
-        range with this share of the errors is shorter by more than chance, its ends are used
-        instead.
+        training rows.  Usually both ends are equally far from the prediction.  The shortest
+        range with a share `level` of the errors is used instead if this range is shorter by more
+        than chance.
 
         CV+ (Barber et al. 2021, arXiv 1905.02928) adds the out-of-fold errors to each network's
         prediction.  CV+ has a guarantee, but for 90 % it covered 92.5 % of new targets: an
@@ -147,7 +147,7 @@ class Residuals:
         return predictions + low * scale, predictions + high * scale
 
     def ends(self, level: float) -> tuple[Array, Array]:
-        """Return the distances (targets,) of `interval`'s ends from the prediction, in scales.
+        """Return the distances (targets,) of `interval`'s ends from the prediction, over the scale.
 
         Raises: UsageError unless the level is between 0 and 1.
         """
@@ -209,14 +209,14 @@ class Residuals:
 class ClassSets(NamedTuple):
     """Out-of-fold probabilities of the true classes, for prediction sets.
 
-    A prediction set has the classes with a probability above a threshold, a quantile of the
-    out-of-fold probabilities.  The coverage is right on average over all rows; for rows of a rare
-    class it may be much lower.  Sets by class have a quantile for each class, so the coverage is
-    right for each class, but the sets are larger.
+    A prediction set has the classes with a probability above a threshold.  The threshold is a
+    quantile of the out-of-fold probabilities.  The coverage is right on average over all rows; for
+    rows of a rare class it may be much lower.  Sets by class have a quantile for each class, so the
+    coverage is right for each class, but the sets are larger.
 
     Adaptive sets (Romano et al. 2020, arXiv 2006.02544) also add the probabilities of likelier
-    classes; for two classes the order is the same.  On three tables with 4 to 15 classes, adaptive
-    sets had more true classes than asked for, and about twice as many classes (November 2026).
+    classes.  On three tables with 4 to 15 classes, adaptive sets contained the true class more
+    often than asked for, and had about twice as many classes (November 2026).
 
     Shapes: `chances` (rows,), sorted, and their `classes` (rows,).
     Sources: Sadinle, Lei and Wasserman 2019, "Least ambiguous set-valued classifiers with bounded
@@ -247,7 +247,8 @@ class ClassSets(NamedTuple):
 
         The set has the true class with a probability of about `level` if rows are like the training
         rows; with `by_class`, this is true for the rows of each class.  A set is empty if no class
-        is likely enough, which happens if the most likely class is right more often than `level`.
+        is likely enough.  Empty sets occur if the most likely class is right more often than
+        `level`.
 
         Raises: UsageError unless the level is between 0 and 1.
         """
@@ -294,7 +295,7 @@ def _lowest(chances: Array, level: float) -> float:
 
 
 def _few_sorted(values: Array) -> Array:
-    """Return values sorted along axis 0, or quantiles of more than `MAX_RESIDUALS`."""
+    """Return values sorted along axis 0; quantiles replace more than `MAX_RESIDUALS` values."""
     if len(values) <= MAX_RESIDUALS:
         return np.sort(values, axis=0)
     shares = (np.arange(MAX_RESIDUALS) + 0.5) / MAX_RESIDUALS
@@ -311,7 +312,7 @@ def _usual_size(errors: Array) -> Array:
 
 
 def checked_level(level: object, where: str = "interval") -> float:
-    """Return the share of targets of an interval.  Raises: UsageError unless it is in (0, 1)."""
+    """Return the level as a float.  Raises: UsageError unless the level is in (0, 1)."""
     is_number = isinstance(level, Real) and not isinstance(level, bool)
     share = float(level) if is_number else nan  # type: ignore[arg-type]
     if not 0 < share < 1:
@@ -327,10 +328,9 @@ def fit_temperature(task: Task, output: Array, truth: Array, weights: Array | No
 
     A further row with equally probable classes keeps the temperature above 0 if all of a few rows
     are predicted correctly.
-    few rows are all predicted correctly.
 
     Sources: Guo, Pleiss, Sun and Weinberger 2017, section 4.2; Platt 1999, "Probabilistic outputs
-    for support vector machines", section 2.1, for such targets.
+    for support vector machines", section 2.1, for the further row.
     """
 
     def loss(logarithm: float) -> float:

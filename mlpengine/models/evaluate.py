@@ -25,7 +25,7 @@ FORWARD_ROWS = 512
 """Rows of a forward pass: many for fast products, few for the second-level cache."""
 
 CHUNKS_AT_ONCE = 32
-"""Maximum passes of `FORWARD_ROWS` in one call of machine code, as features may be in a file."""
+"""Maximum passes of `FORWARD_ROWS` in one call of machine code; more rows may exceed memory."""
 
 ODD = 1e4
 """Smallest scaled value that is reported as unusual; ordinary values are below 100."""
@@ -116,8 +116,8 @@ def standard_errors(
 ) -> dict[str, float]:
     """Return the standard error of loss and metrics over the rows of a split (jackknife).
 
-    Blocks of rows are left out in turn: random rows, or all rows with the same number in `blocks`,
-    because such rows depend on each other.
+    Blocks of rows are left out in turn: random rows or, if some rows depend on each other, all rows
+    with the same number in `blocks`.
 
     Source: Quenouille 1956, delete-a-group.
     """
@@ -150,7 +150,7 @@ def jackknife_error(scores: Sequence[float]) -> float:
 class Evaluator:
     """Runs a network without dropout over splits, in buffers that are allocated once.
 
-    Several `ranks` share the rows; each rank gets all outputs, and the values that rank 0 computes.
+    Several `ranks` share the rows; each rank gets all outputs, and the loss and metrics of rank 0.
     The `program` of a training step of this network can compute outputs as machine code.
 
     Attributes:

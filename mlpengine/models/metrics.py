@@ -25,7 +25,7 @@ MetricFunction = Callable[[Array, Array, Array | None], float]
 
 HIGHER_IS_BETTER = frozenset(
     {"accuracy", "balanced_accuracy", "macro_f1", "weighted_f1", "roc_auc", "average_precision"}
-    | {"recall", "precision", "r2", "concordance"}
+    | {"recall", "precision", "r2", "concordance", "quadratic_kappa", "deviance_explained"}
 )
 """Metrics that are better when higher, by the first word of their names."""
 

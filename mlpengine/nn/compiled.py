@@ -54,6 +54,9 @@ class CompiledMlp:
         self.run()
         return self.output
 
+    def __repr__(self) -> str:
+        return f"CompiledMlp({self._scratch.mlp}, batch_size={self._scratch.batch_size})"
+
     def __getstate__(self) -> dict[str, Any]:
         return {"scratch": copy(self._scratch), "output": self.output}
 

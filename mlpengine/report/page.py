@@ -265,6 +265,7 @@ def predictions_section(known: Data | None) -> Markup | None:
         where += " that trained the model"
     if (curves := known.get("curves")) and curves["threshold"] != 0.5:
         where += f"; {curves['of']} is predicted above a probability of {curves['threshold']:.3g}"
+        where += "; the scores at the top are of the likeliest class"
     parts: list[Content] = [tag("p", f"On {where}.", class_="soft")]
     if "confusion" in known:
         parts.append(_matrix(known))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mlpengine.backends.compiled import Executor
 
 TAIL_BYTES = ALIGNMENT
-"""Bytes of the tail of each gradient: float64 values, such as the loss, summed over shards."""
+"""Bytes of each gradient's tail.  The tail holds float64 sums over shards, such as the loss."""
 
 LOSS_PLACE, FAILURES_PLACE, STOPS_PLACE = range(3)
 """Positions in the tail: the loss, the number of ranks with an error, and the number of ranks that
@@ -72,8 +72,8 @@ class Shards:
         total: (parameters,), the gradient of a batch.
         tail: (TAIL_BYTES / 8,) of float64, further values that are summed over all shards.
         scratches, grads: a scratch and gradients for each shard of this rank.  Shard k writes its
-            gradient to row ``popcount(k)`` of a block of partial sums.  Two sums are added as soon
-            as both are complete.  At the end, row 0 holds the total.
+            gradient to row ``popcount(k)`` of a block of partial sums.  Two neighboring sums
+            are added as soon as both are complete.  At the end, row 0 holds the total.
 
     Raises: UsageError unless the number of shards is a power of two and a multiple of the number
         of ranks.
@@ -95,7 +95,7 @@ class Shards:
         self.count, self.ranks = count, ranks
         self._mine = ranks.share(count) if ranks else slice(0, count)
         here, rows = count // size, -(-batch_size // count)
-        # a row: gradient, zeros, tail; the zeros fill each rank's part to whole cache lines
+        # a row holds gradient, zeros and tail, so that each rank adds whole cache lines
         line, tail = ALIGNMENT // mlp.dtype.itemsize * size, TAIL_BYTES // mlp.dtype.itemsize
         length = -(-(len(mlp.params) + tail) // line) * line
         self._block = np.zeros((here.bit_length(), length), mlp.dtype)
@@ -199,7 +199,7 @@ class Shards:
             )
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the settings and the contents of all buffers; a copy binds its own calls."""
+        """Return the settings and the contents of all buffers; bound steps are not copied."""
         return {
             "settings": self._settings,
             "scratches": [copy(scratch) for scratch in self.scratches],

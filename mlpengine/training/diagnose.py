@@ -72,11 +72,11 @@ class SampleLog(CsvLog):
 
     def __init__(self, path: Path, columns: Columns, rows: int = 0) -> None:
         known = read_file(path) if path.exists() else b""
-        kept = known.splitlines(keepends=True)[: rows + 1]
-        if len(kept) <= rows and rows:
-            _log.warning("warning: %s has lost %d of %d lines", path, rows + 1 - len(kept), rows)
-        self.rows = max(len(kept) - 1, 0)
-        super().__init__(path, b"".join(kept) or csv_lines(("step", "layer", "quantity", "value")))
+        kept = known.splitlines(keepends=True)[1 : rows + 1]  # a killed run left half a header
+        if len(kept) < rows:
+            _log.warning("warning: %s has lost %d of %d lines", path, rows - len(kept), rows)
+        self.rows = len(kept)
+        super().__init__(path, csv_lines(("step", "layer", "quantity", "value")) + b"".join(kept))
         self._middles = [f",{layer},{quantity}," for layer, quantity in columns]
         self._samples: list[tuple[int, list[float]]] = []
 

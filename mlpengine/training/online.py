@@ -18,19 +18,19 @@ from mlpengine.optim import Adam
 from mlpengine.step import TrainingStep
 
 DRIFT = 30.0
-"""Sum of excess losses, in usual losses, from which drift is reported (Page-Hinkley test)."""
+"""Sum of excess losses above which drift is reported (Page-Hinkley test); unit: usual loss."""
 
 TOLERANCE = 0.2
-"""Excess over the usual loss that is not summed."""
+"""A loss up to this share above the usual loss does not raise the sum."""
 
 BOOST = 5.0
 """Factor of the learning rate after drift; it falls to 1 within `memory` rows."""
 
 FARTHEST = 4.0
-"""Numbers farther from the mean, in deviations, are cut, so that one glitch changes little."""
+"""Numbers are cut at this many deviations from the mean, so that one glitch changes little."""
 
 FIRST_ROWS = 10
-"""The first numbers of a column, which are not cut."""
+"""How many numbers at the start of a column are not cut."""
 
 LARGEST = 1e100
 """Largest magnitude of a number."""
@@ -63,9 +63,10 @@ class _Online:
     """A network that learns from rows as dicts: numbers, texts, booleans and missing values.
 
     Numbers are scaled by their exponential mean and variance; each text has its own feature.  New
-    columns and texts get the next free feature.  When all `features` are taken, new ones share
-    features by a hash of their name.  Each row is learned together with the `batch` - 1 rows before
-    it.  If losses stay high (drift), the learning rate is raised for the next `memory` rows.
+    columns and texts get the next free feature.  When all `features` are taken, new
+    columns and texts share features by a hash of their names.  Each row is learned together with
+    the `batch` - 1 rows before it.  If losses stay high (drift), the learning rate is raised for
+    the next `memory` rows.
 
     Attributes:
         drifts: number of drifts so far.
@@ -191,7 +192,7 @@ class OnlineRegressor(_Online):
         self._target, self._y = _Scale(1, memory), np.zeros((batch, 1))
 
     def learn_one(self, x: Mapping[str, Any], y: float) -> None:
-        """Learn one row.  Raises: DataError for a row or target that is odd or beyond 1e100."""
+        """Learn one row.  Raises: DataError for an invalid row or target, and beyond 1e100."""
         self._check(x)
         if not isinstance(y, Real) or not abs(y) <= LARGEST:
             raise DataError(f"learn_one: y must be a number within 1e100 (got {quoted(y)})")
@@ -236,14 +237,14 @@ class OnlineClassifier(_Online):
         self._y = np.zeros(batch, np.int64)
 
     def learn_one(self, x: Mapping[str, Any], y: Any) -> None:
-        """Learn one row.  Raises: DataError for an odd row; UsageError beyond `classes`."""
+        """Learn one row.  Raises: DataError for an invalid row; UsageError for too many labels."""
         self._check(x)
         if y is None:
             raise DataError("learn_one: y must be a label (got None)")
         if y not in self._classes:
             if (known := len(self._classes)) >= self.network.sizes[-1]:
                 raise UsageError(
-                    f"learn_one: {quoted(y)} is label {known + 1}; write classes={known + 1}"
+                    f"learn_one: classes must be {known + 1} or more for {quoted(y)} (got {known})"
                 )
             self._classes[y] = len(self._classes)
         self._y[self.rows % len(self._y)] = self._classes[y]

@@ -46,10 +46,9 @@ Labeling = Callable[[SyntheticRows | None], tuple[Array, Array]]
 class CalibrationSet:
     """The calibration set of a student: synthetic rows, labeled by the teacher, not for training.
 
-    `taught` are the teacher's predictions.  `drawn` are random targets of new rows.  For a number
-    it is the teacher's prediction plus an out-of-fold error of the teacher.  For a class it is the
-    number of a class, drawn by the predicted probabilities, and an out-of-fold probability that
-    the teacher gave to a true class.
+    `taught` are the teacher's predictions.  `drawn` are random targets of new rows.  A number is
+    the teacher's prediction plus an out-of-fold error of the teacher.  A class is a class number,
+    drawn by the predicted probabilities, and an out-of-fold probability of a true class.
 
     Shapes: x (rows, in_dim); taught (rows, targets or classes); drawn (rows, targets) or (rows, 2).
     """
@@ -61,8 +60,7 @@ class CalibrationSet:
     def calibrate(self, task: Task, forward: Callable[[Array], Array]) -> dict[str, Any]:
         """Return the residuals or prediction sets of a student.
 
-        They combine the teacher's errors on new rows with the differences between student and
-        teacher on these rows.
+        The teacher's errors on new rows, and the differences between student and teacher, add up.
         """
         if isinstance(task, Regression):
             predicted = task.predict(forward(self.x))
@@ -81,9 +79,10 @@ class TransferSet:
     The rows of `mixed` without targets are the calibration set, with `taught` and `drawn` as in
     `CalibrationSet`.  `threshold` is the teacher's threshold, which the student uses, too.
 
-    Shapes: targets (training rows and synthetic rows, targets or classes): probabilities, or
-        numbers in the units of the table; `checksum` is the checksum of the training rows; `beside`
-        holds outputs (rows, out_dim) of other models by part and title.
+    `targets` are probabilities, or numbers in the units of the table.  `beside` holds outputs of
+    other models by part and title.  `checksum` is the checksum of the training rows.
+
+    Shapes: targets (training and synthetic rows, targets or classes); outputs (rows, out_dim).
     Source: Hinton, Vinyals and Dean 2015, "Distilling the knowledge in a neural network", section
         2, for the name and for probabilities as targets.
     """

@@ -4,7 +4,6 @@ import ctypes
 import gc
 import subprocess
 import weakref
-from itertools import cycle
 
 import numpy as np
 import pytest
@@ -15,8 +14,7 @@ from mlpengine.backends.compiled.target import compiler_command
 from mlpengine.core.errors import CompileError, UsageError
 from mlpengine.export.network_c import c_file, network_code
 from mlpengine.nn import InputLayer
-from mlpengine.nn.layers import ACTIVATIONS
-from mlpengine.ops import Gelu, Softmax
+from mlpengine.ops import Softmax
 
 
 @pytest.mark.parametrize(
@@ -115,34 +113,6 @@ def predictions(predict, x, columns):
     return out
 
 
-PARTS = {
-    **{str(name): {"activation": name, "output_activation": name} for name in ACTIVATIONS},
-    "gelu by tanh": {"activation": Gelu("tanh"), "output_activation": Gelu("tanh")},
-    "waves": {"input_layer": InputLayer("periodic", 2, frequencies=3)},
-    "scaling": {"input_layer": InputLayer(scaling=True)},
-    "all parts": {
-        "input_layer": InputLayer("pbld", 4, scaling=True),
-        "activation": "mish",
-        "learned_activation": True,
-        "parametrization": "neural_tangent",
-    },
-}
-
-
-DTYPES = ("float32", "float64")
-EXPORTED = [*zip(PARTS, cycle(DTYPES)), *(("all parts", dtype) for dtype in DTYPES)]
-
-
-@pytest.mark.parametrize(("parts", "dtype"), [*dict.fromkeys(EXPORTED)])
-def test_exported_c_predicts_the_same(parts, dtype, tmp_path):
-    mlp = Mlp([5, 6, 4, 3], **PARTS[parts], dtype=dtype)
-    mlp.params.flat += np.random.default_rng(1).standard_normal(len(mlp.params)).astype(dtype)
-    x = 3 * np.random.default_rng(0).standard_normal((8, 5)).astype(dtype)
-    out = predictions(exported(mlp, tmp_path), x, 3)
-    tolerance = 2e-5 if dtype == "float32" else 1e-12
-    np.testing.assert_allclose(out, mlp.predict(x), rtol=tolerance, atol=tolerance)
-
-
 @pytest.mark.parametrize(("in_dim", "dtype"), [(63, "f4"), (75, "f8")])
 def test_exported_c_adds_the_products_of_a_long_sum_in_four_parts(in_dim, dtype, tmp_path):
     mlp = Mlp([in_dim, 1], dtype=dtype)
@@ -157,23 +127,6 @@ def test_exported_c_adds_the_products_of_a_long_sum_in_four_parts(in_dim, dtype,
         for product in products[end:]:
             sums[0] += product
         assert value == (sums[0] + sums[2]) + (sums[1] + sums[3])
-
-
-@pytest.mark.parametrize(("log_link", "dtype"), [(False, "float32"), (True, "float64")])
-def test_exported_networks_predict_their_mean(log_link, dtype, tmp_path):
-    networks = [Mlp([5, 6, 3], activation="silu", seed=seed, dtype=dtype) for seed in range(4)]
-    for network in networks:
-        network.params.flat *= 2
-    weights = [0.1, 0.5, 0.15, 0.25]
-    predict = exported(networks, tmp_path, log_link=log_link, weights=weights)
-    x = 3 * np.random.default_rng(0).standard_normal((8, 5)).astype(dtype)
-    out = predictions(predict, x, 3)
-    averaged = np.exp if log_link else np.array
-    each = [averaged(network.predict(x).astype("f8")) for network in networks]
-    tolerance = 2e-5 if dtype == "float32" else 1e-12
-    found = averaged(out.astype("f8"))
-    mean = np.average(each, axis=0, weights=weights)
-    np.testing.assert_allclose(found, mean, rtol=tolerance, atol=tolerance)
 
 
 def test_softmax_over_the_rows_has_no_c_of_one_row():

@@ -9,7 +9,6 @@ from mlpengine import Program, Tape
 from mlpengine.backends.compiled import UnsupportedError, available_targets, compile_program
 from mlpengine.backends.compiled.lower import lower
 from mlpengine.backends.values import Batch
-from mlpengine.backends.vector_rules import find_rule
 from mlpengine.ops import REGISTRY, Linear, Softmax
 from mlpengine.tape.binding import Instruction
 
@@ -176,13 +175,6 @@ def test_rows_of_other_lengths_are_unsupported_before_anything_is_written():
     instructions = Program(tape, y, backend="numpy").instructions
     with pytest.raises(UnsupportedError, match="its rows have other lengths"):
         lower(instructions, 8, {}, Batch(ROWS), 4)
-
-
-def test_a_rule_reads_what_its_outputs_depend_on():
-    rule = find_rule(REGISTRY["silu"](), "forward")
-    assert (rule.reads, rule.writes) == (("x",), ("y", "kept0"))
-    assert find_rule(REGISTRY["silu"](), "backward").reads == ("dy", "y", "kept0")
-    assert find_rule(REGISTRY["mul"](), "backward").limited_to(["db"]).reads == ("dy", "a")
 
 
 def test_an_op_without_a_row_is_unsupported():

@@ -83,10 +83,6 @@ WRONG = {
         ("--warm-start", "run/model.safetensors"),
         "holds no config.resolved.yaml",
     ),
-    "from nowhere": (
-        ("--warm-start", "rum"),
-        "there is no such run or model file - did you mean 'run'?",
-    ),
     "another network": (
         ("c.yaml", "--warm-start", "run", "--set", "model.hidden=[4]"),
         "model.hidden: must be as in the model of the warm start",
@@ -94,10 +90,6 @@ WRONG = {
     "another target": (
         ("c.yaml", "--warm-start", "run", "--set", "data.target=island"),
         "data.target: the model of the warm start predicts 'species' (got 'island')",
-    ),
-    "a layer too many": (
-        ("c.yaml", "--set", "training.freeze=[3]"),
-        "training.freeze: layers count from 0 to 2 (got 3)",
     ),
 }
 

@@ -45,14 +45,6 @@ def finished(once, mlpengine, config):
     return shutil.copytree(once, config.parent / "run")
 
 
-def test_a_run_is_read(mlpengine, finished):
-    result = mlpengine("diagnose", finished)
-    assert result.code == 0, result.err
-    assert "noise scale" in result.out
-    found = json.loads(mlpengine("diagnose", finished, "--json").out)
-    assert found["sample"]["step"] > 0
-
-
 def test_a_running_run_is_read(mlpengine, finished):
     """The last line may be half written, and the model may not be there yet."""
     with (finished / "diagnostics.csv").open("a") as file:
@@ -60,17 +52,6 @@ def test_a_running_run_is_read(mlpengine, finished):
     result = mlpengine("diagnose", finished)
     assert result.code == 0, result.err
     assert "99999" not in result.out
-
-
-def test_a_run_that_failed_is_read(mlpengine, config):
-    options = ("--set", "optimizer={name: sgd, lr: 1e4}", "--set", "diagnostics.every=1")
-    assert mlpengine("train", config, "--out", "run", "-q", *options).code == 1
-    run = config.parent / "run"
-    result = mlpengine("diagnose", run)
-    assert result.code == 0, result.err
-    assert "[lr_high]" in result.out
-    found = json.loads(mlpengine("diagnose", run, "--json").out)
-    assert "lr_high" in {v["name"] for v in found["verdicts"]}
 
 
 @pytest.mark.parametrize(

@@ -68,28 +68,6 @@ def test_intervals_of_positive_targets_are_not_negative(loss, learned, folder, m
     assert high.min() > 0
 
 
-WRONG = {
-    "poisson": ("poisson", "count", -3, "poisson: a target must be 0 or more (-3)"),
-    "gamma": ("gamma", "size", 0, "gamma: a target must be more than 0 (0)"),
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "command", "line"), [("poisson", "check", 3), ("gamma", "train", 700)]
-)  # rows of different parts
-def test_a_target_outside_the_domain_is_named(name, command, line, folder, mlpengine):
-    loss, target, value, message = WRONG[name]
-    write(folder, loss, target)
-    lines = (folder / "rows.csv").read_text().splitlines()
-    cells = lines[line - 1].split(",")
-    cells[2 + list(TARGETS).index(target)] = str(value)
-    lines[line - 1] = ",".join(cells)
-    (folder / "rows.csv").write_text("\n".join(lines) + "\n")
-    answer = mlpengine(command, "c.yaml")
-    assert answer.code == 2
-    assert f"rows.csv: line {line}, column '{target}': {message}" in answer.err
-
-
 def test_an_exposure_is_a_target_divided_and_weighted(folder, mlpengine):
     write(folder, "poisson", "count")
     lines = (folder / "c.yaml").read_text()

@@ -15,7 +15,6 @@ from small import SMALL
 
 from mlpengine.core.errors import CheckpointError
 from mlpengine.core.redaction import without_directories
-from mlpengine.models.comparison import Lead
 from mlpengine.models.model import Model
 from mlpengine_cli.main import run
 
@@ -337,11 +336,3 @@ def test_a_run_records_when_and_on_what_it_was_trained(handed_over):
     assert f"SHA-256 of rows.csv {digest[:16]}" in page.text
     assert environment["started"] in page.text
     assert str(environment["processor"]) in page.text
-
-
-def test_a_difference_within_its_error_makes_no_run_better():
-    """The commands `report` and `compare` ask the same question."""
-    for value, error, better in ((0.000355, 0.006, None), (0.1, 0.0, None), (0.05, 0.006, "b")):
-        lead = Lead("r2", "test", 1, value, error)
-        assert lead.as_dict(["a", "b"])["better"] == better
-        assert lead.is_clear == (better is not None)

@@ -5,14 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import mlpengine as package
 from mlpengine.core.errors import UsageError
 from mlpengine.estimators import MlpClassifier, MlpRegressor
 from mlpengine.nn import Residual
-
-KEYS = ("model.network=residual", "model.width=8", "training.folds=3", "schedule=constant")
-KEYS = (*KEYS, "training.members=[plain, linear]")
-SETTINGS = [f"--set={key}" for key in KEYS]
 
 
 @pytest.fixture
@@ -25,21 +20,6 @@ def table(tmp_path):
         for i in range(150)
     ]
     (tmp_path / "rows.csv").write_text("\n".join(["a,b,c,y", *lines]))
-
-
-def test_a_table_becomes_predictions(table, mlpengine):
-    assert mlpengine("init", "rows.csv", "--target", "y", "-o", "c.yaml").code == 0
-    assert "members: [plain, piecewise, linear, smooth]" in Path("c.yaml").read_text()
-    arguments = ["train", "c.yaml", "-q", *SETTINGS, "--epochs"]
-    trained = mlpengine(*arguments, 4, "--out", "run")
-    assert trained.code == 0, trained.err
-    model = package.load("run")
-    assert isinstance(model.mlp, Residual)
-    assert (model.mlp.width, model.mlp.blocks) == (8, 2)
-    assert "residual" in mlpengine("summary", "run/model.safetensors").out
-    for known in (mlpengine("diagnose", "run"), mlpengine("diagnose", "c.yaml", *SETTINGS)):
-        assert known.code == 0, known.err
-        assert "block 1" in known.out
 
 
 @pytest.mark.parametrize(

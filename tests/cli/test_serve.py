@@ -221,12 +221,6 @@ WRONG = {
     "not UTF-8": (b'"\xff"', "", 400, "the body must be JSON"),
     "another form": ({"inputs": [[1, 2]]}, "", 422, FORM),
     "NaN": (json.dumps({**GOOD, "size": np.nan}).encode(), "", 422, "'size': Input should be a"),
-    "infinite": (
-        json.dumps({**GOOD, "size": 0}).replace('"size": 0', '"size": 1e999').encode(),
-        "",
-        422,
-        "'size': Input should be a finite number",
-    ),
     "another name": (
         {("sizes" if name == "size" else name): cell for name, cell in GOOD.items()},
         "",

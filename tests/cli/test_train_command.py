@@ -74,20 +74,6 @@ def test_the_config_of_a_run_points_to_the_one_with_all_paths(mlpengine):
     assert "mlpengine train config.resolved.yaml" in mlpengine("check", "config.yaml").err
 
 
-def test_progress_is_one_line_per_epoch_on_stderr(mlpengine, config):
-    found = mlpengine("train", config)
-    lines = found.err.splitlines()
-    assert lines[0].startswith("data     penguins: 344 rows (241 train, 52 validation, 51 test), ")
-    assert lines[1].startswith("network  ")
-    header = next(line for line in lines if "train loss" in line)
-    for title in ("epoch", "val loss", "accuracy", "macro f1", "grad norm", "lr", "rows/s", "left"):
-        assert title in header
-    assert max(map(len, lines[-4:])) <= 80
-    assert [line.split()[0] for line in lines[-4:]] == ["1/3", "2/3", "3/3", "evaluating"]
-    assert "test" in found.out
-    assert "model.safetensors" in found.out
-
-
 def test_a_time_limit_ends_training_and_the_run_resumes(mlpengine, config):
     limited = ["--time-limit", "1e-9", "--out", "run", "--set", "training.epochs=2"]
     done = mlpengine("train", config, "-q", *limited)
@@ -104,16 +90,6 @@ def test_a_time_limit_ends_training_and_the_run_resumes(mlpengine, config):
 def test_durations_are_minutes_and_seconds_or_hours_and_minutes():
     shown = {0.4: "0:00", 59.6: "1:00", 127: "2:07", 3600: "1h00", 11_040: "3h04"}
     assert {seconds: clock(seconds) for seconds in shown} == shown
-
-
-def test_numbers_that_explode_end_with_1_and_name_the_step(mlpengine, config):
-    settings = ["--set", "optimizer={name: sgd, lr: 1e30}", "-q"]
-    found = mlpengine("train", config, *settings)
-    assert found.code == 1
-    assert "loss and gradients must be finite (layer" in found.err
-    *verdicts, last = found.err.splitlines()
-    assert last.startswith("error: step ")
-    assert any("lr" in line for line in verdicts)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -11,44 +11,6 @@ from mlpengine.backends.compiled.target import compiler_command
 from mlpengine.training.result import read_result
 
 
-def test_three_mistakes_are_three_messages(mlpengine, tmp_path):
-    path = tmp_path / "bad.yaml"
-    path.write_text("data: {source: digits}\nmodle: {}\ntraining:\n  epochs: no\noptimizer: adm\n")
-    found = mlpengine("train", path)
-    assert found.code == 2
-    lines = found.err.splitlines()
-    parts = (
-        (":2: modle", "'model'?"),
-        (":4: training.epochs", "'no'"),
-        (":5: optimizer", "'adam'?"),
-    )
-    for line, (place, said) in zip(lines[1:], parts, strict=True):
-        assert line.startswith(f"  {path}{place}: ")
-        assert said in line
-    assert not (tmp_path / "runs").exists()
-
-
-UNFIT_SETTINGS = {
-    "loss of another task": ("loss=mse", "loss: classification takes softmax_cross_entropy or"),
-    "monitor": (
-        "training.early_stopping={monitor: r2}",
-        "training.early_stopping.monitor: this task has loss, accuracy, macro_f1, ",
-    ),
-    "warm-up": (
-        "schedule={name: cosine, warmup_epochs: 9}",
-        "--set schedule: schedule: CosineSchedule: total_steps must be more than",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", UNFIT_SETTINGS)
-def test_settings_that_do_not_fit(case, mlpengine, config):
-    setting, message = UNFIT_SETTINGS[case]
-    found = mlpengine("train", config, "--set", setting)
-    assert found.code == 2
-    assert message in found.err
-
-
 @pytest.mark.parametrize("command", ["check", "train"])
 def test_a_network_beyond_the_address_space_is_refused(command, mlpengine, config):
     found = mlpengine(command, config, "--set", "model.hidden=[1000000000000, 1000000000]")

@@ -40,10 +40,6 @@ def loop(**options):
     return Loop(training_step(), Classification(3), Split(X, Y, Y), epochs=1, **options)
 
 
-def renamed(prefix):
-    return {prefix + name: value for name, value in parts()[0].state_dict().items()}
-
-
 def node():
     return tape.Tape().input((4, 3), name="x")
 
@@ -70,18 +66,9 @@ setattr(step, "lr", 3)
 # attributes that are fixed
 setattr(step, "batch_size", 3)
     property 'batch_size' of 'TrainingStep' object has no setter
-# a rate that is fixed
-setattr(mlp, "dropout", 0.5)
-    property 'dropout' of 'Mlp' object has no setter
-# an unknown attribute of a network
-setattr(mlp, "learning_rate", 3)
-    'Mlp' object has no attribute 'learning_rate'
 # an unknown attribute of buffers
 setattr(scratch, "outputs", 3)
     'Scratch' object has no attribute 'outputs'
-# an unknown attribute of gradients
-setattr(grads, "norm", 3)
-    'Gradients' object has no attribute 'norm'
 # classes as floats
 step(X, Y.astype(float))
     training step: y | float64 | write y.astype('int64')
@@ -127,10 +114,6 @@ adam.step(grads, mlp)
 # target and output swapped
 loss(Y, scratch.output)
     softmax_cross_entropy: output must be an array of floats | int64[8] | write loss(output, target)
-# names of a wrapped module
-mlp.load_state_dict(renamed("module."))
-    parameters: must be called 0.weight, 0.bias | got module.0.weight
-    write mlp.load_state_dict({name.removeprefix('module.'): value
 # a task of other outputs
 Loop(step, Classification(5), Split(X, Y, Y), epochs=1)
     loop: task must have as many outputs as the network | got 5 and 3 | write Classification(3)

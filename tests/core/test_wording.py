@@ -3,29 +3,7 @@
 import pytest
 
 from mlpengine.core.redaction import redacted
-from mlpengine.core.wording import plural, printable, suggestion
-
-
-@pytest.mark.parametrize(
-    ("args", "text"),
-    [
-        ((1, "row"), "1 row"),
-        ((0, "row"), "0 rows"),
-        ((1234, "class", "classes"), "1,234 classes"),
-        ((1, "class", "classes"), "1 class"),
-    ],
-)
-def test_plural(args, text):
-    assert plural(*args) == text
-
-
-@pytest.mark.parametrize(
-    ("wrong", "text"),
-    [("Adam", " - did you mean 'adam'?"), ("PRICE", " - did you mean 'Price'?"), (3, "")],
-)
-def test_suggestion(wrong, text):
-    assert suggestion(wrong, ["adam", "Price"]) == text
-
+from mlpengine.core.wording import printable
 
 CONTROLS = ["a\x1b[31m", "a\nb", "\x9b2J", "\u202eabc", "\x7f", "caf\xe9 \u4e2d"]
 

@@ -13,6 +13,7 @@ from mlpengine import (
     SoftmaxCrossEntropy,
     TrainingStep,
 )
+from mlpengine.core.errors import UsageError
 from mlpengine.diagnostics import Diagnostics
 
 LOSSES = {
@@ -202,5 +203,7 @@ def test_noise_scale_divides_running_means():
         truth = explicit(before, "tanh", "mse", run).net
         variance += 0.1 * (truth["gradient_variance"] - variance)
         squared += 0.1 * (truth["squared_gradient_norm"] - squared)
-    place = run.diagnostics.columns.index("noise_scale")
-    assert run.diagnostics.values[place] == pytest.approx(variance / squared, rel=1e-10)
+    assert run.diagnostics.get("noise_scale") == pytest.approx(variance / squared, rel=1e-10)
+    for name, layer in ("update_ratio", None), ("noise_scale", 0), ("dead_share", "0"):
+        with pytest.raises(UsageError, match="get takes"):
+            run.diagnostics.get(name, layer)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mlpengine import Adam, MeanSquaredError, Mlp, TrainingStep
-from mlpengine.core.errors import CheckpointError, NumericalError, UsageError
+from mlpengine.core.errors import NumericalError, UsageError
 from mlpengine.data.features import NumberTarget
 from mlpengine.models.task import Regression, Split
 from mlpengine.training.loop import Loop
@@ -61,11 +61,3 @@ def test_skipping_has_a_limit_that_survives_a_checkpoint():
 def test_wrong_settings(options, text):
     with pytest.raises(UsageError, match=text):
         failing_loop("input", **options)
-
-
-@pytest.mark.parametrize("skipped", [-1, "2", None])
-def test_wrong_state(skipped):
-    state = failing_loop("input").state_dict()
-    state["members"][0]["skipped"] = skipped
-    with pytest.raises(CheckpointError, match="must be a count"):
-        failing_loop("input").load_state_dict(state)

@@ -18,7 +18,6 @@ from mlpengine.diagnostics.leak_verdict import leak_verdict
 from mlpengine.diagnostics.rules import OF_COLUMNS, RULES
 from mlpengine.diagnostics.run_rules import fall
 from mlpengine.diagnostics.spikes import Spike
-from mlpengine.diagnostics.verdict import percent, two_digits
 from mlpengine.ops import Quantile
 from mlpengine.optim import PlateauSchedule
 from mlpengine.settings import Fix, NetworkSettings
@@ -422,20 +421,6 @@ def test_evidence_has_the_numbers_and_fixes_the_values(case, evidence, fix):
 )
 def test_the_fall_of_the_last_quarter(losses, expected):
     assert fall(measured(epochs=curve(losses))) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(0.41, "41 %"), (1.0, "100 %"), (0.997, "99.7 %"), (0.0, "0 %")]
-)
-def test_percent(value, text):
-    assert percent(value) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(0.00035, "0.00035"), (430.0, "430"), (58700.0, "59,000"), (3e-5, "3e-05")]
-)
-def test_two_digits(value, text):
-    assert two_digits(value) == text
 
 
 @pytest.mark.parametrize("column", [0, 2])

@@ -219,26 +219,6 @@ def test_gaps_of_matrices_are_gaps():
         model.predict(np.where(np.arange(len(x)) == 2, np.inf, x[:, 0])[:, None])
 
 
-LABELS = [["None", "NA", "x"], ["1", "2", "03"], [1, 2, 5], [True, False, True]]
-
-
-@pytest.mark.parametrize("labels", LABELS, ids=str)
-def test_labels_of_any_type_are_classes(labels):
-    x = np.random.default_rng(0).normal(size=(60, 2))
-    y = [labels[k % 3] for k in range(60)]
-    for kind in (np.array, pd.Series, list):
-        model = MlpClassifier(2, epochs=1, **ALONE).fit(x, kind(y))
-        assert model.classes_.tolist() == sorted(set(labels))
-        assert {*model.predict(x).tolist()} <= {*labels}
-
-
-@pytest.mark.parametrize("labels", [np.array([1, "a"] * 2, object), [1, "a"] * 2, [True, "a"] * 2])
-def test_labels_of_several_types_are_refused(labels):
-    """Before, scikit-learn spoke of continuous values, and lists became texts."""
-    with pytest.raises(DataError, match=r"got (1|True) and 'a'\)"):
-        MlpClassifier().fit(np.zeros((4, 1)), labels)
-
-
 # groups and times
 
 
@@ -349,11 +329,6 @@ BAD_CALLS = {
         lambda x, y: MlpRegressor(loss="gamma").fit(x, x[:, 0] - 5),
         DataError,
         "row 2, column 'y'",
-    ),
-    "members": (
-        lambda x, y: MlpClassifier(members=["plain", "cubic"]).fit(x, y),
-        UsageError,
-        r"training\.members\[1\].*cubic",
     ),
 }
 

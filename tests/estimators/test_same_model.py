@@ -76,14 +76,3 @@ def test_three_views_make_one_model_of_groups_and_times(key, tmp_path):
         np.testing.assert_array_equal(other, first)
     alone = MlpRegressor(epochs=EPOCHS, random_state=0).fit(x, y)
     assert not np.array_equal(alone.predict(x), first)
-
-
-def test_three_views_learn_logarithms_of_one_table(tmp_path):
-    rng = np.random.default_rng(3)
-    x, z = rng.exponential(size=300), rng.standard_normal(300)
-    y = np.exp(x + np.abs(z) + 0.1 * rng.standard_normal(300))
-    table = Table.from_arrays(np.stack([x, z, y], axis=1), names=["x", "z", "y"])
-    first, *others = three_models(table, "y", False, tmp_path)
-    for other in others:
-        np.testing.assert_array_equal(other, first)
-    assert mlpengine.load(tmp_path / "run").preprocessor.target.log

@@ -308,20 +308,3 @@ def test_own_tables_for_validation_and_test(diabetes):
     assert set(result.metrics) == {"train"}
     measured = model.evaluate(frame[:300])
     assert result.metrics["train"]["r2"] == pytest.approx(measured["r2"], rel=1e-6)
-
-
-BAD_FITS = {
-    "a misspelled section": ({"modle": {}}, "modle: unknown key - did you mean 'model'?"),
-    "no target": ({"target": None}, "data.target"),
-    "a wrong target": ({"target": "prise"}, "'prise' - did you mean 'price'?"),
-    "text data": ({"data": "x.csv"}, "data must be a mapping"),
-}
-
-
-@pytest.mark.parametrize("name", BAD_FITS)
-def test_mistakes_in_the_settings_are_named(name):
-    settings, text = BAD_FITS[name]
-    frame = pd.DataFrame({"x": range(30), "price": range(30)})
-    with pytest.raises(mlpengine.UsageError) as error:
-        mlpengine.fit(frame, **({"target": "price"} | settings))
-    assert text in str(error.value)

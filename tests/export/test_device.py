@@ -133,7 +133,7 @@ MUTATIONS = [
     ("real factor = dy_of[i]", "real factor = dy_of[0]", "step 2"),
     ("state->lr = R(0.01)", "state->lr = R(0.0101)", "step 2"),
     ("dense_3(x, state->params + 0", "dense_3(x, state->params + 1", "the prediction of step 2"),
-    ("sum ^= bytes[i]", "sum ^= bytes[i] & 0xfe", "misses damage"),
+    ("sum ^= bytes[i]", "sum ^= bytes[i] & 0xfe", "kept the sum"),
     ("!is_finite(value) || !is_finite(norm)", "0", "changed the state"),
 ]
 """Places of a generated file, what stands there instead, and what the self-test says of it."""
@@ -384,6 +384,7 @@ def test_comments_cannot_be_left(text):
         ),
         ({"loss": ops.SoftmaxCrossEntropy(ignore_index=0)}, "softmax_cross_entropy"),
         ({"optimizer": Lbfgs}, "Lbfgs"),
+        ({"optimizer": Sgd(Mlp([3, 4, 2]))}, "must be a class or a function"),
     ],
 )
 def test_what_has_no_c_is_refused(tmp_path, options, message):

@@ -16,9 +16,9 @@ from mlpengine.export import export, onnx_inputs
 from mlpengine.export._onnx_feed import probe_table
 from mlpengine.models.model import Model
 from mlpengine.models.task import Threshold, task_for
-from mlpengine.nn import ACTIVATIONS, InputLayer
+from mlpengine.nn import InputLayer
 from mlpengine.nn.population import Population
-from mlpengine.ops import REGISTRY, Elu, Gelu, LeakyRelu
+from mlpengine.ops import REGISTRY
 
 TOLERANCE = 1e-5
 
@@ -286,27 +286,6 @@ def test_onnx_reads_texts_without_the_spaces_around_them(onnx, tmp_path):
     assert (outputs(tmp_path / "model.onnx", feed)["probabilities"] != expected).any(
         axis=1
     ).sum() > 8
-
-
-OPS = {
-    **{name: name for name in ACTIVATIONS},
-    "leaky relu, steep": LeakyRelu(0.4),
-    "elu, small": Elu(0.3),
-    "gelu by tanh": Gelu("tanh"),
-}
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", OPS)
-def test_onnx_computes_every_activation(onnx, tmp_path, name, dtype):
-    mlp = Mlp([7, 20, 20, 4], activation=OPS[name], output_activation=OPS[name], dtype=dtype)
-    for bias in mlp.biases:
-        bias[...] = np.linspace(-2, 2, len(bias))
-    exported = export(mlp, tmp_path / "mlp.onnx")
-    assert exported.inputs == {"input": "float32"}
-    x = 3 * np.random.default_rng(1).standard_normal((300, 7)).astype("f4")
-    found = outputs(tmp_path / "mlp.onnx", {"input": x})["output"]
-    np.testing.assert_allclose(found, mlp.predict(x.astype(dtype)), TOLERANCE, TOLERANCE)
 
 
 def test_onnx_is_of_an_old_version_checked_and_repeatable(onnx, tmp_path):

@@ -340,7 +340,6 @@ DAMAGED = [
         lambda one: one.repeat(2, axis=1),
         r"residuals.errors: .*\(1 or more, 1\)",
     ),
-    ("residuals.errors", lambda one: one[:0], "residuals.errors"),
     ("residuals.errors", lambda one: one.astype("i8"), "residuals.errors"),
     ("residuals.places", lambda one: one * np.nan, "residuals.places"),
     ("residuals.errors", lambda one: one[::-1].copy(), "sorted"),
@@ -348,17 +347,13 @@ DAMAGED = [
     ("residuals.places", lambda one: one.repeat(2, axis=0), "place"),
     ("set_chances", lambda one: one[:, None], "set_chances"),
     ("set_chances", lambda one: one + 1, "set_chances"),
-    ("set_chances", lambda one: one - 1, "set_chances"),
     ("set_chances", lambda one: one[::-1].copy(), "set_chances"),
     ("set_classes", lambda one: None, "set_classes"),
     ("set_classes", lambda one: one[1:], "set_classes"),
     ("set_classes", lambda one: one + 1, "3 classes"),
-    ("set_classes", lambda one: one - 1, "3 classes"),
     ("ensemble_weights", [0.5, 0.5], "3 networks"),
     ("ensemble_weights", [0.5, 0.1, 0.1], "ensemble_weights"),
-    ("ensemble_weights", [1.5, -0.5, 0.0], "ensemble_weights"),
     ("ensemble_weights", ["all"], "ensemble_weights"),
-    ("ensemble_weights", 3, "ensemble_weights"),
 ]
 
 

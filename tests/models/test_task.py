@@ -14,10 +14,12 @@ from mlpengine.core.errors import DataError
 from mlpengine.data.features import ClassTarget, MultiLabelTarget, NumberTarget, Preprocessor
 from mlpengine.data.tables import read_table
 from mlpengine.models.evaluate import FORWARD_ROWS, Evaluator
+from mlpengine.models.metrics import higher_is_better
 from mlpengine.models.task import (
     BinaryClassification,
     Classification,
     MultiLabel,
+    OrderedClasses,
     Regression,
     Split,
     make_split,
@@ -210,6 +212,22 @@ def test_ordered_classes_are_predicted_by_the_median_and_measured_by_distance():
     assert measured["quadratic_kappa"] == pytest.approx(kappa)
     distance = reference.mean_absolute_error(rows.truth, chosen, **given)
     assert measured["class_mae"] == pytest.approx(distance)
+
+
+@pytest.mark.parametrize(
+    ("task", "truth", "outputs"),
+    [
+        (OrderedClasses(3), np.arange(40) % 3, lambda t: 9 * np.eye(3)[t]),
+        (Regression(SCALED, Poisson()), POSITIVE, lambda t: np.log(t / [3, 0.5])),
+        (Regression(SPREAD), POSITIVE, lambda t: (t - [5, 0]) / [2, 0.5]),
+    ],
+)
+def test_every_metric_has_the_direction_in_which_predictions_get_better(task, truth, outputs):
+    better, worse = outputs(truth), outputs(truth[::-1])
+    rows = Split(better, truth, truth)
+    for name in task.all_metrics:
+        gain = task.metric(name, better, rows) - task.metric(name, worse, rows)
+        assert gain > 0 if higher_is_better(name) else gain < 0, name
 
 
 def test_crps_of_even_levels_is_the_score_of_an_ensemble():

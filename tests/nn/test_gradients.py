@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from mlpengine import Mlp
-from mlpengine.core.errors import ShapeError
 
 
 @pytest.fixture
@@ -53,8 +52,3 @@ def test_short_batches_replay_on_the_same_memory(trained, rows):
     mlp.backward(alone, alone_grads)
     np.testing.assert_array_equal(short.output, alone.output)
     np.testing.assert_array_equal(short_grads.flat, alone_grads.flat)
-
-
-def test_too_many_rows_are_refused(trained):
-    with pytest.raises(ShapeError, match="up to 8 rows"):
-        trained[2].for_rows(9)

@@ -7,7 +7,6 @@ import pytest
 
 from mlpengine import Adam, Sgd, SoftmaxCrossEntropy, TrainingStep
 from mlpengine.core.errors import DtypeError, IndexRangeError, UsageError
-from mlpengine.export import export
 from mlpengine.nn import Network
 from mlpengine.tape import cat
 
@@ -142,12 +141,3 @@ def test_a_copy_in_another_dtype_has_its_floats_in_it():
     wide = network.without_dropout("float64")
     assert wide.in_dtypes == {"tokens": np.dtype("i8"), "x": np.dtype("f8")}
     np.testing.assert_allclose(wide.predict(rows), network.predict(rows), rtol=1e-5, atol=1e-5)
-
-
-def test_tokens_are_exported_to_onnx(tmp_path):
-    runtime = pytest.importorskip("onnxruntime", reason="needs the extra onnx")
-    network, (rows, _) = Tokens(seed=1), data()
-    assert export(network, tmp_path / "n.onnx").difference < 1e-5
-    session = runtime.InferenceSession(tmp_path / "n.onnx", providers=["CPUExecutionProvider"])
-    (output,) = session.run(None, {"input": rows["tokens"]})
-    np.testing.assert_allclose(output, network.predict(rows["tokens"]), rtol=1e-5, atol=1e-5)

@@ -58,15 +58,6 @@ def test_backward_is_the_chain_rule():
     assert grads.d_hidden[1] is grads.d_output
 
 
-def test_no_input_gradient_unless_asked_for():
-    mlp = Mlp([4, 3, 2])
-    grads = mlp.gradients(5)
-    assert grads.d_input is None
-    first = grads.bind(mlp.scratch(5)).instructions[-1]
-    assert first.op.name == "linear"
-    assert first.writes[0] is None
-
-
 @pytest.mark.parametrize("name", INITIALIZERS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_initial_weights_have_the_variance_of_the_paper(name, dtype):

@@ -243,13 +243,6 @@ CASES = [
     logits("bce_with_logits of a vector", BinaryCrossEntropyWithLogits(), binary()),
     logits("bce_with_logits weighted", BinaryCrossEntropyWithLogits(), binary(), 3, weighted=True),
     logits("bce_with_logits of rare positives", BinaryCrossEntropyWithLogits(2.5), binary(2.5), 3),
-    logits(
-        "bce_with_logits of many positives, weighted",
-        BinaryCrossEntropyWithLogits(0.25),
-        binary(0.25),
-        3,
-        weighted=True,
-    ),
     *distance_rows(
         "log_cosh",
         LogCosh(),

@@ -123,24 +123,6 @@ def test_a_loss_of_a_shorter_batch_reads_the_memory_of_the_whole_one(loss):
     np.testing.assert_array_equal(d_output, expected)
 
 
-SAVED = {
-    MeanSquaredError(): "sub",
-    MeanAbsoluteError(): "sub",  # the sign is computed by backward
-    Huber(): "clip",
-}
-"""The function of the value that forward keeps for backward."""
-
-
-@pytest.mark.parametrize("loss", SAVED, ids=lambda x: x.name)
-def test_forward_leaves_to_backward_what_only_backward_needs(loss):
-    formulas = loss.formulas
-    assert [node.name for node in formulas.saved] == [SAVED[loss]]
-    output, target, _ = batch(loss)
-    bound = loss.bind(output, np.empty_like(output), target=Spec.of(target))
-    signs = [any(run.func is np.sign for run in way) for way in (bound.forward, bound.backward)]
-    assert signs == [False, loss.name == "mae"]
-
-
 @every_dtype
 @pytest.mark.parametrize("shape", [(40_000, 1), (12_000, 3), (700, 32), (500, 33), (1, 40_000)])
 def test_rows_are_added_in_float64(shape, dtype):

@@ -33,7 +33,6 @@ from mlpengine.ops import (
     Tweedie,
 )
 from mlpengine.ops.entry_loss import Prediction, _derived
-from mlpengine.ops.loss_formulas import turning_point
 
 
 class Counts(EntryLoss, name="own_counts"):
@@ -272,15 +271,6 @@ def test_evaluation_leaves_out_the_options_of_the_training():
     assert SoftmaxCrossEntropy((1.0, 2.0), 0.1, -1).plain() == SoftmaxCrossEntropy()
     assert BinaryCrossEntropyWithLogits(2.0).plain() == BinaryCrossEntropyWithLogits()
     assert Quantile((0.1, 0.9)).plain() == Quantile((0.1, 0.9))
-
-
-def test_a_slope_turns_where_its_sign_changes_and_nowhere_counts_as_zero():
-    at = np.array([0.0, 1e-9, 3.0, -7e9])
-    for slope in (lambda x: x - at, lambda x: np.sign(x - at)):
-        np.testing.assert_allclose(turning_point(slope, at.shape), at, rtol=1e-15, atol=1e-18)
-    assert turning_point(np.exp, (3,)).tolist() == pytest.approx([-1024.0] * 3, rel=0.5)
-    assert turning_point(lambda x: np.ones_like(x), (1,)) == 0
-    assert turning_point(lambda x: x * np.nan, (1,)) == 0
 
 
 def test_of_a_likelihood_the_lowest_loss_has_the_deviation_of_the_best_constant():

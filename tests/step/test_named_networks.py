@@ -205,13 +205,6 @@ def test_a_loop_measures_each_output_and_stops_by_one_of_them():
     assert {"loss", "loss of price", "loss of class"} < best.keys()
 
 
-def test_a_loop_stops_by_what_has_the_name_of_an_output():
-    monitor = "loss of price"
-    loop = loop_by_output(monitor, epochs=6)
-    scores = [row.validation[monitor] for row in loop.run().history.rows]
-    assert loop.best_epoch == 1 + scores.index(min(scores))
-
-
 def test_diagnostics_of_a_loop_know_the_features_and_constants_of_all_tables():
     watch = LoopDiagnostics()
     loop = loop_by_output(epochs=1, callbacks=[watch])

@@ -6,10 +6,8 @@ from own_networks import (
     BATCH,
     EIGHT,
     IN_DIM,
-    data,
     losses_of,
     make_step,
-    part,
     rows,
 )
 
@@ -142,21 +140,6 @@ def test_a_summary_tells_what_computes_each_instruction():
     assert {line.split("  ")[0] for line in whole} == {"program 1"}
     shards = make_step("tied", backend="compiled", shards=2).summary().splitlines()
     assert [line.split("  ")[0] for line in shards[-2:]] == ["program 1", "program 2"]
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", ["residual with dropout", "two tables"])
-def test_many_steps_are_the_steps_one_by_one(name, backend):
-    x, y = data(name, 64)
-    order = np.random.default_rng(1).permutation(64)
-    many, one = make_step(name, backend=backend), make_step(name, backend=backend)
-    losses, norms = many.run_many(x, y, order)
-    for i, start in enumerate(range(0, 64, BATCH)):
-        batch = order[start : start + BATCH]
-        assert losses[i] == one(part(x, batch), part(y, batch))
-        assert norms[i] == one.grad_norm
-    np.testing.assert_array_equal(many.mlp.params.flat, one.mlp.params.flat)
-    assert many.losses == one.losses
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

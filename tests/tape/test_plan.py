@@ -15,7 +15,6 @@ from mlpengine.tape.backward import BackwardPlan
 from mlpengine.tape.binding import Arena
 from mlpengine.tape.forward import ForwardPlan
 from mlpengine.tape.operand import apply
-from mlpengine.tape.plan import FOREVER
 from mlpengine.tape.record import as_tuple
 
 rematerialization = st.sampled_from(["keep", "balanced"])
@@ -160,16 +159,6 @@ def test_nothing_writes_over_bytes_that_another_operand_views():
     x = np.arange(4.0)
     value = Program(tape, y, differentiable=False).forward(x=x)
     np.testing.assert_array_equal(value, 3 * np.exp(x))
-
-
-def test_residuals_live_forever_and_the_rest_does_not():
-    tape = Tape()
-    w = tape.parameter(np.ones(3), name="w")
-    h = w.sin()
-    plan = ForwardPlan(tape, [(h * h).sum()])
-    lives = {b.label: b.storage.last for b in plan.buffers.values() if b.storage}
-    assert lives["sin_1"] == FOREVER
-    assert lives["mul_2"] < FOREVER
 
 
 def test_unknown_rematerialization_is_refused():

@@ -62,20 +62,6 @@ def test_only_cheap_ops_run_twice():
     assert again == {"layer_norm", "gelu"}
 
 
-def test_dropout_keeps_its_mask():
-    tape = Tape()
-    w = tape.parameter(np.ones((4, 8)), name="w")
-    dropped = w.silu().dropout(0.5, np.random.default_rng(1))
-    rng = tape.records[-1].op.rng
-    y = (dropped.silu() ** 2).sum()
-    program = Program(tape, y, rematerialization="balanced")
-    program.forward()
-    drawn = rng.step
-    program.backward()
-    assert rng.step == drawn
-    assert all(i.op.name != "dropout" for i in program.instructions if i.kind == "recompute")
-
-
 def test_what_saves_nothing_is_not_computed_again():
     tape = Tape()
     w = tape.parameter(np.ones((WIDTH, WIDTH)), name="w")

@@ -18,6 +18,7 @@ from mlpengine.core.errors import RunError
 from mlpengine.core.system import processor
 from mlpengine.step import blas_threads as threads
 from mlpengine.training import run_directory
+from mlpengine.training.diagnose import SampleLog
 from mlpengine.training.history import CsvLog, cell, csv_lines
 from mlpengine.training.run_directory import LOCK_FILE, RunDirectory, environment
 
@@ -92,6 +93,13 @@ def test_a_log_goes_on_behind_the_rows_it_keeps(tmp_path):
     log.sync()
     log.close()
     assert path.read_text() == "epoch,loss\n0,0.0\n1,0.3333333333333333\n"
+
+
+def test_half_a_header_becomes_a_header(tmp_path):
+    path = tmp_path / "diagnostics.csv"
+    path.write_bytes(b"step,layer,qu")  # the run was killed there
+    SampleLog(path, []).close()
+    assert path.read_text() == "step,layer,quantity,value\n"
 
 
 def test_what_cannot_be_written_is_named_with_its_cause(tmp_path, monkeypatch):

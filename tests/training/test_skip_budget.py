@@ -8,7 +8,7 @@ from mlpengine import Adam, CosineSchedule, Mlp, SoftmaxCrossEntropy, TrainingSt
 from mlpengine.core.errors import NumericalError
 from mlpengine.models.task import Classification
 from mlpengine.optim import PlateauSchedule
-from mlpengine.step.many_steps import MIN_STEPS, CompiledSteps
+from mlpengine.step.many_steps import CompiledSteps
 from mlpengine.step.packing import pack
 from mlpengine.training.checkpoint import Checkpointer, Checkpoints
 from mlpengine.training.diagnose import LoopDiagnostics
@@ -133,30 +133,6 @@ def test_a_loop_that_an_exception_ended_goes_on_with_the_next_row():
     assert loop.step.mlp.params.flat.tobytes() == whole.step.mlp.params.flat.tobytes()
 
 
-def test_a_whole_epoch_is_one_call_with_its_short_batch():
-    loop = make(None, every=1000)
-    made, real = [], loop.members[0].fused_steps.make
-
-    def counting(*args):
-        losses, norms = real(*args)
-        assert len(losses) == len(norms)
-        made.append(len(norms))
-        return losses, norms
-
-    loop.members[0].fused_steps.make = counting
-    loop.run()
-    assert made[-1] == -(-ROWS // BATCH)
-    assert loop.step.scratch.batch_size == len(loop.batch_rows) == ROWS % BATCH
-    assert loop.step.grads.d_output.shape[0] == ROWS % BATCH
-
-
-def test_a_short_batch_is_made_alone_where_it_has_a_program_of_its_own(monkeypatch):
-    monkeypatch.setattr("mlpengine.step.step_builder.begins", lambda shorter, whole: False)
-    assert make(None).members[0].fused_steps.count(ROWS) == ROWS // BATCH
-    monkeypatch.undo()
-    assert make(None).members[0].fused_steps.count(ROWS) == ROWS // BATCH + 1
-
-
 def spiked(rows=()):
     data = part(ROWS, 1, noise=0.5)
     for row in rows:
@@ -245,26 +221,3 @@ def test_a_callback_is_called_within_its_budget(tmp_path):
     assert {n for n in range(1, loop.steps + 1) if n % 5 == 0} <= set(rare.seen) == set(often.seen)
     assert len(rare.seen) + len(rare.passed) == loop.steps
     assert len(rare.passed) > loop.steps / 2
-
-
-def test_a_step_that_must_be_seen_ends_those_made_at_once():
-    loop = make(None, [], every=1000)
-    _, norms = loop.members[0].fused_steps.make(0, MIN_STEPS)
-    before, least = loop.step.mlp.params.flat.copy(), min(norms)
-    assert loop.members[0].fused_steps.make(0, MIN_STEPS, least / 2) == ([], [])
-    assert loop.step.mlp.params.flat.tobytes() == before.tobytes()
-    assert len(loop.members[0].fused_steps.make(0, MIN_STEPS)[0]) == MIN_STEPS, (
-        "the bound holds for one call"
-    )
-
-
-def test_steps_are_made_one_by_one_where_they_must_be(monkeypatch):
-    assert make(None).members[0].fused_steps.max_steps == ROWS // BATCH + 1
-    assert make(None, backend="numpy").members[0].fused_steps is None
-    data = part(ROWS, 1)
-    strided = type(data)(np.asfortranarray(data.x), data.y, data.y)
-    assert make(None, data=strided).members[0].fused_steps is None
-    few = data.rows(np.arange(BATCH * (MIN_STEPS - 1)))
-    assert make(None, data=few).members[0].fused_steps is None
-    monkeypatch.setattr("mlpengine.step.fused_run.WORK_AT_ONCE", 6_000)  # a slow step
-    assert make(None).members[0].fused_steps is None

@@ -106,9 +106,8 @@ class Profile:
             lines.append(f"target: missing in {plural(self.target_missing, 'row')}; left out")
         if self.duplicates:
             lines.append(
-                f"{self.duplicates} of {self.n_rows} rows are copies of an earlier row; a random "
-                "split puts copies into both training and test rows; remove them if they are "
-                "mistakes"
+                f"{self.duplicates} of {self.n_rows} rows are copies of an earlier row; remove "
+                "the copies if they are mistakes"
             )
         few = max(SMALL_CLASS, RARE_CLASS * self.n_rows)
         return lines + self.small_classes(few)

@@ -45,21 +45,24 @@ class NewRows:
         """Return a line for each difference from the training rows."""
         texts = unknown_remarks(self._preprocessor, self._texts)
         far = far_remarks(self._preprocessor, self._far)
-        gaps = []
+        gaps, derived = [], False
         for name, count in self._gaps.items():
             share = self._columns[name]["missing"]
             # with few training rows, a share of 0 may hide a small share (rule of succession)
             likely = (share * self._trained_rows + 1) / (self._trained_rows + 2)
             expected = self._rows * likely
             if count > expected + ODDS * np.sqrt(expected * (1 - likely)):
+                derived = derived or name in self._preprocessor.history.names
                 gaps.append(
                     f"column {name!r}: {count:,} of {plural(self._rows, 'value')} missing, more "
                     f"than in training ({_percent(share)})"
                 )
+        hint = "lags and windows lack earlier rows; give them: predict --history FILE"
         return [
             *_first(texts, "with texts that have no feature of their own"),
             *_first(far, "with rows far outside those trained on"),
             *_first(gaps, "with more missing values than in training"),
+            *([hint] if derived else []),
         ]
 
 

@@ -27,7 +27,7 @@ class Leak(NamedTuple):
     """A column that explains the target, the share that it explains, and the reason.
 
     `is_target` tells whether the column is the target in another coding, so that it cannot be a
-    feature.  Any other leak may be an honest predictor; the user knows whether it is known in time.
+    feature.  Another leak is an honest predictor if its values are known before the target.
     """
 
     column: str
@@ -56,13 +56,13 @@ class Goal(NamedTuple):
 def find_leaks(table: Table, names: Sequence[str], target: Array, task: TaskName) -> list[Leak]:
     """Return the leaks of columns into the target (rows,), class numbers or values.
 
-    If every column determines the target, they are reported, but not as recodings.
+    If every column is a recoding of the target, no leak has `is_target`.
     """
     rows = np.arange(0, len(target), -(-len(target) // SAMPLE_ROWS) or 1)
     columns = {name: table[name].take(rows) for name in names}
     target = target[rows]
     once = np.unique(row_hashes([*columns.values(), Column(target)]), return_index=True)[1]
-    if MIN_LEAK_ROWS <= len(once) < len(rows):  # if all rows repeat, every number maps one-to-one
+    if MIN_LEAK_ROWS <= len(once) < len(rows):  # repeated rows look like repeated values
         columns = {name: column.take(np.sort(once)) for name, column in columns.items()}
         target = target[np.sort(once)]
     if len(rows) < MIN_LEAK_ROWS or np.ptp(target) == 0:
@@ -91,7 +91,7 @@ def find_leak(name: str, column: Column, goal: Goal) -> Leak | None:
     The explained share is the relative reduction of the error (wrong classes, or squares) by a
     prediction from this column alone, compared with the best constant prediction.  The prediction
     comes from the other rows with the same value or, for numbers with many values, from the nearest
-    rows or a straight line.  Ranks are predicted, too, because a few large values decide squares.
+    rows or a straight line.  Ranks are predicted, too: a few large values dominate squared errors.
     """
     distinct = column.distinct()
     codes = codes_into(distinct, column)  # -1 where a value is missing
@@ -168,7 +168,7 @@ def share_of_classes(codes: Array, goal: Goal, *, has_groups: bool) -> float:
 
 
 def share_of_squares(codes: Array, goal: Goal, *, has_groups: bool) -> float:
-    """Return the R2 if the mean of its neighbors predicts each value."""
+    """Return the R2 if each value is predicted by its neighbors' mean."""
     values = goal.values - goal.values.mean()
     values /= np.abs(values).max()
     if has_groups:

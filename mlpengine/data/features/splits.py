@@ -38,9 +38,9 @@ def split_rows(
 ) -> SplitRows:
     """Split rows at random; equal seeds give equal splits (PCG64).
 
-    With `labels`, the split is stratified: each part gets its fraction of every class, up to one
-    row.  A class with at least as many rows as parts is in every part; a class with a single row
-    is only in training.
+    With `labels`, the split is stratified: each part gets its fraction of every class, rounded
+    to rows.  A class with at least as many rows as parts is in every part; a class with a single
+    row is only in training.
     With `groups`, the rows of a group stay together.  With `times`, the split is not random: the
     earliest rows are for training, the latest for testing, and rows with equal times stay together.
     Without `groups` and `times`, rows with equal values in `duplicates` are in one part and count
@@ -83,11 +83,11 @@ def fold_rows(
 ) -> Array:
     """Return the fold of each row, int64 from 0; equal seeds give equal folds (PCG64).
 
-    The sizes of folds differ by at most one row.  With `labels` (stratified), so do the rows of
-    each class.  With `groups`, the rows of a group are in one fold; large groups go to small
-    folds.  With `times`, the folds follow each other in time, and rows with equal times stay
-    together.  Without these two, rows with equal values in `duplicates` are in one fold, and count
-    as one row.
+    The sizes of folds differ by at most one row.  With `labels` (stratified), the folds also
+    differ by at most one row of each class.  With `groups`, the rows of a group are in one fold;
+    large groups go to small folds.  With `times`, the folds follow each other in time, and rows
+    with equal times stay together.  Without `groups` and `times`, rows with equal values in
+    `duplicates` are in one fold, and count as one row.
 
     Raises: DataError for fewer than 2 folds, too few rows, groups or times, a missing group or
         time, or more than one of `labels`, `groups` and `times`.
@@ -220,9 +220,9 @@ def _shares(fractions: Sequence[float]) -> Array:
 
 
 def part_sizes(count: int, shares: Array) -> Array:
-    """Return the number of rows of each part, `count` in total, each up to one row from its share.
+    """Return the number of rows of each part: the shares of `count`, rounded, with sum `count`.
 
-    While there are rows, every part with a share gets at least one row, training first.
+    Every part with a share gets at least one row; if rows are too few, the last parts get none.
     """
     sizes = np.floor(count * shares + 1e-9).astype(np.int64)
     remainders = count * shares - sizes

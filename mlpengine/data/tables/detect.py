@@ -84,10 +84,12 @@ def detect(
     if header.delimiter != ",":
         reading = replace(reading, delimiter=header.delimiter)
     if "" in header.names:
-        notes.append("the first column has no name and numbers the rows; it is left out")
+        notes.append("the first column, row numbers without a name, is left out")
     if header.empty:
         notes.append("the last column has no name and no values; it is left out")
     proposed = _proposals(table, reading, notes, target, group)
+    if table.decimal_commas and proposed.decimal == "," and proposed.thousands is None:
+        proposed = _with_thousands(source, table, proposed, notes, target)
     if proposed != reading:
         again = read_table(source, labels=target, **proposed.to_dict())
         if _is_worse(again, table):
@@ -105,10 +107,36 @@ def _is_worse(table: Table, before: Table) -> bool:
     )
 
 
+def _with_thousands(
+    source: str, table: Table, reading: CsvDialect, notes: list[str], target: Sequence[str]
+) -> CsvDialect:
+    """Return the format with thousands ".", if all numbers with a point are written like 1.234.
+
+    The table has decimal commas, so its points do not separate decimals.
+    """
+    grouped = replace(reading, thousands=".")
+    again = read_table(source, labels=target, **grouped.to_dict())
+    numbers = [name for name, column in table.columns.items() if column.kind == "number"]
+    changed = [
+        name
+        for name in numbers
+        if again[name].kind == "number"
+        and np.nansum(abs(again[name].values)) > np.nansum(abs(table[name].values))
+    ]
+    if not changed or _is_worse(again, table):
+        return reading
+    names = ", ".join(map(repr, changed))
+    notes.append(
+        f"column {names}: 1.234 is read as 1234, because other columns have decimal commas (else "
+        "remove data.thousands)"
+    )
+    return grouped
+
+
 def _settled(
     source: str, reading: CsvDialect, notes: list[str], target: Sequence[str]
 ) -> tuple[Table, CsvDialect]:
-    """Read a file with numbers such as 1,234; other numbers, or the user, decide their meaning."""
+    """Read a file; if numbers such as 1,234 are ambiguous, the delimiter decides their meaning."""
     try:
         return read_table(source, labels=target, **reading.to_dict()), reading
     except AmbiguousError as error:
@@ -207,7 +235,7 @@ def _dialects(texts: list[str], reading: CsvDialect, known: list[str]) -> Iterat
 
 
 def _date_formats(texts: list[str]) -> list[str]:
-    """Return the formats of the first text's form in which all texts are dates."""
+    """Return the date formats that fit all texts, guessed from the first text."""
     match = _DATE.fullmatch(texts[0].strip())
     if match is None:
         return []

@@ -11,7 +11,6 @@ from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.categories import coded, variance_ratio
 from mlpengine.data.features.sources import Source, read_slices
 from mlpengine.data.tables import Column, Table, read_table
-from mlpengine.data.tables.dialect import CsvDialect
 from mlpengine.data.tables.table import column_of
 
 NAN = float("nan")
@@ -424,16 +423,6 @@ def test_transforming_names_the_place(name, tmp_path):
     with pytest.raises(DataError) as caught:
         fitted.transform(table)
     assert message in str(caught.value)
-
-
-def test_an_odd_date_of_a_format_is_the_one_named(tmp_path):
-    reading = CsvDialect(date_format="mm/dd/yyyy")
-    path = tmp_path / "dates.csv"
-    path.write_text("d,y\n" + "".join(f"{i % 12 + 1}/{i + 1}/2023,{i % 2}\n" for i in range(28)))
-    fitted = Preprocessor("y", reading=reading).fit(read_table(path, **reading.to_dict()))
-    path.write_text("d,y\n1/31/2024,0\n1/32/2024,1\n2/1/2024,0\n")
-    with pytest.raises(DataError, match=r"line 3, column 'd': a date is needed.*'1/32/2024'"):
-        fitted.transform(read_table(path, **reading.to_dict()))
 
 
 def test_unfitted_and_empty():

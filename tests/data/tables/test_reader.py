@@ -1,8 +1,6 @@
 import bz2
 import gzip
 import json
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -278,19 +276,6 @@ def test_columns_may_have_dates_of_formats_of_their_own(tmp_path, monkeypatch):
     ) == (CsvDialect(date_format=FORMATS))
     with pytest.raises(DataError, match="date_format: needs yyyy"):
         read_table("digits", date_format={"from": "dd/mm/yyyy", "to": "dd"})
-
-
-SMALL_FILES = """
-import sys
-import mlpengine
-from mlpengine.data.tables import read_table
-read_table("digits")
-assert "pyarrow" not in sys.modules
-"""
-
-
-def test_small_files_do_not_import_pyarrow():
-    subprocess.run([sys.executable, "-c", SMALL_FILES], check=True)
 
 
 PACKINGS = {
