@@ -91,10 +91,6 @@ WRONG = {
         ("c.yaml", "--warm-start", "run", "--set", "data.target=island"),
         "data.target: the model of the warm start predicts 'species' (got 'island')",
     ),
-    "a layer too many": (
-        ("c.yaml", "--set", "training.freeze=[3]"),
-        "training.freeze: layers count from 0 to 2 (got 3)",
-    ),
 }
 
 
