@@ -62,6 +62,12 @@ ODD = {
         ("column 'odd': 1.234 is read as 1234",),
         row={"a": 1.5, "odd": "2.500"},
     ),
+    "points that may mean either": Odd(
+        lines(lambda i: f"{i};{1 + i}.{i * 7 % 900 + 100};{9 * i}", "a;odd;y"),
+        {"delimiter": ";"},
+        NUMBER,
+        ("column 'odd': 1.234 is read as 1.234; if it means 1234",),
+    ),
     "commas between thousands": Odd(
         plain(lambda i: f'"{1 + i},{i * 7 % 900 + 100}.25"'),
         {"decimal": ".", "thousands": ","},

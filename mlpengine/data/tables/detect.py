@@ -88,7 +88,8 @@ def detect(
     if header.empty:
         notes.append("the last column has no name and no values; it is left out")
     proposed = _proposals(table, reading, notes, target, group)
-    if table.decimal_commas and proposed.decimal == "," and proposed.thousands is None:
+    may_group = table.decimal_commas or header.delimiter == ";"
+    if may_group and proposed.decimal != "." and proposed.thousands is None:
         proposed = _with_thousands(source, table, proposed, notes, target)
     if proposed != reading:
         again = read_table(source, labels=target, **proposed.to_dict())
@@ -110,11 +111,11 @@ def _is_worse(table: Table, before: Table) -> bool:
 def _with_thousands(
     source: str, table: Table, reading: CsvDialect, notes: list[str], target: Sequence[str]
 ) -> CsvDialect:
-    """Return the format with thousands ".", if all numbers with a point are written like 1.234.
+    """Return the format with thousands ".", if every number with a point is written like 1.234.
 
-    The table has decimal commas, so its points do not separate decimals.
+    Decimal commas in the table decide the meaning of 1.234.  Without them, a note names both.
     """
-    grouped = replace(reading, thousands=".")
+    grouped = replace(reading, decimal=",", thousands=".")
     again = read_table(source, labels=target, **grouped.to_dict())
     numbers = [name for name, column in table.columns.items() if column.kind == "number"]
     changed = [
@@ -126,6 +127,10 @@ def _with_thousands(
     if not changed or _is_worse(again, table):
         return reading
     names = ", ".join(map(repr, changed))
+    if reading.decimal is None:
+        keys = "data.decimal: ',' and data.thousands: '.'"
+        notes.append(f"column {names}: 1.234 is read as 1.234; if it means 1234, set {keys}")
+        return reading
     notes.append(
         f"column {names}: 1.234 is read as 1234, because other columns have decimal commas (else "
         "remove data.thousands)"
