@@ -313,14 +313,15 @@ def unfinished(diagnostics: Diagnostics) -> Verdict | None:
     epochs, (last, relative) = len(diagnostics.epochs), fall(diagnostics)
     lagging = lags(diagnostics) and narrowest(diagnostics) > limits.SMALL_LAYER
     falls = last > limits.FALL and relative > limits.RELATIVE_FALL
-    faster = faster_fix(diagnostics)
+    faster, span = faster_fix(diagnostics), "in the last quarter it fell"
     if epochs < limits.MIN_EPOCHS:  # too few epochs for a last quarter
-        last, faster = total_fall(diagnostics), []
+        faster = []
+        if (total := total_fall(diagnostics)) > 0 or not falls:
+            last, span = total, "it fell"
         lagging = total_steps(diagnostics) < limits.ENOUGH_STEPS
     if not (falls or (last > limits.STILL_FALLING and lagging)):
         return None
     headline, limit, more = "Training ended too early", limits.FALL, max(30, 3 * epochs)
-    span = "it fell" if epochs < limits.MIN_EPOCHS else "in the last quarter it fell"
     evidence = (
         f"The loss was still falling after {plural(epochs, 'epoch')}: {span} by {percent(last)} of "
         "the loss of a constant prediction."

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from mlpengine.core.errors import UsageError
 from mlpengine.data.tables import Column, Table
 from mlpengine.models.calibration import Residuals
 from mlpengine.training.loading import load
@@ -116,6 +117,8 @@ def test_censored_times_from_init_to_every_prediction(censored, mlpengine):
     np.testing.assert_allclose(model.predict_quantile("rows.csv", 0.25), quarter, rtol=1e-8)
     chances = model.predict_survival("rows.csv", [30, 60])
     np.testing.assert_allclose(chances, np.stack([month, two], 1), rtol=1e-8)
+    with pytest.raises(UsageError, match="must be a list"):
+        model.predict_survival("rows.csv", 30)
     for wrong in (["--interval", "0.9"], ["--set", "0.9"], ["--times", "-3"], ["--times", "a"]):
         refused = mlpengine("predict", "run", "rows.csv", *wrong)
         assert (refused.code, wrong[0] in refused.err) == (2, True)

@@ -420,7 +420,9 @@ def fit_target(
     table.require(columns, "the target")
     if event is not None:
         if len(columns) != 1:
-            raise DataError(f"{table.source}: survival has one target ({', '.join(columns)})")
+            raise DataError(
+                f"{table.source}: survival has one target ({', '.join(columns)}); leave one in"
+            )
         return TimeTarget.fit_times(table, columns[0], event, scaled=bool(standardize))
     chosen = task or task_of([table[name] for name in columns])
     for name in columns if chosen != "regression" else ():
