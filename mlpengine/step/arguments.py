@@ -93,9 +93,9 @@ def check_full_batch(step: Any, asked: str) -> None:
             raise UsageError(f"training step: {name} takes no {option}; leave it out")
     if optimizer.needs_rows:
         if not isinstance(step.loss, MeanSquaredError):
-            had = "gaps in the targets" if step.loss.name == "known_targets" else step.loss.name
             raise UsageError(
-                f"training step: {name} needs the loss mse (got {had}); lbfgs takes every loss"
+                f"training step: {name} needs the loss mse (got {step.loss.title}); lbfgs takes "
+                "every loss"
             )
         step.backend, step.not_compiled = "numpy", f"{name} has no compiled rule"
         if asked == "compiled":
