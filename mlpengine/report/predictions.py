@@ -54,6 +54,7 @@ def predictions_of(model: Model, task: Task, scored: ScoredRows) -> dict[str, An
         result["targets"] = [
             of_numbers(scored.rows.truth[:, k], scored.predicted[:, k], name)
             for k, name in enumerate(task.target.columns[:SHOWN_TARGETS])
+            if not np.isnan(scored.rows.truth[:, k]).all()
         ]
         result["more_targets"] = max(0, len(task.target.columns) - SHOWN_TARGETS)
     elif isinstance(task, MultiLabel):
@@ -159,7 +160,6 @@ def _curves(
 
 def of_numbers(truth: Array, predicted: Array, name: str) -> dict[str, Any]:
     """Return true and predicted numbers, and the distribution of their differences."""
-    every = -(-len(truth) // SHOWN_POINTS)
     truth, predicted = truth[known := ~np.isnan(truth)], predicted[known]
     every = -(-len(truth) // SHOWN_POINTS)
     off = predicted - truth

@@ -193,5 +193,7 @@ def test_commands_measure_a_part_without_one_of_its_targets(folder, mlpengine):
     assert shown["mae"] == shown["mae of off"] == pytest.approx(np.abs(off).mean(), rel=1e-5)
     diagnosed = mlpengine("diagnose", "run")
     assert (diagnosed.code, "known_targets" in done.out + diagnosed.out) == (0, False)
+    reported = json.loads(mlpengine("report", "run", "--json").out)
+    assert [one["name"] for one in reported["predictions"]["targets"]] == ["off"]
     refused = mlpengine("train", "c.yaml", "--set", "optimizer=levenberg_marquardt")
     assert (refused.code, "(got log_cosh of" in refused.err) == (2, True)
