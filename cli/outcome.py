@@ -181,10 +181,11 @@ def _residuals(truth: Array, predicted: Array, columns: Sequence[str], name: str
     for i, column in enumerate(columns):
         off = (predicted - truth)[:, i]
         off = off[~np.isnan(truth[:, i])]
-        values = [off.mean(), *np.quantile(off, (0.05, 0.5, 0.95)), off[np.abs(off).argmax()]]
-        lines.append(
-            f"  {printable(column)}"[:width].ljust(width) + "".join(f" {v:>10.5g}" for v in values)
-        )
+        texts = ["-"] * len(titles)
+        if len(off):
+            quantiles = np.quantile(off, (0.05, 0.5, 0.95))
+            texts = [f"{v:.5g}" for v in (off.mean(), *quantiles, off[np.abs(off).argmax()])]
+        lines.append(_line(f"  {printable(column)}"[:width], width, *texts))
     return lines
 
 

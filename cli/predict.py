@@ -200,6 +200,8 @@ def _listed(option: str, text: str | None) -> list[float]:
 def _without_folds(model: Model, option: str, what: str) -> UsageError:
     if option == "--interval" and model.preprocessor.task == "classification":
         return UsageError("--interval: classes have prediction sets; write --set 0.9")
+    if model.preprocessor.task == "survival":
+        return UsageError(f"{option}: is not for censored times; write --quantile 0.1,0.9")
     return UsageError(
         f"{option}: needs a model of {what} that was trained with folds (this one predicts "
         f"{model.preprocessor.task}, {plural(len(model.networks), 'network')}); write "

@@ -31,7 +31,11 @@ def executed(path: Path) -> nbformat.NotebookNode:
     for cell in notebook.cells:
         cell.metadata = {}
         if cell.cell_type == "code":
-            cell.outputs = [one for one in cell.outputs if one.get("name") != "stderr"]
+            cell.outputs = [
+                one
+                for one in cell.outputs
+                if one.get("name") != "stderr" and one.get("data") != {"text/plain": ""}
+            ]
     return notebook
 
 

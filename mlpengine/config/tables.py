@@ -354,8 +354,9 @@ def _check_formulas(file: ConfigFile, table: Table, target: list[str]) -> None:
     for name, text in data.features.items():
         try:
             column = computed_column(name, text, known)
-            if set(column.reads) & set(target):
-                raise FormulaError(f"must not read the target (got {text!r})")
+            if set(column.reads) & {*target, data.event}:
+                what = "event" if data.event in column.reads else "target"
+                raise FormulaError(f"must not read the {what} (got {text!r})")
         except FormulaError as error:
             file.document.report(("data", "features", name), str(error))
         known = [*known, name]

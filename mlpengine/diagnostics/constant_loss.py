@@ -57,7 +57,7 @@ def extreme_target(y: Array) -> ExtremeValue:
     known = NO_EXTREME
     if len(y) < 2 * FIFTH:
         return known
-    distances = np.abs(y - np.median(y, axis=0))
+    distances = np.nan_to_num(np.abs(y - np.nanmedian(y, axis=0)))
     usual = feature_sizes(distances)
     for distance, size in zip(distances.T, usual, strict=True):
         known = max(known, _extreme(distance, size, -1), key=_times)

@@ -82,10 +82,10 @@ def too_good(diagnostics: Diagnostics) -> Verdict | None:
         return None
     headline = "The score is too good"
     evidence = (
-        f"On validation rows the network makes {percent(error)} of the errors of a constant "
+        f"On validation rows the network has {percent(error)} of the error of a constant "
         "prediction."
     )
-    advice = "Check that no column tells the target, and that no row is in both parts."
+    advice = "Look for columns that reveal the target, and for copied training rows."
     no_fix = "the columns must be checked"
     return Verdict(
         "too_good", None, headline, evidence, error, limit, advice, no_fix=no_fix, severity=NOTE
@@ -100,8 +100,8 @@ def underfitting(diagnostics: Diagnostics) -> Verdict | None:
     behind = known.error - known.best
     headline, limit = "The network underfits", limits.BEHIND
     evidence = (
-        f"On its own training rows the network makes {percent(known.error)} of the errors of "
-        f"guessing a constant; a simple model ({known.best_name}) makes {percent(known.best)} on "
+        f"On its own training rows the network has {percent(known.error)} of the error of a "
+        f"constant prediction; a simple model ({known.best_name}) has {percent(known.best)} on "
         "rows that are new to it."
     )
     faster = faster_fix(diagnostics) if narrowest(diagnostics) > limits.SMALL_LAYER else None
@@ -153,8 +153,8 @@ def noisy_labels(diagnostics: Diagnostics) -> Verdict | None:
     headline, no_fix = "Some labels seem wrong", "the rows must be checked"
     share, limit = known.contradicted, limits.CONTRADICTED
     evidence = (
-        f"A simple model ({known.best_name}) contradicts {percent(share)} of the labels where it "
-        f"is surest; up to {percent(limit)} is usual."
+        f"Where a simple model ({known.best_name}) is surest, it contradicts {percent(share)} of "
+        f"the labels; up to {percent(limit)} is usual."
     )
     advice = f"Check these rows, such as {some}."
     severity = "warning" if known.signal > limits.CLEAR_SIGNAL else NOTE
@@ -228,7 +228,7 @@ def wrong_loss(diagnostics: Diagnostics) -> Verdict | None:
         return None
     if not known.error > limit * share:
         return None
-    headline = "Loss does not fit the score"
+    headline = "Loss hides large errors"
     evidence = (
         f"The {loss.name} loss is {percent(share)} of a constant prediction's loss, but the "
         f"squared error is still {percent(known.error)} of a constant prediction's."

@@ -181,8 +181,8 @@ def frozen(diagnostics: Diagnostics) -> Verdict | None:
         return None
     suffers = run.lags(diagnostics) or training_share(diagnostics) > limits.WELL_LEARNED
     headline, count = "Layers are frozen", len(layers)
-    evidence = f"{plural(count, 'layer')} of {len(diagnostics.layers)} kept the first weights."
-    advice = "Unless these weights are trained, set training.freeze to []."
+    evidence = f"{plural(count, 'layer')} of {len(diagnostics.layers)} kept the initial weights."
+    advice = "Unless these weights are pretrained, set training.freeze to []."
     fix = [Fix(TrainingSettings, "freeze", ())]
     return Verdict("frozen", None, headline, evidence, count, 0.0, advice, fix,
                    severity="warning" if suffers else NOTE)  # fmt: skip
@@ -318,8 +318,8 @@ def dead(diagnostics: Diagnostics) -> Verdict | None:
     largest = float(np.nanmax(ratios)) if np.isfinite(ratios).any() else nan
     headline = "Many units are dead"
     evidence = (
-        f"{percent(share)} of the units (usually up to {percent(limit)}) were 0 for each of "
-        "hundreds of rows"
+        f"{percent(share)} of the units (usually up to {percent(limit)}) stayed 0 for hundreds "
+        "of rows"
     )
     leaky = [Fix(NetworkSettings, "activation", "leaky_relu")]
     if not largest > 10 * limits.GUIDE_RATIO:
@@ -390,12 +390,12 @@ def depth(diagnostics: Diagnostics) -> Verdict | None:
     times = two_digits(10.0 ** abs(slope))
     if slope < 0:
         headline = "Gradients vanish"
-        evidence = f"The gradient of the first layer is {times} times smaller than of the last."
+        evidence = f"The gradient of the last layer is {times} times that of the first."
         advice, fix = "Use relu, fewer layers or another initializer.", unsaturated(diagnostics)
         return Verdict("vanishing", first, headline, evidence, slope, -limit, advice, fix,
                        others=[UNSATURATED])  # fmt: skip
     headline = "Gradients explode"
-    evidence = f"The gradient of the first layer is {times} times larger than of the last."
+    evidence = f"The gradient of the first layer is {times} times that of the last."
     advice = "Make the initial weights smaller, or set training.clip_norm to 1."
     fix = [Fix(TrainingSettings, "clip_norm", 1.0)]
     return Verdict("exploding", first, headline, evidence, slope, limit, advice, fix)

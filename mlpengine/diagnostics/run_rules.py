@@ -102,7 +102,7 @@ def schedule(diagnostics: Diagnostics) -> Verdict | None:
     cosine = [Fix(TrainingSettings, "schedule", "cosine")]
     half = float(np.interp(steps[peak] / 2, steps, rates)) / rates[peak]
     if peak == len(rates) - 1 and half < limits.WARMING:
-        rise = f"It rose to {rates[peak]:.2g} until the last step ({steps[peak]:,})."
+        rise = f"It rose until the last step ({steps[peak]:,}), to {rates[peak]:.2g}."
         advice = "End the warm-up early: set schedule to cosine."
         headline = "Learning rate warms up too long"
         return Verdict("schedule", None, headline, rise, half, limits.WARMING, advice, cosine)
@@ -149,7 +149,7 @@ def dropout_high(diagnostics: Diagnostics) -> Verdict | None:
         "of a constant prediction"
     )
     reached = two_digits(float(without[0]) / baseline) if costs else ""
-    other = f"; without dropout, validation rows have {reached} times the loss of a constant"
+    other = f"; with dropout off, the validation loss is {reached} times that of a constant"
     evidence += f"{other if costs else ''}."
     advice, fix = "Set model.dropout to 0.1.", [Fix(NetworkSettings, "dropout", 0.1)]
     return Verdict("dropout_high", None, headline, evidence, dropout, limit, advice, fix)
@@ -313,14 +313,15 @@ def unfinished(diagnostics: Diagnostics) -> Verdict | None:
     epochs, (last, relative) = len(diagnostics.epochs), fall(diagnostics)
     lagging = lags(diagnostics) and narrowest(diagnostics) > limits.SMALL_LAYER
     falls = last > limits.FALL and relative > limits.RELATIVE_FALL
-    faster = faster_fix(diagnostics)
+    faster, span = faster_fix(diagnostics), "in the last quarter it fell"
     if epochs < limits.MIN_EPOCHS:  # too few epochs for a last quarter
-        last, faster = total_fall(diagnostics), []
+        faster = []
+        if (total := total_fall(diagnostics)) > 0 or not falls:
+            last, span = total, "it fell"
         lagging = total_steps(diagnostics) < limits.ENOUGH_STEPS
     if not (falls or (last > limits.STILL_FALLING and lagging)):
         return None
     headline, limit, more = "Training ended too early", limits.FALL, max(30, 3 * epochs)
-    span = "it fell" if epochs < limits.MIN_EPOCHS else "in the last quarter it fell"
     evidence = (
         f"The loss was still falling after {plural(epochs, 'epoch')}: {span} by {percent(last)} of "
         "the loss of a constant prediction."
@@ -346,8 +347,8 @@ def noise_scale(diagnostics: Diagnostics) -> Verdict | None:
     rows = 2 ** round(np.log2(max(8.0, sqrt(batch * max(scale, 1.0)))))
     headline = "Batches are larger than useful"
     evidence = (
-        f"A batch has {batch:,} rows: {two_digits(times)} times the median gradient noise scale. "
-        f"A batch of about {rows:,} rows gives nearly the same gradient."
+        f"A batch has {batch:,} rows, {two_digits(times)} times the size where gradient noise "
+        f"equals signal. About {rows:,} rows give nearly the same gradient."
     )
     more = two_digits(batch / rows)
     advice = f"Set training.batch_size to {rows}: {more} times as many steps at the same cost."

@@ -198,7 +198,7 @@ def network_title(step: DeviceStep) -> str:
     frozen = f", layers {', '.join(map(str, step.frozen))} frozen" if step.frozen else ""
     clip = f", gradients clipped to the norm {step.clip_norm:g}" if step.clip_norm else ""
     return (
-        f"{sizes}, {plural(step.parameters, 'trained parameter')}{frozen}; loss {step.loss.name}, "
+        f"{sizes}, {plural(step.parameters, 'trained parameter')}{frozen}; loss {step.loss.title}, "
         f"{type(step.optimizer).__name__}, learning rate {step.optimizer.lr:g}{clip}"
     )
 

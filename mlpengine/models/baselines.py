@@ -111,9 +111,10 @@ def linear_prediction(task: Task, train: Split, x: Array, work: float) -> Guess 
     if isinstance(task, CensoredTimes):
         return Guess(task.predict(_linear(task.loss, part, part.y, x, task.outputs)))
     if isinstance(task, Regression):
-        center, scale = np.nanmean(part.truth, axis=0), np.nanstd(part.truth, axis=0)
+        truth = np.where(np.isnan(part.truth).all(axis=0), 0.0, part.truth)
+        center, scale = np.nanmean(truth, axis=0), np.nanstd(truth, axis=0)
         scale = np.where(scale > 0, scale, 1.0)
-        standardized = (part.truth - center) / scale
+        standardized = (truth - center) / scale
         loss: EntryLoss = MeanSquaredError()
         if np.isnan(standardized).any():
             loss = KnownTargets(loss)

@@ -246,7 +246,8 @@ def on_known(function: Callable[..., float], target: Array, *others: Any) -> flo
     """Return ``function(target, *others)``; if targets (rows, targets) are missing, a mean.
 
     This is the mean over the targets of the function of all rows with the target.  NaN marks a
-    missing target.  `others` are predictions (rows, targets), weights (rows,) or options.
+    missing target; without any target the result is NaN.  `others` are predictions
+    (rows, targets), weights (rows,) or options.
     """
     if target.ndim != 2 or target.dtype.kind != "f" or not (gaps := np.isnan(target)).any():
         return function(target, *others)
@@ -255,7 +256,7 @@ def on_known(function: Callable[..., float], target: Array, *others: Any) -> flo
         rows = ~gaps[:, k]
         own = (x[rows, k] if np.ndim(x) == 2 else x[rows] if np.ndim(x) else x for x in others)
         values.append(function(target[rows, k], *own))
-    return float(np.mean(values))
+    return float(np.mean(values)) if values else float("nan")
 
 
 def mape(target: Array, predicted: Array, weight: Array | None = None) -> float:

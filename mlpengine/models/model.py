@@ -579,6 +579,8 @@ class Model:
                 f"{where}: a model of censored times is needed, trained with data.event (this one "
                 f"predicts {self.preprocessor.task})"
             )
+        if np.ndim(times) != 1:
+            raise UsageError(f"{where}: times must be a list (got {times!r:.60}); write [{times}]")
         given = [POSITIVE.check(where, time) for time in times]
         return self._task.survival(output, np.array(given))
 

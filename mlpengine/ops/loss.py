@@ -124,6 +124,11 @@ class Loss(GradOp):
         """Return the loss for a target of `count` classes."""
         return self
 
+    @property
+    def title(self) -> str:
+        """The name of the loss in messages."""
+        return self.name
+
     def plain(self) -> "Loss":
         """Return the loss for evaluation, without its `training_options`."""
         return type(self)(**self.measured_options)

@@ -81,6 +81,10 @@ class KnownTargets(EntryLoss, name="known_targets"):
         is_known = equal(operands[-1], operands[-1])
         return tuple(where(is_known, slope, 0) for slope in self.loss.gradient(*operands))
 
+    @property
+    def title(self) -> str:
+        return f"{self.loss.name} of targets with gaps"
+
     def plain(self) -> Loss:
         """Return the loss of rows with all targets, for evaluation."""
         return self.loss.plain()

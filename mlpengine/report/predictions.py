@@ -54,6 +54,7 @@ def predictions_of(model: Model, task: Task, scored: ScoredRows) -> dict[str, An
         result["targets"] = [
             of_numbers(scored.rows.truth[:, k], scored.predicted[:, k], name)
             for k, name in enumerate(task.target.columns[:SHOWN_TARGETS])
+            if not np.isnan(scored.rows.truth[:, k]).all()
         ]
         result["more_targets"] = max(0, len(task.target.columns) - SHOWN_TARGETS)
     elif isinstance(task, MultiLabel):
@@ -159,7 +160,6 @@ def _curves(
 
 def of_numbers(truth: Array, predicted: Array, name: str) -> dict[str, Any]:
     """Return true and predicted numbers, and the distribution of their differences."""
-    every = -(-len(truth) // SHOWN_POINTS)
     truth, predicted = truth[known := ~np.isnan(truth)], predicted[known]
     every = -(-len(truth) // SHOWN_POINTS)
     off = predicted - truth
@@ -272,8 +272,9 @@ def _row_losses(task: Task, scored: ScoredRows) -> Array:
     if isinstance(task, CensoredTimes):
         return task.row_losses(scored.output, truth)
     if isinstance(task, Regression):
-        off, scale = np.abs(scored.predicted - truth), np.nanstd(truth, axis=0)
-        losses: Array = np.nan_to_num(off / np.where(scale > 0, scale, 1)).mean(axis=1)
+        off = np.nan_to_num(np.abs(scored.predicted - truth))
+        scale = np.nanstd(np.where(np.isnan(truth).all(axis=0), 0.0, truth), axis=0)
+        losses: Array = (off / np.where(scale > 0, scale, 1)).mean(axis=1)
         return losses
     chances = task.predicted_numbers(scored.output)
     if isinstance(task, MultiLabel):

@@ -23,7 +23,7 @@ MAX_REACH = 100_000
 """Maximum number of rows that a lag or window reaches back."""
 
 Steps: TypeAlias = Annotated[int, Limits(at_least=1, at_most=MAX_REACH, whole=True)]
-SomeSteps: TypeAlias = Annotated[tuple[Steps, ...], one_or_more(int)]
+SomeSteps: TypeAlias = Annotated[tuple[Steps, ...], one_or_more(int), Field(min_length=1)]
 WindowFunction: TypeAlias = Literal["mean", "std", "min", "max"]
 
 BINS = 12
@@ -61,7 +61,7 @@ class FeatureSettings:
         description="Further columns, column: steps; power: [1, 24] gives power 1 and 24 rows "
         "before, in the order of split.time.",
     )
-    rolling: dict[str, dict[WindowFunction, SomeSteps]] = Field(
+    rolling: dict[str, Annotated[dict[WindowFunction, SomeSteps], Field(min_length=1)]] = Field(
         default_factory=dict,
         description="Further columns, column: {function: rows}; power: {mean: 60} is the mean of "
         "the 60 rows before a row.",
@@ -135,9 +135,9 @@ class FeatureSettings:
             text = f"target, weight, exposure, event and drop: a column can have one role ({twice})"
             raise rule(text, "target")
         if self.event is not None and self.task not in ("auto", "survival"):
-            raise rule(f"event: is for task survival (got {self.task})", "event")
+            raise rule(f"is for task survival (got {self.task}); leave task or event out", "event")
         if self.event is not None and self.bound_predictions:
-            raise rule("bound_predictions: must be false for censored times", "bound_predictions")
+            raise rule("must be false for censored times", "bound_predictions")
         if self.task == "survival" and self.event is None:
             raise rule("task: survival needs data.event, the column of events", "task")
         for key, given in (("ahead", self.ahead > 1), ("series", self.series)):

@@ -94,7 +94,7 @@ def check_full_batch(step: Any, asked: str) -> None:
     if optimizer.needs_rows:
         if not isinstance(step.loss, MeanSquaredError):
             raise UsageError(
-                f"training step: {name} needs the loss mse (got {step.loss.name}); lbfgs takes "
+                f"training step: {name} needs the loss mse (got {step.loss.title}); lbfgs takes "
                 "every loss"
             )
         step.backend, step.not_compiled = "numpy", f"{name} has no compiled rule"

@@ -41,7 +41,7 @@ from mlpengine.diagnostics.thresholds import (
 from mlpengine.diagnostics.units import rectifies
 from mlpengine.diagnostics.verdict import Verdicts, without
 from mlpengine.models.task import Classification, Regression, Split, Task
-from mlpengine.ops import Loss
+from mlpengine.ops import KnownTargets, Loss
 from mlpengine.settings import DiagnosticsSettings
 from mlpengine.step.packing import restoring
 from mlpengine.step.step import TrainingStep
@@ -252,10 +252,11 @@ def diagnostic_inputs(step: TrainingStep, train: Split, validation: Split | None
     With several inputs, a feature's name begins with the name of its input.
     """
     loss = step.loss
+    known = loss.plain() if isinstance(loss, KnownTargets) else loss
     parts = [_thinned(part) for part in (train, validation) if part is not None]
     baseline, *others = constant_losses(loss, step.mlp.outputs, parts)
     arguments: dict[str, Any] = {
-        "loss": loss,
+        "loss": known,
         "optimizer": step.optimizer,
         "steps_per_epoch": -(-len(train) // step.batch_size),
         "baseline": baseline,
@@ -263,11 +264,11 @@ def diagnostic_inputs(step: TrainingStep, train: Split, validation: Split | None
         "feature_sizes": feature_sizes(_joined(train.x[:: -(-len(train) // FEATURE_ROWS)])),
         "weight_scale": weight_scale(step.mlp),
     }
-    if loss.name in SQUARES:
-        y, _ = parts[0]
+    if known.name in SQUARES:
+        y = parts[0][0][~np.isnan(parts[0][0])]
         arguments["target_rms"] = float(np.sqrt(np.mean(np.square(y, dtype=np.float64))))
         arguments["target_range"] = float(y.min()), float(y.max())
-    arguments["extreme"] = extreme_value(loss, train, arguments["feature_sizes"])
+    arguments["extreme"] = extreme_value(known, train, arguments["feature_sizes"])
     if isinstance(train.x, NamedRows):
         sizes = {name: prod(array.shape[1:]) for name, array in train.x.arrays.items()}
         arguments["feature_names"] = [f"{name} {i}" for name, k in sizes.items() for i in range(k)]

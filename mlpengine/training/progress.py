@@ -2,8 +2,9 @@
 
 import sys
 from collections.abc import Sequence
+from math import isnan
 from time import perf_counter
-from typing import Self, TextIO
+from typing import Any, Self, TextIO
 
 from mlpengine.training.history import EpochRow
 from mlpengine.training.loop import Callback, Loop
@@ -19,9 +20,12 @@ LIVE_WIDTH = 79
 
 def is_live(stream: TextIO | None) -> bool:
     """Return whether a person sees a stream: a terminal, or the output of a notebook."""
-    return stream is not None and (
-        stream.isatty() or type(stream).__module__.startswith("ipykernel")
-    )
+    return stream is not None and (stream.isatty() or is_of_notebook(stream))
+
+
+def is_of_notebook(stream: TextIO) -> bool:
+    """Return whether a stream is the output of a notebook's cell."""
+    return type(stream).__module__.startswith("ipykernel")
 
 
 class Progress(Callback):
@@ -39,6 +43,7 @@ class Progress(Callback):
         self._shown = seen if shown is None else shown
         self._live = seen if live is None else live
         self._due, self._width = 0.0, 0
+        self._output: Any = None  # of the notebook's cell
 
     def __enter__(self) -> Self:
         return self
@@ -78,8 +83,21 @@ class Progress(Callback):
 
     def _rewrite(self, text: str) -> None:
         text = text[:LIVE_WIDTH]
+        if self._shown and is_of_notebook(sys.stderr):
+            self._replace_output({"text/plain": text})
+            self._width = len(text)
+            return
         self._print(f"\r{text.ljust(self._width)}\r{text}", end="")
         self._width = len(text)
+
+    def _replace_output(self, content: dict[str, str]) -> None:
+        """Show the content below the notebook's cell, in place of the content before."""
+        from IPython.display import display
+
+        if self._output is None:
+            self._output = display(content, raw=True, display_id=True)
+        else:
+            self._output.update(content, raw=True)
 
     def _print(self, text: str, end: str = "\n") -> None:
         if self._shown:
@@ -98,10 +116,11 @@ def table_columns(loop: Loop) -> list[tuple[str, int]]:
 
 def cells(loop: Loop, row: EpochRow, seconds_left: float) -> list[str]:
     """Return the texts of one row."""
+    measured = list(row.validation.values())
     return [
         f"{row.epoch}/{loop.epochs}",
         f"{row.train_loss:.4g}",
-        *(f"{value:.4g}" for value in list(row.validation.values())[:SHOWN_METRICS]),
+        *("-" if isnan(value) else f"{value:.4g}" for value in measured[:SHOWN_METRICS]),
         f"{row.gradient_norm:.3g}",
         f"{row.lr:.2e}",
         f"{row.samples_per_second:,.0f}",

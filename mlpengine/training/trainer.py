@@ -285,7 +285,7 @@ class Trainer:
         if SMOOTH in training.fold_members and numbers is not None:
             with at_setting("training", "members"):
                 read = inputs_of("plain", numbers, in_dim, in_dim)
-                check_smooth(self.loss.name, int(read.sum()), self.task.outputs)
+                check_smooth(self.loss.title, int(read.sum()), self.task.outputs)
         networks = Population(first, len(seeds), seeds=seeds) if len(seeds) > 1 else [first]
         for k, mlp in enumerate(networks):
             if types and numbers is not None:

@@ -116,6 +116,8 @@ def test_the_rows_before_may_be_in_another_file(folder, mlpengine):
     [
         (["data.split.time=null"], "data.lags: needs data.split.time"),
         (["data.lags={'sold': 0}"], "data.lags.sold"),
+        (["data.lags={'sold': []}"], "data.lags.sold"),
+        (["data.rolling={'sold': {}}"], "data.rolling.sold"),
         (["data.lags={'sould': 1}"], "'sould'"),
         (["data.rolling={'sold': {'median': 3}}"], "data.rolling.sold"),
         (["data.lags={}", "data.rolling={}"], "data.series: needs data.lags"),

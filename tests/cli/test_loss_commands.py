@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from mlpengine.core.errors import UsageError
 from mlpengine.data.tables import Column, Table
 from mlpengine.models.calibration import Residuals
 from mlpengine.training.loading import load
@@ -116,6 +117,8 @@ def test_censored_times_from_init_to_every_prediction(censored, mlpengine):
     np.testing.assert_allclose(model.predict_quantile("rows.csv", 0.25), quarter, rtol=1e-8)
     chances = model.predict_survival("rows.csv", [30, 60])
     np.testing.assert_allclose(chances, np.stack([month, two], 1), rtol=1e-8)
+    with pytest.raises(UsageError, match="must be a list"):
+        model.predict_survival("rows.csv", 30)
     for wrong in (["--interval", "0.9"], ["--set", "0.9"], ["--times", "-3"], ["--times", "a"]):
         refused = mlpengine("predict", "run", "rows.csv", *wrong)
         assert (refused.code, wrong[0] in refused.err) == (2, True)
@@ -143,6 +146,7 @@ def test_a_wrong_time_or_event_is_named(column, value, censored, mlpengine):
         ("event: died, bound_predictions: true", "bound_predictions"),
         ("event: days", "target"),
         ("event: gone", "event"),
+        ("event: died, features: {leak: died * 2}", "leak"),
     ],
 )
 def test_settings_of_censored_times_are_checked(data, key, censored, mlpengine):
@@ -172,3 +176,24 @@ def test_quantiles_are_of_the_loss_or_of_errors(folder, mlpengine):
     for run, level in (("lines", "0.05"), ("run", "1"), ("folds", "x")):
         refused = mlpengine("predict", run, "rows.csv", "--quantile", level)
         assert (refused.code, "--quantile" in refused.err) == (2, True)
+
+
+def test_commands_measure_a_part_without_one_of_its_targets(folder, mlpengine):
+    table = np.column_stack([X, X.sum(1), X[:, 0] - X[:, 1]])
+    for name, gaps in (("rows", slice(None, None, 3)), ("test", slice(None))):
+        table[gaps, 2] = np.nan
+        np.savetxt(folder / f"{name}.csv", table, "%.9g", ",", header="a,b,sum,off", comments="")
+    text = "data: {source: rows.csv, test_source: test.csv, target: [sum, off]}\nloss: log_cosh\n"
+    (folder / "c.yaml").write_text(text + "training: {epochs: 2}")
+    done = mlpengine("train", "c.yaml", "--out", "run")
+    assert (done.code, "nan" in done.err.lower()) == (0, False)
+    shown = json.loads(mlpengine("evaluate", "run", "--json").out)["test"]
+    off = load("run").predict("test.csv")[:, 1] - table[:, 3]
+    assert shown["mae of sum"] is None
+    assert shown["mae"] == shown["mae of off"] == pytest.approx(np.abs(off).mean(), rel=1e-5)
+    diagnosed = mlpengine("diagnose", "run")
+    assert (diagnosed.code, "known_targets" in done.out + diagnosed.out) == (0, False)
+    reported = json.loads(mlpengine("report", "run", "--json").out)
+    assert [one["name"] for one in reported["predictions"]["targets"]] == ["off"]
+    refused = mlpengine("train", "c.yaml", "--set", "optimizer=levenberg_marquardt")
+    assert (refused.code, "(got log_cosh of" in refused.err) == (2, True)

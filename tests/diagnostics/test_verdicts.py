@@ -389,7 +389,7 @@ def test_a_verdict_is_headline_evidence_advice_and_name():
          "On validation rows the network has accuracy 0.801, a linear model 0.852",
          {"model.hidden": []}),
         ({"epochs": curve(TEN), "steps_per_epoch": 20, "baselines": LAGGING},
-         "41 % of the errors of guessing a constant; a simple model (a linear model) makes 30 %",
+         "41 % of the error of a constant prediction; a simple model (a linear model) has 30 %",
          {"model.hidden": [64]}),
         ({"epochs": curve(np.geomspace(0.9, 0.15, 20)), "steps_per_epoch": 9}, "20 epochs",
          {"training.epochs": 60}),
@@ -400,7 +400,7 @@ def test_a_verdict_is_headline_evidence_advice_and_name():
         ({"extreme": ExtremeValue(7, 1, 21.0)}, "In training row 7 the feature '1' is 21 times",
          {"training.clip_norm": 1.0}),
         ({"quantities": {"noise_scale": 5.0}, "batch_size": 1000, "epochs": curve(TEN),
-          "steps_per_epoch": 100}, "about 64 rows",
+          "steps_per_epoch": 100}, "About 64 rows",
          {"training.batch_size": 64}),
     ],
 )  # fmt: skip

@@ -10,6 +10,7 @@ from mlpengine.core.errors import NumericalError, UsageError
 from mlpengine.nn import Network, Residual
 from mlpengine.ops import LOSSES, MeanSquaredError
 from mlpengine.optim import Adam, BayesianRegularization, Lbfgs, LevenbergMarquardt
+from mlpengine.optim.lbfgs import Point, _between
 from mlpengine.step.full_batch_problem import BatchProblem
 
 optimize = pytest.importorskip("scipy.optimize")
@@ -203,6 +204,26 @@ def test_lbfgs_ends_where_scipy_does(name):
     for _ in range(200):
         step(x, target)
     assert step.loss_value == pytest.approx(best.fun, abs=1e-8)
+
+
+def test_a_cubic_without_a_minimum_is_tried_where_it_bends_or_in_the_middle():
+    bends = _between(Point(-1.0, 1.0, -3.0), Point(2.0, -8.0, -12.0))  # -x ** 3
+    assert bends == pytest.approx(0, abs=1e-12)
+    assert _between(Point(-1.0, 2.0, -4.0), Point(2.0, -10.0, -13.0)) == 0.5  # -x ** 3 - x
+
+
+def test_lbfgs_goes_down_the_gradient_where_its_memory_points_up():
+    x, y = data()
+    network = Mlp([3, 1], seed=0, dtype="float64")
+    step = full_step(network, Lbfgs, 60)
+    step.optimizer.numbers_of_state["pairs"] = 1.0
+    for name, value in (("step_0", 1.0), ("change_0", -1.0)):  # no line search keeps such a pair
+        step.optimizer.moments[name].fill(value)
+    before, error = network.params.flat.copy(), network.predict(x) - y
+    step(x, y)
+    moved, gradient = network.params.flat - before, np.append(error.T @ x, error.sum())
+    assert np.linalg.norm(moved) > 0.1
+    assert moved @ gradient == pytest.approx(-np.linalg.norm(moved) * np.linalg.norm(gradient))
 
 
 @pytest.mark.parametrize("kind", FULL_BATCH)

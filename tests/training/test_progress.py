@@ -1,6 +1,8 @@
 """Progress: one rewritten line where a person looks, else a line for each epoch, or nothing."""
 
+import sys
 from math import inf
+from types import SimpleNamespace
 
 import pytest
 
@@ -42,6 +44,22 @@ def test_fit_shows_its_work_in_one_line_and_clears_it(monkeypatch):
     assert stages == sorted(stages)
     assert min(stages) >= 0
     assert text.endswith(" \r")
+
+
+def test_a_notebook_shows_its_work_in_one_output_and_empties_it(monkeypatch):
+    def update(content, raw):
+        shown.append(content["text/plain"])
+
+    def display(content, raw, display_id):
+        update(content, raw)
+        return SimpleNamespace(update=update)
+
+    shown: list[str] = []
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
+    monkeypatch.setattr("sys.stderr", notebook := Terminal("ipykernel.iostream", tty=False))
+    mlpengine.fit("penguins", **FEW)
+    assert any("epoch 1/3" in text for text in shown)
+    assert (shown[-1], notebook.texts) == ("", [])
 
 
 def test_fit_prints_lines_where_asked_and_else_nothing(capsys):

@@ -278,7 +278,7 @@ def _to_drop(table: Table, features: list[ColumnProfile]) -> dict[str, str]:
         elif column.kind in ("number", "integer"):
             own = table[column.name]
             extreme = np.flatnonzero(np.abs(own.values) > LIMIT)
-            if np.nanmax(own.values) - np.nanmin(own.values) < 1000 * EQUAL:
+            if 0 < np.nanmax(own.values) - np.nanmin(own.values) < 1000 * EQUAL:
                 reasons[column.name] = "its numbers differ by less than 1e-297; multiply them"
             elif len(extreme):
                 row = int(extreme[0])

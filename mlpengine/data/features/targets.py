@@ -195,7 +195,10 @@ class NumberTarget(Target):
         units = values = [column[~np.isnan(column)] for column in together.T]
         for name, known in zip(columns, units, strict=True):
             if not len(known):
-                raise DataError(f"{table.where(name)}: every training row lacks this target")
+                raise DataError(
+                    f"{table.where(name)}: every training row lacks this target; "
+                    "leave it out of data.target"
+                )
         if log:
             values = [np.log(column) for column in units]
         center, scale = [0.0] * count, [1.0] * count
@@ -279,7 +282,10 @@ class TimeTarget(NumberTarget):
         """
         times = cls(column, event).values(table)
         if not (times > 0).any():
-            raise DataError(f"{table.where(event)}: one event at least must be seen (all are 0)")
+            raise DataError(
+                f"{table.where(event)}: a training row at least must have an event of 1 (all have "
+                "0); give more rows, or another split"
+            )
         return cls(column, event, float(np.abs(times).mean()) if scaled else 1.0)
 
     @property
@@ -300,7 +306,11 @@ class TimeTarget(NumberTarget):
                 ~(times > 0),
                 "a time must be more than 0 ({}); leave such rows out by data.where",
             ),
-            (self.event, ~np.isin(seen, (0, 1)), "an event must be 1, seen, or 0, censored ({})"),
+            (
+                self.event,
+                ~np.isin(seen, (0, 1)),
+                "an event must be 1, seen, or 0, censored ({}); correct the value",
+            ),
         ):
             if is_wrong.any():
                 row = int(np.argmax(is_wrong))
@@ -410,7 +420,9 @@ def fit_target(
     table.require(columns, "the target")
     if event is not None:
         if len(columns) != 1:
-            raise DataError(f"{table.source}: survival has one target ({', '.join(columns)})")
+            raise DataError(
+                f"{table.source}: survival has one target ({', '.join(columns)}); leave one in"
+            )
         return TimeTarget.fit_times(table, columns[0], event, scaled=bool(standardize))
     chosen = task or task_of([table[name] for name in columns])
     for name in columns if chosen != "regression" else ():
@@ -551,6 +563,8 @@ def _numbers(table: Table, name: str, role: str = "the target", *, gaps: bool = 
         value = odd[0] if row is None and odd else column.text(row or 0)
         if column.kind == "text":
             advice = comma_text(column) or f"correct the value{gap_advice(value)}"
+            if role == "the event":
+                advice = "write 1 where it was seen and 0 where the time is censored"
             if role == "the target" and len(odd) == len(column.levels):
                 advice = "for classes write data.task: classification"
         where = table.where(name, row)
