@@ -128,7 +128,7 @@ class RowHistory(NamedTuple):
         if self.series is not None:
             for table in every:
                 table.require([self.series], "data.lags")
-            kinds = [dividing_values(table, "group", self.series) for table in every]
+            kinds = [dividing_values(table, "series", self.series) for table in every]
             codes = np.unique(_joined(every, self.series, kinds), return_inverse=True)[1]
         times = _joined(timed, self.time, [dividing_values(t, "time", self.time) for t in timed])
         reach = max(column.length for column in self.columns) + self.ahead - 1

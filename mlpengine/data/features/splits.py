@@ -151,7 +151,7 @@ def _folds_by_time(times: Array, folds: int) -> Array:
 
 
 def dividing_values(table: Table, key: str, name: str) -> Array:
-    """Return the groups or times of rows; `key` is "group" or "time".
+    """Return the groups, series or times of rows; `key` is "group", "series" or "time".
 
     Texts of equal length that begin with a year, such as 2024-W05, are sorted as texts.
 
@@ -164,7 +164,7 @@ def dividing_values(table: Table, key: str, name: str) -> Array:
         raise DataError(
             f"{table.where(name, row)}: the {key} of a row is needed; fill it in, or delete the row"
         )
-    in_order = key == "group" or column.kind != "text"
+    in_order = key != "time" or column.kind != "text"
     levels = [] if in_order else column.used_levels()
     for level in levels:
         if not re.match(r"\d{4}", level) or len(level) != len(levels[0]):
