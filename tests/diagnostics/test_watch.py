@@ -10,14 +10,19 @@ from mlpengine.diagnostics import Watch, table, watch
 
 BROKEN = {
     "dead": "dead",
+    "saturated": "saturated",
+    "exploding": "start",
     "vanishing": "vanishing",
     "lr_high": "lr_high",
+    "lr_low": "lr_low",
+    "decay_high": "decay_high",
     "double_softmax": "output_clamped",
     "unscaled": "input_scale",
     "frozen": "frozen",
     "unlisted": "frozen",
     "detached": "detached",
     "loss_summed": "loss_summed",
+    "shuffled": "labels",
 }
 """The loops of torch_loops.py, and the verdict that tells why they do not learn."""
 HEALTHY = ("plain", "with_functions", "regression", "two_classes")

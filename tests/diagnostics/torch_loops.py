@@ -102,6 +102,23 @@ def dead():
     return train(model, adam(model), classes(), nn.CrossEntropyLoss())
 
 
+def saturated():
+    """Weights of unit deviation before sigmoids."""
+    model = mlp(20, 64, 64, 5, activation=nn.Sigmoid)
+    for layer in (model[0], model[2]):
+        nn.init.normal_(layer.weight, std=4.0)
+    return train(model, sgd(model), classes(), nn.CrossEntropyLoss())
+
+
+def exploding():
+    """Weights of unit deviation in ten layers."""
+    model = mlp(20, *[64] * 10, 5)
+    for layer in model:
+        if isinstance(layer, nn.Linear):
+            nn.init.normal_(layer.weight)
+    return train(model, sgd(model, 1e-3), classes(), nn.CrossEntropyLoss(), epochs=3)
+
+
 def vanishing():
     """Ten layers of sigmoids."""
     model = mlp(20, *[32] * 10, 5, activation=nn.Sigmoid)
@@ -111,6 +128,17 @@ def vanishing():
 def lr_high():
     model = mlp(20, 64, 5)
     return train(model, adam(model, 0.5), classes(noise=3.0), nn.CrossEntropyLoss())
+
+
+def lr_low():
+    model = mlp(20, 64, 5)
+    return train(model, sgd(model, 1e-5), classes(), nn.CrossEntropyLoss())
+
+
+def decay_high():
+    model = mlp(8, 64, 64, 1)
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-2, weight_decay=10.0)
+    return train(model, optimizer, numbers(), nn.MSELoss())
 
 
 def double_softmax():
@@ -149,6 +177,14 @@ def loss_summed():
     model = mlp(20, 64, 5)
     loss = nn.CrossEntropyLoss(reduction="sum")
     return train(model, sgd(model, 0.05, momentum=0.9), classes(noise=3.0), loss)
+
+
+def shuffled():
+    """Features that were shuffled without their labels."""
+    x, y = classes()
+    model = mlp(20, 64, 64, 5)
+    data = x[torch.randperm(len(x))], y
+    return train(model, adam(model), data, nn.CrossEntropyLoss(), epochs=20)
 
 
 def plain():
