@@ -228,7 +228,7 @@ def wrong_loss(diagnostics: Diagnostics) -> Verdict | None:
         return None
     if not known.error > limit * share:
         return None
-    headline = "Loss hides large errors"
+    headline = "Loss does not fit the mean"
     evidence = (
         f"The {loss.name} loss is {percent(share)} of a constant prediction's loss, but the "
         f"squared error is still {percent(known.error)} of a constant prediction's."

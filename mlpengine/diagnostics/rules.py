@@ -164,7 +164,7 @@ def no_gradient(diagnostics: Diagnostics) -> Verdict | None:
     for number, layer in enumerate(diagnostics.layers[:-1]):
         weights = [views[name] for name in layer.weights] if layer.weighs_all else []
         if weights and not any(weight.any() for weight in weights):
-            headline = "All weights are zero"
+            headline = "All weights of a layer are zero"
             evidence = "Weights of 0 pass neither a signal nor a gradient to other layers."
             advice, fix = "Set model.initializer to null, the default.", [ANOTHER_INITIALIZER]
             return Verdict("no_gradient", number, headline, evidence, 0.0, 0.0, advice, fix)
@@ -251,13 +251,16 @@ def lr_high(diagnostics: Diagnostics) -> Verdict | None:
     if not (high or driven):
         return None
     headline = "Learning rate is too high"
-    more = f", and momentum makes this {two_digits(gain)} times as large" if driven else ""
+    ratio, more = largest, ""
+    if driven:
+        ratio = start_ratio(diagnostics)
+        more = f", and momentum makes later steps up to {two_digits(gain)} times as large"
     evidence = (
-        f"A step changed the weights by {two_digits(largest)} times their norm{more}; about "
+        f"A step changed the weights by {two_digits(ratio)} times their norm{more}; about "
         f"{limits.GUIDE_RATIO} is usual."
     )
-    fix = suited_lr_fix(diagnostics)
     times = max(2.0, start_ratio(diagnostics) / limits.AIM)
+    fix = lr_fix(diagnostics, 1 / times)
     advice = lr_advice(fix, f"Divide optimizer.lr by {two_digits(times)}.")
     limit, no_fix, others = limits.FAST_RATIO, unknown(fix), rates(diagnostics, 0.1, 0.01)
     return Verdict(

@@ -103,7 +103,7 @@ def schedule(diagnostics: Diagnostics) -> Verdict | None:
     half = float(np.interp(steps[peak] / 2, steps, rates)) / rates[peak]
     if peak == len(rates) - 1 and half < limits.WARMING:
         rise = f"It rose until the last step ({steps[peak]:,}), to {rates[peak]:.2g}."
-        advice = "End the warm-up early: set schedule to cosine."
+        advice = "Start without a warm-up: set schedule to cosine."
         headline = "Learning rate warms up too long"
         return Verdict("schedule", None, headline, rise, half, limits.WARMING, advice, cosine)
     faded = steps[peak:][rates[peak:] < limits.FADED * rates[peak]]

@@ -265,7 +265,8 @@ def diagnostic_inputs(step: TrainingStep, train: Split, validation: Split | None
         "weight_scale": weight_scale(step.mlp),
     }
     if known.name in SQUARES:
-        y = parts[0][0][~np.isnan(parts[0][0])]
+        y, _ = parts[0]
+        y = y if known is loss else y[~np.isnan(y)]  # missing targets
         arguments["target_rms"] = float(np.sqrt(np.mean(np.square(y, dtype=np.float64))))
         arguments["target_range"] = float(y.min()), float(y.max())
     arguments["extreme"] = extreme_value(known, train, arguments["feature_sizes"])

@@ -370,7 +370,7 @@ def test_a_verdict_is_headline_evidence_advice_and_name():
     ("case", "evidence", "fix"),
     [
         ({"quantities": SLOW}, "9e-05 times", {"optimizer.lr": 0.22}),
-        ({"quantities": FAST}, "0.31 times", {"optimizer.lr": 0.01}),
+        ({"quantities": FAST}, "0.31 times", {"optimizer.lr": 0.005}),
         ({"quantities": CLIPPED}, "91 %", {"training.clip_norm": 5.0}),
         ({"quantities": DEAD}, "41 %", {"model.activation": "leaky_relu", "optimizer.lr": 0.03}),
         ({"first_loss": 10.1, "quantities": {"input_std": 3.1, "input_mean": 0.0}}, "10 times",
