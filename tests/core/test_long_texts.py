@@ -119,6 +119,7 @@ def test_long_words_and_lines_of_a_message_are_cut():
     assert len(shortened("x" + "\n" * 1_000_000)) < 1000
 
 
-def test_the_name_of_a_table_may_be_longer_than_names_of_files():
+@pytest.mark.parametrize("name", ["x" * 300 + ".csv", "a\0.csv"])
+def test_a_name_that_no_file_can_have_is_refused(name):
     with pytest.raises(MlpEngineError):
-        read_table("x" * 300 + ".csv")
+        read_table(name)

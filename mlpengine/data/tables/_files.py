@@ -212,6 +212,8 @@ def opener(path: str | os.PathLike[str], encoding: str = "utf-8") -> Opener:
 
     A pipe is read into memory at once.  Raises: DataError for a pipe without a writer.
     """
+    if "\0" in os.fspath(path):
+        raise DataError(f"{os.fspath(path)!r}: the name of a file cannot contain a null character")
     content = _read_pipe(os.fspath(path)) if exists(path) and Path(path).is_fifo() else None
 
     def open_file() -> BinaryIO:
