@@ -11,9 +11,10 @@ import pytest
 
 import mlpengine
 import mlpengine_cli
-from mlpengine.core.errors import UsageError
+from mlpengine.core.errors import MlpEngineError, UsageError
 from mlpengine.core.fields import Limits, one_of
 from mlpengine.core.wording import LONGEST_LINE, shortened
+from mlpengine.data.tables.reader import read_table
 
 METHODS = "findall|finditer|fullmatch|match|search|split|sub"
 CALL = re.compile(rf"\bre\.(?:{METHODS})\(")
@@ -116,3 +117,9 @@ def test_long_words_and_lines_of_a_message_are_cut():
     assert re.match(r"p+\.\.\.p+\.csv: there is no such file\nword", text)
     assert LONGEST_LINE < len(text) < 2 * LONGEST_LINE
     assert len(shortened("x" + "\n" * 1_000_000)) < 1000
+
+
+@pytest.mark.parametrize("name", ["x" * 300 + ".csv", "a\0.csv"])
+def test_a_name_that_no_file_can_have_is_refused(name):
+    with pytest.raises(MlpEngineError):
+        read_table(name)

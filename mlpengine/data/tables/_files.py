@@ -9,6 +9,7 @@ import zlib
 from codecs import getincrementaldecoder, lookup
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from os.path import exists
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -211,7 +212,9 @@ def opener(path: str | os.PathLike[str], encoding: str = "utf-8") -> Opener:
 
     A pipe is read into memory at once.  Raises: DataError for a pipe without a writer.
     """
-    content = _read_pipe(os.fspath(path)) if Path(path).is_fifo() else None
+    if "\0" in os.fspath(path):
+        raise DataError(f"{os.fspath(path)!r}: the name of a file cannot contain a null character")
+    content = _read_pipe(os.fspath(path)) if exists(path) and Path(path).is_fifo() else None
 
     def open_file() -> BinaryIO:
         return open(path, "rb") if content is None else io.BytesIO(content)
