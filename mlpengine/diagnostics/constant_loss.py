@@ -55,7 +55,8 @@ def extreme_feature(x: Array, sizes: Array) -> ExtremeValue:
 def extreme_target(y: Array) -> ExtremeValue:
     """Return the most extreme target (rows, outputs), by its distance from the median."""
     known = NO_EXTREME
-    if len(y) < 2 * FIFTH:
+    y = y[:, ~np.isnan(y).all(axis=0)]
+    if len(y) < 2 * FIFTH or not y.size:
         return known
     distances = np.nan_to_num(np.abs(y - np.nanmedian(y, axis=0)))
     usual = feature_sizes(distances)
