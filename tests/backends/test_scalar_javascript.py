@@ -171,18 +171,6 @@ def test_functions_are_those_of_the_formulas(node):
         np.testing.assert_allclose(got, expected, rtol=3e-15, atol=5e-17, err_msg=name)
 
 
-def test_constants_keep_their_bits(node):
-    values = np.array([0.1, -2.5, 1e300, 3e-9, np.inf, *np.linspace(-1, 1, 40)])
-    for some in (values, values[:5]):
-        script = JavaScript(single=False)
-        script.add([Constants("values", some)])
-        text = "[...$memory].map(String)"
-        got = np.array(
-            [float(one.replace("Infinity", "inf")) for one in in_node(script.text(), text)]
-        )
-        np.testing.assert_array_equal(got, some)
-
-
 def test_what_has_no_javascript_is_refused():
     body = [Switch("n", [(1, "one();")])]
     with pytest.raises(UnsupportedError, match="the statement Switch"):

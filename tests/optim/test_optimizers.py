@@ -33,7 +33,6 @@ from mlpengine.optim import (
     Optimizer,
     RmsProp,
     Sgd,
-    _optimizer,
     numpy_update,
 )
 from mlpengine.tape.flat import Flat
@@ -158,21 +157,6 @@ def test_gradients_are_never_written(case: Case) -> None:
     optimizer = case.make(model, **case.options)
     for _ in range(70):
         optimizer.step(model, grads)
-
-
-def test_step_binds_each_gradients_object_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = make_model()
-    sgd, bound = Sgd(model), []
-    calls = sgd.calls
-    monkeypatch.setattr(Sgd, "calls", lambda _, flat: bound.append(flat) or calls(flat))
-    many = [make_grads(model) for _ in range(_optimizer.BOUND_AT_ONCE + 1)]
-    for grads in [*many[:2], *many[:2]]:
-        sgd.step(model, grads)
-    assert len(bound) == 2
-    for grads in many:
-        sgd.step(model, grads)
-    assert len(bound) == len(many)
-    assert len(sgd._bound) == _optimizer.BOUND_AT_ONCE
 
 
 def test_step_refuses_another_model() -> None:
