@@ -346,6 +346,11 @@ class Classification(Task):
 
     def _own_metrics(self) -> dict[str, Metric]:
         known = _class_metrics(tuple(self.labels)).copy()
+        if self.threshold is not None and self.threshold.positive == 0:
+            precision = metrics.average_precision
+            known["average_precision"] = lambda s: precision(
+                1 - s.truth, s.probabilities[:, ::-1], s.weights
+            )
         if self.threshold is not None and self.threshold.costs is not None:
             positive, costs = self.threshold.positive, self.threshold.costs
             known["cost"] = _on_predictions(partial(metrics.cost, positive=positive, costs=costs))

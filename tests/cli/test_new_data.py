@@ -148,7 +148,12 @@ def test_check_refuses_what_cannot_be_compared(at, trained):
         "a run and a new table are needed": ("check", "c.yaml", "--drift", 0.1),
         "must be a share from 0 to 1": ("check", "runs/c", "alike.csv", "--drift", 2),
         "needs column 'age'": ("check", "runs/c", "few.csv"),
+        "line 5, column 'height': a number is needed ('tall')": ("check", "runs/c", "tall.csv"),
     }
+    lines = (trained / "alike.csv").read_text().splitlines()
+    place = lines[0].split(",").index("height")
+    lines[4] = ",".join(["tall" if k == place else v for k, v in enumerate(lines[4].split(","))])
+    (trained / "tall.csv").write_text("\n".join(lines))
     (trained / "few.csv").write_text("height,pay\n1,2\n")
     for text, command in refused.items():
         said = at(*command)

@@ -5,14 +5,14 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.metrics import confusion_matrix, roc_curve
+from sklearn.metrics import average_precision_score, confusion_matrix, roc_curve
 
 import mlpengine
 from mlpengine.config.baselines import ScoredRows
 from mlpengine.core.errors import CheckpointError, ConfigError, UsageError
 from mlpengine.estimators import MlpClassifier
 from mlpengine.export import export
-from mlpengine.models.task import BinaryClassification, Split
+from mlpengine.models.task import BinaryClassification, Classification, Split, Threshold
 from mlpengine.models.threshold import choose_threshold
 from mlpengine.report.form import form_page
 from mlpengine.report.predictions import predictions_of
@@ -88,6 +88,15 @@ def test_a_model_decides_by_its_threshold_everywhere(frame, tmp_path):
     state = model.to_dict() | {"threshold": {"value": 2.0}}
     with pytest.raises(CheckpointError, match="threshold"):
         type(model).restored(state, model.state_dict(), tmp_path)
+
+
+def test_average_precision_is_of_the_positive_class():
+    rng = np.random.default_rng(0)
+    logits, truth = rng.normal(size=(60, 2)), rng.integers(0, 2, 60)
+    task = Classification(2, ["no", "yes"], Threshold(0.5, 0))
+    expected = average_precision_score(truth == 0, task.probabilities(logits)[:, 0])
+    part = Split(np.zeros((60, 1)), truth, truth)
+    assert task.metric("average_precision", logits, part) == pytest.approx(expected)
 
 
 def test_validation_rows_choose_without_folds_and_estimators_know_their_labels(frame):

@@ -9,6 +9,7 @@ import numpy as np
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import nearest, plural
 from mlpengine.data.features.preprocessing import Preprocessor
+from mlpengine.data.features.sources import check_numeric
 from mlpengine.data.features.summary import ColumnState, bounds, shares_of
 from mlpengine.data.features.thresholds import KS_LIMIT, LISTED_COLUMNS, LISTED_TEXTS, ODDS
 from mlpengine.data.tables.table import Column, Table, number_text
@@ -155,7 +156,8 @@ def drifts(preprocessor: Preprocessor, table: Table) -> list[Drift]:
         if known and name in levels:
             shares = shares_of(levels[name], table)
             values = float(np.abs(shares - np.array(one["shares"])).max())
-        elif known and "quantiles" in one and column.kind != "text":
+        elif known and "quantiles" in one:
+            check_numeric(table, name)
             values = _distance(column, np.array(one["quantiles"]))
         missing = float(column.missing.mean())
         before = preprocessor.summary["rows"] * (1 - one["missing"])
