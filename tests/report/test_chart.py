@@ -11,7 +11,6 @@ from mlpengine.diagnostics.curves import gradients_of
 from mlpengine.diagnostics.samples import Columns, Series
 from mlpengine.drawing import charts
 from mlpengine.drawing.chart_types import (
-    SHADES,
     Bars,
     Chart,
     Diagonal,
@@ -123,18 +122,6 @@ def test_values_are_in_their_places(shape, kind):
 
     np.testing.assert_allclose((x - LEFT) / (RIGHT - LEFT), shares(X, x_axis), atol=0.001)
     np.testing.assert_allclose((BOTTOM - y) / (BOTTOM - TOP), shares(Y, y_axis), atol=0.001)
-
-
-@pytest.mark.parametrize("classes", [1, 2, 20, 150])
-def test_shades_are_shares_of_the_true_class(classes):
-    counts = np.random.default_rng(classes).integers(0, 9, (classes, classes))
-    counts[0] = 0
-    counts[0, 0] = 1
-    levels = charts.shades(counts)
-    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    assert levels[0, 0] == SHADES
-    assert ((levels == 0) == (counts == 0)).all()
-    assert (np.abs(levels / SHADES - shares) <= 1 / SHADES).all()
 
 
 NUMBERS = [
