@@ -131,7 +131,7 @@ def behind_linear(diagnostics: Diagnostics) -> Verdict | None:
     )
     advice = (
         "If the linear model's log loss is lower, too, train the linear model alone: set "
-        "model.hidden to [] and remove training.members."
+        "model.hidden to [] and remove training.members, the list of network types."
     )
     no_fix = "the ensemble contains a linear model"
     if known.fix:

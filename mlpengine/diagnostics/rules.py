@@ -148,9 +148,13 @@ def target_scale(diagnostics: Diagnostics) -> Verdict | None:
     advice, no_fix = "Standardize it: set data.standardize_target to true.", ""
     fix = [Fix(FeatureSettings, "standardize_target", True)]
     if small and not size < limits.SMALL_TARGET:  # not known where it is standardized
-        headline, size, limit = "Loss is too small", diagnostics.baseline, limits.SMALL_LOSS
-        evidence = f"A constant prediction has a loss of {size:.1e}, so the gradients are tiny."
-        advice = "Multiply the formula of the loss by a number that makes this loss about 1."
+        headline, size, limit = (
+            "Values of the loss are too small",
+            diagnostics.baseline,
+            limits.SMALL_LOSS,
+        )
+        evidence = f"Predicting a constant has a loss of {size:.1e}, so the gradients are nearly 0."
+        advice = "Multiply the formula of the loss so that this value becomes about 1."
         fix, no_fix = [], "a factor of the loss is no setting"
     elif times > limits.OFF_CENTER and not size > limit:
         headline, mean = "Target is not centered", sqrt(max(times**2 - 1, 0.0))
@@ -257,7 +261,7 @@ def lr_high(diagnostics: Diagnostics) -> Verdict | None:
         more = f", and momentum makes later steps up to {two_digits(gain)} times as large"
     evidence = (
         f"A step changed the weights by {two_digits(ratio)} times their norm{more}; about "
-        f"{limits.GUIDE_RATIO} is usual."
+        f"{limits.GUIDE_RATIO} is usual, in the first step up to {limits.AIM}."
     )
     times = max(2.0, start_ratio(diagnostics) / limits.AIM)
     fix = lr_fix(diagnostics, 1 / times)
@@ -296,7 +300,7 @@ def lr_low(diagnostics: Diagnostics) -> Verdict | None:
     headline = "Learning rate is too low"
     evidence = (
         f"No step changed the weights by more than {two_digits(largest)} times their norm; about "
-        f"{limits.GUIDE_RATIO} is usual."
+        f"{limits.GUIDE_RATIO} is usual, in the first step up to {limits.AIM}."
     )
     fix = suited_lr_fix(diagnostics)
     advice = lr_advice(fix, f"Multiply it by {two_digits(limits.AIM / start_ratio(diagnostics))}.")
@@ -415,8 +419,9 @@ def signal(diagnostics: Diagnostics) -> Verdict | None:
         return None
     headline = "Activations vanish"
     evidence = (
-        f"In the first step the outputs of this layer vary {two_digits(share)} times as much as "
-        f"the outputs of {brief(diagnostics.layers[0].name)}; 0.1 to 1 is usual."
+        "In the first step the standard deviation of this layer's outputs, over rows and units, "
+        f"is {two_digits(share)} times the one of {brief(diagnostics.layers[0].name)}; 0.1 to 1 "
+        "is usual."
     )
     advice, fix = "Use another initializer or fewer layers.", unsaturated(diagnostics)
     return Verdict("vanishing", last, headline, evidence, share, limit, advice, fix,

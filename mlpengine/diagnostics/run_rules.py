@@ -102,7 +102,7 @@ def schedule(diagnostics: Diagnostics) -> Verdict | None:
     cosine = [Fix(TrainingSettings, "schedule", "cosine")]
     half = float(np.interp(steps[peak] / 2, steps, rates)) / rates[peak]
     if peak == len(rates) - 1 and half < limits.WARMING:
-        rise = f"It rose until the last step ({steps[peak]:,}), to {rates[peak]:.2g}."
+        rise = f"It rose to {rates[peak]:.2g} in the last step, step {steps[peak]:,}."
         advice = "Start without a warm-up: set schedule to cosine."
         headline = "Learning rate warms up too long"
         return Verdict("schedule", None, headline, rise, half, limits.WARMING, advice, cosine)
