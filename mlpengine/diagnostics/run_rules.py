@@ -299,13 +299,14 @@ def few_steps(diagnostics: Diagnostics) -> Verdict | None:
     smallest = max(1, min(8, batch // 2))
     rows = max(smallest, min(batch // 4, batch * steps // (4 * limits.FEW_STEPS)))
     headline, wanted = "Too few updates", limits.FEW_STEPS
-    longer = [Fix(TrainingSettings, "epochs", 5 * max(len(diagnostics.epochs), 1))]
+    epochs = 5 * max(len(diagnostics.epochs), 1)
+    longer = [Fix(TrainingSettings, "epochs", epochs)]
     evidence = f"The whole run made only {plural(steps, 'update')}; {wanted} or more are usual."
     advice = f"Set training.batch_size to {rows}, or train for more epochs."
-    fix = [Fix(TrainingSettings, "batch_size", rows)]
-    return Verdict(
-        "few_steps", None, headline, evidence, steps, wanted, advice, fix, others=[longer]
-    )
+    fix, others = [Fix(TrainingSettings, "batch_size", rows)], [longer]
+    if batch < 8:  # smaller batches are too noisy
+        advice, fix, others = f"Set training.epochs to {epochs}.", longer, []
+    return Verdict("few_steps", None, headline, evidence, steps, wanted, advice, fix, others=others)
 
 
 def unfinished(diagnostics: Diagnostics) -> Verdict | None:
