@@ -397,12 +397,12 @@ def depth(diagnostics: Diagnostics) -> Verdict | None:
     times = two_digits(10.0 ** abs(slope))
     if slope < 0:
         headline = "Gradients vanish"
-        evidence = f"The gradient of the last layer is {times} times that of the first."
+        evidence = f"The last layer's gradient is {times} times the first layer's gradient."
         advice, fix = "Use relu, fewer layers or another initializer.", unsaturated(diagnostics)
         return Verdict("vanishing", first, headline, evidence, slope, -limit, advice, fix,
                        others=[UNSATURATED])  # fmt: skip
     headline = "Gradients explode"
-    evidence = f"The gradient of the first layer is {times} times that of the last."
+    evidence = f"The first layer's gradient is {times} times the last layer's gradient."
     advice = "Make the initial weights smaller, or set training.clip_norm to 1."
     fix = [Fix(TrainingSettings, "clip_norm", 1.0)]
     return Verdict("exploding", first, headline, evidence, slope, limit, advice, fix)

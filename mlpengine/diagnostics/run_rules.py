@@ -149,7 +149,7 @@ def dropout_high(diagnostics: Diagnostics) -> Verdict | None:
         "of a constant prediction"
     )
     reached = two_digits(float(without[0]) / baseline) if costs else ""
-    other = f"; with dropout off, the validation loss is {reached} times that of a constant"
+    other = f"; with dropout off, the validation loss is {reached} times a constant's loss"
     evidence += f"{other if costs else ''}."
     advice, fix = "Set model.dropout to 0.1.", [Fix(NetworkSettings, "dropout", 0.1)]
     return Verdict("dropout_high", None, headline, evidence, dropout, limit, advice, fix)

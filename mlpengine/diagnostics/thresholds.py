@@ -39,7 +39,7 @@ TRIAL_STEPS = tuned(400, "steps", "the trial memorizes FEW rows within this many
 FEW_RATES = tuned((1e-2, 1e-3), "learning rates", "the trial uses each in turn")
 MEMORIZED_SHARE = tuned(0.1, "constant loss", "the rows of the trial are memorized below this loss")
 TOO_SLOW = tuned(100.0, "times", "`check` reports a rate this much lower than the suggestion")
-TOO_FAST = tuned(4.0, "times", "`check` reports a rate this much above that of the lowest loss")
+TOO_FAST = tuned(4.0, "times", "`check` reports a rate this much above the rate of lowest loss")
 
 # Learning rate range test
 LOWEST_RATE = tuned(1e-7, "learning rate", "rate of the first step")

@@ -224,7 +224,7 @@ class TabularNetwork(Network):
 
     @property
     def n_inputs(self) -> int:
-        """Number of inputs of the first layer: features, or outputs of the input layer."""
+        """Number of features that the first layer reads, behind the input layer if there is one."""
         return self.input_layer.out_dim(self.in_dim) if self.input_layer else self.in_dim
 
     def divide_outputs(self, number: float) -> None:
