@@ -144,7 +144,8 @@ def load_data(
         for part, (table, rows) in tables.parts.items()
     }
     loss = _balanced(file, loss, parts["train"], task)
-    if isinstance(task, Regression) and any(np.isnan(part.y).any() for part in parts.values()):
+    learned = [part for name, part in parts.items() if name != "test"]
+    if isinstance(task, Regression) and any(np.isnan(part.y).any() for part in learned):
         loss = KnownTargets(task.loss)
     return LoadedData(file, tables, task, loss, parts)
 

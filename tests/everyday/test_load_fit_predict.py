@@ -283,8 +283,7 @@ def test_a_row_without_some_targets_trains_the_others():
     remarks = "; ".join(result.remarks)
     assert "4 rows of 240 left out" in remarks
     assert "236 rows of 240 lack some targets" in remarks
-    measured = model.evaluate(given)
-    predicted = model.predict(given)
+    measured, predicted = model.evaluate(given), model.predict(given)
     for k, name in enumerate("ab"):
         rows = given[name].notna().to_numpy()
         r2 = r2_score(given[name][rows], predicted[rows, k])
@@ -294,6 +293,9 @@ def test_a_row_without_some_targets_trains_the_others():
     inside = (low <= frame[["a", "b"]]) & (frame[["a", "b"]] <= high)
     assert inside.to_numpy().mean() > 0.6
     assert np.isfinite([*result.metrics["out_of_fold"].values()]).all()
+    training["members"] = ["plain", "smooth"]  # need all targets of the rows that they learn
+    _, result = mlpengine.fit(frame[60:], ["a", "b"], test=given[:60], training=training)
+    assert np.isfinite([*result.metrics["test"].values()]).all()
 
 
 def test_own_tables_for_validation_and_test(diabetes):

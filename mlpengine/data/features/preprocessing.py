@@ -59,8 +59,7 @@ class Preprocessor:
     and `transform` do not apply it.
 
     With `encoding` "piecewise", numbers and dates with three or more values get a further feature
-    for
-    each bin of the column: 0 for values before the bin, 1 for values after it, linear in between.
+    for each bin: 0 for values before the bin, 1 for values after it, linear in between.
     The first feature goes down to -1 before the first bin, and the last up to 2 after the last bin.
     The edges of the bins are quantiles of the training rows; equal quantiles give fewer bins.
     After standard and robust scaling, `clip` "smooth" maps numbers into -3 to 3, so that no single
