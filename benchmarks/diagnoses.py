@@ -223,7 +223,7 @@ def table_of(folder: str, name: str) -> Rows:
 
 def number_of(name: str) -> int:
     """Return a number that a hash gives a name; another salt gives other halves."""
-    text = f"2026-11-28 evening {name}"
+    text = f"2026-11-29 {name}"
     return int(hashlib.md5(text.encode(), usedforsecurity=False).hexdigest(), 16)
 
 
