@@ -171,7 +171,7 @@ def _target(one: Data) -> list[Chart]:
 
 def _threshold_charts(known: Data) -> list[Chart]:
     """Return the ROC, precision-recall and gain curves, with a dot at the threshold."""
-    unit, at = axis([0.0, 1.0], margin=0.02), known["at_threshold"]
+    unit, at = axis([0.0, 1.0], margin=0.02), known["decisions"][0]
     of, dot = shortened(known["of"], 24), f"threshold {number(known['threshold'], 3)}"
 
     def chart(title: str, across: str, up: str, below: str, *more: Shape, note: str) -> Chart:

@@ -42,6 +42,7 @@ from mlpengine.nn import TabularNetwork
 from mlpengine.nn.layers import is_formula
 from mlpengine.ops import LOSSES, GradOp, Loss
 from mlpengine.settings.features import TaskName
+from mlpengine.settings.fix import put
 from mlpengine.settings.recipes import FOLDED_ROWS, MIDDLE, PRESETS, folds_for, validation_share_for
 from mlpengine.training.progress import Progress
 from mlpengine.training.trainer import Fitted, Member, Trainer
@@ -62,6 +63,14 @@ OPTIONS = {
     "threads": "training.threads",
 }
 """Config keys of parameters that are passed on unchanged."""
+
+PARAMETERS = {key: name for name, key in OPTIONS.items()} | {
+    "loss": "loss",
+    "data.class_weights": "class_weight",
+    "training.early_stopping": "early_stopping",
+    "training.members": "members",
+}
+"""Names of parameters by config key; further keys belong to ``settings``."""
 
 OWN = {
     "data.source": "fit takes the rows",
@@ -107,16 +116,6 @@ def rollback_on_error(method: Callable[..., Any]) -> Callable[..., Any]:
 def require_fit(estimator: Any) -> None:
     """Raise scikit-learn's NotFittedError, with advice, if an estimator is not fitted."""
     check_is_fitted(estimator, msg="%(name)s: is not fitted yet; write estimator.fit(X, y) first")
-
-
-def put(sections: dict[str, Any], key: str, value: Any) -> None:
-    """Set a key such as ``training.clip_norm`` in the sections of a config."""
-    *above, last = key.split(".")
-    for name in above:
-        below = sections.get(name)
-        sections[name] = {"name": below} if isinstance(below, str) else below or {}
-        sections = sections[name]
-    sections[last] = value
 
 
 def free_name(name: str, taken: Sequence[str]) -> str:
@@ -301,7 +300,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
             known = fitted.verdicts()
         if len(self._columns) <= SEARCHED_COLUMNS:
             known = [*column_verdicts(file, data.tables), *known]
-        self.verdicts_ = Verdicts(known)
+        self.verdicts_ = Verdicts(known, PARAMETERS)
 
     def _partial_fit(self, x: Any, y: Array, table: Table, sample_weight: ArrayLike | None) -> None:
         """Learn once from each row, in order, a batch at a time, with every network."""

@@ -132,7 +132,7 @@ def _curves(
     """Return shares of rows above each threshold, and the shares at the model's threshold.
 
     The shares are recall, false positive rate, precision, and share of all rows; None where a class
-    has no row.
+    has no row.  ``decisions`` are metrics at the model's threshold and at 0.5.
     """
     chances = task.probabilities(scored.output)[:, threshold.positive]
     is_positive = scored.rows.truth == threshold.positive
@@ -140,7 +140,7 @@ def _curves(
     true, false = (np.append(0.0, count) for count in counts)
     if not true[-1] or not false[-1]:
         return None
-    chosen = int((np.unique(chances) > threshold.value).sum())
+    levels = np.unique(chances)
     precise = true[1:] / (true + false)[1:]
     shares = {
         "recall": true / true[-1],
@@ -149,11 +149,23 @@ def _curves(
         "rows": (true + false) / (true[-1] + false[-1]),
     }
     shown = np.union1d(evenly_spaced(len(true), SHOWN_POINTS // 4), len(true) - 1)
+    decisions = []
+    for value in dict.fromkeys([threshold.value, 0.5]):
+        chosen, own = (
+            int((levels > value).sum()),
+            task.with_threshold(threshold._replace(value=value)),
+        )
+        names = ["accuracy", *["cost"] * (threshold.costs is not None)]
+        decisions.append(
+            {"threshold": value}
+            | {name: own.metric(name, scored.output, scored.rows) for name in names}
+            | {name: float(values[chosen]) for name, values in shares.items()}
+        )
     return {
         "of": label,
         "threshold": threshold.value,
         "area": roc_auc(scored.rows.truth, task.probabilities(scored.output), scored.rows.weights),
-        "at_threshold": {name: float(values[chosen]) for name, values in shares.items()},
+        "decisions": decisions,
         **{name: values[shown] for name, values in shares.items()},
     }
 

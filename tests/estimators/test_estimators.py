@@ -290,8 +290,11 @@ def test_a_classifier_of_two_classes_takes_losses_of_one_output(loss, iris):
 @pytest.mark.parametrize("folds", [None, 3])
 def test_a_fit_has_verdicts_with_fixes(folds, iris):
     slow = MlpClassifier(16, lr=1e-7, epochs=6, folds=folds, random_state=0)
-    (verdict,) = slow.fit(*iris).verdicts_
+    (verdict,) = known = slow.fit(*iris).verdicts_
     assert (verdict.name, [fix.key for fix in verdict.fix]) == ("lr_low", ["optimizer.lr"])
+    assert known.fix_text({"optimizer.lr": 0.1, "training.clip_norm": 1.0}) == (
+        "set_params(lr=0.1, settings={'training.clip_norm': 1.0})"
+    )
 
 
 UNCLIPPED = {"training.clip_norm": None}
