@@ -262,6 +262,15 @@ def by_name(
     return Chart(title, axis(values, zero=zero), up, [dots], below=below, words=words)
 
 
+def contribution_chart(
+    output: object, names: Sequence[object], values: Array, base: float
+) -> Chart:
+    """Return the contributions of columns to an output of one row, from top to bottom."""
+    below = f"change from {number(base)}, the mean of the background"
+    chart = by_name(f"Contributions to {shortened(output)}", names, values, below, zero=True)
+    return chart._replace(shapes=[Mark(0.0), *chart.shapes])
+
+
 def gradient_charts(samples: Data) -> list[Chart]:
     """Return norms, update ratios, gradients by layer, units and the noise scale."""
     panels = (_norms, _updates, _gradients, _units, _noise)
