@@ -49,6 +49,7 @@ class Survival(EntryLoss, name="survival"):
     """
 
     tasks = ("survival",)
+    initial_divisor = 10.0
 
     distribution: Annotated[Distribution, "Distribution of the time until the event."] = (
         "loglogistic"
