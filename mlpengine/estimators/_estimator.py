@@ -1,5 +1,6 @@
 """The base class of the estimators: parameters as config sections, and training."""
 
+import logging
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -23,6 +24,7 @@ from mlpengine.core.fields import one_of
 from mlpengine.core.spec import Array, ArrayLike
 from mlpengine.core.wording import plural
 from mlpengine.data.features import Preprocessor, profile
+from mlpengine.data.features.drift import NewRows
 from mlpengine.data.features.duplicate_rows import table_duplicates
 from mlpengine.data.features.sources import LIMIT
 from mlpengine.data.features.targets import Target
@@ -46,6 +48,8 @@ from mlpengine.settings.fix import put
 from mlpengine.settings.recipes import FOLDED_ROWS, MIDDLE, PRESETS, folds_for, validation_share_for
 from mlpengine.training.progress import Progress
 from mlpengine.training.trainer import Fitted, Member, Trainer
+
+_log = logging.getLogger("mlpengine")
 
 SEARCHED_COLUMNS = 500
 """Maximum number of columns in the search for leaks of the target."""
@@ -530,7 +534,11 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         if table.names != self._columns:  # scikit-learn has already warned of other names
             pairs = zip(self._columns, table.columns.values(), strict=True)
             table = Table(dict(pairs), table.source)
-        return mean.forward(self._preprocessor.features_of(table))
+        output = mean.forward(self._preprocessor.features_of(table))
+        if is_frame(x):  # as `Model.predict` does; arrays of numbers have no cost
+            for line in NewRows(self._preprocessor).add(table).lines():
+                _log.warning("warning: %s: %s", table.source, line)
+        return output
 
     def _known(self, reset: bool) -> Preprocessor | None:
         """Return the preprocessor for further rows; None for the rows of a new fit."""
