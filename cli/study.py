@@ -272,10 +272,7 @@ class Study:
             raise RunError(f"{storage}: the sweep's storage cannot be used ({reason})") from error
 
     def _sampler(self, slot: int) -> optuna.samplers.BaseSampler:
-        """Return the sampler of one trial; its seed follows from the config's seed and the slot.
-
-        Therefore the number of workers does not change the values that `random` draws.
-        """
+        """Return the sampler of one trial; its seed follows from the config's seed and the slot."""
         seed = int(np.random.SeedSequence([self._seed, slot]).generate_state(1)[0])
         if self.sweep.sampler == "tpe":
             return optuna.samplers.TPESampler(seed=seed)
