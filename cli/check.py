@@ -17,7 +17,7 @@ from mlpengine.data.tables.progress import OnProgress
 from mlpengine.models.task import Task
 from mlpengine.training.loading import load
 
-from .options import AS_JSON, overrides_like
+from .options import AS_JSON, HISTORY_OPTION, check_history, overrides_like
 from .outcome import NOT_MET
 from .progress import Meter
 from .streams import say
@@ -42,12 +42,14 @@ Examples:
     help="Exit with code 3 if a column of NEW drifts by more than this share, such as 0.1.",
 )
 @overrides_like("data.drop=[a, b]")
+@HISTORY_OPTION
 @AS_JSON
 def command(
     config: Path,
     new: Path | None,
     drift: float | None,
     settings: tuple[str, ...],
+    history: str | None,
     as_json: bool,
 ) -> int:
     """Read CONFIG and its data, and report problems of the data before training.
@@ -61,10 +63,11 @@ def command(
     Kolmogorov-Smirnov statistic; for texts it is the largest difference of the share of a text.
     The shares of missing values are shown, too.
     """
+    check_history(history, new)
     if new is not None:
         if settings:
             raise UsageError("check: --set needs a config (got a model); leave --set out")
-        return _compare(config, new, drift, as_json=as_json)
+        return _compare(config, new, history, drift, as_json=as_json)
     if drift is not None:
         raise UsageError("--drift: a run and a new table are needed: mlpengine check RUN NEW")
     file = load_config(config, [parse_override(text) for text in settings])
@@ -97,11 +100,14 @@ def command(
     return 0
 
 
-def _compare(run: Path, new: Path, limit: float | None, *, as_json: bool) -> int:
+def _compare(
+    run: Path, new: Path, history: str | None, limit: float | None, *, as_json: bool
+) -> int:
     """Compare the columns of a new table with the training columns; return the exit code."""
     if limit is not None and not 0 <= limit <= 1:
         raise UsageError(f"--drift: must be a share from 0 to 1 (got {limit:g})")
-    compared = load(run).check(new)
+    model = load(run)
+    compared = model.check(model.table(new, history))
     beyond = compared.beyond(limit) if limit is not None else []
     if as_json:
         shown = compared.as_dict()

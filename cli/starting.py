@@ -131,10 +131,7 @@ def reopened(path: Path, epochs: int | None, ranks: Ranks | None, opened: ExitSt
 def _longer(
     directory: RunDirectory, checkpoint: Checkpoint | None, epochs: int | None
 ) -> list[Override]:
-    """Return the overrides for a run that continues to another number of epochs.
-
-    Raises: UsageError if the run has no checkpoint.
-    """
+    """Return the overrides for a run that continues to another number of epochs."""
     if checkpoint is None:
         if epochs is None:
             return []

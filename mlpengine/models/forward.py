@@ -136,10 +136,7 @@ class _Program:
 
     @classmethod
     def of(cls, networks: Sequence[TabularNetwork]) -> "_Program":
-        """Return the programs of networks; networks of equal structure share the machine code.
-
-        Raises: CompileError or UnsupportedError.
-        """
+        """Return the programs of networks; networks of equal structure share the machine code."""
         made: dict[str, tuple[TabularNetwork, Executor]] = {}
         passes = []
         for mlp in networks:

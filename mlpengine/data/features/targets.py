@@ -96,7 +96,6 @@ class ClassTarget(Target):
 
     @property
     def n_outputs(self) -> int:
-        """Number of classes."""
         return len(self.classes)
 
     def encode(self, table: Table) -> Array:
@@ -124,7 +123,6 @@ class ClassTarget(Target):
         return [self.classes[code] for code in codes]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything about it, ready for JSON."""
         return {"task": self.task, "columns": self.columns, "classes": self.classes}
 
 
@@ -213,7 +211,6 @@ class NumberTarget(Target):
 
     @property
     def n_outputs(self) -> int:
-        """Number of columns."""
         return len(self.columns)
 
     def encode(self, table: Table) -> Array:
@@ -250,7 +247,6 @@ class NumberTarget(Target):
         return values
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything about it, ready for JSON."""
         return {
             "task": self.task,
             "columns": self.columns,
@@ -319,7 +315,6 @@ class TimeTarget(NumberTarget):
         return np.where(seen > 0, times, -times)[:, None]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything about it, ready for JSON."""
         return {**super().state_dict(), "event": self.event}
 
 
@@ -333,7 +328,6 @@ class MultiLabelTarget(Target):
 
     @property
     def n_outputs(self) -> int:
-        """Number of columns."""
         return len(self.columns)
 
     def encode(self, table: Table) -> Array:
@@ -352,7 +346,6 @@ class MultiLabelTarget(Target):
         return np.column_stack([table[name].values for name in self.columns]).astype(np.float64)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything about it, ready for JSON."""
         return {"task": self.task, "columns": self.columns}
 
 
