@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from mlpengine.backends.compiled import chosen_target
+from mlpengine.backends.compiled.cache import chosen_target
 from mlpengine.core import system
 from mlpengine.core.errors import RunError, UsageError
 from mlpengine.core.files import RESOLVED as RESOLVED
