@@ -9,6 +9,7 @@ from typing import Any
 from mlpengine.config import Override, load_config
 from mlpengine.config.load import with_overrides
 from mlpengine.core.errors import UsageError
+from mlpengine.core.files import is_device
 from mlpengine.export.c_train import MakeOptimizer, Package, export_training
 from mlpengine.fitting import checked_sections
 from mlpengine.models.model import Model
@@ -21,7 +22,7 @@ FORMAT = "c-train"
 
 def written(path: Path) -> str:
     """Return the text about a file."""
-    return f"wrote {path} ({path.stat().st_size:,} bytes)"
+    return f"wrote {path}" + ("" if is_device(path) else f" ({path.stat().st_size:,} bytes)")
 
 
 def write(

@@ -11,7 +11,7 @@ import numpy as np
 
 from mlpengine.config import parse_override
 from mlpengine.core.errors import MlpEngineError, RunError, UsageError
-from mlpengine.core.files import is_run, keep_input, missing, not_a_run
+from mlpengine.core.files import is_device, is_run, keep_input, missing, not_a_run
 from mlpengine.core.wording import printable
 from mlpengine.export import Exported, Package, export, format_of
 from mlpengine.models.model import MODEL_FILE, Model
@@ -19,7 +19,7 @@ from mlpengine.report import write_page
 from mlpengine.report.form import form_page
 
 from . import device
-from .options import AS_JSON, MODEL_ARGUMENT, overrides_like
+from .options import AS_JSON, MODEL_ARGUMENT, OutputPath, overrides_like
 from .streams import say
 
 EPILOG = """\b
@@ -75,7 +75,7 @@ EXPORT_NAMES = {
 @click.option(
     "-o",
     "--out",
-    type=click.Path(path_type=Path),
+    type=OutputPath(path_type=Path),
     help="The file; by default beside the model.",
 )
 @overrides_like("optimizer=sgd or training.freeze=[0] (of the run, for c-train)")
@@ -141,7 +141,7 @@ def command(
         click.echo(json.dumps(shown, default=str))
         return
     for line in lines:
-        say(line)
+        say(line, err=is_device(path))
 
 
 @contextmanager
