@@ -168,10 +168,7 @@ def _columns(data: LoadedData) -> list[Verdict]:
 
 
 def _after(run: Path) -> tuple[dict[str, Any], list[str], list[Verdict]]:
-    """Read a run; return everything as data and as lines, and the verdicts.
-
-    A run that has ended or failed has recorded its verdicts; for any other run, they are measured.
-    """
+    """Read a run; return everything as data and as lines, and the verdicts."""
     config = resolved_config(run)
     file = load_config(config)
     ended = next((name for name in (RESULT_FILE, FAILURE_FILE) if (run / name).is_file()), None)

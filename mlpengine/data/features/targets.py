@@ -96,7 +96,6 @@ class ClassTarget(Target):
 
     @property
     def n_outputs(self) -> int:
-        """Number of classes."""
         return len(self.classes)
 
     def encode(self, table: Table) -> Array:
@@ -126,7 +125,6 @@ class ClassTarget(Target):
         return [self.classes[code] for code in codes]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything about it, ready for JSON."""
         return {"task": self.task, "columns": self.columns, "classes": self.classes}
 
 
@@ -215,7 +213,6 @@ class NumberTarget(Target):
 
     @property
     def n_outputs(self) -> int:
-        """Number of columns."""
         return len(self.columns)
 
     def encode(self, table: Table) -> Array:
@@ -252,7 +249,6 @@ class NumberTarget(Target):
         return values
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything about it, ready for JSON."""
         return {
             "task": self.task,
             "columns": self.columns,
@@ -321,7 +317,6 @@ class TimeTarget(NumberTarget):
         return np.where(seen > 0, times, -times)[:, None]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything about it, ready for JSON."""
         return {**super().state_dict(), "event": self.event}
 
 
@@ -335,7 +330,6 @@ class MultiLabelTarget(Target):
 
     @property
     def n_outputs(self) -> int:
-        """Number of columns."""
         return len(self.columns)
 
     def encode(self, table: Table) -> Array:
@@ -354,7 +348,6 @@ class MultiLabelTarget(Target):
         return np.column_stack([table[name].values for name in self.columns]).astype(np.float64)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything about it, ready for JSON."""
         return {"task": self.task, "columns": self.columns}
 
 
