@@ -27,7 +27,7 @@ from mlpengine.training.loading import load
 from mlpengine.training.measure import outputs
 from mlpengine.training.run_directory import resolved_config
 
-from .options import AS_JSON, MODEL_ARGUMENT
+from .options import AS_JSON, HISTORY_OPTION, MODEL_ARGUMENT, check_history
 from .outcome import NOT_MET, metrics_table, mistakes, part_title
 from .streams import say
 
@@ -38,6 +38,7 @@ Examples:
   mlpengine evaluate runs/penguins - --json < new.csv
   mlpengine evaluate runs/price --metric pinball_0.9
   mlpengine evaluate runs/churn --threshold 0.3
+  mlpengine evaluate runs/power today.csv --history week.csv
   mlpengine evaluate runs/price new.csv --require "r2 > 0.3" --require "mae <= 2"
 """
 
@@ -91,6 +92,7 @@ def read_requirement(text: str) -> Requirement:
     metavar="CONDITION",
     help='Exit with code 3 unless this holds, such as "r2 > 0.3"; may be repeated.',
 )
+@HISTORY_OPTION
 @AS_JSON
 def command(
     run: Path,
@@ -98,6 +100,7 @@ def command(
     names: tuple[str, ...],
     threshold: float | None,
     required: tuple[str, ...],
+    history: str | None,
     as_json: bool,
 ) -> int:
     """Measure the model of RUN, a run directory or a model file, with every metric of its task.
@@ -112,6 +115,7 @@ def command(
     --require tests the metrics of FILE.  Without FILE it tests the metrics of the test rows or,
     without test rows, of the validation rows.
     """
+    check_history(history, file)
     requirements = [read_requirement(text) for text in required]
     model = load(run)
     if threshold is not None:
@@ -128,7 +132,7 @@ def command(
         parts = [*outputs(model.mean, loaded.parts, loaded.folds)]
         in_time = loaded.file.config.data.split.time is not None
     else:
-        table = read_rows(model, file)
+        table = read_rows(model, file, history)
         part = make_split(
             table, None, model.preprocessor, model.task, model.mlp.dtype, on_demand=True
         )
@@ -190,16 +194,19 @@ def _watching(model: Model, option: str, names: Sequence[str]) -> None:
         raise UsageError(f"{option}: {error}") from None
 
 
-def file_table(model: Model, source: str) -> Table:
-    """Return a file (- is stdin) as a table with the kinds that training read."""
+def file_table(model: Model, source: str, history: str | None = None) -> Table:
+    """Return a file (- is stdin) as a table with the kinds that training read.
+
+    `history` is a file of the rows before.
+    """
     stream: Any = sys.stdin.buffer if source == "-" else source
     table = read_table(stream, **model.preprocessor.read_arguments)
-    return model.table(table)
+    return model.table(table, history)
 
 
-def read_rows(model: Model, source: str) -> Table:
+def read_rows(model: Model, source: str, history: str | None = None) -> Table:
     """Return the rows of a file with known targets."""
-    table = file_table(model, source)
+    table = file_table(model, source, history)
     target = model.preprocessor.target
     usable = usable_rows(
         table, target.columns if target else [], model.preprocessor.rows_in_use(table)

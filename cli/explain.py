@@ -17,7 +17,7 @@ from mlpengine.training.measure import explained_rows
 from mlpengine.training.run_directory import resolved_config
 
 from .evaluate import file_table
-from .options import AS_JSON, MODEL_ARGUMENT
+from .options import AS_JSON, HISTORY_OPTION, MODEL_ARGUMENT, check_history
 from .streams import say
 
 EPILOG = """\b
@@ -39,8 +39,11 @@ Examples:
     metavar="LINE",
     help="Explain the prediction of the row in this line of the file.",
 )
+@HISTORY_OPTION
 @AS_JSON
-def command(run: Path, file: str | None, number: int | None, as_json: bool) -> None:
+def command(
+    run: Path, file: str | None, number: int | None, history: str | None, as_json: bool
+) -> None:
     """Show which columns matter for the model of RUN, a run directory or model file.
 
     FILE is a table with the target column (- is stdin), by default the rows of the run.
@@ -55,8 +58,9 @@ def command(run: Path, file: str | None, number: int | None, as_json: bool) -> N
     prediction when the column changes from its value in a training row.  FILE then needs no target;
     its row is compared with rows drawn from the model's description of the training rows.
     """
+    check_history(history, file)
     if number is not None:
-        reasons = _row(run, file, number)
+        reasons = _row(run, file, number, history)
         say(json.dumps(finite(reasons.as_dict())) if as_json else str(reasons))
         return
     model, curves = load(run), CURVES if as_json else 0
@@ -66,11 +70,11 @@ def command(run: Path, file: str | None, number: int | None, as_json: bool) -> N
         rows = explained_rows(model.mean, own.parts, own.folds, EXPLAINED_ROWS)
         shown = model.explanation(*rows, own.tables.parts["train"][0], curves=curves)
     else:
-        shown = model.explain(file_table(model, file), curves=curves)
+        shown = model.explain(file_table(model, file, history), curves=curves)
     say(json.dumps(shown.as_dict(), allow_nan=False) if as_json else str(shown))
 
 
-def _row(run: Path, file: str | None, number: int) -> RowExplanation:
+def _row(run: Path, file: str | None, number: int, history: str | None) -> RowExplanation:
     """Explain the row of a line, compared with the training rows or their description."""
     model, background = load(run), None
     if file is None:
@@ -79,7 +83,7 @@ def _row(run: Path, file: str | None, number: int) -> RowExplanation:
         table, learned = own.tables.parts["train"]
         background = table.rows(learned)
     else:
-        table = file_table(model, file)
+        table = file_table(model, file, history)
     numbers = table.row_numbers()
     places = np.flatnonzero(numbers == number)
     if not len(places):

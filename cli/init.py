@@ -19,7 +19,7 @@ from mlpengine.data.tables.detect import detect
 from mlpengine.data.tables.rows import has_target
 from mlpengine.settings.recipes import PRESETS
 
-from .options import AS_JSON
+from .options import AS_JSON, OutputPath
 from .progress import Meter
 from .schema import SCHEMA_FILE, write_schema
 from .streams import say, write_file
@@ -44,7 +44,11 @@ Examples:
 @click.argument("data", type=str)
 @click.option("--target", multiple=True, metavar="COL", help="Column to predict; may be repeated.")
 @click.option(
-    "-o", "--out", metavar="FILE", help="The config; by default <data>.yaml; - is stdout."
+    "-o",
+    "--out",
+    type=OutputPath(),
+    metavar="FILE",
+    help="The config; by default <data>.yaml; - is stdout.",
 )
 @click.option(
     "--test",
@@ -234,10 +238,7 @@ def _check_columns(
 def _divided(
     facts: Profile, table: Table, divides: Mapping[str, str], *, own_test: bool
 ) -> tuple[Profile, Division | None]:
-    """Return the profile of the features, and the division of the rows with a target, if any.
-
-    Raises: DataError if the rows cannot be divided in this way.
-    """
+    """Return the profile of the features, and the division of the rows with a target, if any."""
     for key, name in divides.items():
         facts, division = Division.of(facts, key, name)
         try:

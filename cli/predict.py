@@ -26,7 +26,7 @@ from mlpengine.models.model import Model
 from mlpengine.models.task import Classification, MultiLabel, Regression, Task
 from mlpengine.training.loading import load
 
-from .options import MODEL_ARGUMENT
+from .options import HISTORY_OPTION, MODEL_ARGUMENT, OutputPath
 from .streams import say, write_file
 from .tables import SUFFIXES, Coded, csv_text, plain_text, records, write_table
 
@@ -48,6 +48,7 @@ Examples:
 @click.option(
     "-o",
     "--out",
+    type=OutputPath(),
     default="-",
     metavar="OUT",
     help="A .csv, .parquet or .npy file; - writes CSV to stdout (the default).",
@@ -85,7 +86,7 @@ Examples:
 )
 @click.option("--by-class", is_flag=True, help="With --set: hold this share of each class.")
 @click.option("--spread", "with_spread", is_flag=True, help="Add the deviation over the networks.")
-@click.option("--history", metavar="OLD", help="A table of the rows before, for data.lags.")
+@HISTORY_OPTION
 @click.option("--id", "key", metavar="COL", help="Column to copy; by default the line in FILE.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def command(
@@ -143,8 +144,6 @@ def command(
         _listed("--quantile", quantiles),
         _listed("--times", times),
     )
-    if history is not None and not model.preprocessor.history.names:
-        raise UsageError("--history: needs a model with data.lags or data.rolling")
     blocks = _blocks(model, sys.stdin.buffer if file == "-" else file, key, sure, history)
     if path is None and not as_json:
         for number, (columns, _) in enumerate(blocks):
@@ -217,7 +216,7 @@ def _blocks(
     history: str | None,
 ) -> Iterator[tuple[dict[str, Any], Array]]:
     """Yield the columns to write and the numbers behind them, for some rows at a time."""
-    how, derived = model.preprocessor.read_arguments, model.preprocessor.history
+    how = model.preprocessor.read_arguments
     has_types = isinstance(source, str) and table_format(source) is not None
     if key and key not in model.columns and not has_types:
         how["text"] = [*how["text"], key]  # so that a code keeps its leading zeros
@@ -225,9 +224,8 @@ def _blocks(
     kept = {*own.columns, *own.formula_columns, *filter(None, [key])}
     rows = outside = 0
     new = NewRows(own)
-    if derived.names:  # a row reads rows of other blocks
-        before = None if history is None else read_table(history, **how)
-        tables = iter([derived.extended(read_table(source, **how), before)])
+    if own.history.names or history is not None:  # a row reads rows of other blocks
+        tables = iter([model.table(read_table(source, **how), history)])
     else:
         tables = read_blocks(source, kept=kept, **how)
     for table in tables:

@@ -92,6 +92,28 @@ def keep_input(out: Path, source: str | Path, what: str) -> None:
 RESOLVED = "config.resolved.yaml"
 """The config of a run with all defaults and overrides."""
 
+OWN_FOLDERS = frozenset({"checkpoints", "tensorboard"})
+OWN_FILES = frozenset(
+    {
+        *("config.yaml", RESOLVED, "environment.json", "failure.json", "result.json", "run.lock"),
+        *("metrics.csv", "timings.csv", "diagnostics.csv"),
+        *("model.safetensors", "warm_start.safetensors"),
+        *("sweep.yaml", "sweep.json", "best.yaml", "journal.log"),
+    }
+)
+"""The files and folders that runs and sweeps need, so that no command writes others there."""
+
+
+def keep_own_files(out: str | Path) -> None:
+    """Raise UsageError if an output would be one of the files that a run or a sweep needs."""
+    folder, name = os.path.split(out)
+    folder = os.path.realpath(folder)
+    parent, inside = os.path.split(folder)
+    run = parent if inside in OWN_FOLDERS else folder
+    is_own = inside in OWN_FOLDERS or name in OWN_FILES
+    if is_own and os.path.exists(os.path.join(run, "run.lock")):
+        raise UsageError(f"{out}: is a file of the run; name another file")
+
 
 def is_run(directory: Path) -> bool:
     """Return whether a directory belongs to a run that has begun."""
@@ -163,12 +185,12 @@ def flush(path: Path) -> None:
         system.flush_to_disk(path.parent)
 
 
-def write_atomically(path: str | Path, data: bytes, *, private: bool = False) -> None:
+def write_atomically(path: str | Path, data: bytes) -> None:
     """Write a file whole or not at all, and flush it to disk.
 
     The function first writes a new file with a random name into the opened directory, then renames
     it.  So neither a link at the new name nor a renamed directory redirects the bytes.  A device or
-    a pipe is written directly.  Only this user may read a `private` file.
+    a pipe is written directly.
 
     Raises: RunError with the path and the cause.
     """
@@ -176,11 +198,11 @@ def write_atomically(path: str | Path, data: bytes, *, private: bool = False) ->
     with writing(path):
         if not path.name:
             raise IsADirectoryError(EISDIR, "it is a directory")
-        if _is_device(path):
+        if is_device(path):
             path.write_bytes(data)
             return
         with system.opened_directory(path.parent) as (start, directory):
-            _replace(start / path.name, directory, data, 0o600 if private else 0o666)
+            _replace(start / path.name, directory, data)
             if directory is not None:
                 sync(directory)
 
@@ -212,13 +234,11 @@ def write_all(descriptor: int, data: bytes | memoryview) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def _replace(path: Path, directory: int | None, data: bytes, mode: int) -> None:
+def _replace(path: Path, directory: int | None, data: bytes) -> None:
     temporary = path.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
     try:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
-        descriptor = system.open_file(
-            temporary, flags, follow=False, directory=directory, mode=mode
-        )
+        descriptor = system.open_file(temporary, flags, follow=False, directory=directory)
         try:
             write_all(descriptor, data)
             sync(descriptor)
@@ -231,7 +251,8 @@ def _replace(path: Path, directory: int | None, data: bytes, mode: int) -> None:
         raise
 
 
-def _is_device(path: Path) -> bool:
+def is_device(path: Path) -> bool:
+    """Return whether a path is a pipe or a device, which has no size."""
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:

@@ -440,10 +440,7 @@ class Model:
         return table
 
     def _usable(self, where: str, data: Any) -> tuple[Table, Array | None]:
-        """Return a table, and the indices of its rows with a target (None for all).
-
-        Messages begin with `where`.
-        """
+        """Return a table, and the indices of its rows with a target (None for all)."""
         table = self._with_rows(where, data)
         usable = usable_rows(table, self.target, self.preprocessor.rows_in_use(table))
         for line in usable.remarks:
@@ -638,8 +635,11 @@ class Model:
         With lags or windows, a row reads its earlier rows in `data` and in `history`, a table of
         further rows.  Every method accepts the returned table.
 
-        Raises: DataError if the data cannot be read as a table.
+        Raises: DataError if the data cannot be read as a table; UsageError for a `history` of a
+            model without lags and windows.
         """
+        if history is not None and not self.preprocessor.history.names:
+            raise UsageError("--history: needs a model with data.lags or data.rolling")
         before = None if history is None else self._read(history)
         return self.preprocessor.history.extended(self._read(data), before)
 

@@ -23,7 +23,7 @@ from mlpengine.step.arguments import advice_on_y, refuse_weights
 from mlpengine.step.fault import Fault, bad_rows, listed_rows, locate_nonfinite
 
 if TYPE_CHECKING:
-    from mlpengine.backends.compiled import Executor
+    from mlpengine.backends.compiled.executor import Executor
 
 StepData = tuple[Any, Any, Array | None]
 """Features, targets and, for a weighted step, sample weights, with equal numbers of rows."""
@@ -101,10 +101,7 @@ class BoundStep(Uncopyable):
                 gather_rows(rows, order, buffer)
 
     def write(self, x: Any, y: Any, weight: Array | None) -> None:
-        """Copy a batch into the buffers.
-
-        Raises: ShapeError or DtypeError; UsageError for weights that are missing or unexpected.
-        """
+        """Copy a batch into the buffers."""
         inputs: Any = self.scratch.input
         target: Any = self.loss.target
         weights = self.loss.sample_weight
@@ -142,10 +139,7 @@ class BoundStep(Uncopyable):
     def error(
         self, optimizer: Optimizer, loss: float, norm: float
     ) -> tuple[NumericalError, list[int]]:
-        """Return the error of a failed step, and the rows of the batch that caused it.
-
-        Raises: IndexRangeError if a label or target is the cause.
-        """
+        """Return the error of a failed step, and the rows of the batch that caused it."""
         for statistics in self.scratch.recording.statistics:
             statistics.restore()
         step, fault = optimizer.steps + 1, self.find_fault()

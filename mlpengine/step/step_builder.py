@@ -7,17 +7,11 @@ from functools import partial
 from math import inf
 from typing import Any
 
-from mlpengine.backends.compiled import (
-    FINISHED,
-    Executor,
-    InstructionLike,
-    LossInstruction,
-    UnsupportedError,
-    compile_program,
-)
 from mlpengine.backends.compiled.batch_norm_rows import parts_of
+from mlpengine.backends.compiled.executor import FINISHED, Executor, compile_program
 from mlpengine.backends.compiled.group import StepGroup
-from mlpengine.backends.values import Batch
+from mlpengine.backends.compiled.kernel import InstructionLike, LossInstruction
+from mlpengine.backends.values import Batch, UnsupportedError
 from mlpengine.core.buffers import address_of, replay
 from mlpengine.core.errors import CompileError
 from mlpengine.core.fork_locks import cached_property
@@ -58,8 +52,6 @@ class StepBuilder:
         """Return the step for `rows` rows, and the reason if NumPy runs it instead.
 
         `whole` is the step of whole batches on these buffers; its program can run shorter batches.
-
-        Raises: ShapeError if the buffers have fewer rows.
         """
         problem = ""
         if compiled:
@@ -247,20 +239,14 @@ class _StepParts:
         return arrays_in(self.scratch.input, loss.target, loss.sample_weight)
 
     def program(self) -> Executor | None:
-        """Return the step up to the gradients as one program; None if a part has no rule.
-
-        Raises: CompileError.
-        """
+        """Return the step up to the gradients as one program; None if a part has no rule."""
         try:
             return self.compile(self.instructions, gathered=self.gathered)
         except UnsupportedError:
             return None
 
     def compile(self, instructions: Sequence[InstructionLike], **update: Any) -> Executor:
-        """Compile instructions as one program; `update` holds options of `compile_program`.
-
-        Raises: UnsupportedError or CompileError.
-        """
+        """Compile instructions as one program; `update` holds options of `compile_program`."""
         return compile_program(
             instructions,
             dtype=self.scratch.mlp.dtype,
@@ -285,10 +271,7 @@ class _StepParts:
         return names
 
     def calls(self) -> Iterator[Call]:
-        """Yield the calls up to the gradients: compiled programs, and NumPy for ops without rules.
-
-        Raises: CompileError.
-        """
+        """Yield the calls up to the gradients: of programs, and of NumPy for ops without rules."""
         for instructions, problem in self.split():
             if not problem:
                 yield self.checked(self.compile(instructions))

@@ -6,7 +6,7 @@ from math import isfinite
 
 import numpy as np
 
-from mlpengine.backends import Backend, find_backend
+from mlpengine.backends.backend import Backend, find_backend
 from mlpengine.core.buffers import Uncopyable, address_of, quiet_runner, replay, zeros
 from mlpengine.core.errors import NumericalError, TapeError
 from mlpengine.core.placement import ALIGNMENT
@@ -152,10 +152,7 @@ class Forward(Uncopyable):
         return self._arrays[buffer]
 
     def value(self, node: Value) -> Array:
-        """Return the array that holds the value of `node` after a replay.
-
-        Raises: TapeError if a later step of the replay reuses its memory.
-        """
+        """Return the array that holds the value of `node` after a replay."""
         if not self.plan.survives(node):
             raise TapeError(f"value: {node!r} is not kept; ask for it with keep=[...]")
         return self.resolve(self.plan.buffer(node))

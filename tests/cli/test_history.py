@@ -107,6 +107,16 @@ def test_the_rows_before_may_be_in_another_file(folder, mlpengine):
     np.testing.assert_allclose(model.predict_next(before, following), expected, rtol=1e-6)
     known = model.table({**last, "sold": [None, None]}, before)
     np.testing.assert_allclose(model.predict(known), expected, rtol=1e-6)
+    (folder / "last.csv").write_text(csv(last))
+    found = {}
+    for command in ("evaluate", "explain", "check"):
+        found[command] = mlpengine(command, "run", "last.csv", "--history", "old.csv", "--json")
+        assert not found[command].err
+        assert mlpengine(command, "run", "--history", "old.csv").code == 2
+    errors = model.evaluate(model.table(last, before))
+    assert json.loads(found["evaluate"].out)["data"] == pytest.approx(errors)
+    columns = json.loads(found["check"].out)["columns"]
+    assert columns["sold_lag_1"]["missing"] == 0
     row = {name: float(known[name].values[0]) for name in model.preprocessor.columns}
     np.testing.assert_allclose(model.predict(row), expected[:1], rtol=1e-5)  # has its lags
 

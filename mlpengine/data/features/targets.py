@@ -8,7 +8,7 @@ import numpy as np
 
 from mlpengine.core.errors import DataError
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import plural
+from mlpengine.core.wording import plural, suggestion
 from mlpengine.data.features.column_kinds import (
     are_codes,
     comma_text,
@@ -96,7 +96,6 @@ class ClassTarget(Target):
 
     @property
     def n_outputs(self) -> int:
-        """Number of classes."""
         return len(self.classes)
 
     def encode(self, table: Table) -> Array:
@@ -113,9 +112,11 @@ class ClassTarget(Target):
         codes = numbers[place].astype(np.int64)
         if (codes < 0).any():
             row = int(np.flatnonzero(codes < 0)[0])
+            text = values.text(row)
+            more = ", ..." if len(self.classes) > 10 else ""
             raise DataError(
-                f"{table.where(name, row)}: {values.text(row)!r:.60} is not one of the classes in "
-                f"the training rows ({', '.join(map(repr, self.classes[:10]))})"
+                f"{table.where(name, row)}: {text!r:.60} is not one of the classes in the training "
+                f"rows ({', '.join(map(repr, self.classes[:10]))}{more}){suggestion(text, known)}"
             )
         return codes
 
@@ -124,7 +125,6 @@ class ClassTarget(Target):
         return [self.classes[code] for code in codes]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything about it, ready for JSON."""
         return {"task": self.task, "columns": self.columns, "classes": self.classes}
 
 
@@ -213,7 +213,6 @@ class NumberTarget(Target):
 
     @property
     def n_outputs(self) -> int:
-        """Number of columns."""
         return len(self.columns)
 
     def encode(self, table: Table) -> Array:
@@ -250,7 +249,6 @@ class NumberTarget(Target):
         return values
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything about it, ready for JSON."""
         return {
             "task": self.task,
             "columns": self.columns,
@@ -319,7 +317,6 @@ class TimeTarget(NumberTarget):
         return np.where(seen > 0, times, -times)[:, None]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything about it, ready for JSON."""
         return {**super().state_dict(), "event": self.event}
 
 
@@ -333,7 +330,6 @@ class MultiLabelTarget(Target):
 
     @property
     def n_outputs(self) -> int:
-        """Number of columns."""
         return len(self.columns)
 
     def encode(self, table: Table) -> Array:
@@ -352,7 +348,6 @@ class MultiLabelTarget(Target):
         return np.column_stack([table[name].values for name in self.columns]).astype(np.float64)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything about it, ready for JSON."""
         return {"task": self.task, "columns": self.columns}
 
 
