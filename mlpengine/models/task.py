@@ -636,7 +636,7 @@ class CensoredTimes(Regression):
     def row_losses(self, output: Array, truth: Array) -> Array:
         """Return the negative log-likelihood (rows,) of times and bounds (rows, 2)."""
         wide, times = output.astype(np.float64), truth[:, 0]
-        losses = self.loss.formulas.values([*wide.T], [*(truth / self.target.scale).T])
+        losses = self.loss.formulas.values([*wide.T], [*self.target.scaled(truth).T])
         return losses + np.log(np.where(times > 0, times, 1.0))
 
     def _nll(self, scored: Scored) -> float:

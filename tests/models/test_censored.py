@@ -47,15 +47,18 @@ def test_predictions_are_of_the_distribution(name):
     assert task.metric("nll", OUTPUT, rows_of(WEIGHTS)) == pytest.approx(nll, rel=1e-6)
 
 
+@pytest.mark.parametrize("bounds", [None, TIME + np.ceil(RNG.exponential(9, 60))])
 @pytest.mark.parametrize("weights", [None, WEIGHTS])
-def test_concordance_counts_pairs(weights):
+def test_concordance_counts_pairs(weights, bounds):
     predicted = np.round(OUTPUT[:, 0], 1)
     w = np.ones(60) if weights is None else weights
-    earlier = (TIME[:, None] < TIME) | ((TIME[:, None] == TIME) & ~SEEN)
-    pairs = w[:, None] * w * earlier * SEEN[:, None]
+    last = np.where(SEEN, TIME, np.inf if bounds is None else bounds)[:, None]
+    pairs = w[:, None] * w * ((last < TIME) | ((last == TIME) & ~SEEN))
     p = predicted[:, None]
     right = (pairs * ((p < predicted) + (p == predicted) / 2)).sum() / pairs.sum()
-    assert censored.concordance(TIMES, predicted, weights) == pytest.approx(right, rel=1e-12)
+    assert censored.concordance(TIMES, predicted, weights, bounds) == pytest.approx(
+        right, rel=1e-12
+    )
     assert np.isnan(censored.concordance(-TIME, predicted))
 
 

@@ -23,6 +23,9 @@ from mlpengine.data.features.column_kinds import (
 from mlpengine.data.tables.table import Column, Table, number_text
 from mlpengine.settings.features import Standardizing, TaskName
 
+LEAST_TIME = 1e-30
+"""A lower bound of 0, in scales of a `TimeTarget`."""
+
 Label = str | int | float | bool
 
 
@@ -338,7 +341,12 @@ class TimeTarget(NumberTarget):
                 row = int(np.argmax(is_wrong))
                 cell = table[column].text(row)
                 raise DataError(f"{table.where(column, row)}: {text.format(cell)}")
-        return np.stack([np.where(seen > 0, times, -times), bounds], axis=1)
+        seen = seen > 0
+        return np.where(seen, [times, np.full_like(times, np.inf)], [-times, bounds]).T
+
+    def scaled(self, values: Array) -> Array:
+        """Convert encoded rows (rows, 2) to the units that networks learn; 0 has no logarithm."""
+        return np.where(values == 0, -LEAST_TIME, super().scaled(values))
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything about it, ready for JSON."""
