@@ -7,22 +7,20 @@ from typing import Any
 import click
 
 from mlpengine.config import load_config, parse_override
-from mlpengine.config.build import check_size, loss_and_task
+from mlpengine.config.build import load_data
 from mlpengine.config.checking import TableCheck
 from mlpengine.config.tables import Tables, read_source, read_tables
 from mlpengine.core.errors import UsageError
 from mlpengine.core.wording import plural
 from mlpengine.data.features.checks import more_features
-from mlpengine.data.tables.progress import OnProgress
 from mlpengine.models.task import Task
 from mlpengine.training.loading import load
+from mlpengine.training.networks import input_layer_of, make_network
 
 from .options import AS_JSON, HISTORY_OPTION, check_history, overrides_like
 from .outcome import NOT_MET
 from .progress import Meter
 from .streams import say
-
-ROWS_AT_ONCE = 1 << 16
 
 EPILOG = """\b
 Examples:
@@ -78,10 +76,17 @@ def command(
     if not as_json:
         say(str(known))
     tables = read_tables(file, (table, targets))
-    _, task = loss_and_task(file, tables.preprocessor)
-    check_size(file, tables.preprocessor, task.outputs)
-    require_usable(tables, task, Meter("reading every value as training does"))
+    task = load_data(file, tables=tables).task
     fitted = after(tables, task)
+    network, ends = file.config.settings.network, (fitted["features"], fitted["outputs"])
+    with file.errors_at("model"):
+        make_network(
+            network,
+            ends,
+            seed=file.config.seed,
+            dtype=file.config.training.dtype,
+            input_layer=input_layer_of(network, tables.preprocessor.numbers),
+        )
     if fitted["features"] > tables.rows["train"]:
         shown.append(more_features(fitted["features"], tables.rows["train"]))
         if not as_json:
@@ -121,19 +126,6 @@ def _compare(
         )
         say(f"drift beyond {limit:g}: {names}", err=True)
     return NOT_MET if beyond else 0
-
-
-def require_usable(tables: Tables, task: Task, progress: OnProgress) -> None:
-    """Raise DataError for the first value, in any part, that training would refuse."""
-    total, done = sum(tables.rows.values()), 0
-    for table, rows in tables.parts.values():
-        for start in range(0, len(rows), ROWS_AT_ONCE):
-            some = rows[start : start + ROWS_AT_ONCE]
-            target = tables.preprocessor.transform(table, some).target
-            if target is not None:
-                task.truth(table.rows(some), target)
-            done += len(some)
-            progress(done / total)
 
 
 def after(tables: Tables, task: Task) -> dict[str, Any]:

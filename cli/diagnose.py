@@ -134,10 +134,7 @@ def _before(
 
 
 def _estimate(trainer: Trainer) -> dict[str, Any]:
-    """Make a few steps; return the bytes of a step, and seconds and steps of the whole run.
-
-    Raises: NumericalError if a step fails.
-    """
+    """Make a few steps; return the bytes of a step, and seconds and steps of the whole run."""
     loop, members = trainer.loop(), len(trainer.members)
     first, step, spent = loop.members[0], loop.step, inf
     bound = step.bound(step.batch_size)
@@ -163,10 +160,7 @@ def _columns(data: LoadedData) -> list[Verdict]:
 
 
 def _after(run: Path) -> tuple[dict[str, Any], list[str], list[Verdict]]:
-    """Read a run; return everything as data and as lines, and the verdicts.
-
-    A run that has ended or failed has recorded its verdicts; for any other run, they are measured.
-    """
+    """Read a run; return everything as data and as lines, and the verdicts."""
     config = resolved_config(run)
     file = load_config(config)
     ended = next((name for name in (RESULT_FILE, FAILURE_FILE) if (run / name).is_file()), None)

@@ -3,22 +3,29 @@
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 
-from mlpengine.config import parse_override
+from mlpengine.config import Override, load_config, parse_override
+from mlpengine.config.load import with_overrides
 from mlpengine.core.errors import MlpEngineError, RunError, UsageError
 from mlpengine.core.files import is_run, keep_input, missing, not_a_run
 from mlpengine.core.wording import printable
 from mlpengine.export import Exported, Package, export, format_of
+from mlpengine.export.c_train import MakeOptimizer, export_training
+from mlpengine.fitting import checked_sections
 from mlpengine.models.model import MODEL_FILE, Model
+from mlpengine.optim import FullBatch
 from mlpengine.report import write_page
 from mlpengine.report.form import form_page
+from mlpengine.settings.training import TrainingSettings
+from mlpengine.training.run_directory import RESOLVED
 
-from . import device
 from .options import AS_JSON, MODEL_ARGUMENT, overrides_like
 from .streams import say
 
@@ -51,7 +58,7 @@ Examples:
   mlpengine export runs/pump --format c-train --package arduino -o libraries/pump
 """
 
-PAGE_FORMAT = "html"
+PAGE_FORMAT, DEVICE_FORMAT = "html", "c-train"
 
 EXPORT_NAMES = {
     "onnx": "model.onnx",
@@ -59,7 +66,7 @@ EXPORT_NAMES = {
     "c": "network.c",
     "js": "model.mjs",
     PAGE_FORMAT: "model.html",
-    device.FORMAT: "training.c",
+    DEVICE_FORMAT: "training.c",
 }
 """Default file names in a run directory; there, model.safetensors is the model itself."""
 
@@ -122,21 +129,21 @@ def command(
         path = path.with_suffix("")
     if form is None and path.suffix == ".html":
         form = PAGE_FORMAT
-    elif form not in (PAGE_FORMAT, device.FORMAT):
+    elif form not in (PAGE_FORMAT, DEVICE_FORMAT):
         form = format_of(path, form)
     _refuse(form, name=name, package=package, settings=settings)
     overrides = [parse_override(text) for text in settings]
     model = Model.load(source)
     with _naming(path), np.errstate(over="ignore", invalid="ignore"):
-        if form == device.FORMAT:
-            shown, lines = device.write(run, model, path, overrides, package)
+        if form == DEVICE_FORMAT:
+            shown, lines = _write_training(run, model, path, overrides, package)
         elif form == PAGE_FORMAT:
             shown, lines = _write_form(model, path)
         else:
             exported = export(model, path, form, name=name, package=package)
             fields = ("format", "inputs", "outputs", "difference")
             shown = {"path": path, **{field: getattr(exported, field) for field in fields}}
-            lines = [*map(device.written, exported.paths), *_facts(exported)]
+            lines = [*map(_written, exported.paths), *_facts(exported)]
     if as_json:
         click.echo(json.dumps(shown, default=str))
         return
@@ -160,9 +167,9 @@ def _refuse(
 ) -> None:
     """Raise UsageError for options that belong to another format."""
     for option, given, takes in (
-        ("set", settings, [device.FORMAT]),
+        ("set", settings, [DEVICE_FORMAT]),
         ("name", name, ["c"]),
-        ("package", package, ["c", device.FORMAT]),
+        ("package", package, ["c", DEVICE_FORMAT]),
     ):
         if given and form not in takes:
             raise UsageError(
@@ -184,4 +191,52 @@ def _write_form(model: Model, path: Path) -> tuple[dict[str, Any], list[str]]:
     if path.suffix != ".html":
         raise UsageError(f"{path}: the name must end in .html")
     write_page(path, form_page(model))
-    return {"path": path, "format": PAGE_FORMAT}, [device.written(path)]
+    return {"path": path, "format": PAGE_FORMAT}, [_written(path)]
+
+
+def _written(path: Path) -> str:
+    """Return the text about a file."""
+    return f"wrote {path} ({path.stat().st_size:,} bytes)"
+
+
+def _write_training(
+    run: Path, model: Model, path: Path, overrides: Sequence[Override], package: Package | None
+) -> tuple[dict[str, Any], list[str]]:
+    """Write source, header and self-test, or a library.
+
+    Return facts about the files, as data and as text.
+    """
+    if path.suffix != ".c" and package is None:
+        raise UsageError(f"{path}: the name must end in .c")
+    config, training = run / RESOLVED, None
+    if config.is_file():
+        training = load_config(config, overrides).config.settings.training
+    elif overrides:  # a model file has no run
+        file = checked_sections({"data": {"source": str(run)}, "optimizer": "sgd"}, "export")
+        training = with_overrides(file, overrides).config.settings.training
+    settings: dict[str, Any] = {}
+    if training is not None:
+        settings = {
+            "optimizer": _optimizer(training),
+            "clip_norm": training.clip_norm,
+            "freeze": training.freeze,
+            "real": "double" if training.dtype == "float64" else "float",
+        }
+    files = export_training(model, path, package=package, **settings)
+    needs = f"bytes: {files.state:,} of RAM for a state, {files.scratch:,} of stack"
+    paths = (files.source, files.header, files.test, *files.others)
+    return {"format": DEVICE_FORMAT, **asdict(files)}, [*map(_written, paths), files.title, needs]
+
+
+def _optimizer(training: TrainingSettings) -> MakeOptimizer:
+    """Return the optimizer of a run.  Raises: UsageError if it has no C."""
+    settings, kind = vars(training.optimizer).copy(), training.optimizer.kind
+    groups, decay = settings.pop("groups", None), settings.pop("decay_schedule", "constant")
+    why = "has parameter groups or a decay schedule" if groups or decay != "constant" else ""
+    if issubclass(kind, FullBatch):
+        why = f"is {training.optimizer.name}, for all rows at each step"
+    if why:
+        raise UsageError(
+            f"export: c-train has no optimizer like the run's (it {why}); write --set optimizer=sgd"
+        )
+    return partial(kind, **settings)

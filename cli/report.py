@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,8 +77,8 @@ def sweep_of(path: Path) -> dict[str, Any] | None:
         return None
     from .study import Study
 
-    with closing(Study(path)) as study:
-        return sweep_data(study, study.summary())
+    study = Study(path)
+    return sweep_data(study, study.summary())
 
 
 def sweep_data(study: "Study", outcome: Mapping[str, Any]) -> dict[str, Any]:

@@ -187,15 +187,12 @@ class Session:
         if self.warm_start is not None:
             self.warm_start.save(self.directory.path / WARM_START_MODEL)
         raw = file.document.raw
-        self.directory.write(
-            GIVEN_CONFIG, raw, private=b"://" in raw
-        )  # the URL may hold a password
+        self.directory.write(GIVEN_CONFIG, raw)
         digest = {CONFIG_DIGEST: sha256(self._config).hexdigest()}
         command = [redacted(word) for word in sys.argv]
-        source = str(redacted(file.config.data.source))
         record = {
             "started": _now(),
-            "data": source,
+            "data": file.config.data.source,
             "data_sha256": digests(file),
             "command": command,
         }

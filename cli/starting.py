@@ -1,7 +1,8 @@
 """The start of a run, and the run up to its result, for all commands that train."""
 
 import json
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from errno import EPIPE
 from pathlib import Path
@@ -21,7 +22,6 @@ from mlpengine.training.trainer import Trainer
 
 from .outcome import outcome_data, shortest
 from .ranks import on_all
-from .run_page import write_run_page
 from .session import (
     WARM_START_MODEL,
     Session,
@@ -32,6 +32,8 @@ from .session import (
 )
 from .stopping import Stopping
 from .streams import CLOSED, complain, say
+
+_log = logging.getLogger("mlpengine")
 
 
 class Start(NamedTuple):
@@ -131,10 +133,7 @@ def reopened(path: Path, epochs: int | None, ranks: Ranks | None, opened: ExitSt
 def _longer(
     directory: RunDirectory, checkpoint: Checkpoint | None, epochs: int | None
 ) -> list[Override]:
-    """Return the overrides for a run that continues to another number of epochs.
-
-    Raises: UsageError if the run has no checkpoint.
-    """
+    """Return the overrides for a run that continues to another number of epochs."""
     if checkpoint is None:
         if epochs is None:
             return []
@@ -196,6 +195,36 @@ def run_session(
     if lost and not state.code:
         raise BrokenPipeError(EPIPE, CLOSED, str(shortest(session.directory.path)))
     return outcome
+
+
+def write_run_page(session: Session, outcome: Mapping[str, Any], failure: str = "") -> list[Path]:
+    """Write the report of a run that has ended or failed, if the config asks for it.
+
+    The run is complete even without a page; if it cannot be written, a warning says so.
+    """
+    if not session.data.file.config.report.html:
+        return []
+    from mlpengine.report import QUICK, REPORT_FILE, RunData, save_report
+
+    core = getattr(session.diagnostics, "core", None)
+    run = RunData(
+        shortest(session.directory.path),
+        outcome,
+        session.data,
+        session.model,
+        trained=not failure,
+        series=core.series if core else None,
+        known=session.measured.last,
+        score=session.score,
+        failure=failure,
+    )
+    path = session.directory.path / REPORT_FILE
+    try:
+        save_report(path, run, QUICK)
+    except RunError as error:
+        _log.warning("warning: %s", error)
+        return []
+    return [path]
 
 
 def opening(data: LoadedData, trainer: Trainer, session: Session | None = None) -> str:

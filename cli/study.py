@@ -1,4 +1,4 @@
-"""A sweep in its directory, and its trials in Optuna's storage.
+"""A sweep in its directory, and its trials in Optuna's journal there.
 
 A worker holds the lock of the run directory of its trial.  The system releases the lock when the
 process ends for any reason; an unfinished trial is then queued again.
@@ -14,17 +14,15 @@ from hashlib import sha256
 from itertools import islice, repeat
 from math import isfinite, isnan
 from pathlib import Path
-from platform import node
 from typing import Any, Literal
 
 import numpy as np
 
 from mlpengine.config import ConfigFile, load_config, parse_override
 from mlpengine.config.space import overrides
-from mlpengine.config.sweep import BEST, JOURNAL, SETTINGS, SWEEP, SpaceSection
+from mlpengine.config.sweep import BEST, SETTINGS, SWEEP, SpaceSection
 from mlpengine.core.errors import MlpEngineError, RunError, UsageError, importing
 from mlpengine.core.files import read_file, similar_file
-from mlpengine.core.redaction import redacted, with_values, without_values
 from mlpengine.models.metrics import higher_is_better
 from mlpengine.models.model import MODEL_FILE
 from mlpengine.training.run_directory import LOCK_FILE, RunDirectory
@@ -32,7 +30,6 @@ from mlpengine.training.run_directory import LOCK_FILE, RunDirectory
 with importing("mlpengine sweep", "sweep"):
     import optuna
     from optuna.exceptions import ExperimentalWarning
-    from optuna.storages import BaseStorage
     from optuna.storages import RetryHeartbeatStaleTrialCallback as _Retry
     from optuna.storages.journal import (
         JournalFileBackend,
@@ -71,7 +68,7 @@ class Claim:
 class Study:
     """The trials of a sweep, whose directory has the config and the settings.
 
-    Raises: UsageError or RunError if the directory belongs to no sweep, or if the storage
+    Raises: UsageError or RunError if the directory belongs to no sweep, or if the journal
     cannot be used.
     """
 
@@ -83,38 +80,26 @@ class Study:
             raise RunError(f"{self.directory / SWEEP}: has no section sweep")
         self.sweep, self._seed = file.config.sweep, file.config.seed
         self.sign = -1.0 if higher_is_better(self.sweep.metric) else 1.0
-        is_journal = self.sweep.storage == JOURNAL
-        # hyperband uses the name of the study as a random seed
-        self._name = self.name if is_journal else f"{node()}:{self.directory}"
-        with file.errors_at("sweep", "storage"), self._storage_errors():
+        with self._journal_errors():
             path = str(self.directory / JOURNAL_FILE)
-            if is_journal:
-                backend = JournalFileBackend(path, JournalFileOpenLock(path))
-                self._storage: BaseStorage = JournalStorage(backend)
-            else:
-                self._storage = _database(self.sweep.storage)
+            self._storage = JournalStorage(JournalFileBackend(path, JournalFileOpenLock(path)))
             pruner = _pruner(self.sweep.pruner, file.config.training.epochs)
             if begins:
                 self._begin("maximize" if self.sign < 0 else "minimize")
+            # hyperband uses the name of the study as a random seed
             self._study = optuna.load_study(
-                study_name=self._name, storage=self._storage, pruner=pruner
+                study_name=self.name, storage=self._storage, pruner=pruner
             )
 
     def _begin(self, direction: Literal["maximize", "minimize"]) -> None:
         """Create the study and queue all trials; the trials of a grid get their values."""
         study = optuna.create_study(
-            storage=self._storage, study_name=self._name, direction=direction
+            storage=self._storage, study_name=self.name, direction=direction
         )
         values = self.sweep.grid if self.sweep.sampler == "grid" else repeat({})
         for slot, one in enumerate(islice(values, self.sweep.count)):
             fixed = {key: _stored(self.sweep.space[key], value) for key, value in one.items()}
             study.enqueue_trial(fixed, user_attrs={SLOT: slot})
-
-    def close(self) -> None:
-        """Close the connections to a database, because processes must not share connections."""
-        self._storage.remove_session()
-        if engine := getattr(self._storage, "engine", None):
-            engine.dispose()
 
     def config(self, values: Mapping[str, Any], *settings: str) -> ConfigFile:
         """Return the config of a trial, with further settings."""
@@ -127,7 +112,7 @@ class Study:
 
     def claim(self) -> Claim | None:
         """Return a trial to run, or None if none is left."""
-        with self._storage_errors():
+        with self._journal_errors():
             while True:
                 if not self._is_waiting():
                     self._queue_lost()
@@ -161,7 +146,7 @@ class Study:
 
     def _run_again(self, frozen: FrozenTrial, reason: str, retries: int | None = None) -> None:
         """Mark a trial as failed, and queue it again unless it was queued `retries` times."""
-        study = self._storage.get_study_id_from_name(self._name)
+        study = self._storage.get_study_id_from_name(self.name)
         trial = self._storage.get_trial_id_from_study_id_trial_number(study, frozen.number)
         self._storage.set_trial_user_attr(trial, REASON, reason)
         self._study.tell(frozen.number, state=TrialState.FAIL)
@@ -171,7 +156,7 @@ class Study:
         """Store the metric after an epoch; return whether the trial has to end."""
         if self.sweep.pruner == "none" or not isfinite(value):
             return False
-        with self._storage_errors():
+        with self._journal_errors():
             claim.trial.report(value, epoch)
             return claim.trial.should_prune()
 
@@ -183,14 +168,14 @@ class Study:
         reason: str = "",
     ) -> None:
         """Store the final value of a trial, or the reason of its failure."""
-        with self._storage_errors():
+        with self._journal_errors():
             if reason:
                 claim.trial.set_user_attr(REASON, reason)
             self._study.tell(claim.trial, value, TrialState[state.upper()])
 
     def leave(self, claim: Claim) -> None:
         """Queue an interrupted trial again."""
-        with suppress(RunError), self._storage_errors():
+        with suppress(RunError), self._journal_errors():
             self._run_again(self._study.trials[claim.trial.number], "interrupted")
 
     def summary(self) -> dict[str, Any]:
@@ -198,7 +183,7 @@ class Study:
 
         Of equally good trials the first is the best.  Trials queued again are left out.
         """
-        with self._storage_errors():
+        with self._journal_errors():
             known = self._study.get_trials(deepcopy=False)
             again = {number for one in known for number in _Retry.retry_history(one)}
             trials = [
@@ -248,7 +233,7 @@ class Study:
 
     def importance(self) -> dict[str, float]:
         """Return the share of each key in the spread of the metric; {} for too few trials."""
-        with self._storage_errors():
+        with self._journal_errors():
             complete = self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
             if len(complete) < 4 or len({trial.value for trial in complete}) < 2:
                 return {}
@@ -256,8 +241,8 @@ class Study:
             return dict(optuna.importance.get_param_importances(self._study, evaluator=evaluator))
 
     @contextmanager
-    def _storage_errors(self) -> Iterator[None]:
-        """Turn the storage's errors into a RunError that names the storage without its password."""
+    def _journal_errors(self) -> Iterator[None]:
+        """Turn errors of the journal into a RunError that names it."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ExperimentalWarning)  # retries, importance
@@ -267,15 +252,12 @@ class Study:
         except Exception as error:  # a damaged journal may raise any error
             cause = error.__cause__ or error
             reason = (str(cause).strip() or type(cause).__name__).splitlines()[0]
-            reason = without_values(reason, self.sweep.storage)
-            storage = shown_storage(self.sweep.storage)
-            raise RunError(f"{storage}: the sweep's storage cannot be used ({reason})") from error
+            raise RunError(
+                f"{JOURNAL_FILE}: the sweep's journal cannot be used ({reason})"
+            ) from error
 
     def _sampler(self, slot: int) -> optuna.samplers.BaseSampler:
-        """Return the sampler of one trial; its seed follows from the config's seed and the slot.
-
-        Therefore the number of workers does not change the values that `random` draws.
-        """
+        """Return the sampler of one trial; its seed follows from the config's seed and the slot."""
         seed = int(np.random.SeedSequence([self._seed, slot]).generate_state(1)[0])
         if self.sweep.sampler == "tpe":
             return optuna.samplers.TPESampler(seed=seed)
@@ -300,38 +282,6 @@ def _read(directory: Path) -> tuple[str, tuple[str, ...]]:
             "damaged); restore it, or begin a new sweep with other settings"
         )
     return name, settings
-
-
-def shown_storage(storage: str) -> str:
-    """Return a storage without its password, for messages."""
-    return JOURNAL_FILE if storage == JOURNAL else redacted(storage)
-
-
-def _database(storage: str) -> BaseStorage:
-    """Open a database.  Raises: UsageError for an invalid URL or a missing driver."""
-    from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import ArgumentError
-
-    url = with_values(storage)
-    kind, place = url.split("://", 1)
-    if kind in ("postgres", "postgresql"):
-        url = f"postgresql+psycopg://{place}"  # the driver that the extra installs
-    try:
-        host = make_url(url).host or ""
-        reason = ": an @ in a password is written %40" if "@" in host else ""
-    except ArgumentError:
-        reason = ": it cannot be read"
-    except ValueError:  # the error's text may be a password
-        reason = ": a port is a number, and a password stands before @"
-    try:
-        if not reason:
-            return optuna.storages.RDBStorage(url, engine_kwargs={"pool_pre_ping": True})
-    except (ImportError, ArgumentError) as error:
-        reason = f": {without_values(str(error.__cause__ or error), storage)}"
-    raise UsageError(
-        "must be the URL of a database with an installed driver, such as "
-        f"postgresql://user@host/name (got {shown_storage(storage)}{reason})"
-    )
 
 
 def _pruner(name: str, epochs: int) -> optuna.pruners.BasePruner:

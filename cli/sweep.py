@@ -6,7 +6,7 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterable
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from hashlib import sha256
 from multiprocessing import get_context
 from multiprocessing.connection import wait
@@ -19,7 +19,7 @@ from mlpengine.config import ConfigFile, parse_override
 from mlpengine.config.build import load_data, trainer_of
 from mlpengine.config.load import load_config
 from mlpengine.config.space import load_sweep
-from mlpengine.config.sweep import BEST, JOURNAL, SETTINGS, SWEEP, SweepSection
+from mlpengine.config.sweep import BEST, SETTINGS, SWEEP, SweepSection
 from mlpengine.core.errors import RunError, UsageError
 from mlpengine.core.files import write_atomically
 from mlpengine.core.system import EXIT_CODES, START_METHOD, interrupt, start_worker
@@ -110,19 +110,18 @@ def command(
             join = begin(config, settings, out, workers, quiet=quiet)
         elif join is None:
             raise UsageError("sweep: give a CONFIG, or --join SWEEP (mlpengine sweep --help)")
-        with closing(Study(join)) as study:  # processes must not share connections
-            count = 1 if worker else worker_count(study.sweep, workers)
-            if count == 1:
-                Worker(study, state, quiet=quiet).run(os.getppid() if worker else None)
+        study = Study(join)
+        count = 1 if worker else worker_count(study.sweep, workers)
+        if count == 1:
+            Worker(study, state, quiet=quiet).run(os.getppid() if worker else None)
         code = run_workers(join, count, state, quiet=quiet) if count > 1 else 0
         if not worker and not code:
-            with closing(Study(join)) as study:
-                outcome = finish(study)
-                try:
-                    say(json.dumps(outcome) if as_json else sweep_text(study, outcome))
-                except BrokenPipeError as error:
-                    error.filename = str(shortest(join))  # the message names the sweep
-                    raise
+            outcome = finish(study)
+            try:
+                say(json.dumps(outcome) if as_json else sweep_text(study, outcome))
+            except BrokenPipeError as error:
+                error.filename = str(shortest(join))  # the message names the sweep
+                raise
     leave(state)
     if code:
         raise SystemExit(code)
@@ -147,16 +146,15 @@ def begin(
     file, section = load_sweep(config, [parse_override(text) for text in given])
     number = worker_count(section, workers)
     check_data(load_config(config, [parse_override(text) for text in (*given, *QUIET)]))
-    given += located(file, section)
+    given += located(file)
     raw, name = file.document.raw, file.name
-    is_private = section.storage != JOURNAL  # its URL may hold a password
     record = {"name": name, "settings": given, "config_sha256": sha256(raw).hexdigest()}
     directory = RunDirectory.create(out or Path("runs") / name)
     with directory, ExitStack() as on_failure:
         on_failure.callback(shutil.rmtree, directory.path, ignore_errors=True)
-        directory.write(SWEEP, raw, private=is_private)
-        directory.write_json(SETTINGS, record, private=is_private)
-        Study(directory.path, begins=True).close()
+        directory.write(SWEEP, raw)
+        directory.write_json(SETTINGS, record)
+        Study(directory.path, begins=True)
         on_failure.pop_all()
     if not quiet:
         count = plural(section.count, "trial")
@@ -166,19 +164,11 @@ def begin(
 
 
 def worker_count(section: SweepSection, given: int | None) -> int:
-    """Return the number of workers: as given, or one per core if no trial learns from others.
-
-    Raises: UsageError for several workers on SQLite.
-    """
-    alone = section.storage.startswith("sqlite")
-    if given is None:
-        learns = section.sampler == "tpe" or section.pruner != "none"
-        return 1 if alone or learns else min(cores(), section.count)
-    if given > 1 and alone:
-        raise UsageError(
-            f"--workers: SQLite is for one worker (got {given}); use a journal or PostgreSQL"
-        )
-    return given
+    """Return the number of workers: as given, or one per core if no trial learns from others."""
+    if given is not None:
+        return given
+    learns = section.sampler == "tpe" or section.pruner != "none"
+    return 1 if learns else min(cores(), section.count)
 
 
 def check_data(file: ConfigFile) -> None:
@@ -189,17 +179,14 @@ def check_data(file: ConfigFile) -> None:
             trainer.task.watch(file.config.sweep.metric)
 
 
-def located(file: ConfigFile, section: SweepSection) -> list[str]:
-    """Return settings that make the paths of data and database absolute."""
+def located(file: ConfigFile) -> list[str]:
+    """Return settings that make the paths of data absolute."""
     settings = []
     for key in ("source", "validation_source", "test_source"):
         source = getattr(file.config.data, key)
         path = file.find(source) if source and source not in DATASETS else None
         if path:
             settings.append(f"data.{key}={json.dumps(str(path))}")
-    kind, _, place = section.storage.partition(":///")
-    if kind.startswith("sqlite") and place and not place.startswith((":", "${")):
-        settings.append(f"sweep.storage={json.dumps(f'{kind}:///{Path(place).absolute()}')}")
     return settings
 
 
@@ -229,7 +216,7 @@ def run_workers(directory: Path, count: int, state: Stopping, *, quiet: bool) ->
                 say("a worker was killed; others run its trial again", err=True)
             elif process.exitcode not in (0, *EXIT_CODES.values()) and not code:
                 code = process.exitcode
-                stop()  # a full disk or a storage that is down stops all
+                stop()  # a full disk stops all
     return code
 
 

@@ -312,10 +312,7 @@ def distill(
 
 
 def _with_columns_of(teacher: Teacher) -> ConfigFile:
-    """Return a student's config that drops no numbers that its teacher reads.
-
-    A warning names other dropped columns that the teacher reads.
-    """
+    """Return a student's config that drops no numbers that its teacher reads."""
     file, table = teacher.data.file, teacher.data.tables.parts["train"][0]
     drop = list(file.config.data.drop)
     for name in teacher.reads(drop):
@@ -381,11 +378,7 @@ def _config(
     proposing: bool,
     name: str = NAME,
 ) -> tuple[ConfigFile, dict[str, Table], list[str]]:
-    """Return the checked config, the tables in memory by part, and the decisions.
-
-    With `proposing`, `mlpengine init` proposes the settings that the caller does not give.
-    Messages begin with `name`.
-    """
+    """Return the checked config, the tables in memory by part, and the decisions."""
     _check_call(table, target, name)
     one_of(f"{name}: preset", preset, PRESETS)
     sections = as_config(config)

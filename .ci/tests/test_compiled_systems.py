@@ -8,7 +8,8 @@ from functools import cache
 import pytest
 from compiled_table import BY_NAME
 
-from mlpengine.backends.compiled import available_targets, emitter, executor
+from mlpengine.backends.compiled import emitter, executor
+from mlpengine.backends.compiled.cache import available_targets
 from mlpengine.backends.compiled.source import make_source
 from mlpengine.backends.compiled.target import TARGET_LEVELS, find_target
 

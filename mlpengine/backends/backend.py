@@ -7,6 +7,7 @@ calls.  It is chosen by op and direction when a program is bound, never during a
 from collections.abc import Callable
 from typing import NamedTuple
 
+from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Calls
 from mlpengine.ops.op import Direction, GradOp
 
@@ -26,3 +27,17 @@ class Backend(NamedTuple):
 
 
 NUMPY = Backend("numpy")
+
+
+def find_backend(name: str) -> Backend:
+    """Return the backend of tape programs called `name`, ``numpy`` or ``numexpr``.
+
+    Raises: UsageError for another name; ``compiled`` exists for whole training steps only.
+    """
+    if name == "numpy":
+        return NUMPY
+    if name == "numexpr":
+        from mlpengine.backends.numexpr import find_rule
+
+        return Backend(name, find_rule)
+    raise UsageError(f"backend: must be numpy or numexpr (got {name!r})")

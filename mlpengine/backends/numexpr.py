@@ -11,7 +11,6 @@ from typing import Any
 import numexpr
 import numpy as np
 
-from mlpengine.backends.backend import Backend, Rule
 from mlpengine.core.spec import Array, Calls, Slots, call
 from mlpengine.formula import Expr, Plan, numexpr_text, order
 from mlpengine.formula.numpy_functions import constant_like, copied
@@ -69,7 +68,7 @@ def _backward(op: Elementwise, *residuals: Array, out: Slots, **work: Array) -> 
     yield from _several(f.gradients[::-1], out[::-1], given)
 
 
-def _rule(op: GradOp, direction: Direction) -> Rule | None:
+def find_rule(op: GradOp, direction: Direction) -> Callable[..., Calls] | None:
     """Return the fused rule of an op if NumPy takes several calls and NumExpr has all functions."""
     if not isinstance(op, Elementwise):
         return None
@@ -80,6 +79,3 @@ def _rule(op: GradOp, direction: Direction) -> Rule | None:
     if not known or not isinstance(planned, Plan) or len(planned.steps) < 2:
         return None
     return partial(_forward if direction == "forward" else _backward, op)
-
-
-NUMEXPR = Backend("numexpr", _rule)

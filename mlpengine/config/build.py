@@ -34,9 +34,7 @@ from mlpengine.ops.cross_entropy import SoftmaxCrossEntropy
 from mlpengine.ops.loss import Loss
 from mlpengine.ops.losses import BinaryCrossEntropyWithLogits
 from mlpengine.step.ranks import Ranks
-from mlpengine.tape.flat import Flat
 from mlpengine.training.measure import Measured
-from mlpengine.training.networks import input_layer_of, network_specs
 from mlpengine.training.trainer import Member, Trainer, step_rows
 from mlpengine.training.transfer import TransferSet
 
@@ -282,19 +280,6 @@ def _watch(file: ConfigFile, task: Task) -> None:
     for at, name in named.items():
         with file.errors_at(*at):
             task.watch(name)
-
-
-def check_size(file: ConfigFile, preprocessor: Preprocessor, out_dim: int) -> None:
-    """Check that the network's parameters fit into memory, without allocating them.
-
-    Raises: ConfigError if they do not fit.
-    """
-    config, in_dim = file.config, preprocessor.n_features
-    masked = bool(config.training.trained_members)
-    input_layer = input_layer_of(config.settings.network, preprocessor.numbers, masked=masked)
-    ends = in_dim, out_dim
-    with file.errors_at("model"):
-        Flat(network_specs(config.settings.network, ends, input_layer, config.training.dtype))
 
 
 def _balanced(file: ConfigFile, loss: Loss, train: Split, task: Task) -> Loss:

@@ -207,10 +207,7 @@ class Teacher:
         return Table(columns, table.source, first_line=table.first_line, origin=rows_of("", rows))
 
     def _frame(self, part: str, rows_of: RowsOf) -> Any:
-        """Return rows of a part without targets, as a data frame of the given kind.
-
-        For other tables, return a mapping of columns to arrays.
-        """
+        """Return rows of a part without targets, as a data frame of the given kind."""
         frame, rows = self.frames.get(part, self.frames.get("train")), self._rows(part)
         if isinstance(frame, Mapping) or not hasattr(frame, "columns"):
             table = self._table(part, rows_of)
@@ -238,10 +235,7 @@ def _cells(table: Table, name: str) -> Array:
 
 
 def _checked(given: Any, rows: int, fitted: Preprocessor) -> Array:
-    """Return predictions as float64 (rows, targets or classes).
-
-    Raises: UsageError for predictions of a wrong shape, or for the first row with a wrong value.
-    """
+    """Return predictions as float64 (rows, targets or classes)."""
     predicted = np.asarray(given)
     if predicted.ndim == 1 and fitted.n_outputs == 1:
         predicted = predicted[:, None]

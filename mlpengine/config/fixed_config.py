@@ -117,10 +117,7 @@ def fixed_config(
 def _differing(
     tree: Mapping[str, Any], default: Any, kept: set[tuple[str, ...]], path: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """Return the settings that differ from their defaults, and the settings at the `kept` paths.
-
-    The defaults of a section depend on its name, so a section with another name stays whole.
-    """
+    """Return the settings that differ from their defaults, and the settings at the `kept` paths."""
     if not isinstance(default, Mapping) or tree.get("name") != default.get("name"):
         default = {} if path else default
     shown = {}

@@ -166,10 +166,7 @@ def _apply_all(overrides: Iterable[Override], document: Document) -> None:
 
 
 def _apply(override: Override, document: Document) -> None:
-    """Put a value into the document, and create missing sections above it.
-
-    If it is another network, options that this network lacks are removed.
-    """
+    """Put a value into the document, and create missing sections above it."""
     for path in [p for p in document.places if p[: len(override.path)] == override.path]:
         del document.places[path]  # the file no longer has this value
     value = parse_yaml(override.text, override.label, document, override.path, line=0)

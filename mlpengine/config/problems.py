@@ -247,10 +247,7 @@ def _is_mapping(kind: Any) -> bool:
 
 
 def _parts(kind: Any) -> Iterator[Any]:
-    """Yield a type, its annotations, and the members of its union.
-
-    A type with an annotation that reads values itself (`Of`) is left out.
-    """
+    """Yield a type, its annotations, and the members of its union."""
     if get_origin(kind) is Annotated:
         base, *marks = get_args(kind)
         yield from marks

@@ -7,8 +7,6 @@ from typing import Any
 
 from mlpengine.config.load import ConfigFile, Override, load_config, problems_with
 from mlpengine.config.sweep import SpaceSection, SweepSection
-from mlpengine.core.errors import UsageError
-from mlpengine.core.redaction import with_values
 
 FIXED = (
     "data.source",
@@ -56,10 +54,6 @@ def load_sweep(path: Path, settings: Iterable[Override] = ()) -> tuple[ConfigFil
     for key, entry in sweep.space.items():
         for text in _problems(file, settings, sweep, key, entry):
             file.document.report(("sweep", "space", key), text)
-    try:
-        with_values(sweep.storage)
-    except UsageError as error:
-        file.document.report(("sweep", "storage"), str(error))
     config = file.config
     if not (config.validation_share or config.data.validation_source or config.training.folds):
         text = "trials are compared on validation rows (data.split.validation is 0)"

@@ -5,9 +5,8 @@ from itertools import product
 from math import prod
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, Strict, model_validator
+from pydantic import Field, Strict, model_validator
 from pydantic.dataclasses import dataclass
-from pydantic_core import PydanticCustomError
 
 from mlpengine.core.fields import Count, Positive
 from mlpengine.settings.base import STRICT, rule
@@ -17,18 +16,6 @@ SWEEP, SETTINGS = "sweep.yaml", "sweep.json"
 
 BEST = "best.yaml"
 """The config of the best trial."""
-
-JOURNAL = "journal"
-"""The storage that lies in the sweep's directory."""
-
-
-def _storage(text: str) -> str:
-    if text != JOURNAL and "://" not in text:
-        raise PydanticCustomError(
-            "storage", "{expected}", {"expected": "'journal' or a URL of a database"}
-        )
-    return text
-
 
 KINDS = ("log", "range", "int", "choice")
 """The kinds of values."""
@@ -95,11 +82,6 @@ class SweepSection:
     )
     pruner: Literal["none", "median", "hyperband"] = Field(
         default="none", description="Which trials end early, by the metric after each epoch."
-    )
-    storage: Annotated[str, AfterValidator(_storage)] = Field(
-        default=JOURNAL,
-        description="journal: a file in the sweep's directory; or the URL of a database, where "
-        "${NAME} is an environment variable, such as a password.",
     )
     space: dict[str, SpaceSection] = Field(
         description="Key paths of the config, and the values that each takes."

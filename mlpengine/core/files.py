@@ -163,12 +163,12 @@ def flush(path: Path) -> None:
         system.flush_to_disk(path.parent)
 
 
-def write_atomically(path: str | Path, data: bytes, *, private: bool = False) -> None:
+def write_atomically(path: str | Path, data: bytes) -> None:
     """Write a file whole or not at all, and flush it to disk.
 
     The function first writes a new file with a random name into the opened directory, then renames
     it.  So neither a link at the new name nor a renamed directory redirects the bytes.  A device or
-    a pipe is written directly.  Only this user may read a `private` file.
+    a pipe is written directly.
 
     Raises: RunError with the path and the cause.
     """
@@ -180,7 +180,7 @@ def write_atomically(path: str | Path, data: bytes, *, private: bool = False) ->
             path.write_bytes(data)
             return
         with system.opened_directory(path.parent) as (start, directory):
-            _replace(start / path.name, directory, data, 0o600 if private else 0o666)
+            _replace(start / path.name, directory, data)
             if directory is not None:
                 sync(directory)
 
@@ -212,13 +212,11 @@ def write_all(descriptor: int, data: bytes | memoryview) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def _replace(path: Path, directory: int | None, data: bytes, mode: int) -> None:
+def _replace(path: Path, directory: int | None, data: bytes) -> None:
     temporary = path.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
     try:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
-        descriptor = system.open_file(
-            temporary, flags, follow=False, directory=directory, mode=mode
-        )
+        descriptor = system.open_file(temporary, flags, follow=False, directory=directory)
         try:
             write_all(descriptor, data)
             sync(descriptor)

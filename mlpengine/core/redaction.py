@@ -1,16 +1,9 @@
 """Removal of secrets from messages and pages: passwords in URLs, names of directories."""
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
-
-from mlpengine.core.errors import UsageError
-
-_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)\}")
-"""An environment variable within the URL of a database, for example for the password."""
 
 # A scheme begins at the start of a run of its characters, so the pattern does not try again from
 # each later character: the time stays linear.
@@ -20,7 +13,7 @@ _HOST = re.compile(
     rf"(?P<scheme>^|{_SCHEME.pattern})(?P<host>\[[^\]/]*\]|[^/?\#:]*)(?P<port>:[^/?\#]*)?"
 )
 _SECRET = re.compile(
-    r"""(?i)((?:password|passphrase|passwd|pwd|secret|token)=)(?!\$\{\w+\}(?:[&\s"'\\]|$))"""
+    r"""(?i)((?:password|passphrase|passwd|pwd|secret|token)=)"""
     r"""[^&\s"'\\]+?(?=:\s|[&\s"'\\]|$)"""  # keeps the colon of a message
 )
 
@@ -30,7 +23,7 @@ def redacted(text: str) -> str:
 
     A password is the text before the ``@`` of a URL, the end of a URL without ``@``
     (``scheme://user:password``), or the text after ``password=`` and similar keys.  Port numbers
-    and environment variables, ``${NAME}``, stay.
+    stay.
     """
     return _SECRET.sub(r"\1***", _TOKEN.sub(_without_password, text) if ":/" in text else text)
 
@@ -44,44 +37,16 @@ def _without_password(token: re.Match[str]) -> str:
     end = max(first.end(), text.rfind("@") + 1)
     user = text[first.end() : end]
     name, _, password = user.removesuffix("@").partition(":")
-    if password and not _VARIABLE.fullmatch(password):
+    if password:
         user = f"{name}:***@"
     return text[: first.end()] + user + _HOST.sub(_without_port, text[end:])
 
 
 def _without_port(place: re.Match[str]) -> str:
     port = place["port"] or ""
-    if not re.fullmatch(r":(\d*\W*|\$\{\w+\}\W*)", port):
+    if not re.fullmatch(r":\d*\W*", port):
         port = port and ":***"
     return f"{place['scheme']}{place['host']}{port}"
-
-
-def with_values(storage: str) -> str:
-    """Return the URL of a database with environment variables in place of each ``${NAME}``.
-
-    Values before the ``@`` and after the question mark are percent-encoded.
-    Raises: UsageError for an undefined variable.
-    """
-    unset = [name for name in _VARIABLE.findall(storage) if name not in os.environ]
-    if unset:
-        raise UsageError(f"${{{unset[0]}}} must be an environment variable (it is not set)")
-    user, at, host = storage.rpartition("@")
-    place, mark, options = host.partition("?")
-    user, options = (
-        _VARIABLE.sub(lambda v: quote(os.environ[v[1]], ""), s) for s in (user, options)
-    )
-    place = _VARIABLE.sub(lambda v: os.environ[v[1]], place)
-    return f"{user}{at}{place}{mark}{options}"
-
-
-def without_values(text: str, storage: str) -> str:
-    """Return a message about a database with ``${NAME}`` in place of each variable's value."""
-    for name in _VARIABLE.findall(storage):
-        value = os.environ.get(name, "")
-        for one in filter(None, (value, quote(value, ""))):
-            parts = re.split(rf"(?<!\w){re.escape(one)}(?!\w)", text)
-            text = f"${{{name}}}".join(parts)
-    return text
 
 
 _DIRECTORIES = re.compile(

@@ -48,24 +48,16 @@ PATIENCE, PAUSE = 2.0, 0.01
 _at_offset = nullcontext() if sys.platform != "win32" else Lock()
 
 
-def open_file(
-    path: Path,
-    flags: int,
-    *,
-    follow: bool = True,
-    directory: int | None = None,
-    mode: int = 0o666,
-) -> int:
+def open_file(path: Path, flags: int, *, follow: bool = True, directory: int | None = None) -> int:
     """Open a binary file; child processes do not inherit its descriptor.
 
-    `directory` is an open directory or None.  Unless `follow`, a link is refused.  A new file gets
-    `mode`.
+    `directory` is an open directory or None.  Unless `follow`, a link is refused.
     """
     if sys.platform == "win32":
         if not follow and path.is_symlink():
             raise OSError(ELOOP, os.strerror(ELOOP))
-        return os.open(path, flags | os.O_BINARY, mode)
-    return os.open(path, flags | (0 if follow else os.O_NOFOLLOW), mode, dir_fd=directory)
+        return os.open(path, flags | os.O_BINARY, 0o666)
+    return os.open(path, flags | (0 if follow else os.O_NOFOLLOW), 0o666, dir_fd=directory)
 
 
 def open_unnamed(path: Path) -> int:

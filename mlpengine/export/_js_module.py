@@ -68,10 +68,7 @@ def to_js(model: Model | Network) -> tuple[bytes, Exported]:
 def _definitions(
     model: Model | Network,
 ) -> tuple[NetworkCode, list[Definition], str, int, int]:
-    """Return network, definitions, a function from arguments to the text of a call, and sizes.
-
-    The sizes are the numbers of values of a row and of a prediction.
-    """
+    """Return network, definitions, a function from arguments to the text of a call, and sizes."""
     if isinstance(model, Network):
         code = network_code(model, name="network")
         return code, code.definitions, "(network({}), 1)", code.in_dim, code.out_dim

@@ -17,9 +17,8 @@ def write_outputs(graph: Graph, model: Model, x: str) -> None:
     Regression: ``prediction`` (rows, columns) float64 has all predicted quantities in the units of
     the targets, in the order of `Regression.column_names`.  One class of several:
     ``probabilities`` (rows, classes) float32 and ``label`` (rows,), int64 if all classes are whole
-    numbers, else text.  Several
-    labels: ``probabilities`` (rows, labels), and ``label`` (rows, labels) int64, 0 or 1.  An output
-    name that equals a column name gets an underscore.
+    numbers, else text.  Several labels: ``probabilities`` (rows, labels), and ``label`` (rows,
+    labels) int64, 0 or 1.  An output name that equals a column name gets an underscore.
     """
     task = model.task
     if isinstance(task, Regression):

@@ -200,10 +200,7 @@ def _sorted(count: int) -> list[Statement]:
 
 
 def _constants(name: str, values: Array, what: str, real: str) -> Constants:
-    """Return constants that are read by their name.
-
-    Raises: UsageError if they are too large for `real`; `what` names them.
-    """
+    """Return constants that are read by their name."""
     limit = float(np.finfo(np.float32 if real == "float" else np.float64).max)
     if values.size and np.abs(values).max() > limit:
         largest = np.abs(values).max()

@@ -157,10 +157,7 @@ def _mean(
 def _bodies(
     functions: Functions, name: str, made: Sequence[Reduced], at: str
 ) -> tuple[list[Constants], list[list[Statement]]]:
-    """Return the positions of features, and the body of each network's function.
-
-    `at` is the text of its parameters.  Networks with equal structure have equal bodies.
-    """
+    """Return the positions of features, and the body of each network's function."""
     arrays: dict[tuple[int, ...], Constants] = {}
     bodies: list[list[Statement]] = []
     for network, columns in made:

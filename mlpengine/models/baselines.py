@@ -129,10 +129,7 @@ def linear_prediction(task: Task, train: Split, x: Array, work: float) -> Guess 
 
 
 def _linear(loss: Loss, part: Split, y: Array, x: Array, outputs: int = 0) -> Array:
-    """Return outputs for features `x` of the linear model with the least loss on `part`.
-
-    The loss is a mean over its entries; the penalty is divided by their number, too.
-    """
+    """Return outputs for features `x` of the linear model with the least loss on `part`."""
     columns = 1 if y.ndim == 1 else y.shape[1] // getattr(loss, "target_columns", 1)
     penalty = PENALTY / columns
     given = part.x.astype(np.float64), y, part.weights, outputs or columns

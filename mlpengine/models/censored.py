@@ -94,8 +94,8 @@ def brier(times: Array, chances: Array, at: Array, weights: Array | None = None)
     """Return the mean squared error of the probabilities to outlast each time in `at` (times,).
 
     `chances` are (rows, times).  Rows that had their event, and rows that outlast the time, stand
-    for
-    rows that were censored before: their weight is 1 / the share of rows not censored by then.
+    for rows that were censored before: their weight is 1 / the share of rows not censored by
+    then.
 
     Source: Graf et al. 1999, "Assessment and comparison of prognostic classification schemes for
     survival data", section 4.

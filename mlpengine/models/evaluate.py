@@ -19,7 +19,7 @@ from mlpengine.step.fused_run import WORK_AT_ONCE
 from mlpengine.step.ranks import Ranks
 
 if TYPE_CHECKING:
-    from mlpengine.backends.compiled import Executor
+    from mlpengine.backends.compiled.executor import Executor
 
 FORWARD_ROWS = 512
 """Rows of a forward pass: many for fast products, few for the second-level cache."""

@@ -9,7 +9,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mlpengine.backends.compiled import Executor, UnsupportedError, compile_program
+from mlpengine.backends.compiled.executor import Executor, compile_program
+from mlpengine.backends.values import UnsupportedError
 from mlpengine.core.errors import CompileError
 from mlpengine.core.spec import Array
 from mlpengine.nn import TabularNetwork
@@ -135,10 +136,7 @@ class _Program:
 
     @classmethod
     def of(cls, networks: Sequence[TabularNetwork]) -> "_Program":
-        """Return the programs of networks; networks of equal structure share the machine code.
-
-        Raises: CompileError or UnsupportedError.
-        """
+        """Return the programs of networks; networks of equal structure share the machine code."""
         made: dict[str, tuple[TabularNetwork, Executor]] = {}
         passes = []
         for mlp in networks:

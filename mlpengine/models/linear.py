@@ -27,7 +27,7 @@ NO_SIZE = 1e-12
 ITERATIONS, MEMORY, TOLERANCE = 100, 10, 1e-7
 """Minimization: maximum steps, stored pairs, and the relative gain below which it ends."""
 
-MEMBER_TOLERANCE = 1e-5
+MEMBER_TOLERANCE = 3e-4
 """The relative gain below which the minimization of a member ends; less gives the same errors."""
 
 
@@ -113,31 +113,27 @@ def fit_linear(
     rows, mean = len(x), x.mean(axis=0)
     x = x - mean
     sizes, inputs, weight_of = _singular(x)
-    count = len(sizes)
+    inputs = np.column_stack([inputs, np.ones(rows)])  # the last weight is the bias
     target = y.astype(np.float64) if y.dtype.kind == "f" else y
     output, slope = np.zeros((rows, outputs)), np.empty((rows, outputs))
     bound = loss.bind(output, slope, weighted=weights is not None, target=Spec.of(target))
     bound.target[...] = target
     if bound.sample_weight is not None:
         bound.sample_weight[...] = weights
-    shape = count + 1, outputs  # the last row is the bias
-    values = np.zeros(shape)
+    values = np.zeros((inputs.shape[1], outputs))
     for penalty in penalties:
         scale = np.sqrt(np.append((2 * sizes**2 + penalty) / rows, 2.0))[:, None]
+        decay = np.append(np.full(len(sizes), penalty / rows), 0.0)[:, None]
 
-        def value(z: Array, scale: Array = scale, penalty: float = penalty) -> tuple[float, Array]:
-            w = z.reshape(shape) / scale
-            np.matmul(inputs, w[:-1], out=output)
-            np.add(output, w[-1], out=output)
-            size = 0.5 * penalty / rows * float(np.square(w[:-1]).sum())
-            total = bound.run() + size
-            gradient = np.empty_like(w)
-            np.matmul(inputs.T, slope, out=gradient[:-1])
-            gradient[:-1] += penalty / rows * w[:-1]
-            gradient[-1] = slope.sum(axis=0)
-            return total, (gradient / scale).ravel()
+        def value(z: Array, scale: Array = scale, decay: Array = decay) -> tuple[float, Array]:
+            w = z.reshape(scale.shape[0], -1) / scale
+            np.matmul(inputs, w, out=output)
+            loss, decayed = bound.run(), decay * w
+            gradient = (inputs.T @ slope + decayed) / scale
+            return loss + 0.5 * float(np.vdot(decayed, w)), gradient.ravel()
 
-        values = minimize(value, (values * scale).ravel(), tolerance).reshape(shape) / scale
+        end = minimize(value, (values * scale).ravel(), tolerance)
+        values = end.reshape(values.shape) / scale
         weight = weight_of(values[:-1]).T
         yield weight, values[-1] - weight @ mean
 
@@ -171,7 +167,7 @@ def minimize(
     """
     x = start
     value, gradient = function(x)
-    pairs: deque[tuple[Array, Array]] = deque(maxlen=MEMORY)
+    pairs: deque[tuple[Array, Array, float]] = deque(maxlen=MEMORY)
     for _ in range(ITERATIONS):
         direction = -_product(pairs, gradient)
         slope = float(direction @ gradient)
@@ -187,22 +183,26 @@ def minimize(
             if step < 1e-8:
                 return x
         moved, turned = ahead - x, other - gradient
-        if moved @ turned > 1e-12 * float(turned @ turned):
-            pairs.append((moved, turned))
+        product = float(moved @ turned)
+        if product > 1e-12 * float(turned @ turned):
+            pairs.append((moved, turned, product))
         x, value, gradient = ahead, lower, other
     return x
 
 
-def _product(pairs: Sequence[tuple[Array, Array]], gradient: Array) -> Array:
-    """Return the estimated inverse Hessian times the gradient."""
+def _product(pairs: Sequence[tuple[Array, Array, float]], gradient: Array) -> Array:
+    """Return the estimated inverse Hessian times the gradient.
+
+    A pair is a step, the change of the gradient, and their product.
+    """
     q, shares = gradient.copy(), []
-    for moved, turned in reversed(pairs):
-        share = (moved @ q) / (moved @ turned)
+    for moved, turned, product in reversed(pairs):
+        share = float(moved @ q) / product
         q -= share * turned
         shares.append(share)
     if pairs:
-        moved, turned = pairs[-1]
-        q *= (moved @ turned) / (turned @ turned)
-    for (moved, turned), share in zip(pairs, reversed(shares), strict=True):
-        q += (share - (turned @ q) / (moved @ turned)) * moved
+        _, turned, product = pairs[-1]
+        q *= product / float(turned @ turned)
+    for (moved, turned, product), share in zip(pairs, reversed(shares), strict=True):
+        q += (share - float(turned @ q) / product) * moved
     return q

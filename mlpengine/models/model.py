@@ -435,10 +435,7 @@ class Model:
         return table
 
     def _usable(self, where: str, data: Any) -> tuple[Table, Array | None]:
-        """Return a table, and the indices of its rows with a target (None for all).
-
-        Messages begin with `where`.
-        """
+        """Return a table, and the indices of its rows with a target (None for all)."""
         table = self._with_rows(where, data)
         usable = usable_rows(table, self.target, self.preprocessor.rows_in_use(table))
         for line in usable.remarks:

@@ -494,10 +494,7 @@ class Regression(Task):
         return self.target.inverse(evaluate(formula, given))
 
     def _numbered(self, name: str) -> Metric | None:
-        """Return the pinball loss of a level: of the quantile of this level, if it is predicted.
-
-        Otherwise it is the pinball loss of the values of `predict`.
-        """
+        """Return the pinball loss of a level: of the quantile of this level, if it is predicted."""
         level = _level(name)
         if level is None:
             return None

@@ -3,7 +3,8 @@
 from copy import copy
 from typing import Any
 
-from mlpengine.backends.compiled import UnsupportedError, compile_program
+from mlpengine.backends.compiled.executor import compile_program
+from mlpengine.backends.values import UnsupportedError
 from mlpengine.core.buffers import address_of, unmasked, write_into
 from mlpengine.core.errors import CompileError, UsageError
 from mlpengine.core.named import arrays_by_name

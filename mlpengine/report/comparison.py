@@ -36,10 +36,7 @@ def lead_of(collected: Sequence[Collected]) -> Lead | None:
 
 
 def _paired(first: ScoredRows, other: ScoredRows, metric: str) -> tuple[float, float] | None:
-    """Return the lead of `first` over `other` in a metric, and its standard error.
-
-    Both come from the differences of each row; None unless both predict the same rows.
-    """
+    """Return the lead of `first` over `other` in a metric, and its standard error."""
     places = [scored.rows.places for scored in (first, other)]
     if None in places or first.part != other.part or len(first.rows) != len(other.rows):
         return None

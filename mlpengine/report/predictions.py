@@ -129,11 +129,7 @@ def _classes(scored: ScoredRows, labels: list[str]) -> dict[str, Any]:
 def _curves(
     task: Classification, scored: ScoredRows, threshold: Threshold, label: str
 ) -> dict[str, Any] | None:
-    """Return shares of rows above each threshold, and the shares at the model's threshold.
-
-    The shares are recall, false positive rate, precision, and share of all rows; None where a class
-    has no row.
-    """
+    """Return shares of rows above each threshold, and the shares at the model's threshold."""
     chances = task.probabilities(scored.output)[:, threshold.positive]
     is_positive = scored.rows.truth == threshold.positive
     counts = counts_above(is_positive, chances, scored.rows.weights)
@@ -203,11 +199,7 @@ def _labels(scored: ScoredRows, names: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _calibration(task: Task, scored: ScoredRows, classes: Sequence[object]) -> dict[str, Any]:
-    """Return mean probability and share of hits, in bins of the probability.
-
-    With two classes this is the probability of the second class, with more classes that of the
-    predicted class, and with labels that of each label.
-    """
+    """Return mean probability and share of hits, in bins of the probability."""
     chances, truth = task.predicted_numbers(scored.output), scored.rows.truth
     if isinstance(task, MultiLabel):
         said, right, of = chances.ravel(), truth.ravel() > 0.5, "labels"

@@ -23,7 +23,7 @@ from mlpengine.step.arguments import advice_on_y, refuse_weights
 from mlpengine.step.fault import Fault, bad_rows, listed_rows, locate_nonfinite
 
 if TYPE_CHECKING:
-    from mlpengine.backends.compiled import Executor
+    from mlpengine.backends.compiled.executor import Executor
 
 StepData = tuple[Any, Any, Array | None]
 """Features, targets and, for a weighted step, sample weights, with equal numbers of rows."""

@@ -13,7 +13,7 @@ from mlpengine.step.bound_step import BoundStep, StepData
 from mlpengine.step.dropout_rates import DropoutRates
 
 if TYPE_CHECKING:
-    from mlpengine.backends.compiled import Executor
+    from mlpengine.backends.compiled.executor import Executor
 
 WORK_AT_ONCE = 2**28
 """Maximum of parameters times rows, summed over the steps of one call.

@@ -28,7 +28,7 @@ from mlpengine.step.ranks import Ranks
 from mlpengine.tape.flat import Flat
 
 if TYPE_CHECKING:
-    from mlpengine.backends.compiled import Executor
+    from mlpengine.backends.compiled.executor import Executor
 
 TAIL_BYTES = ALIGNMENT
 """Bytes of each gradient's tail.  The tail holds float64 sums over shards, such as the loss."""

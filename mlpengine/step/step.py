@@ -44,7 +44,7 @@ from mlpengine.step.shards import Buffers, make_buffers
 from mlpengine.tape.rematerialization import Rematerialization
 
 if TYPE_CHECKING:
-    from mlpengine.backends.compiled import Executor
+    from mlpengine.backends.compiled.executor import Executor
     from mlpengine.step.step_builder import StepBuilder
 
 _BOUND = (

@@ -7,17 +7,11 @@ from functools import partial
 from math import inf
 from typing import Any
 
-from mlpengine.backends.compiled import (
-    FINISHED,
-    Executor,
-    InstructionLike,
-    LossInstruction,
-    UnsupportedError,
-    compile_program,
-)
 from mlpengine.backends.compiled.batch_norm_rows import parts_of
+from mlpengine.backends.compiled.executor import FINISHED, Executor, compile_program
 from mlpengine.backends.compiled.group import StepGroup
-from mlpengine.backends.values import Batch
+from mlpengine.backends.compiled.kernel import InstructionLike, LossInstruction
+from mlpengine.backends.values import Batch, UnsupportedError
 from mlpengine.core.buffers import address_of, replay
 from mlpengine.core.errors import CompileError
 from mlpengine.core.fork_locks import cached_property

@@ -6,7 +6,7 @@ from math import isfinite
 
 import numpy as np
 
-from mlpengine.backends import Backend, find_backend
+from mlpengine.backends.backend import Backend, find_backend
 from mlpengine.core.buffers import Uncopyable, address_of, quiet_runner, replay, zeros
 from mlpengine.core.errors import NumericalError, TapeError
 from mlpengine.core.placement import ALIGNMENT

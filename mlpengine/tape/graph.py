@@ -11,7 +11,7 @@ from itertools import count
 
 import numpy as np
 
-from mlpengine.backends import NUMPY
+from mlpengine.backends.backend import NUMPY
 from mlpengine.core.buffers import replay
 from mlpengine.core.errors import TapeError
 from mlpengine.core.placement import Storage

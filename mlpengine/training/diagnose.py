@@ -338,10 +338,7 @@ def measure_recalls(
 def _hits(
     predict: Callable[[Array], Array], task: Task, part: Split, classes: int
 ) -> tuple[Array, Array]:
-    """Count all rows and correctly predicted rows of each class, in up to `RECALL_ROWS` rows.
-
-    With many classes, fewer rows are used, so that there are about `FACT_VALUES` outputs at most.
-    """
+    """Count all rows and correctly predicted rows of each class, in up to `RECALL_ROWS` rows."""
     stride = -(-len(part) // min(RECALL_ROWS, FACT_VALUES // classes + 1))
     truth = part.truth[::stride]
     predicted = task.predict(predict(as_rows(part.x[::stride])))
@@ -425,10 +422,7 @@ def measure_units(diagnostics: Diagnostics, x: Any) -> None:
 
 
 def _joined(x: Any) -> Array:
-    """Return features (rows, features); several inputs are joined side by side.
-
-    Integer inputs become zeros, because the size of an index has no meaning.
-    """
+    """Return features (rows, features); several inputs are joined side by side."""
     each = [flat_rows(np.asarray(array)) for array in arrays_in(x)]
     each = [np.zeros(one.shape, "f4") if one.dtype.kind in "iu" else one for one in each]
     return each[0] if len(each) == 1 else np.concatenate(each, axis=1)

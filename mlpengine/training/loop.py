@@ -445,10 +445,7 @@ class Loop(Uncopyable):
         return self.ending or "interrupted"
 
     def _agreed(self, work: Callable[[], None]) -> None:
-        """Do the work of this rank.
-
-        Raises: on every rank, the NumericalError of the lowest rank that has one.
-        """
+        """Do the work of this rank."""
         error = None
         try:
             work()
@@ -470,10 +467,7 @@ class Loop(Uncopyable):
     def _make_epoch(
         self, members: Sequence[tuple[int, Learner]], pool: ThreadPoolExecutor | None, workers: int
     ) -> None:
-        """Run the next epoch of each given network.
-
-        Raises: the NumericalError of the first failing network, after the others have stopped.
-        """
+        """Run the next epoch of each given network."""
         remaining = iter(members)
         if pool is None:
             self._run_each(remaining)

@@ -134,11 +134,7 @@ def _over_networks(
 
 
 def _of_mean(fitted: Fitted, scorer: Scorer, output: Array, part: Split) -> Metrics:
-    """Return estimated metrics for the mean of all networks on new rows.
-
-    For regression, these are out-of-fold metrics with reduced errors, if the outputs are the
-    predicted numbers; for classes and censored times, only the loss.
-    """
+    """Return estimated metrics for the mean of all networks on new rows."""
     share, task = fitted.mean_error, fitted.mean.task
     if share is None:
         return {}

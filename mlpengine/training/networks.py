@@ -1,16 +1,11 @@
-"""Networks from settings, and the shapes of their parameters without making the networks."""
+"""Networks from settings."""
 
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from mlpengine.core.errors import at_setting
-from mlpengine.core.spec import DTypeLike, Spec
 from mlpengine.data.features.numbers import Numbers
 from mlpengine.nn import InputLayer, Mlp, Residual, TabularNetwork
-from mlpengine.nn.layers import parameter_specs, plan_layers
-from mlpengine.nn.residual import residual_shapes
 from mlpengine.settings import NetworkSettings
 from mlpengine.settings.network import OWN_OPTIONS
 
@@ -21,7 +16,6 @@ def input_layer_of(
     """Return the input layer (embedding); None if networks read the features themselves.
 
     It embeds the features in `numbers`, or all features.  With `masked`, a network can be limited
-    to some of the inputs.
     to some of the inputs.
     """
     input_layer = network.input_layer
@@ -58,28 +52,3 @@ def make_network(
             dropout=dropout * (layers if len(dropout) == 1 else 1),
             **own,
         )
-
-
-def network_specs(
-    network: NetworkSettings,
-    ends: tuple[int, int],
-    input_layer: InputLayer | None,
-    dtype: DTypeLike,
-) -> dict[str, Spec]:
-    """Return the specs of the parameters of `make_network` by name, without making the network."""
-    kind = np.dtype(dtype)
-    if network.network == "residual":
-        shapes = residual_shapes(
-            input_layer.out_dim(ends[0]) if input_layer else ends[0],
-            ends[1],
-            blocks=network.blocks,
-            width=network.width,
-            expansion=network.expansion,
-        )
-        own = {name: Spec(shape, kind) for name, shape in shapes.items()}
-        return (input_layer.specs(ends[0], kind) if input_layer else {}) | own
-    sizes = [ends[0], *network.hidden, ends[1]]
-    layers = plan_layers(
-        sizes, [None] * (len(sizes) - 1), [0.0] * (len(sizes) - 2), input_layer=input_layer
-    )
-    return parameter_specs(layers, kind, input_layer, ends[0])

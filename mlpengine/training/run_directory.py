@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from mlpengine.backends.compiled import chosen_target
+from mlpengine.backends.compiled.cache import chosen_target
 from mlpengine.core import system
 from mlpengine.core.errors import RunError, UsageError
 from mlpengine.core.files import RESOLVED as RESOLVED
@@ -109,15 +109,15 @@ class RunDirectory:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def write(self, name: str, content: str | bytes, *, private: bool = False) -> None:
-        """Write a file of the run, atomically; only this user may read a `private` file."""
+    def write(self, name: str, content: str | bytes) -> None:
+        """Write a file of the run, atomically."""
         data = content.encode() if isinstance(content, str) else content
-        write_atomically(self.path / name, data, private=private)
+        write_atomically(self.path / name, data)
 
-    def write_json(self, name: str, content: Mapping[str, Any], *, private: bool = False) -> None:
+    def write_json(self, name: str, content: Mapping[str, Any]) -> None:
         """Write a mapping as readable JSON."""
         text = json.dumps(content, indent=2, allow_nan=False)
-        self.write(name, f"{text}\n", private=private)
+        self.write(name, f"{text}\n")
 
     def __repr__(self) -> str:
         return f"RunDirectory({str(self.path)!r})"

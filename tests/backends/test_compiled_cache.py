@@ -369,7 +369,7 @@ assert folder.is_dir()
 def test_processes_at_once_share_one_program(folder):
     code = (
         "from mlpengine.backends.compiled.cache import load_library\n"
-        "from mlpengine.backends.compiled import chosen_target\n"
+        "from mlpengine.backends.compiled.cache import chosen_target\n"
         f"assert load_library({SOURCE!r}, chosen_target()).answer() == 42\n"
     )
     running = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(3)]

@@ -10,8 +10,7 @@ import pytest
 from scipy import special
 
 import mlpengine.backends.compiled
-from mlpengine.backends.compiled import available_targets
-from mlpengine.backends.compiled.cache import load_library
+from mlpengine.backends.compiled.cache import available_targets, load_library
 
 FUNCTIONS = {
     "exp": np.exp,

@@ -6,9 +6,10 @@ from dags import dags
 from hypothesis import HealthCheck, Phase, given, settings
 
 from mlpengine import Program, Tape
-from mlpengine.backends.compiled import UnsupportedError, available_targets, compile_program
+from mlpengine.backends.compiled.cache import available_targets
+from mlpengine.backends.compiled.executor import compile_program
 from mlpengine.backends.compiled.lower import lower
-from mlpengine.backends.values import Batch
+from mlpengine.backends.values import Batch, UnsupportedError
 from mlpengine.ops import REGISTRY, Linear, Softmax
 from mlpengine.tape.binding import Instruction
 

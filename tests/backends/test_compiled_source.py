@@ -6,7 +6,7 @@ import pytest
 from uncompiled import uncompiled
 
 from mlpengine import Adam, MeanSquaredError, Mlp, TrainingStep
-from mlpengine.backends.compiled import chosen_target
+from mlpengine.backends.compiled.cache import chosen_target
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.statements import (
     CFunction,

@@ -9,14 +9,10 @@ from scipy.special import log_softmax, softmax
 from uncompiled import uncompiled
 
 from mlpengine import MeanSquaredError, Mlp, Sgd, SoftmaxCrossEntropy, TrainingStep
-from mlpengine.backends.compiled import (
-    FINISHED,
-    LossInstruction,
-    chosen_target,
-    compile_program,
-    executor,
-    target,
-)
+from mlpengine.backends.compiled import executor, target
+from mlpengine.backends.compiled.cache import chosen_target
+from mlpengine.backends.compiled.executor import FINISHED, compile_program
+from mlpengine.backends.compiled.kernel import LossInstruction
 from mlpengine.backends.compiled.target import FLAGS, CompileTarget
 from mlpengine.core.errors import (
     CompileError,

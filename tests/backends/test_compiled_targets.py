@@ -4,7 +4,7 @@ import pytest
 from compiled_table import CASES
 from uncompiled import uncompiled
 
-from mlpengine.backends.compiled import available_targets, chosen_target
+from mlpengine.backends.compiled.cache import available_targets, chosen_target
 from mlpengine.backends.compiled.target import TARGET_LEVELS, compiler_command, find_target
 from mlpengine.core.errors import UsageError
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mlpengine import Adam, AdamW, MeanSquaredError, Mlp, Sgd, TrainingStep, formula
-from mlpengine.backends.compiled import compile_program
+from mlpengine.backends.compiled.executor import compile_program
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Spec
 from mlpengine.formula import where

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mlpengine.backends import NUMPY, find_backend
+from mlpengine.backends.backend import NUMPY, find_backend
 from mlpengine.backends.numexpr import fused
 from mlpengine.core.errors import UsageError
 from mlpengine.formula import parse, variable

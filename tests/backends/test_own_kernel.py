@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from mlpengine import Adam, MeanSquaredError, Mlp, Program, Tape, TrainingStep
-from mlpengine.backends.compiled import UnsupportedError, cache, chosen_target
+from mlpengine.backends.compiled import cache
+from mlpengine.backends.compiled.cache import chosen_target
 from mlpengine.backends.compiled.kernel import Kernel
 from mlpengine.backends.compiled.lower import KERNELS
 from mlpengine.backends.compiled.row_loops import lane_loop
@@ -22,6 +23,7 @@ from mlpengine.backends.compiled.statements import (
 from mlpengine.backends.scalar.definitions import Functions, ScalarFunction, c_definitions
 from mlpengine.backends.scalar.math import mathematics
 from mlpengine.backends.scalar.scalar_step import write_step
+from mlpengine.backends.values import UnsupportedError
 from mlpengine.core.buffers import address_of
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Spec, call

@@ -189,7 +189,6 @@ def test_two_sweeps_of_one_directory_share_the_trials(sweep, mlpengine, monkeypa
         ({"sampler": "random"}, None, 2),
         ({"sampler": "tpe"}, None, 1),
         ({"sampler": "random", "pruner": "median"}, None, 1),
-        ({"sampler": "random", "storage": "sqlite:///s.db"}, None, 1),
         ({"sampler": "tpe"}, 3, 3),
     ],
 )
@@ -224,16 +223,6 @@ def test_a_trial_that_cannot_train_is_told_and_the_others_go_on(sweep, mlpengine
     assert all("finite" in reason for reason in reasons)
 
 
-def test_sqlite_has_one_worker(sweep, mlpengine):
-    sweep(storage="sqlite:///s.db", trials=2)
-    refused = mlpengine("sweep", "s.yaml", "--workers", "2", "-o", "two")
-    assert refused.code == 2
-    assert refused.err.startswith("error: --workers: SQLite is for one worker (got 2)")
-    assert not Path("two").exists()
-    first = mlpengine("sweep", "s.yaml", "-q", "--json")
-    assert values(mlpengine("sweep", "--join", "runs/s", "-q", "--json")) == values(first)
-
-
 def test_a_damaged_or_lost_journal_is_named(sweep, mlpengine):
     assert mlpengine("sweep", "s.yaml", "-q").code == 0
     journal = Path("runs/s/journal.log")
@@ -242,7 +231,7 @@ def test_a_damaged_or_lost_journal_is_named(sweep, mlpengine):
         journal.write_text(text)
         ran = mlpengine("sweep", "--join", "runs/s")
         assert (ran.code, len(ran.err.splitlines())) == (1, 1)
-        assert "journal.log: the sweep's storage cannot be used (" in ran.err
+        assert "journal.log: the sweep's journal cannot be used (" in ran.err
 
 
 MISUSE = {
@@ -254,16 +243,6 @@ MISUSE = {
     ),
     "edited": (("--join", "edited"), 1, "sweep.yaml: must be as it was when the sweep began"),
     "damaged": (("--join", "damaged"), 1, "damaged/sweep.json: is damaged ("),
-    "storage without a driver": (
-        ("s.yaml", "--set", "sweep.storage=oracel://user:secret@host/name"),
-        2,
-        "(got oracel://user:***@host/name: Can't load plugin: sqlalchemy.dialects:oracel)",
-    ),
-    "storage that is down": (
-        ("s.yaml", "--set", "sweep.storage=postgresql://u:secret@/name?host=/nowhere"),
-        1,
-        "postgresql://u:***@/name?host=/nowhere: the sweep's storage cannot be used (",
-    ),
 }
 
 

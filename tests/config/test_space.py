@@ -19,7 +19,6 @@ MISTAKES = {
     "no space": (BASE + "sweep: {trials: 3}", "sweep.space: this key is required (Key paths"),
     "empty space": (space(""), "sweep.space: must have a key, such as optimizer.lr: {log"),
     "misspelled option": (space(LR, "  trails: 3"), "trails: unknown key - did you mean 'trials"),
-    "misspelled storage": (space(LR, "  storage: jurnal"), "a URL of a database (got 'jurnal')"),
     "unknown key": (space("optimizer.lrr: {log: [1, 2]}"), "lrr: unknown key - did you mean 'lr'?"),
     "unknown kind": (space("optimizer.lr: {lgo: [1, 2]}"), "unknown key - did you mean 'log'?"),
     "no kind": (space("optimizer.lr: 3"), "must be a mapping of keys (got 3)"),

@@ -7,7 +7,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from mlpengine import Adam, MeanSquaredError, Mlp, TrainingStep
-from mlpengine.backends.compiled import available_targets
+from mlpengine.backends.compiled.cache import available_targets
 from mlpengine.core.errors import CompileError, DtypeError, ShapeError
 from mlpengine.models import forward as outputs
 from mlpengine.models.members import NetworkMean

@@ -11,13 +11,9 @@ from bound import Bound
 from scipy import special
 
 from mlpengine import Program, Tape
-from mlpengine.backends.compiled import (
-    FINISHED,
-    LossInstruction,
-    chosen_target,
-    compile_program,
-)
-from mlpengine.backends.compiled.cache import load_library
+from mlpengine.backends.compiled.cache import chosen_target, load_library
+from mlpengine.backends.compiled.executor import FINISHED, compile_program
+from mlpengine.backends.compiled.kernel import LossInstruction
 from mlpengine.backends.compiled.printing import CTarget, print_statements
 from mlpengine.backends.compiled.statements import lets
 from mlpengine.backends.numexpr import fused

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from mlpengine.backends.compiled import available_targets, chosen_target
+from mlpengine.backends.compiled.cache import available_targets, chosen_target
 from mlpengine.core import system
 from mlpengine.core.errors import RunError
 from mlpengine.core.system import processor

@@ -57,9 +57,8 @@ class DuplicateRows(NamedTuple):
         """Return the rows to learn from, sorted by their contents, and their weights.
 
         Duplicates with equal `targets`, (rows,) or (rows, targets), become one row with the sum of
-        their
-        weights: a weight of 2 has the effect of two rows.  None, without such rows and weights,
-        stands for all rows in their order.
+        their weights: a weight of 2 has the effect of two rows.  None, without such rows and
+        weights, stands for all rows in their order.
         """
         if weights is None and not self.exist:
             return None

@@ -74,7 +74,6 @@ class Preprocessor:
     their bins; their indicators; the one-hot categories.  If a category with more than five codes
     tells little about the target, its one-hot features are a small value instead of 1
     (`Category.weigh`).  A feature that is constant in training is 0 everywhere.
-    (`Category.weigh`). A feature that is constant in training is 0 everywhere.
 
     Raises: DataError for invalid options.
     """

@@ -99,7 +99,6 @@ class ClassTarget(Target):
 
     @property
     def n_outputs(self) -> int:
-        """Number of classes."""
         return len(self.classes)
 
     def encode(self, table: Table) -> Array:
@@ -127,7 +126,6 @@ class ClassTarget(Target):
         return [self.classes[code] for code in codes]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything about it, ready for JSON."""
         return {"task": self.task, "columns": self.columns, "classes": self.classes}
 
 
@@ -216,7 +214,6 @@ class NumberTarget(Target):
 
     @property
     def n_outputs(self) -> int:
-        """Number of columns."""
         return len(self.columns)
 
     def encode(self, table: Table) -> Array:
@@ -253,7 +250,6 @@ class NumberTarget(Target):
         return values
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything about it, ready for JSON."""
         return {
             "task": self.task,
             "columns": self.columns,
@@ -349,7 +345,6 @@ class TimeTarget(NumberTarget):
         return np.where(values == 0, -LEAST_TIME, super().scaled(values))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything about it, ready for JSON."""
         return {**super().state_dict(), "event": self.event}
 
 
@@ -363,7 +358,6 @@ class MultiLabelTarget(Target):
 
     @property
     def n_outputs(self) -> int:
-        """Number of columns."""
         return len(self.columns)
 
     def encode(self, table: Table) -> Array:
@@ -382,7 +376,6 @@ class MultiLabelTarget(Target):
         return np.column_stack([table[name].values for name in self.columns]).astype(np.float64)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything about it, ready for JSON."""
         return {"task": self.task, "columns": self.columns}
 
 

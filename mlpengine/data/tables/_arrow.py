@@ -218,10 +218,7 @@ def arrow_column(array: Any, where: str, name: str, options: CsvOptions) -> Colu
 
 
 def _parsed(column: Column, kind: Any, name: str, options: CsvOptions) -> Column:
-    """Return a column of texts as booleans or dates if all texts are booleans or dates, as in CSV.
-
-    A column in `options.text`, or of a categorical type, stays text.
-    """
+    """Return a column of texts as booleans or dates if all its texts are such, as in CSV."""
     from pyarrow import types
 
     if column.kind != "text" or name in options.text or types.is_dictionary(kind):
@@ -246,10 +243,7 @@ def _is_text(kind: Any) -> bool:
 def _values(
     values: Any, where: str, as_text: bool
 ) -> tuple[ColumnKind, Array, Sequence[str | None]]:
-    """Return the kind, the values or codes, and the texts of a pyarrow array.
-
-    With `as_text`, whole numbers become texts.
-    """
+    """Return the kind, the values or codes, and the texts of a pyarrow array."""
     from pyarrow import types
 
     kind = values.type

@@ -247,10 +247,7 @@ class _Body:
             reader.expect(min(self.n_rows * total // read * 17 // 16, limit))
 
     def _add_rows(self, records: Records) -> None:
-        """Add rows from the csv module.
-
-        Raises: DataError for a row with more or fewer cells than the header.
-        """
+        """Add rows from the csv module."""
         rows = records.rows or csv_rows(lines_of(records.content), self.header.delimiter)
         for number, (row, start) in enumerate(zip(rows.cells, rows.lines, strict=True)):
             if len(row) != self.width:
@@ -353,10 +350,7 @@ class _ArrowBlocks:
         self.odd: set[int] = set()  # number columns with texts that only Python reads
 
     def _parse(self, content: bytes, steps: Mapping[int, int]) -> Any:
-        """Return the columns in `steps` as a table, named by their positions.
-
-        Raises: ArrowInvalid.
-        """
+        """Return the columns in `steps` as a table, named by their positions."""
         csv, delimiter = self.csv, self.body.header.delimiter
         names = list(map(str, range(self.body.width)))
         if content.startswith(BOM_UTF8):  # in the middle of a file; pyarrow would skip it
@@ -444,10 +438,7 @@ class _ArrowBlocks:
         )
 
     def _iso_seconds(self, texts: Any) -> Array | None:
-        """Return ISO 8601 dates as seconds since 1970; None if a text is no date.
-
-        The result equals `parsing.dates`, except that all texts or none must have a time zone.
-        """
+        """Return ISO 8601 dates as seconds since 1970; None if a text is no date."""
         from pyarrow import compute
 
         pyarrow = self.pyarrow

@@ -177,10 +177,7 @@ _PACKINGS: dict[str, tuple[str, bytes, Callable[[BinaryIO], Any]]] = {
 
 
 def _unpacked(packed: BinaryIO, where: str) -> BinaryIO:
-    """Return the unpacked contents of a file; the suffix of its name tells the format.
-
-    Reading raises DataError for damaged data and for decompression bombs.
-    """
+    """Return the unpacked contents of a file; the suffix of its name tells the format."""
     suffix = os.path.splitext(where)[1].lower()
     if suffix not in _PACKINGS:
         return packed

@@ -111,10 +111,7 @@ def _is_worse(table: Table, before: Table) -> bool:
 def _with_thousands(
     source: str, table: Table, reading: CsvDialect, notes: list[str], target: Sequence[str]
 ) -> CsvDialect:
-    """Return the format with thousands ".", if every number with a point is written like 1.234.
-
-    Decimal commas in the table decide the meaning of 1.234.  Without them, a note names both.
-    """
+    """Return the format with thousands ".", if every number with a point is written like 1.234."""
     grouped = replace(reading, decimal=",", thousands=".")
     again = read_table(source, labels=target, **grouped.to_dict())
     numbers = [name for name, column in table.columns.items() if column.kind == "number"]
@@ -220,10 +217,7 @@ def _proposals(
 
 
 def _dialects(texts: list[str], reading: CsvDialect, known: list[str]) -> Iterator[CsvDialect]:
-    """Yield formats in which all texts are numbers or dates, the most similar format first.
-
-    `known` are the date formats of other columns.
-    """
+    """Yield formats in which all texts are numbers or dates, the most similar format first."""
     none: frozenset[str] = frozenset()
     if parsing.parse_numbers(texts, none, padded=False) is not None:
         yield reading

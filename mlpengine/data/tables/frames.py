@@ -221,10 +221,7 @@ def _of_objects(
 
 
 def _as_array(values: Any, where: str) -> Array:
-    """Return a column as an array; lists with texts become objects (a fixed width takes memory).
-
-    Raises: DataError if NumPy has no type for it.
-    """
+    """Return a column as an array; lists with texts become objects (a fixed width takes memory)."""
     is_list = isinstance(values, list | tuple)
     has_texts = is_list and any(issubclass(kind, str) for kind in set(map(type, values)))
     try:
