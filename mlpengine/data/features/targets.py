@@ -20,11 +20,9 @@ from mlpengine.data.features.column_kinds import (
     odd_texts,
     task_of,
 )
+from mlpengine.data.features.thresholds import LEAST_TIME
 from mlpengine.data.tables.table import Column, Table, number_text
 from mlpengine.settings.features import Standardizing, TaskName
-
-LEAST_TIME = 1e-30
-"""A lower bound of 0, in scales of a `TimeTarget`."""
 
 Label = str | int | float | bool
 
