@@ -63,7 +63,11 @@ def comparison(first: Path, second: Path) -> tuple[dict[str, Any], list[str]]:
     scored = [run_scores(one) for one in results]
     table = {label: [one.get(label, Score()) for one in scored] for label in scored[0] | scored[1]}
     names, runs = [str(first), str(second)], [read_run(path) for path in (first, second)]
-    lead = lead_of([collect(run, QUICK, whole=False) for run in runs])
+    collected = [collect(run, QUICK, whole=False) for run in runs]
+    lead = lead_of(collected)
+    for result, one in zip(results, collected, strict=True):
+        if model := one.data.get("model"):  # members of weight 0 are not in the model
+            result["members"] = model["networks"] + model["linear_models"]
     errors = {label: [one.error for one in row] for label, row in table.items()}
     data = {
         "runs": names,

@@ -14,7 +14,7 @@ from mlpengine.config.baselines import linear_comparison
 from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.config.columns import cell_verdicts, column_verdicts, joint_list
 from mlpengine.config.fixed_config import fixed_config
-from mlpengine.core.errors import RunError, UsageError
+from mlpengine.core.errors import NumericalError, RunError, UsageError
 from mlpengine.core.files import missing, write_atomically
 from mlpengine.core.structure import finite
 from mlpengine.core.wording import plural
@@ -38,7 +38,7 @@ from mlpengine.training.result import read_result
 from mlpengine.training.run_directory import FAILURE_FILE, RESULT_FILE, resolved_config
 from mlpengine.training.trainer import Trainer
 
-from .options import AS_JSON, FILE_PATH, overrides_like
+from .options import AS_JSON, OUTPUT_FILE, overrides_like
 from .streams import say
 
 PROBE_STEPS = 200
@@ -61,7 +61,7 @@ Examples:
 @overrides_like("optimizer.lr=0.1")
 @click.option(
     "--fix",
-    type=FILE_PATH,
+    type=OUTPUT_FILE,
     metavar="FILE",
     help="Write the config with the settings that the verdicts ask for, commented.",
 )
@@ -106,7 +106,7 @@ def _before(
     rows, silenced = Rows(part.x, part.y, part.weights), data.file.silenced
     with trainer.pinned():
         with restored(step):
-            estimate = _estimate(trainer)
+            estimate = _estimate(path, trainer)
         rate, curve = suggest_lr(step, rows, step.batch_size)
         checks = [check_few_rows(step.mlp, step.loss, rows), rate]
         known = diagnostic_inputs(step, part, data.parts.get("validation"))
@@ -133,8 +133,11 @@ def _before(
     return report, lines, reported
 
 
-def _estimate(trainer: Trainer) -> dict[str, Any]:
-    """Make a few steps; return the bytes of a step, and seconds and steps of the whole run."""
+def _estimate(path: Path, trainer: Trainer) -> dict[str, Any]:
+    """Make a few steps; return the bytes of a step, and seconds and steps of the whole run.
+
+    Raises: NumericalError if the first step fails.
+    """
     loop, members = trainer.loop(), len(trainer.members)
     first, step, spent = loop.members[0], loop.step, inf
     bound = step.bound(step.batch_size)
@@ -143,7 +146,12 @@ def _estimate(trainer: Trainer) -> dict[str, Any]:
         for _ in range(TRIED_STEPS):
             began = perf_counter()
             first.fill(bound, indices)
-            step.run(bound)
+            try:
+                step.run(bound)
+            except NumericalError as error:
+                if spent < inf:
+                    break  # the verdicts of the trial name the cause
+                raise NumericalError(f"{path}: {error}") from error
             spent = min(spent, perf_counter() - began)
     steps = len(first.batches) * loop.epochs
     return {

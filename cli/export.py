@@ -14,7 +14,7 @@ import numpy as np
 from mlpengine.config import Override, load_config, parse_override
 from mlpengine.config.load import with_overrides
 from mlpengine.core.errors import MlpEngineError, RunError, UsageError
-from mlpengine.core.files import is_run, keep_input, missing, not_a_run
+from mlpengine.core.files import is_device, is_run, keep_input, missing, not_a_run
 from mlpengine.core.wording import printable
 from mlpengine.export import Exported, Package, export, format_of
 from mlpengine.export.c_train import MakeOptimizer, export_training
@@ -26,7 +26,7 @@ from mlpengine.report.form import form_page
 from mlpengine.settings.training import TrainingSettings
 from mlpengine.training.run_directory import RESOLVED
 
-from .options import AS_JSON, MODEL_ARGUMENT, overrides_like
+from .options import AS_JSON, MODEL_ARGUMENT, OutputPath, overrides_like
 from .streams import say
 
 EPILOG = """\b
@@ -82,7 +82,7 @@ EXPORT_NAMES = {
 @click.option(
     "-o",
     "--out",
-    type=click.Path(path_type=Path),
+    type=OutputPath(path_type=Path),
     help="The file; by default beside the model.",
 )
 @overrides_like("optimizer=sgd or training.freeze=[0] (of the run, for c-train)")
@@ -148,7 +148,7 @@ def command(
         click.echo(json.dumps(shown, default=str))
         return
     for line in lines:
-        say(line)
+        say(line, err=is_device(path))
 
 
 @contextmanager
@@ -196,7 +196,7 @@ def _write_form(model: Model, path: Path) -> tuple[dict[str, Any], list[str]]:
 
 def _written(path: Path) -> str:
     """Return the text about a file."""
-    return f"wrote {path} ({path.stat().st_size:,} bytes)"
+    return f"wrote {path}" + ("" if is_device(path) else f" ({path.stat().st_size:,} bytes)")
 
 
 def _write_training(

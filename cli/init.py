@@ -20,7 +20,7 @@ from mlpengine.data.tables.detect import detect
 from mlpengine.data.tables.rows import has_target
 from mlpengine.settings.recipes import PRESETS
 
-from .options import AS_JSON
+from .options import AS_JSON, OutputPath
 from .progress import Meter
 from .schema import SCHEMA_FILE, write_schema
 from .streams import say, write_file
@@ -45,7 +45,11 @@ Examples:
 @click.argument("data", type=str)
 @click.option("--target", multiple=True, metavar="COL", help="Column to predict; may be repeated.")
 @click.option(
-    "-o", "--out", metavar="FILE", help="The config; by default <data>.yaml; - is stdout."
+    "-o",
+    "--out",
+    type=OutputPath(),
+    metavar="FILE",
+    help="The config; by default <data>.yaml; - is stdout.",
 )
 @click.option(
     "--test",

@@ -7,10 +7,21 @@ from typing import Any
 import click
 
 from mlpengine.core.errors import UsageError
+from mlpengine.core.files import keep_own_files
 
 Decorator = Callable[[Any], Any]
 
-FILE_PATH = click.Path(path_type=Path, dir_okay=False)
+
+class OutputPath(click.Path):
+    """The path of a file that a command writes; a file that a run needs is refused."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path.  Raises: UsageError."""
+        keep_own_files(value)
+        return super().convert(value, param, ctx)
+
+
+OUTPUT_FILE = OutputPath(path_type=Path, dir_okay=False)
 DIRECTORY_PATH = click.Path(path_type=Path, file_okay=False)
 
 MODEL_ARGUMENT = click.argument("run", type=click.Path(path_type=Path))

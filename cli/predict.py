@@ -26,7 +26,7 @@ from mlpengine.models.model import Model
 from mlpengine.models.task import Classification, MultiLabel, Regression, Task
 from mlpengine.training.loading import load
 
-from .options import HISTORY_OPTION, MODEL_ARGUMENT
+from .options import HISTORY_OPTION, MODEL_ARGUMENT, OutputPath
 from .streams import say, write_file
 from .tables import SUFFIXES, Coded, csv_text, plain_text, records, write_table
 
@@ -48,6 +48,7 @@ Examples:
 @click.option(
     "-o",
     "--out",
+    type=OutputPath(),
     default="-",
     metavar="OUT",
     help="A .csv, .parquet or .npy file; - writes CSV to stdout (the default).",

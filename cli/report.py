@@ -9,6 +9,7 @@ import click
 
 from mlpengine.config.sweep import SETTINGS
 from mlpengine.core.errors import UsageError
+from mlpengine.core.files import is_device
 from mlpengine.report import (
     QUICK,
     REPORT_FILE,
@@ -20,7 +21,7 @@ from mlpengine.report import (
     write_page,
 )
 
-from .options import FILE_PATH, MODEL_ARGUMENT
+from .options import MODEL_ARGUMENT, OUTPUT_FILE
 from .outcome import shortest
 from .streams import say
 
@@ -41,7 +42,7 @@ Examples:
 @click.option(
     "-o",
     "--out",
-    type=FILE_PATH,
+    type=OUTPUT_FILE,
     help=f"The page; by default {REPORT_FILE} in the run directory.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON; write no page.")
@@ -58,7 +59,7 @@ def command(run: Path, out: Path | None, as_json: bool) -> None:
         return
     path = out or run / REPORT_FILE
     write_page(path, page(data))
-    say(str(shortest(path)))
+    say(str(shortest(path)), err=is_device(path))
 
 
 def _collected(path: Path) -> tuple[dict[str, Any], Callable[[Mapping[str, Any]], str]]:

@@ -6,9 +6,9 @@ from pathlib import Path
 import click
 
 from mlpengine.config import json_schema
-from mlpengine.core.files import write_atomically
+from mlpengine.core.files import is_device, write_atomically
 
-from .options import AS_JSON, FILE_PATH
+from .options import AS_JSON, OUTPUT_FILE
 from .streams import say, write_file
 
 SCHEMA_FILE = "mlpengine.schema.json"
@@ -25,13 +25,13 @@ An editor with a YAML language server reads it in files that begin with
 
 
 @click.command("schema", epilog=EPILOG)
-@click.option("-o", "--out", type=FILE_PATH, help="The file; by default stdout.")
+@click.option("-o", "--out", type=OUTPUT_FILE, help="The file; by default stdout.")
 @AS_JSON
 def command(out: Path | None, as_json: bool) -> None:
     """Print the JSON Schema of configs, from which editors complete and check them."""
     if out is not None:
         write_schema(out)
-        say(json.dumps({"out": str(out)}) if as_json else f"wrote {out}")
+        say(json.dumps({"out": str(out)}) if as_json else f"wrote {out}", err=is_device(out))
         return
     if as_json:
         say(json.dumps(json_schema()))

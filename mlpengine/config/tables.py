@@ -120,6 +120,7 @@ def read_tables(
     remarks += _many_classes(preprocessor, table, sum(map(len, rows.values())))
     remarks += _commas(preprocessor, table)
     remarks += _rare_texts(preprocessor, table)
+    remarks += close_numbers(preprocessor, table.source)
     folds = _folds(file, table, target, rows["train"], duplicates)
     return Tables(preprocessor, parts, remarks, folds, weights)
 
@@ -153,6 +154,17 @@ def _rare_texts(fitted: Preprocessor, table: Table) -> Iterator[str]:
                 f"{table.source}: column {category.column!r}: none of its texts is in "
                 f"{plural(fitted.options.min_count, 'training row')}, so that all are one feature; "
                 "list it under data.drop, or set data.min_count: 1"
+            )
+
+
+def close_numbers(fitted: Preprocessor, source: str) -> Iterator[str]:
+    """Yield a warning for each column of numbers whose differences float64 cannot resolve."""
+    numbers = fitted.fitted_numbers
+    for name, (low, high) in numbers.ranges.items():
+        if low < high and name in numbers.constant:
+            yield (
+                f"{source}: column {name!r} has no effect: its numbers are too close together "
+                f"({low!r} to {high!r}); subtract {low!r} from all, or multiply them"
             )
 
 

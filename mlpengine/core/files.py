@@ -92,6 +92,28 @@ def keep_input(out: Path, source: str | Path, what: str) -> None:
 RESOLVED = "config.resolved.yaml"
 """The config of a run with all defaults and overrides."""
 
+OWN_FOLDERS = frozenset({"checkpoints", "tensorboard"})
+OWN_FILES = frozenset(
+    {
+        *("config.yaml", RESOLVED, "environment.json", "failure.json", "result.json", "run.lock"),
+        *("metrics.csv", "timings.csv", "diagnostics.csv"),
+        *("model.safetensors", "warm_start.safetensors"),
+        *("sweep.yaml", "sweep.json", "best.yaml", "journal.log"),
+    }
+)
+"""The files and folders that runs and sweeps need, so that no command writes others there."""
+
+
+def keep_own_files(out: str | Path) -> None:
+    """Raise UsageError if an output would be one of the files that a run or a sweep needs."""
+    folder, name = os.path.split(out)
+    folder = os.path.realpath(folder)
+    parent, inside = os.path.split(folder)
+    run = parent if inside in OWN_FOLDERS else folder
+    is_own = inside in OWN_FOLDERS or name in OWN_FILES
+    if is_own and os.path.exists(os.path.join(run, "run.lock")):
+        raise UsageError(f"{out}: is a file of the run; name another file")
+
 
 def is_run(directory: Path) -> bool:
     """Return whether a directory belongs to a run that has begun."""
@@ -176,7 +198,7 @@ def write_atomically(path: str | Path, data: bytes) -> None:
     with writing(path):
         if not path.name:
             raise IsADirectoryError(EISDIR, "it is a directory")
-        if _is_device(path):
+        if is_device(path):
             path.write_bytes(data)
             return
         with system.opened_directory(path.parent) as (start, directory):
@@ -229,7 +251,8 @@ def _replace(path: Path, directory: int | None, data: bytes) -> None:
         raise
 
 
-def _is_device(path: Path) -> bool:
+def is_device(path: Path) -> bool:
+    """Return whether a path is a pipe or a device, which has no size."""
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:

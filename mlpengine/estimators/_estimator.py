@@ -1,5 +1,6 @@
 """The base class of the estimators: parameters as config sections, and training."""
 
+import logging
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +17,7 @@ from mlpengine.config.build import loss_and_task, trainer_of
 from mlpengine.config.columns import column_verdicts
 from mlpengine.config.load import ConfigFile
 from mlpengine.config.proposal import complete_config
-from mlpengine.config.tables import preprocessor_of
+from mlpengine.config.tables import close_numbers, preprocessor_of
 from mlpengine.core.buffers import with_missing
 from mlpengine.core.errors import DataError, UsageError
 from mlpengine.core.fields import one_of
@@ -45,6 +46,8 @@ from mlpengine.settings.features import TaskName
 from mlpengine.settings.recipes import FOLDED_ROWS, MIDDLE, PRESETS, folds_for, validation_share_for
 from mlpengine.training.progress import Progress
 from mlpengine.training.trainer import Fitted, Member, Trainer
+
+_log = logging.getLogger("mlpengine")
 
 SEARCHED_COLUMNS = 500
 """Maximum number of columns in the search for leaks of the target."""
@@ -283,6 +286,8 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         whole = whole if weights is None else whole.rows(rows)
         file = self._config(x, whole, targets, weight, names)
         data = loaded_data(file, {"train": whole}, self._preprocessor if again else None)
+        for line in close_numbers(data.tables.preprocessor, type(self).__name__):
+            _log.warning("warning: %s", line)
         early = file.config.training.early_stopping
         shows = self.verbose or file.config.training.metrics
         if not (shows or (early and early.monitor != "loss")):

@@ -387,10 +387,7 @@ def _advice_on_names(own: Sequence[str], given: Sequence[str]) -> str:
 
 
 def check_arrays(specs: Mapping[str, Spec], arrays: Mapping[str, Array]) -> None:
-    """Check that arrays fit the parameters of `specs`.
-
-    Raises: CheckpointError with everything missing, unknown or misshapen.
-    """
+    """Check that arrays fit the parameters of `specs`."""
     problems = [f"{name} is missing" for name in specs if name not in arrays]
     for name, array in arrays.items():
         spec = specs.get(name)

@@ -100,10 +100,7 @@ class BoundStep(Uncopyable):
                 gather_rows(rows, order, buffer)
 
     def write(self, x: Any, y: Any, weight: Array | None) -> None:
-        """Copy a batch into the buffers.
-
-        Raises: ShapeError or DtypeError; UsageError for weights that are missing or unexpected.
-        """
+        """Copy a batch into the buffers."""
         inputs: Any = self.scratch.input
         target: Any = self.loss.target
         weights = self.loss.sample_weight
@@ -141,10 +138,7 @@ class BoundStep(Uncopyable):
     def error(
         self, optimizer: Optimizer, loss: float, norm: float
     ) -> tuple[NumericalError, list[int]]:
-        """Return the error of a failed step, and the rows of the batch that caused it.
-
-        Raises: IndexRangeError if a label or target is the cause.
-        """
+        """Return the error of a failed step, and the rows of the batch that caused it."""
         for statistics in self.scratch.recording.statistics:
             statistics.restore()
         step, fault = optimizer.steps + 1, self.find_fault()

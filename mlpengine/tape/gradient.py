@@ -17,11 +17,7 @@ Slopes = Sequence[Any]
 
 
 def record_gradient(y: Any, xs: Sequence[Any]) -> list[Any]:
-    """Record the gradients of the sum of all entries of `y` with respect to the nodes `xs`.
-
-    Raises: TapeError if `y` does not depend on a node of `xs`, or depends on it by an op without
-        rule.
-    """
+    """Record the gradients of the sum of all entries of `y` with respect to the nodes `xs`."""
     records = needed_records(y.tape.records, [y])
     flowing = [record for record in records if not record.op.stops_gradient]
     between = dependents(flowing, xs)

@@ -60,7 +60,7 @@ COMMANDS = {
     ),
     "a model with a flipped bit": (["predict", "bit.safetensors", "rows.csv"], "is damaged"),
     "a network without preprocessing": (["predict", "net.safetensors", "rows.csv"], "not a model"),
-    "evaluate an unknown class": (["evaluate", "run", "class.csv"], "line 2"),
+    "evaluate an unknown class": (["evaluate", "run", "class.csv"], "- did you mean 'y'?"),
     "evaluate without a target": (["evaluate", "run", "target.csv"], "target column"),
     "evaluate nothing": (["evaluate", "bare.safetensors"], "evaluate bare.safetensors FILE"),
     "init without a target": (
@@ -79,7 +79,7 @@ def prepare(folder, model):
     (folder / "c.yaml").write_text(CONFIG)
     (folder / "comma.yaml").write_text(CONFIG.replace("rows.csv", "'rows.csv,'"))
     (folder / "less.csv").write_text("a,c\n1,u\n")
-    (folder / "class.csv").write_text(HEAD + "1,2,u,maybe\n")
+    (folder / "class.csv").write_text(HEAD + "1,2,u,Y\n")
     (folder / "target.csv").write_text("a,b,c\n1,2,u\n")
     (folder / "deep").mkdir()
     (folder / "project" / "runs" / "ok").mkdir(parents=True)

@@ -21,8 +21,8 @@ def test_a_config_is_checked_and_left_alone(mlpengine, config, tmp_path):
     before = sorted(tmp_path.iterdir())
     result = mlpengine("diagnose", config)
     assert result.code == 0, result.err
-    for text in ("memorized", "lr "):
-        assert text in result.out
+    hot = mlpengine("diagnose", config, "--set", "optimizer={name: sgd, lr: 1e30}")
+    assert (hot.code, "[lr_high]" in hot.out, "lr (now 1e+30)" in hot.out) == (0, True, True)
     assert "after 200 trial steps" in result.out
     assert re.search(r"largest .* \(line \d+\)", result.out)
     assert "[unfinished]" not in result.out

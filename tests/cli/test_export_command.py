@@ -1,6 +1,7 @@
 """`mlpengine export`: a run's model in another format."""
 
 import json
+import os
 
 import pytest
 
@@ -30,9 +31,9 @@ def test_c_with_a_name_has_a_header(mlpengine, run, tmp_path):
     assert "int pump_predict(const float *x, float *out);" in (tmp_path / "pump.h").read_text()
     for form in ("c-train", "safetensors"):
         done = mlpengine("export", run, "--format", form, "--name", "pump")
-        assert done.code == 2
-        assert "for" in done.err
-        assert "format c" in done.err
+        assert (done.code, "--name is for --format c " in done.err) == (2, True)
+    done = mlpengine("export", run, "--format", "c", "-o", os.devnull)
+    assert (done.out, done.err.splitlines()[0]) == ("", f"wrote {os.devnull}")
 
 
 def test_training_for_a_device(mlpengine, run, tmp_path):

@@ -11,6 +11,7 @@ import pytest
 from small import SMALL
 
 from mlpengine.config import load_config
+from mlpengine.core.files import OWN_FILES, OWN_FOLDERS
 from mlpengine.models.model import Model
 from mlpengine.training.progress import clock
 
@@ -45,17 +46,14 @@ def test_the_run_directory_holds_everything(mlpengine, config):
     run = Path(result["run_dir"])
     assert run == Path.cwd() / "runs" / "small"
     assert sorted(os.listdir(run)) == [
-        "checkpoints",
-        "config.resolved.yaml",
-        "config.yaml",
-        "diagnostics.csv",
-        "environment.json",
-        "metrics.csv",
-        "model.safetensors",
-        "result.json",
-        "run.lock",
+        *("checkpoints", "config.resolved.yaml", "config.yaml", "diagnostics.csv"),
+        *("environment.json", "metrics.csv", "model.safetensors", "result.json", "run.lock"),
         "timings.csv",
     ]
+    for name in (*(OWN_FILES & {*os.listdir(run)}), "best.yaml", "checkpoints/step-1.safetensors"):
+        assert "is a file of the run" in mlpengine("schema", "-o", run / name).err
+    assert {*os.listdir(run)} <= OWN_FILES | OWN_FOLDERS
+    assert mlpengine("schema", "-o", run / "own.json").code == 0
     assert (run / "config.yaml").read_text() == SMALL
     assert load_config(run / "config.resolved.yaml").config.seed == 5
     assert json.loads((run / "result.json").read_text()) == result

@@ -153,7 +153,7 @@ def test_nanoseconds_are_numbers():
     times[:2] = 0, -1  # for a missing time
     for table in (
         read_table(io.BytesIO(csv({"t": times, "x": X}))),
-        as_table(pd.DataFrame({"t": times})),
+        as_table(pd.DataFrame({"t": np.repeat(times, 9)})).rows(np.arange(60) * 9),
         as_table(pa.table({"t": times})),
     ):
         assert table["t"].kind == "number"
@@ -202,8 +202,10 @@ def test_fit_warns_of_misread_columns(caplog):
     numbers = np.sin(np.arange(100))
     table = {"a": numbers, "y": numbers + 1, "damaged": [*map(str, numbers[1:]), "abc"]}
     table["percent"] = [f"{k % 13} %" for k in range(100)]
+    table["big"] = [2**62 + k * k for k in range(100)]
     mlpengine.fit(table, "y", training={"epochs": 1, "folds": None})
     assert "column 'damaged' is dropped" in caplog.text
+    assert f"subtract {2**62} from all" in caplog.text
     assert "column 'percent': '" in caplog.text
 
 

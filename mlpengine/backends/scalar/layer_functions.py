@@ -282,10 +282,7 @@ def entry_loss(op: EntryLoss, entries: int) -> list[Statement]:
 
 
 def cross_entropy(functions: Functions, op: SoftmaxCrossEntropy, columns: int) -> list[Statement]:
-    """Return the body: with q the target's row, sum(q) log(sum(exp(o))) - sum(q o).
-
-    Raises: UnsupportedError if classes are ignored.
-    """
+    """Return the body: with q the target's row, sum(q) log(sum(exp(o))) - sum(q o)."""
     if op.ignore_index is not None:
         raise UnsupportedError(op.name)
     smoothing, weight = float(op.label_smoothing), ""

@@ -31,6 +31,7 @@ from mlpengine.data.features.thresholds import (
     SHOWN_LEVELS,
     SMALL_CLASS,
 )
+from mlpengine.data.tables.parsing import FIRST_INEXACT
 from mlpengine.data.tables.progress import OnProgress, tracked
 from mlpengine.data.tables.rows import has_target
 from mlpengine.data.tables.table import Column, Table, number_text
@@ -128,7 +129,8 @@ class Profile:
 
     def misread(self) -> list[str]:
         """Return a line for each column with values to correct or to write in another way."""
-        damaged = {name: why for name, why in self.drop.items() if "correct the " in why}
+        marks = ("correct the ", "; multiply ", "subtract ")
+        damaged = {n: why for n, why in self.drop.items() if any(mark in why for mark in marks)}
         lines = [f"column {name!r} is dropped: {why}" for name, why in damaged.items()]
         return [*lines, *(f"column {name!r}: {text}" for name, text in self.format_remarks())]
 
@@ -266,7 +268,7 @@ def _to_drop(table: Table, features: list[ColumnProfile]) -> dict[str, str]:
             own = table[column.name]
             also = "; they look like numbers with marks" if marked_number(own) else ""
             if are_codes(own.levels):
-                also = ": whole numbers beyond 2**53, or with zeros before them"
+                also = f": {_codes_text(own.levels)}"
             reasons[column.name] = f"{texts}, almost one per row{also}"
         elif column.kind == "mixed":
             row = odd_row(table[column.name]) or 0
@@ -284,6 +286,15 @@ def _to_drop(table: Table, features: list[ColumnProfile]) -> dict[str, str]:
                 row = int(extreme[0])
                 reasons[column.name] = f"{own.text(row)} in {table.place(row)}; correct the value"
     return reasons
+
+
+def _codes_text(levels: Sequence[str]) -> str:
+    """Return why whole numbers are texts, and how those that are close together become numbers."""
+    values = [*map(int, levels)]
+    is_near = max(values) - min(values) < FIRST_INEXACT <= max(map(abs, values))
+    if is_near and not any(level.lstrip("+-").startswith("0") for level in levels):
+        return f"whole numbers beyond 2**53; to use them, subtract {min(values)} from all"
+    return "whole numbers beyond 2**53, or with zeros before them"
 
 
 def _variants(column: Column) -> str | None:

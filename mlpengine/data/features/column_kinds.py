@@ -1,8 +1,8 @@
 """The kind of a feature column, and the task of a target, from their values."""
 
 import re
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Iterable, Sequence
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -20,9 +20,11 @@ from mlpengine.data.features.thresholds import (
     SAMPLED_LEVELS,
 )
 from mlpengine.data.tables import parsing
-from mlpengine.data.tables.dialect import NUMBER_MARKS
+from mlpengine.data.tables.dialect import NUMBER_MARKS, DecimalMark, Thousands
 from mlpengine.data.tables.table import Column, number_text
 from mlpengine.settings.features import TaskName
+
+Marks: TypeAlias = tuple[DecimalMark | None, Thousands | None]
 
 FeatureKind = Literal["number", "integer", "boolean", "date", "category", "text", "mixed", "empty"]
 
@@ -109,14 +111,19 @@ def comma_text(column: Column) -> str | None:
     if sum(map(bool, map(_DIGITS.fullmatch, sample))) < MIXED_SHARE * len(sample):
         return None
     texts = [level for level in levels if not parsing.is_number(level)]
-    by_marks = {marks: _numbers_by(texts, *marks) for marks in NUMBER_MARKS}
-    marks, read = max(by_marks.items(), key=lambda pair: len(pair[1]))
+    marks, read = _read_by_marks(texts)
     others = [level for level in texts if level not in read]
     if not read or len(others) > (1 - MIXED_SHARE) * len(levels):
         return None
-    value, number = list(read.items())[len(read) // 2]
-    count = int(np.array([*(level in read for level in column.levels), False])[column.values].sum())
-    advice = f"write {number_text('number', number)}"
+    if others and kind_of(column) == "mixed":
+        return None  # the texts are the reason
+    numbers = _numbers(levels)
+    points = [level for level in levels if level not in numbers and parsing.is_number(level)]
+    fewer = points or list(read)
+    value, known = fewer[len(fewer) // 2], {*fewer}
+    count = int(np.array([*(one in known for one in column.levels), False])[column.values].sum())
+    written = value.replace(".", ",") if points else number_text("number", read[value])
+    advice = f"write {written}"
     if others:
         advice += f", and correct {others[0]!r:.60}"
     elif isinstance(parsing.formatted_numbers(levels, *marks), list):
@@ -129,14 +136,34 @@ def comma_text(column: Column) -> str | None:
     return f"{count:,} of {rows} are like {value!r}, so that all are read as text; {advice}"
 
 
-def _numbers_by(levels: list[str], decimal: str | None, thousands: str | None) -> dict[str, float]:
-    """Return the levels that are numbers with these marks, as numbers."""
-    numbers = {}
-    for level in levels:
-        parsed = parsing.formatted_numbers([level], decimal, thousands)
-        if isinstance(parsed, list):
-            (numbers[level],) = parsed
-    return numbers
+def _read_by_marks(levels: Sequence[str]) -> tuple[Marks, dict[str, float]]:
+    """Return the marks by which most levels are numbers, and these levels as numbers."""
+    return max(
+        ((marks, _numbers_by(levels, marks)) for marks in NUMBER_MARKS),
+        key=lambda pair: len(pair[1]),
+    )
+
+
+def _numbers_by(levels: Iterable[str], marks: Marks) -> dict[str, float]:
+    parsed = ((level, parsing.formatted_numbers([level], *marks)) for level in levels)
+    return {level: values[0] for level, values in parsed if isinstance(values, list)}
+
+
+def _numbers(levels: Iterable[str], *, padded: bool = True) -> dict[str, float]:
+    """Return the levels that are numbers, as numbers.
+
+    If more levels have decimal commas than points, levels with points are none.
+    """
+    known = ((one, parsing.parse_numbers([one], frozenset(), padded=padded)) for one in levels)
+    each = {level: None if value is None else float(value[0]) for level, value in known}
+    numbers = {level: value for level, value in each.items() if value is not None}
+    texts = [level for level, value in each.items() if value is None and _DIGITS.fullmatch(level)]
+    marks, read = _read_by_marks(texts)
+    points = [level for level in numbers if "." in level]
+    if len(read) <= len(points):
+        return numbers
+    whole = {level: value for level, value in numbers.items() if "." not in level}
+    return whole | read | _numbers_by(points, marks)
 
 
 def odd_row(column: Column) -> int | None:
@@ -146,7 +173,12 @@ def odd_row(column: Column) -> int | None:
     row that is no number, or else the first row with another format than most rows, or else the
     first row.
     """
-    formats = np.array([_format_of(level) for level in column.levels] + [""])
+    numbers = _numbers(column.levels)
+    if len(numbers) == len(column.levels):
+        numbers = _numbers(column.levels, padded=False)
+    formats = np.array(
+        ["number" if level in numbers else _format_of(level) for level in column.levels] + [""]
+    )
     rows = formats[column.values]
     names, counts = np.unique(rows[rows != ""], return_counts=True)
     if not len(names) or list(names) == ["number"]:
@@ -158,7 +190,8 @@ def odd_row(column: Column) -> int | None:
 
 def odd_texts(column: Column) -> list[str]:
     """Return the levels that are no numbers, even levels without a row."""
-    return [level for level in column.levels if not parsing.is_number(level)]
+    numbers = _numbers(column.levels)
+    return [level for level in column.levels if level not in numbers]
 
 
 def gap_advice(value: str) -> str:
@@ -169,8 +202,6 @@ def gap_advice(value: str) -> str:
 
 
 def _format_of(level: str) -> str:
-    if parsing.parse_numbers([level], frozenset(), padded=False) is not None:
-        return "number"
     if parsing.booleans([level]) is not None:
         return "boolean"
     return "text" if parsing.dates([level], frozenset()) is None else "date"
@@ -236,9 +267,9 @@ def odd_target_row(column: Column) -> int | None:
     levels = column.used_levels()
     if not levels or _number_share(levels) < MIXED_SHARE:
         return None
-    known = [parsing.parse_numbers([level], frozenset()) for level in column.levels]
-    numbers = np.array([*(np.nan if value is None else value[0] for value in known), np.nan])
-    values = numbers[column.values]
+    numbers = _numbers(levels)
+    values = np.array([*(numbers.get(level, np.nan) for level in column.levels), np.nan])
+    values = values[column.values]
     if task_of([Column(values[~np.isnan(values)])]) != "regression":
         return None
     return odd_row(column)
@@ -246,4 +277,7 @@ def odd_target_row(column: Column) -> int | None:
 
 def _number_share(levels: list[str]) -> float:
     sample = levels[:: -(-len(levels) // SAMPLED_LEVELS)]
-    return sum(map(parsing.is_number, sample)) / len(sample)
+    numbers = _numbers(sample)
+    if len(numbers) == len(sample) and not all(map(parsing.is_number, sample)):
+        return float(len(_numbers(levels)) < len(levels))  # 0 if another dialect reads them all
+    return len(numbers) / len(sample)

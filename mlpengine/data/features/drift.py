@@ -11,7 +11,13 @@ from mlpengine.core.wording import nearest, plural
 from mlpengine.data.features.preprocessing import Preprocessor
 from mlpengine.data.features.sources import check_numeric
 from mlpengine.data.features.summary import ColumnState, bounds, shares_of
-from mlpengine.data.features.thresholds import KS_LIMIT, LISTED_COLUMNS, LISTED_TEXTS, ODDS
+from mlpengine.data.features.thresholds import (
+    COMPARED_TEXTS,
+    KS_LIMIT,
+    LISTED_COLUMNS,
+    LISTED_TEXTS,
+    ODDS,
+)
 from mlpengine.data.tables.table import Column, Table, number_text
 
 
@@ -82,10 +88,13 @@ def unknown_remarks(preprocessor: Preprocessor, unknown: Mapping[str, Counter[st
     levels = {category.column: category.levels for category in preprocessor.categories}
     remarks = []
     for name, texts in unknown.items():
+        found = texts.most_common(COMPARED_TEXTS)
+        similar = {text: nearest(text, levels[name]) for text, _ in found}
+        found.sort(key=lambda one: similar[one[0]] is None)  # misspelt levels first
         listed = []
-        for text, count in texts.most_common(LISTED_TEXTS):
-            near = nearest(text, levels[name])
-            listed.append(f"{text!r:.60} ({plural(count, 'row')}{f', near {near!r}' * bool(near)})")
+        for text, count in found[:LISTED_TEXTS]:
+            near = f", near {similar[text]!r}" * (similar[text] is not None)
+            listed.append(f"{text!r:.60} ({plural(count, 'row')}{near})")
         if (more := len(texts) - len(listed)) > 0:
             listed.append(plural(more, "other text"))
         remarks.append(

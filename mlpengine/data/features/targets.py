@@ -8,7 +8,7 @@ import numpy as np
 
 from mlpengine.core.errors import DataError
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import plural
+from mlpengine.core.wording import plural, suggestion
 from mlpengine.data.features.column_kinds import (
     are_codes,
     comma_text,
@@ -113,9 +113,11 @@ class ClassTarget(Target):
         codes = numbers[place].astype(np.int64)
         if (codes < 0).any():
             row = int(np.flatnonzero(codes < 0)[0])
+            text = values.text(row)
+            more = ", ..." if len(self.classes) > 10 else ""
             raise DataError(
-                f"{table.where(name, row)}: {values.text(row)!r:.60} is not one of the classes in "
-                f"the training rows ({', '.join(map(repr, self.classes[:10]))})"
+                f"{table.where(name, row)}: {text!r:.60} is not one of the classes in the training "
+                f"rows ({', '.join(map(repr, self.classes[:10]))}{more}){suggestion(text, known)}"
             )
         return codes
 

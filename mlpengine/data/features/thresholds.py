@@ -68,6 +68,7 @@ SMALL_CLASS = tuned(10, "rows", "a class with fewer rows has a warning")
 RARE_CLASS = tuned(0.02, "share of rows", "a class with a smaller share has a warning")
 LISTED_CLASSES = tuned(20, "classes", "at most this many have a line each")
 LISTED_COLUMNS = tuned(20, "columns", "at most this many have a line each")
+COMPARED_TEXTS = tuned(20, "texts", "so many without a feature are compared with the levels")
 LISTED_TEXTS = tuned(3, "texts", "at most this many texts without a feature are named")
 SHOWN_LEVELS = tuned(5, "levels", "the line of a column shows at most this many")
 OUTLIER_DISTANCE = tuned(

@@ -178,9 +178,15 @@ def parsed_column(column: Column, table: Table, name: str, options: CsvOptions) 
 
 
 def times_of(column: Column) -> Column:
-    """Return a text column as numbers if its levels are nanoseconds that seldom repeat."""
+    """Return a text column as numbers if its levels are nanoseconds.
+
+    Times that repeat must be whole microseconds, because codes of this size repeat as well.
+    """
     levels, filled = column.levels, int((column.values >= 0).sum())
-    if len(levels) <= filled / 2 or (times := parsing.nanoseconds(levels)) is None:
+    repeat = len(levels) <= filled / 2
+    if repeat and not all(level.endswith("000") for level in levels if level not in ("0", "-1")):
+        return column
+    if (times := parsing.nanoseconds(levels)) is None:
         return column
     return _by_level(column, dict(zip(levels, times, strict=True)))
 

@@ -1,5 +1,6 @@
 """Tables from Python objects: data frames, columns by name, rows by name, arrays."""
 
+import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
@@ -12,10 +13,13 @@ import numpy as np
 from mlpengine.core.buffers import with_missing
 from mlpengine.core.errors import DataError
 from mlpengine.core.spec import Array
+from mlpengine.core.wording import plural
 from mlpengine.data.tables.column_reader import text_column
 from mlpengine.data.tables.dialect import CsvOptions
 from mlpengine.data.tables.parsing import FIRST_INEXACT
 from mlpengine.data.tables.table import Column, Table, column_of, number_text
+
+_log = logging.getLogger("mlpengine")
 
 _FIRST_DAY = date(1970, 1, 1)
 _GAPS = ("NAType", "NaTType")
@@ -216,6 +220,9 @@ def _of_objects(
     column = text_column(texts, name, where, options, as_text)
     _require_unicode(column.levels, where)
     if name in options.labels:
+        if blank := sum(isinstance(value, str) and not value.strip() for value in values):
+            text = "warning: %s: the empty text is missing, as in a CSV (%s); give the class a name"
+            _log.warning(text, where, plural(blank, "row"))
         _refuse_equal_labels(values, column, where)
     return column
 

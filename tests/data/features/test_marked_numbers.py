@@ -57,7 +57,7 @@ COMMAS = {
         "40 of 40 values are like '1.020,5', so that all are read as text; write 1020.5, or set "
         "data.decimal: ',' and data.thousands: '.' if all columns are written so",
     ),
-    "a wrong text": (lambda i: "abc" if i == 9 else comma(number(i)), ", and correct 'abc'"),
+    "a wrong text": (lambda i: "abc" if i == 9 else comma(number(i)), "such as 'abc' in line 11"),
 }
 
 

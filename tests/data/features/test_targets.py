@@ -80,7 +80,7 @@ def test_class_weights_are_those_of_scikit_learn():
 
 BLAMED = {
     "true, true, maybe": (["True", "True", "maybe"], 2),
-    "numbers and a text": (["1", "2", "x", "4"], 2),
+    "decimal commas and a text": (["1,5", "2", "x", "4,25"], 2),
     "texts": (["u", "v", "w"], 0),
     "dates and a text": (["2020-01-01", "2020-01-02", "soon"], 2),
     "texts and a number": (["u", "7", "w"], 0),
