@@ -38,7 +38,7 @@ METRICS: dict[str, Callable[[Array, Array, Array | None], float]] = {
     "mae": metrics.mae,
     "rmse": metrics.rmse,
     "concordance": lambda truth, times, weights: censored.concordance(
-        truth[:, 0], times[:, 0], weights
+        truth[:, 0], times[:, 0], weights, truth[:, 1]
     ),
 }
 """Metrics that compare predictions: functions of targets, predictions and weights.
@@ -143,7 +143,7 @@ def linear_prediction(task: Task, train: Split, x: Array, work: float) -> Guess 
 
 def _linear(loss: Loss, part: Split, y: Array, x: Array, outputs: int = 0) -> Array:
     """Return outputs for features `x` of the linear model with the least loss on `part`."""
-    columns = 1 if y.ndim == 1 else y.shape[1]
+    columns = 1 if y.ndim == 1 else y.shape[1] // getattr(loss, "target_columns", 1)
     penalty = PENALTY / columns
     given = part.x.astype(np.float64), y, part.weights, outputs or columns
     ((weight, bias),) = fit_linear(loss, *given, [penalty], ROUGH)

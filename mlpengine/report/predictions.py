@@ -92,8 +92,8 @@ def hardest_of(loaded: LoadedData, scored: ScoredRows, columns: Sequence[str]) -
             one["probability"] = float(chances[row, int(truth[row])])
         else:
             one["target"] = truth[row].tolist()
-            if isinstance(task, CensoredTimes) and truth[row] < 0:
-                one["target"] = f"more than {-truth[row, 0]:.6g}"
+            if isinstance(task, CensoredTimes):
+                one["target"] = _known_of(*truth[row])
             one["predicted"] = scored.predicted[row].tolist()
         one["cells"] = [table[name].text(k) for name in shown]
         hardest.append(one)
@@ -231,10 +231,17 @@ def _calibration(task: Task, scored: ScoredRows, classes: Sequence[object]) -> d
     }
 
 
+def _known_of(time: float, bound: float) -> list[float] | str:
+    """Return what is known of a time: its value, or its bounds as text."""
+    if time > 0:
+        return [float(time)]
+    return f"more than {-time:.6g}" if bound == np.inf else f"{-time:.6g} to {bound:.6g}"
+
+
 def _outlasting(task: CensoredTimes, scored: ScoredRows) -> dict[str, Any]:
     """Return probability and share of rows that outlast the median event time, by group."""
     times, weights = scored.rows.truth[:, 0], scored.rows.weights
-    if not (times > 0).any():
+    if task.event is None or not (times > 0).any():
         return {}
     at = float(np.median(times[times > 0]))
     chances = task.survival(scored.output, np.array([at]))[:, 0]
