@@ -321,7 +321,8 @@ def _own_target(file: ConfigFile, table: Table) -> list[str]:
     known = DATASETS.get(file.config.data.source)
     if known:
         return [known]
-    text = f"this key is required (one of the columns {', '.join(table.names[:20])})"
+    names = table.names if len(table.names) <= 20 else [*table.names[:14], "...", *table.names[-5:]]
+    text = f"this key is required (one of the columns {', '.join(names)})"
     raise file.wrong(("data", "target"), text)
 
 
