@@ -9,10 +9,7 @@ from mlpengine.ops.op import Direction
 
 
 class VectorRule:
-    """Formulas on vectors, by the names of the buffers in an op's rules.
-
-    ``y`` is the value, and ``dx`` is the gradient of an operand ``x``.
-    """
+    """Formulas on vectors, by an op's buffers: ``y``, and ``dx`` for an operand ``x``."""
 
     def __init__(self, given: Mapping[str, Expr], outputs: Mapping[str, Expr]) -> None:
         self.given, self.outputs = given, outputs

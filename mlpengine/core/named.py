@@ -51,10 +51,7 @@ class NamedRows:
         return self.arrays.items()
 
     def write(self, values: Any, where: str) -> None:
-        """Copy `values`, arrays with the same names and shapes, into these arrays.
-
-        Raises: ShapeError or DtypeError, led by `where`, as in `write_into`.
-        """
+        """Copy arrays of the same names and shapes into these; errors are as in `write_into`."""
         need_names(values, self.arrays, where)
         for name, array in self.arrays.items():
             place = f"{where}[{name!r}]"

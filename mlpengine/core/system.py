@@ -128,10 +128,7 @@ def flush_to_disk(path: Path) -> None:
 
 
 def read_into(descriptor: int, view: memoryview, offset: int) -> int:
-    """Read bytes from `offset` into a view; return the number of bytes.
-
-    The file's position does not change.
-    """
+    """Read bytes from `offset` into a view, not moving the file's position; return their number."""
     if sys.platform != "win32":
         return os.preadv(descriptor, [view], offset)
     with _at_offset:

@@ -326,10 +326,7 @@ def _logical(ufunc: np.ufunc, text: str, numexpr: str, onnx: str, arity: int = 2
 
 
 def _of_maximum(d: Expr, y: Expr, a: Expr, b: Expr) -> Sequence[Expr | None]:
-    """Return dy for the larger argument, dy / 2 for each on a tie, dy for both if one is NaN.
-
-    PyTorch defines the same gradient.
-    """
+    """Return dy for the larger argument, dy / 2 for each on a tie, dy for both if one is NaN."""
     shared = where(equal(a, b), 0.5, 1) * d
     return where(~(a < b), shared, 0), where(~(b < a), shared, 0)
 

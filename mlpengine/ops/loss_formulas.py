@@ -87,10 +87,7 @@ class LossFormulas:
 
     @cached_property
     def log_link(self) -> bool:
-        """Whether the loss is lowest if the first output is the logarithm of the target.
-
-        False if the target itself also gives the lowest loss, as in a flat part of a loss.
-        """
+        """Whether the loss, but not the target itself, is lowest at the logarithm of the target."""
         y = np.linspace(-1.5, 1.5, 8)
         outputs = [y, *(np.full_like(y, 0.3) for _ in self.outputs[1:])]
 
@@ -101,10 +98,7 @@ class LossFormulas:
 
     @cached_property
     def scaling(self) -> float | None:
-        """The exponent p, if slopes grow by 2**p with targets times 2 and outputs plus log(2).
-
-        None if no p exists.
-        """
+        """The exponent p, if slopes grow by 2**p with targets times 2 and outputs plus log(2)."""
         y, t = np.linspace(-1.5, 1.5, 8), np.linspace(0.2, 0.9, 8)
         others = [np.full_like(y, 0.3) for _ in self.outputs[1:]]
         small, large = self.slope(0, [y, *others], t), self.slope(0, [y + log(2), *others], 2 * t)

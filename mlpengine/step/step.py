@@ -510,10 +510,7 @@ class TrainingStep:
         return StepBuilder(*settings, self._target)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the settings and the contents of all buffers; a copy binds its own calls.
-
-        A shallow copy shares network, loss and optimizer, but has its own buffers.
-        """
+        """Return the settings and the contents of all buffers; a copy binds its own calls."""
         buffers = self._buffers
         own, slots = cast("tuple[dict[str, Any] | None, dict[str, Any]]", super().__getstate__())
         return {

@@ -231,10 +231,7 @@ def _checked_forward(instructions: Iterable[Instruction]) -> Calls:
 def _checked_backward(
     instructions: Sequence[Instruction], gradients: Iterable[tuple[str, Array]]
 ) -> Calls:
-    """Yield the calls of a backward replay, with a check of dy before each op.
-
-    `gradients` are pairs of a leaf's name and its gradient, checked at the end.
-    """
+    """Yield the calls of a backward replay, with checks of each op's dy and of `gradients`."""
     for step in instructions:
         if step.kind == "backward":
             for dy in as_tuple(step.reads[0]):

@@ -145,10 +145,7 @@ def _scaled(
     part: BatchNormPart,
     values: Values,
 ) -> Iterator[Kernel]:
-    """Yield the kernels of y = (x - mean) * rstd * scale + bias and, without `mean`, of x * rstd.
-
-    Without `mean`, x replaces x - mean.
-    """
+    """Yield the kernels of y = (x - mean) * rstd * scale + bias; without `mean`, of x * rstd."""
     kernels = list[Kernel]()
     vectors = {"mean": mean, "rstd": rstd, "scale": scale, "bias": bias}
     names = {

@@ -47,10 +47,7 @@ class Layout:
         return self.target.vector_bytes // self.itemsize
 
     def place(self, values: Iterable[MatrixValue], by_vectors: Container[MatrixValue]) -> None:
-        """Assign every value to the workspace or to the caller's memory.
-
-        Kernels read the values in `by_vectors` by whole vectors.
-        """
+        """Assign every value to memory; kernels read the values `by_vectors` by whole vectors."""
         for value in values:
             if not value.written:
                 partial = value.columns % self.lanes > 0 and value.array.dtype.kind == "f"
