@@ -197,7 +197,7 @@ class Gradients:
             raise UsageError(
                 f"clip_global_norm_params: max_norm must be at least 0 (got {max_norm})"
             )
-        before, _ = self._quietly(self._clip, max_norm)
+        before: float = self._quietly(self._clip, max_norm)[0]
         return before
 
     def __getstate__(self) -> dict[str, Any]:

@@ -93,7 +93,6 @@ class TrainingStep:
             network's dropout rates.
         shards: number of parts of a batch, a power of two.  The result depends on the number of
             shards, but not on the number of ranks that compute them.
-            shards, but not on the number of ranks that compute them.
         ranks: the processes that share the work, as in ``Ranks(MPI.COMM_WORLD)``.  Their number
             must divide `shards`.  All ranks make the same calls on whole batches; each rank reads
             its own rows only.
