@@ -30,10 +30,7 @@ class VectorRule:
         return VectorRule(self.given, {n: f for n, f in self.outputs.items() if n in names})
 
     def steps(self, names: Mapping[str, str], prefix: str = "") -> list[tuple[str, Expr]]:
-        """Return the steps that define the outputs (see `in_steps`); `names` are names of values.
-
-        Other names begin with `prefix`, by default the name of the first output and ``_t``.
-        """
+        """Return the steps of the outputs (see `in_steps`); other names begin with `prefix`."""
         given = {self.given[name]: names[name] for name in self.reads}
         outputs = {names[name]: formula for name, formula in self.outputs.items()}
         return in_steps(outputs, given, prefix or f"{next(iter(outputs))}_t")

@@ -63,10 +63,7 @@ class NamedRows:
 
 
 def need_names(values: Any, names: Mapping[str, Any], where: str, *, more: bool = False) -> None:
-    """Raise ShapeError unless `values` are arrays with these names, in any order.
-
-    With `more`, further names are allowed.
-    """
+    """Raise ShapeError unless `values` are arrays with these names, in any order (or `more`)."""
     if not isinstance(values, Mapping | NamedRows):
         wanted = ", ".join(f"{name!r}: ..." for name in names)
         raise ShapeError(f"{where} must be arrays by name, {{{wanted}}} (got {quoted(values)})")

@@ -142,10 +142,7 @@ class Activation(Elementwise):
 
 
 class Tuned(NamedTuple):
-    """Hand-written NumPy calls that replace a `Plan` because they are faster.
-
-    ``rule(*given, *out, *floats, *masks)`` yields the calls.  The fields are as in `Plan`.
-    """
+    """Hand-written calls, faster than a `Plan`'s: ``rule(*given, *out, *floats, *masks)``."""
 
     rule: Callable[..., Calls]
     floats: int

@@ -108,11 +108,7 @@ class LossFormulas:
 
     @cached_property
     def locations(self) -> tuple[int, ...]:
-        """The output columns that shift with the target, such as means and quantiles.
-
-        Adding a number to these columns and to the target does not change the loss.  So their
-        slopes and the slope of the target add up to 0 everywhere.
-        """
+        """The output columns that shift with the target: slopes of both add up to 0."""
         rng, count = np.random.default_rng(0), len(self.outputs)
         points = rng.normal(size=(count, 8 * count + 8))
         target = rng.uniform(0.1, 0.9, points.shape[1:])

@@ -39,10 +39,7 @@ class BatchNormPart:
 
 
 def parts_of(instruction: InstructionLike) -> list[BatchNormPart]:
-    """Return the parts of a batch norm in training; [] for other instructions.
-
-    NumPy moves the running averages, from the mean and the variance.
-    """
+    """Return the parts of a batch norm in training, else []; NumPy moves the running averages."""
     op = instruction.op
     if not isinstance(op, BatchNorm) or not op.training:
         return []

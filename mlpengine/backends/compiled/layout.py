@@ -69,10 +69,7 @@ class Layout:
     def reserve(
         self, name: str, count: int, kind: str = "real", phases: Sequence[Phase] = ()
     ) -> None:
-        """Reserve `count` numbers in the workspace under `name`.
-
-        They live from the first to the last function that uses them, and in `phases`.
-        """
+        """Reserve `count` numbers in the workspace under `name`, for its functions in `phases`."""
         size = {"real": self.itemsize, "uint8_t": 1}.get(kind, 8)
         self._reserved[name] = _Reservation(kind, count * size, phases)
 
