@@ -105,12 +105,6 @@ def quiet_runner() -> Callable[..., Any]:
     return context.run
 
 
-def refuse_second_call(where: str, error: RuntimeError) -> None:
-    """Raise TapeError if a runner reports that another call is using it."""
-    if "already entered" in str(error):
-        raise second_call(where) from error
-
-
 def second_call(where: str) -> TapeError:
     """Return the error of a call on buffers that another call is using."""
     text = "serves one call at a time (another is running); give each thread its own"

@@ -67,12 +67,6 @@ class Expr:
     def __reduce__(self) -> tuple[object, ...]:
         return Expr, (self.name, self.args, self.leaf)
 
-    def __copy__(self) -> "Expr":
-        return self
-
-    def __deepcopy__(self, memo: object) -> "Expr":
-        return self
-
     def __repr__(self) -> str:
         return self._shown(3)
 

@@ -80,10 +80,9 @@ class Residual(TabularNetwork):
         for name, size in sizes.items():
             COUNT.check(f"residual: {name}", size)
         Limits(at_least=1, at_most=MAX_BLOCKS, whole=True).check("residual: blocks", blocks)
-        rates = [("dropout", dropout), ("residual_dropout", residual_dropout)]
-        self.dropout, self.residual_dropout = (
-            Limits(at_least=0, below=1).check(f"residual: {name}", rate) for name, rate in rates
-        )
+        rate = Limits(at_least=0, below=1)
+        self.dropout: float = rate.check("residual: dropout", dropout)
+        self.residual_dropout: float = rate.check("residual: residual_dropout", residual_dropout)
         if initializer == "unit_variance":
             raise UsageError(
                 "residual: initializer must not be unit_variance, only an Mlp has it; leave it out"
