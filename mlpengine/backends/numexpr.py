@@ -26,10 +26,7 @@ def _kernel(expression: str, names: tuple[str, ...], dtype: np.dtype[Any]) -> Ca
 
 
 def fused(formula: Expr, out: Array, given: Mapping[Expr, Array]) -> Calls:
-    """Yield the call that evaluates `formula` over `given` into `out`.
-
-    Raises: LookupError if NumExpr lacks a function or the text is too long.
-    """
+    """Yield the call that evaluates `formula` over `given` into `out`."""
     leaves = [n for n in order([formula], given) if n in given or n.number is not None]
     names = {n: f"a{i}" for i, n in enumerate(leaves)}
     text = numexpr_text(formula, names)

@@ -123,10 +123,7 @@ class Values:
     _current: list[MatrixValue] = field(default_factory=list)
 
     def read(self, array: Array) -> MatrixValue:
-        """Return the value that `array` holds now; a value with one axis may be a column of rows.
-
-        Raises: UnsupportedError if the array holds parts of several values, or is not contiguous.
-        """
+        """Return the value that `array` holds; with one axis, it may be a column of rows."""
         _require_plain(array)
         fresh = MatrixValue(self._name("x", array), array.reshape(array.shape or 1))
         other = None
@@ -172,10 +169,7 @@ class Values:
         return value
 
     def count(self, value: MatrixValue) -> int:
-        """Return the number of batch rows in a value, or 1 if it has none.
-
-        Raises: UnsupportedError for rows that are not the batch's.
-        """
+        """Return the number of batch rows in a value, or 1 if it has none."""
         if value.kind != "rows":
             return 1
         if self.batch is None:

@@ -43,7 +43,7 @@ class Watch:
 
     Args:
         loss: name of the loss, such as "softmax_cross_entropy", or a `Loss`; None if unknown.
-        every: steps between samples; by default 25, and 250 after step 1,000.
+        every: steps between samples; by default 50, and 500 after step 1,000.
         settings: settings of the optimizer: `lr`, `momentum`, `betas`, `eps`, `weight_decay`.
 
     Attributes:
@@ -114,7 +114,7 @@ class Watch:
             y = self._activations[layer] = y.reshape(-1, y.shape[-1])[:WATCHED_ROWS]
             self._rows = max(self._rows, len(y))
             if self.is_sample:
-                measured |= _of_activations(y, op)
+                measured |= _of_activations(y, facts.activation)
             facts = facts._replace(units=y.shape[1])
         if weights is not None:
             w = self._weights[layer] = _floats(weights)

@@ -18,7 +18,7 @@ DENSE_STEPS = tuned(1000, "steps", "a run samples short steps less often after t
 SHORT_STEP = tuned(
     4_000_000, "parameters x rows", "below this, sampling takes longer than the step"
 )
-WATCH_EVERY = tuned(25, "steps", "from one sample to the next in loops of other libraries")
+WATCH_EVERY = tuned(50, "steps", "from one sample to the next in loops of other libraries")
 WATCHED_ROWS = tuned(1024, "rows", "that are measured of a batch in loops of other libraries")
 NOISE_DECAY = tuned(0.9, "share", "weight of the past in the mean of the gradient noise scale")
 MIN_WINDOW_ROWS = tuned(256, "rows", "a unit is dead if its output is 0 on this many rows")

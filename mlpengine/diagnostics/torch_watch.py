@@ -141,7 +141,7 @@ class TorchWatch(Watch):
         """Record a layer; its output and the formula of its activation give the activations."""
         op, y = self._ops[name], _array([z])
         y = y.reshape(-1, y.shape[-1])[:WATCHED_ROWS]
-        if isinstance(op, Activation):
+        if isinstance(op, Activation) and self.is_sample:  # else only the signs of `y` are read
             y = evaluate(op.formula(variable("x")), {"x": y})
         grads = [g for g in self._gradients.get(name, ()) if g is not None]
         complete = not self.is_sample or len(grads) == len(self._parameters[name])

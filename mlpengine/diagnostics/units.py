@@ -1,6 +1,7 @@
 """Units that never fire, or that saturate, by the range of their activation."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from math import inf, isfinite
 from typing import Any
 
@@ -17,6 +18,7 @@ def range_of(op: GradOp | None) -> tuple[float, float]:
     return op.range if isinstance(op, Activation) else (-inf, inf)
 
 
+@lru_cache
 def rectifies(op: GradOp | None) -> bool:
     """Return whether an activation is 0 for every negative input, so that a unit can die."""
     if not isinstance(op, Activation | FormulaActivation):

@@ -188,15 +188,6 @@ class Gradients:
             self._shorter[rows] = Gradients(self.mlp, rows, memory=self._memory)
         return self._shorter[rows]
 
-    def scale_params(self, factor: float) -> None:
-        """Multiply every parameter gradient by `factor`."""
-        self._scale[...] = factor
-        self._quietly(np.multiply, self.flat, self._scale, self.flat)
-
-    def global_l2_norm_params(self) -> float:
-        """Return the L2 norm of all parameter gradients together, summed in float64."""
-        return self._norm()
-
     def clip_global_norm_params(self, max_norm: float) -> float:
         """Scale the gradients so that their norm is at most `max_norm`; return the norm before.
 
@@ -209,7 +200,8 @@ class Gradients:
             )
         norm = self._norm()
         if norm > max_norm:
-            self.scale_params(clip_coefficient(norm, max_norm))
+            self._scale[...] = clip_coefficient(norm, max_norm)
+            self._quietly(np.multiply, self.flat, self._scale, self.flat)
         return norm
 
     def __getstate__(self) -> dict[str, Any]:

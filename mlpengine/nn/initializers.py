@@ -40,10 +40,7 @@ def suited_to(activation: GradOp | None) -> str:
 
 
 def initialize(weight: Array, name: str, rng: np.random.Generator) -> None:
-    """Fill `weight` (out_dim, in_dim) in place with float64 draws from `rng`.
-
-    Raises: UsageError for an unknown name.
-    """
+    """Fill `weight` (out_dim, in_dim) in place with float64 draws from `rng`."""
     if name not in INITIALIZERS:
         known, near = ", ".join(INITIALIZERS), suggestion(name, INITIALIZERS)
         raise UsageError(f"initializer: must be one of {known} (got {name!r}){near}")

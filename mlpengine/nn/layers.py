@@ -49,10 +49,7 @@ ActivationLike = str | GradOp | None
 
 
 def activation_op(activation: ActivationLike) -> GradOp | None:
-    """Return the op of an activation; None for identity.
-
-    Raises: UsageError for an unknown name; FormulaError for a formula that cannot be read.
-    """
+    """Return the op of an activation; None for identity."""
     if activation is None or activation == "identity":
         return None
     if isinstance(activation, GradOp):
@@ -79,11 +76,7 @@ def activation_to_dict(op: GradOp) -> dict[str, Any]:
 
 
 def activation_from_dict(description: dict[str, Any]) -> GradOp:
-    """Return an activation from the data of `activation_to_dict`.
-
-    Raises: UsageError for an unknown op, or one that is no activation; CheckpointError for unknown
-        options of the op.
-    """
+    """Return an activation from the data of `activation_to_dict`."""
     options = dict(description)
     name = options.pop("name", None)
     if not isinstance(name, str) or name not in REGISTRY:
@@ -145,8 +138,6 @@ def plan_layers(
 
     `dropout` has a rate for each hidden layer.  If any rate is above 0, PyTorch's ``nn.Sequential``
     has a dropout module after every hidden layer.
-
-    Raises: UsageError for a learned activation that is not element-wise.
     """
     stride = 3 if any(dropout) else 2
     last = len(sizes) - 2

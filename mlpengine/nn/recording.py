@@ -92,7 +92,9 @@ class Recording(NamedTuple):
             r.outputs[0]
             for r in records
             if r.key in rows
-            and any(x and x.index in trained and x.index not in rows for x in r.operands)
+            and any(
+                x is not None and x.index in trained and x.index not in rows for x in r.operands
+            )
         ]
         return [*ends, *(y for y in mixed if y not in ends)]
 
@@ -387,10 +389,7 @@ def _advice_on_names(own: Sequence[str], given: Sequence[str]) -> str:
 
 
 def check_arrays(specs: Mapping[str, Spec], arrays: Mapping[str, Array]) -> None:
-    """Check that arrays fit the parameters of `specs`.
-
-    Raises: CheckpointError with everything missing, unknown or misshapen.
-    """
+    """Check that arrays fit the parameters of `specs`."""
     problems = [f"{name} is missing" for name in specs if name not in arrays]
     for name, array in arrays.items():
         spec = specs.get(name)

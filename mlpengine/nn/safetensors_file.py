@@ -31,10 +31,7 @@ def digest(arrays: Mapping[str, Array], header: Mapping[str, Any]) -> str:
 
 
 def write_tensors(path: str | Path, arrays: Mapping[str, Array], header: Mapping[str, Any]) -> None:
-    """Write `arrays` and the JSON-able `header` to `path`, atomically.
-
-    Raises: CheckpointError for arrays that are not contiguous; RunError with path and cause.
-    """
+    """Write `arrays` and the JSON-able `header` to `path`, atomically."""
     from safetensors.numpy import save
 
     path = checked_path(path, "save")
@@ -49,10 +46,7 @@ def write_tensors(path: str | Path, arrays: Mapping[str, Array], header: Mapping
 
 
 def read_tensors(path: str | Path) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Return the arrays and the header of a file that `write_tensors` wrote.
-
-    Raises: CheckpointError if the file is missing, damaged, or not written by `write_tensors`.
-    """
+    """Return the arrays and the header of a file that `write_tensors` wrote."""
     from safetensors import SafetensorError, safe_open
 
     path = checked_path(path, "load")

@@ -59,10 +59,7 @@ class LossSum:
         return [name for name, loss in self.losses.items() if loss.takes_target]
 
     def target_spec(self, output: Any, target: Any = None) -> dict[str, Spec]:
-        """Return the specs of the targets by name (see `Loss.target_spec`).
-
-        Raises: ShapeError or DtypeError if `target` does not fit.
-        """
+        """Return the specs of the targets by name (see `Loss.target_spec`)."""
         if not isinstance(target, Mapping) or {*target} != {*self.targets}:
             raise ShapeError("training step: y must be arrays by name")
         return {n: self.losses[n].target_spec(output[n], target[n]) for n in self.targets}

@@ -22,7 +22,7 @@ from mlpengine.optim._state import State, matching_state
 from mlpengine.optim.numpy_update import NumpyUpdate
 from mlpengine.optim.parameter_groups import Group, find_ranges
 from mlpengine.optim.schedules import PlateauSchedule, ScheduleLike
-from mlpengine.optim.update_formulas import UpdateFormulas
+from mlpengine.optim.update_formulas import update_formulas
 from mlpengine.tape.flat import Flat
 
 OPTIMIZERS: dict[str, type["Optimizer"]] = {}
@@ -236,10 +236,10 @@ class Optimizer(ABC):
 
     def _bind_buffers(self) -> None:
         """Allocate the workspace and bind its calls, for a new optimizer or a copy."""
-        self._formulas = f = UpdateFormulas.of(
+        self._formulas = numbers, _ = update_formulas(
             self, self._hyper, self.moments, self._carried, self.average
         )
-        if self.groups and "lr" in variables(*(f.numbers[n] for n in self._carried)):
+        if self.groups and "lr" in variables(*(numbers[n] for n in self._carried)):
             raise UsageError(f"{self._where}: with groups, carried numbers must not depend on lr")
         self._hyper_values = tuple(self._hyper.values())
         self._numpy = NumpyUpdate(self.describe_update())

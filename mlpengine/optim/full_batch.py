@@ -40,6 +40,14 @@ class Objective(Protocol):
         """
         ...
 
+    def aim(self) -> None:
+        """Replace the targets by the outputs of the current parameters, until `restore`."""
+        ...
+
+    def restore(self) -> None:
+        """Restore the targets."""
+        ...
+
 
 class FullBatch(Optimizer):
     """Base of the optimizers of full-batch steps; `TrainingStep` calls `minimize`.

@@ -17,7 +17,7 @@ MAX_PARAMETERS = 5_000
 LARGEST_DAMPING = 1e12
 """Maximum damping; with more, a step gives up."""
 
-LEAST_CURVATURE = 0.01
+LEAST_CURVATURE = 0.1
 """Minimum ratio of a parameter's scale D to the largest curvature."""
 
 FREE_STEPS = 5
@@ -33,20 +33,29 @@ rows, three seeds): .69 times without noise, .98 with 5 %.
 FIRST_GROWTH = 2.0
 """Factor of the damping if the first step was too long."""
 
+REACH, LARGEST_BEND = 0.1, 0.75
+"""The share of a step that measures its bend, and the largest bend, as a share of half the step.
+
+With bends, and with 0.1 in place of 0.01 for `LEAST_CURVATURE`, errors without noise fell to 0.38
+(600 rows) and 0.36 (200) on six functions.  A step takes 1.1 times as long.
+"""
+
 
 class LevenbergMarquardt(FullBatch, name="levenberg_marquardt"):
     """Levenberg-Marquardt: (H + damping D) d = -gradient, with H the Gauss-Newton matrix.
 
-    D is diagonal: the curvature of each parameter, but at least a hundredth of the largest
-    curvature.  A step that lowers the loss is accepted, and the damping falls, to a third at most.
-    It falls more if the loss follows the quadratic model.  Otherwise the damping grows, and the
-    step is repeated.
+    D is diagonal: the curvature of each parameter, but at least a tenth of the largest curvature.
+    A step also has a bend, unless the bend is long: half the acceleration that keeps the outputs on
+    a straight line.  A step that lowers the loss is accepted, and the damping falls, to a third at
+    most.  It falls more if the loss follows the quadratic model.  Otherwise the damping grows, and
+    the step is repeated.
 
     The loss must be ``mse``, each batch must have all rows, and at most 5,000 parameters are
     trained: a step's memory grows with the square, and its time with the cube, of their number.
     For results that are precise to the last digits, use a float64 network.
 
-    Source: Levenberg 1944; Marquardt 1963 (D); damping of Nielsen 1999 (IMM-REP-1999-05, eq. 2.21).
+    Source: Levenberg 1944; Marquardt 1963 (D); damping of Nielsen 1999 (IMM-REP-1999-05, eq. 2.21);
+    bend (geodesic acceleration) of Transtrum and Sethna 2012 (arXiv 1201.5885, sections 3 and 5).
     """
 
     __slots__ = ("_work", "damping")
@@ -92,6 +101,7 @@ class LevenbergMarquardt(FullBatch, name="levenberg_marquardt"):
         before = loss + decay * squares
         while state["damping"] <= LARGEST_DAMPING:
             fall = work.solve(2 * decay, state["damping"])
+            self._bend(problem, work)
             np.add(work.weights, work.change, work.moved)
             self._put(work.moved)
             after = problem.loss() + decay * float(work.moved @ work.moved)
@@ -105,6 +115,18 @@ class LevenbergMarquardt(FullBatch, name="levenberg_marquardt"):
         self._put(work.weights)
         state["damping"], state["growth"] = LARGEST_DAMPING, FIRST_GROWTH
         return loss, norm
+
+    def _bend(self, problem: Objective, work: "_Work") -> None:
+        """Add the bend to the change, from the second derivatives of the outputs along it."""
+        np.multiply(work.change, REACH, work.moved)
+        work.moved += work.weights
+        self._put(work.moved)
+        problem.aim()
+        self._put(work.weights)
+        problem.evaluate()
+        problem.restore()
+        self._take(problem.gradient, work.moved)
+        work.bend()
 
     def _decay(self, loss: float, count: int, work: "_Work") -> float:
         """Return the factor of the sum of squared weights that is added to the loss."""
@@ -178,3 +200,20 @@ class _Work:
         self._shift -= self.gradient
         step: Array = self.change
         return float(step @ self._shift) / 2
+
+    def bend(self) -> None:
+        """Add the bend to `change` unless it is long.
+
+        `moved` is the gradient of the loss with the outputs at `REACH` of the change as targets:
+        -J' W (outputs at `REACH` of the change - outputs) * 2 / count.
+        """
+        np.matmul(self.curvature, self.change, self._shift)
+        self._shift += np.divide(self.moved, REACH, self.moved)
+        self._shift /= REACH
+        try:
+            bend = np.linalg.solve(self.damped, self._shift)
+        except np.linalg.LinAlgError:  # `change` is along the gradient
+            return
+        length, straight = (float(np.sqrt(self.scales @ part**2)) for part in (bend, self.change))
+        if 2 * length <= LARGEST_BEND * straight:
+            self.change += bend

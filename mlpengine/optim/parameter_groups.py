@@ -46,10 +46,7 @@ def find_ranges(
     decays: bool,
     decay_biases: bool,
 ) -> list[ParameterRange]:
-    """Return the ranges of the trained parameters; `members` are the names in each group.
-
-    Raises: UsageError for an unknown group or a factor out of range.
-    """
+    """Return the ranges of the trained parameters; `members` are the names in each group."""
     factors: dict[str, Group] = {}
     for name, group in groups.items():
         check_group(where, name, members)

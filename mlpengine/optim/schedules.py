@@ -16,7 +16,6 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 from mlpengine.core.errors import UsageError
 from mlpengine.core.fields import Fraction, Given, Limits, NonNegative, Positive, check_options
 from mlpengine.core.fork_locks import cached_property
-from mlpengine.core.wording import suggestion
 from mlpengine.optim._state import State, matching_state
 
 ScheduleLike: TypeAlias = Callable[[int], float]
@@ -321,14 +320,6 @@ class PlateauSchedule(Schedule, name="plateau"):
 
     def _factor(self, step: int) -> float:
         return self._state.scale
-
-
-def schedule_named(name: str) -> Schedule:
-    """Return a schedule with its defaults.  Raises: UsageError for an unknown name."""
-    if name not in SCHEDULES:
-        known, near = ", ".join(SCHEDULES), suggestion(name, SCHEDULES)
-        raise UsageError(f"schedule: must be one of {known}, or a function (got {name!r}){near}")
-    return SCHEDULES[name]()
 
 
 def _cosine(first: float, last: float, progress: float) -> float:

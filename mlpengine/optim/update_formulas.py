@@ -1,61 +1,48 @@
 """The two methods of an optimizer as formulas; every backend makes its update from these."""
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from mlpengine.core.errors import UsageError
 from mlpengine.formula import Expr, constant, variable
 from mlpengine.ops.op import parameters_of
 
 
-class HasFormulas(Protocol):
-    """The two methods of an optimizer."""
+def update_formulas(
+    optimizer: Any,
+    hyper: Iterable[str],
+    moments: Iterable[str],
+    carried: Iterable[str],
+    average: float | None,
+) -> tuple[dict[str, Expr], dict[str, Expr]]:
+    """Return the formulas `numbers` and `outputs` of an `Update`.
 
-    def numbers(self, *lr_and_t: Any, **named: Any) -> dict[str, Any]: ...
-    def update(self, *vectors: Any, **named: Any) -> dict[str, Any]: ...
-
-
-class UpdateFormulas(NamedTuple):
-    """The formulas of an optimizer; `Update` has fields with the same names."""
-
-    numbers: dict[str, Expr]
-    outputs: dict[str, Expr]
-
-    @staticmethod
-    def of(
-        optimizer: HasFormulas,
-        hyper: Iterable[str],
-        moments: Iterable[str],
-        carried: Iterable[str],
-        average: float | None = None,
-    ) -> "UpdateFormulas":
-        """Make the formulas; raise UsageError for an unknown or missing name.
-
-        With `average`, the moment of this name is also updated, with the given decay.
-        """
-        where = type(optimizer).__name__
-        taken = ["lr", "t", *hyper, *carried]
-        if [a.name for a in parameters_of(type(optimizer).numbers)] != taken:
-            raise UsageError(f"{where}: the parameters of numbers must be {', '.join(taken)}")
-        returned = optimizer.numbers(*map(variable, taken))
-        numbers = {name: _formula(value) for name, value in returned.items()}
-        vectors = ["p", "g", *moments]
-        known = [*vectors, *hyper, *numbers]
-        parameters = parameters_of(type(optimizer).update)
-        asked = [a.name for a in parameters if a.name in known or a.default is a.empty]
-        new = optimizer.update(**{name: variable(name) for name in asked})
-        outputs = {name: _formula(value) for name, value in new.items()}
-        wrong = [n for n in asked if n not in known]
-        wrong += [n for n in outputs if n not in vectors or n == "g"]
-        wrong += [n for n in carried if n not in numbers]
-        if wrong or len(set(known)) < len(known):
-            raise UsageError(
-                f"{where}: update must read and return names that are known, each once "
-                f"(unknown {wrong}, known {known})"
-            )
-        if average is not None:
-            outputs["average"] = variable("average") * average + outputs["p"] * (1.0 - average)
-        return UpdateFormulas(numbers, dict(reversed(outputs.items())))
+    With `average`, the moment of this name is also updated, with the given decay.
+    Raises: UsageError for an unknown or missing name.
+    """
+    where = type(optimizer).__name__
+    taken = ["lr", "t", *hyper, *carried]
+    if [a.name for a in parameters_of(type(optimizer).numbers)] != taken:
+        raise UsageError(f"{where}: the parameters of numbers must be {', '.join(taken)}")
+    returned = optimizer.numbers(*map(variable, taken))
+    numbers = {name: _formula(value) for name, value in returned.items()}
+    vectors = ["p", "g", *moments]
+    known = [*vectors, *hyper, *numbers]
+    parameters = parameters_of(type(optimizer).update)
+    asked = [a.name for a in parameters if a.name in known or a.default is a.empty]
+    new = optimizer.update(**{name: variable(name) for name in asked})
+    outputs = {name: _formula(value) for name, value in new.items()}
+    wrong = [n for n in asked if n not in known]
+    wrong += [n for n in outputs if n not in vectors or n == "g"]
+    wrong += [n for n in carried if n not in numbers]
+    if wrong or len(set(known)) < len(known):
+        raise UsageError(
+            f"{where}: update must read and return names that are known, each once "
+            f"(unknown {wrong}, known {known})"
+        )
+    if average is not None:
+        outputs["average"] = variable("average") * average + outputs["p"] * (1.0 - average)
+    return numbers, dict(reversed(outputs.items()))
 
 
 def _formula(value: Any) -> Expr:

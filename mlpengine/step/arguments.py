@@ -21,10 +21,7 @@ _log = logging.getLogger("mlpengine")
 
 
 def loss_of(mlp: Network, loss: Any, weights: Mapping[str, float] | None) -> Any:
-    """Return the loss of a network, or the sum of losses for several outputs.
-
-    Raises: UsageError unless `mlp` is a network and each output has a loss.
-    """
+    """Return the loss of a network, or the sum of losses for several outputs."""
     _check("mlp", mlp, Network, "a network such as Mlp([4, 8, 3])")
     if isinstance(loss, Mapping):
         loss = LossSum(loss, weights)
@@ -42,10 +39,7 @@ def loss_of(mlp: Network, loss: Any, weights: Mapping[str, float] | None) -> Any
 
 
 def optimizer_of(mlp: Network, optimizer: Any) -> Optimizer:
-    """Return the optimizer.
-
-    Raises: UsageError if it is not an optimizer, or was made for another network.
-    """
+    """Return the optimizer."""
     _check("optimizer", optimizer, Optimizer, "an optimizer such as Adam(mlp)")
     if optimizer.params is not mlp.params:
         raise UsageError("training step: optimizer must be made for this network; write Adam(mlp)")
@@ -59,10 +53,7 @@ def _check(name: str, value: object, kind: type, text: str) -> None:
 
 
 def backend_of(backend: str) -> tuple[str, str]:
-    """Return the backend, and the reason if NumPy replaces the backend with this name.
-
-    Raises: UsageError for an unknown name.
-    """
+    """Return the backend, and the reason if NumPy replaces the backend with this name."""
     if backend not in get_args(BackendName):
         names = ", ".join(get_args(BackendName))
         raise UsageError(f"backend: must be one of {names} (got {backend!r})")
@@ -97,7 +88,7 @@ def check_full_batch(step: Any, asked: str) -> None:
                 f"training step: {name} needs the loss mse (got {step.loss.title}); lbfgs takes "
                 "every loss"
             )
-        step.backend, step.not_compiled = "numpy", f"{name} has no compiled rule"
+        step._backend, step.not_compiled = "numpy", f"{name} has no compiled rule"
         if asked == "compiled":
             from mlpengine.step.auto_backend import NUMPY_RUNS  # slow, and few imports need it
 
@@ -115,10 +106,7 @@ def check_names(mlp: Network, loss: Any, x: Any, y: Any) -> None:
 
 
 def rows_of(mlp: Network, loss: Any, x: Any, y: Any) -> Any:
-    """Return the features of all inputs as rows.
-
-    Raises: ShapeError if the inputs do not fit; DataError for masked entries.
-    """
+    """Return the features of all inputs as rows."""
     check_names(mlp, loss, x, y)
     if isinstance(mlp.in_shape, Mapping):
         rows = as_rows(x)

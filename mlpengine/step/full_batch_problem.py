@@ -29,6 +29,7 @@ class BatchProblem:
         self.count = bound.scratch.batch_size * sum(mlp.out_sizes.values())
         self._rows = _Rows(mlp, bound) if needs_rows else None
         self._forward = (*bound.scratch.calls, *bound.loss.forward)
+        self._target = np.zeros_like(bound.loss.target) if needs_rows else np.zeros(0)
 
     def evaluate(self) -> float:
         """Return the loss of the current parameters, and write its gradient."""
@@ -47,6 +48,17 @@ class BatchProblem:
         """
         assert self._rows is not None
         self._rows.curvature(matrix)
+
+    def aim(self) -> None:
+        """Replace the targets by the outputs of the current parameters, until `restore`."""
+        replay(self._bound.scratch.calls)
+        target, output = self._bound.loss.target, self._bound.scratch.output
+        np.copyto(self._target, target)
+        np.copyto(target, output.reshape(target.shape))
+
+    def restore(self) -> None:
+        """Restore the targets."""
+        np.copyto(self._bound.loss.target, self._target)
 
 
 class FullBatchSteps:

@@ -49,62 +49,37 @@ class FusedRun:
         max_norm: float,
     ) -> tuple[int, int]:
         """Make a step for each of `losses`; return the numbers of completed and clipped steps."""
-        optimizer, dropout, batch = self.optimizer, self.dropout, self.batch_size
+        optimizer, dropout, batch, call = self.optimizer, self.dropout, self.batch_size, fused.call
         count, done, clips = len(losses), 0, 0
         rates, decays = optimizer.next_rates(count)
         arrays: Sequence[Array | None] = data
         if not all(rows is None or type(rows) is np.ndarray for rows in data):  # named arrays
             arrays = [rows for rows, _ in matched(data, bound.buffers)]
-        if dropout is None:  # no slices: they would add a microsecond
-            whole = order, losses, norms, rates, decays
-            return self._run(fused, arrays, *whole, max_norm), fused.call.clips
-        for part in dropout.runs(optimizer.steps, count):
-            dropout.begin(optimizer.steps)
-            made = self._run(
-                fused,
-                arrays,
-                order[part.start * batch : part.stop * batch],
-                losses[part],
-                norms[part],
-                rates if isinstance(rates, float) else rates[part],
-                decays if isinstance(decays, float) else decays[part],
-                max_norm,
-            )
+        parts = dropout.runs(optimizer.steps, count) if dropout else (slice(0, count),)
+        for part in parts:
+            if dropout is not None:
+                dropout.begin(optimizer.steps)
+            own = order[part.start * batch : part.stop * batch]
+            lr = rates if isinstance(rates, float) else rates[part]
+            first = call.steps = optimizer.steps
+            try:
+                fused.run(
+                    own,
+                    arrays,
+                    lr,
+                    decays if isinstance(decays, float) else decays[part],
+                    losses[part],
+                    norms[part],
+                    steps=first,
+                    missing=(part.stop - part.start) * batch - len(own),
+                    max_norm=max_norm,
+                )
+            finally:  # KeyboardInterrupt is raised when the call returns
+                made = call.steps - first
+                if made:
+                    optimizer.count(lr if isinstance(lr, float) else lr.item(made - 1), made)
             done += made
-            clips += fused.call.clips
+            clips += call.clips
             if made < part.stop - part.start:
                 break
         return done, clips
-
-    def _run(
-        self,
-        fused: "Executor",
-        arrays: Sequence[Array | None],
-        order: Array,
-        losses: Array,
-        norms: Array,
-        rates: Array | float,
-        decays: Array | float,
-        max_norm: float,
-    ) -> int:
-        """Make a step for each entry of `losses` at constant dropout rates; return their number."""
-        call, optimizer = fused.call, self.optimizer
-        first = call.steps = optimizer.steps
-        missing = len(losses) * self.batch_size - len(order)
-        try:
-            fused.run(
-                order,
-                arrays,
-                rates,
-                decays,
-                losses,
-                norms,
-                steps=first,
-                missing=missing,
-                max_norm=max_norm,
-            )
-        finally:  # KeyboardInterrupt is raised when the call returns
-            made: int = call.steps - first
-            if made:
-                optimizer.count(rates if isinstance(rates, float) else rates.item(made - 1), made)
-        return made

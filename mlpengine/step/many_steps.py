@@ -1,7 +1,5 @@
 """The batches of an epoch as steps in machine code, many steps per call."""
 
-from math import inf
-
 import numpy as np
 
 from mlpengine.core.spec import Array
@@ -46,16 +44,11 @@ class CompiledSteps:
         whole, short = divmod(rows, self._step.batch_size)
         return min(whole + (self._takes_short and short > 0), self.max_steps)
 
-    def make(self, start: int, count: int, norm: float = inf) -> tuple[list[float], list[float]]:
-        """Run up to `count` steps from position `start` of the order.
-
-        Return the `results` of the completed steps.  The call stops before the first step that
-        fails or has a gradient norm above `norm`.
-        """
+    def make(self, start: int, count: int, norm: float) -> None:
+        """Run `count` steps from position `start` of the order; see `make_fused_steps`."""
         order = self._order[start : start + count * self._step.batch_size]
         results = self._losses[:count], self._norms[:count]
-        done = self._step.make_fused_steps(self._bound, self._data, order, *results, norm)
-        return self.results(done)
+        self._step.make_fused_steps(self._bound, self._data, order, *results, norm)
 
     def results(self, made: int) -> tuple[list[float], list[float]]:
         """Return the losses and gradient norms of the last call's `made` steps."""

@@ -85,11 +85,7 @@ def _check(state: Mapping[str, Any], params: Iterable[str]) -> None:
 def set_state(
     state: Mapping[str, Any], before: Mapping[str, Any], mlp: Network, optimizer: Optimizer
 ) -> None:
-    """Set a step's weights, dropout seed and optimizer.
-
-    Raises: CheckpointError if the state belongs to another network or optimizer; the step then
-    keeps the state `before`.
-    """
+    """Set a step's weights, dropout seed and optimizer."""
     try:
         _set(state, mlp, optimizer)
     except CheckpointError:
@@ -112,10 +108,7 @@ def save_step(path: str | Path, mlp: Network, state: Mapping[str, Any]) -> None:
 
 
 def load_step(path: str | Path, mlp: Network, load: Callable[[Any], None]) -> None:
-    """Load the state from a file of `save_step`.
-
-    Raises: CheckpointError if the file is damaged, or belongs to another network or optimizer.
-    """
+    """Load the state from a file of `save_step`."""
     arrays, header = read_tensors(path)
     if "step" not in header:
         raise CheckpointError(

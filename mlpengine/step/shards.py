@@ -127,10 +127,7 @@ class Shards:
         build: Callable[[Scratch, Gradients], BoundStep],
         update: "Executor | None",
     ) -> "BoundShards":
-        """Return the step for `batch` rows; `build` returns the calls of a shard.
-
-        Raises: ShapeError for more rows than the batch size.
-        """
+        """Return the step for `batch` rows; `build` returns the calls of a shard."""
         if batch > self._settings[1]:
             limit = plural(self._settings[1], "row")
             raise ShapeError(f"training step: takes up to {limit} (got {batch})")

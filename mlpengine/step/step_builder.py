@@ -52,8 +52,6 @@ class StepBuilder:
         """Return the step for `rows` rows, and the reason if NumPy runs it instead.
 
         `whole` is the step of whole batches on these buffers; its program can run shorter batches.
-
-        Raises: ShapeError if the buffers have fewer rows.
         """
         problem = ""
         if compiled:
@@ -241,20 +239,14 @@ class _StepParts:
         return arrays_in(self.scratch.input, loss.target, loss.sample_weight)
 
     def program(self) -> Executor | None:
-        """Return the step up to the gradients as one program; None if a part has no rule.
-
-        Raises: CompileError.
-        """
+        """Return the step up to the gradients as one program; None if a part has no rule."""
         try:
             return self.compile(self.instructions, gathered=self.gathered)
         except UnsupportedError:
             return None
 
     def compile(self, instructions: Sequence[InstructionLike], **update: Any) -> Executor:
-        """Compile instructions as one program; `update` holds options of `compile_program`.
-
-        Raises: UnsupportedError or CompileError.
-        """
+        """Compile instructions as one program; `update` holds options of `compile_program`."""
         return compile_program(
             instructions,
             dtype=self.scratch.mlp.dtype,
@@ -279,10 +271,7 @@ class _StepParts:
         return names
 
     def calls(self) -> Iterator[Call]:
-        """Yield the calls up to the gradients: compiled programs, and NumPy for ops without rules.
-
-        Raises: CompileError.
-        """
+        """Yield the calls up to the gradients: of programs, and of NumPy for ops without rules."""
         for instructions, problem in self.split():
             if not problem:
                 yield self.checked(self.compile(instructions))

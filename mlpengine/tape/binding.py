@@ -152,10 +152,7 @@ class Forward(Uncopyable):
         return self._arrays[buffer]
 
     def value(self, node: Value) -> Array:
-        """Return the array that holds the value of `node` after a replay.
-
-        Raises: TapeError if a later step of the replay reuses its memory.
-        """
+        """Return the array that holds the value of `node` after a replay."""
         if not self.plan.survives(node):
             raise TapeError(f"value: {node!r} is not kept; ask for it with keep=[...]")
         return self.resolve(self.plan.buffer(node))

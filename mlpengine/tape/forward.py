@@ -5,8 +5,9 @@ from collections.abc import Iterable, Sequence
 from mlpengine.core.errors import TapeError, UsageError
 from mlpengine.core.placement import Storage, place
 from mlpengine.tape.plan import FOREVER, Buffer, PlannedCall
-from mlpengine.tape.record import Record, Recorded, Value, aliases, needed_records, viewed
+from mlpengine.tape.record import Record, Value, aliases, needed_records, viewed
 from mlpengine.tape.rematerialization import Rematerialization, items_to_keep, shared_work
+from mlpengine.tape.tape import Tape
 
 
 class ForwardPlan:
@@ -19,7 +20,7 @@ class ForwardPlan:
 
     def __init__(
         self,
-        tape: Recorded,
+        tape: Tape,
         outputs: Sequence[Value],
         *,
         differentiable: bool = True,

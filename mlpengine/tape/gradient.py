@@ -17,11 +17,7 @@ Slopes = Sequence[Any]
 
 
 def record_gradient(y: Any, xs: Sequence[Any]) -> list[Any]:
-    """Record the gradients of the sum of all entries of `y` with respect to the nodes `xs`.
-
-    Raises: TapeError if `y` does not depend on a node of `xs`, or depends on it by an op without
-        rule.
-    """
+    """Record the gradients of the sum of all entries of `y` with respect to the nodes `xs`."""
     records = needed_records(y.tape.records, [y])
     flowing = [record for record in records if not record.op.stops_gradient]
     between = dependents(flowing, xs)
@@ -52,7 +48,9 @@ def _may_be_alike(record: Record, wanted: Sequence[bool]) -> bool:
     if isinstance(op, ops.Linear | ops.MatMul):
         return len(y.spec.shape) == 2 and not any(wanted[1:])
     elementwise = isinstance(op, ops.Elementwise) and not others
-    shapes = {x.spec.shape for x, w in zip(record.operands, wanted, strict=True) if x and w}
+    shapes = {
+        x.spec.shape for x, w in zip(record.operands, wanted, strict=True) if w and x is not None
+    }
     return elementwise and shapes == {y.spec.shape}
 
 

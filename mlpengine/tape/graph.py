@@ -83,10 +83,7 @@ def save_for_backward(
 
 
 def computations_behind(root: Computation | None) -> list[Computation]:
-    """Return `root` and the computations that it depends on, in the order in which they ran.
-
-    Raises: TapeError if an earlier backward has consumed one of them.
-    """
+    """Return `root` and the computations that it depends on, in the order in which they ran."""
     reached: set[Computation] = set()
     stack = [root] if root is not None else []
     while stack:

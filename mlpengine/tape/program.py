@@ -241,11 +241,7 @@ class Program(Uncopyable):
 
 
 def _owned(arrays: Mapping[str, Array], leaves: Mapping[str, Node], what: str) -> dict[str, Array]:
-    """Return the caller's arrays, which rules read from or write into.
-
-    Raises: TapeError for a name that is no leaf, or for memory that is not contiguous; ShapeError
-    or DtypeError for an array that does not fit its leaf.
-    """
+    """Return the caller's arrays, which rules read from or write into."""
     for name, array in arrays.items():
         if name not in leaves:
             raise TapeError(f"{what}: no leaf {name!r} (leaves: {', '.join(leaves)})")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from mlpengine.core.errors import ShapeError
 from mlpengine.core.spec import Spec
@@ -71,18 +71,6 @@ class Record:
         return f"{', '.join(str(y.index) for y in self.outputs)} = {self.op.name}({reads})"
 
 
-class Recorded(Protocol):
-    """A recording of ops, such as `mlpengine.tape.tape.Tape`."""
-
-    @property
-    def nodes(self) -> Sequence[Value]:
-        """All values, in the order of recording."""
-
-    @property
-    def records(self) -> Sequence[Record]:
-        """All applications of ops, in order."""
-
-
 def needed_records(records: Sequence[Record], outputs: Sequence[Value]) -> list[Record]:
     """Return the records on which `outputs` depend, in order."""
     wanted = {x.index for x in outputs}
@@ -117,15 +105,12 @@ def aliases(records: Sequence[Record]) -> dict[int, int]:
     alias: dict[int, int] = {}
     for record in records:
         x = viewed(record)
-        alias |= {y.index: alias[x.index] if x else y.index for y in record.outputs}
+        alias |= {y.index: y.index if x is None else alias[x.index] for y in record.outputs}
     return alias
 
 
 def padded_operands(op: GradOp, operands: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the operands with None for each missing optional operand.
-
-    Raises: ShapeError if the number of operands does not fit the op.
-    """
+    """Return the operands with None for each missing optional operand."""
     if op.signature.is_variadic:
         return tuple(operands)
     names = op.signature.operands

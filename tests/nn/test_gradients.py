@@ -26,15 +26,6 @@ def test_views_tile_the_flat_vector(trained):
         assert np.shares_memory(part, grads.flat)
 
 
-def test_scaling_touches_parameters_only(trained):
-    _, _, grads = trained
-    before, d_output, d_input = grads.flat.copy(), grads.d_output.copy(), grads.d_input.copy()
-    grads.scale_params(0.5)
-    np.testing.assert_array_equal(grads.flat, before * np.float32(0.5))
-    np.testing.assert_array_equal(grads.d_output, d_output)
-    np.testing.assert_array_equal(grads.d_input, d_input)
-
-
 @pytest.mark.parametrize("rows", [0, 1, 5, 8])
 def test_short_batches_replay_on_the_same_memory(trained, rows):
     mlp, scratch, grads = trained

@@ -1,6 +1,7 @@
 """Full-batch optimizers in training steps, compared with SciPy and scikit-learn."""
 
 import tracemalloc
+from functools import partial
 
 import numpy as np
 import pytest
@@ -115,6 +116,11 @@ def errors(network, x, y):
     return of
 
 
+def jacobian(of, flat):
+    """By steps along the imaginary axis: no digits are lost."""
+    return np.stack([of(flat + 1e-20j * row).imag / 1e-20 for row in np.eye(flat.size)], 1)
+
+
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("sizes", [(2, 3, 1), (2, 4, 2), (3, 4, 2), (3, 3, 3, 2), (4, 5, 3)])
 def test_levenberg_marquardt_ends_where_scipy_does(sizes, seed):
@@ -127,13 +133,8 @@ def test_levenberg_marquardt_ends_where_scipy_does(sizes, seed):
     y = network.predict(x) + 0.01 * rng.standard_normal((80, sizes[-1]))
     flat += 0.02 * rng.standard_normal(flat.size)
     of = errors(network, x, y)
-
-    def jacobian(values):
-        """By steps along the imaginary axis: no digits are lost."""
-        return np.stack([of(values + 1e-20j * row).imag / 1e-20 for row in np.eye(flat.size)], 1)
-
     limits = dict.fromkeys(("xtol", "ftol", "gtol"), 1e-15)
-    best = optimize.least_squares(of, flat.copy(), jacobian, method="lm", **limits)
+    best = optimize.least_squares(of, flat.copy(), partial(jacobian, of), method="lm", **limits)
     step = full_step(network, LevenbergMarquardt, 80)
     for _ in range(100):
         step(x, y)
@@ -141,17 +142,20 @@ def test_levenberg_marquardt_ends_where_scipy_does(sizes, seed):
     assert (of(flat) ** 2).sum() == pytest.approx(2 * best.cost, rel=1e-12)
 
 
-def test_flat_parameters_are_damped_by_a_hundredth_of_the_largest_curvature():
+def test_a_step_is_damped_by_a_tenth_of_the_largest_curvature_and_bends():
     x, y = data(noise=0.1)
-    network = Mlp([3, 1], seed=0, dtype="float64")
-    x *= [30.0, 1.0, 0.01]
-    before, slopes = network.params.flat.copy(), np.column_stack([x, np.ones(60)])
-    TrainingStep(network, MeanSquaredError(), LevenbergMarquardt(network, damping=0.5), 60)(x, y)
-    curvature, diagonal = slopes.T @ slopes / 30, (slopes**2).sum(axis=0) / 30
-    gradient = slopes.T @ (slopes @ before - y[:, 0]) / 30
-    damped = curvature + 0.5 * np.diag(np.maximum(diagonal, 0.01 * diagonal.max()))
-    change = network.params.flat - before
-    assert change == pytest.approx(np.linalg.solve(damped, -gradient), rel=1e-9)
+    network = Mlp([3, 4, 1], activation="tanh", seed=0, dtype="float64")
+    network.weights[1][...] = [0.01, 0.5, -1.0, 1.0]
+    before, of = network.params.flat.copy(), errors(network, x, y)
+    slopes = jacobian(of, before)
+    curvature, gradient = slopes.T @ slopes / 30, slopes.T @ of(before) / 30
+    scales = np.maximum(curvature.diagonal(), 0.1 * curvature.diagonal().max())
+    damped = curvature + 1e3 * np.diag(scales)
+    change = np.linalg.solve(damped, -gradient)
+    second = (jacobian(of, before + 1e-3 * change) - slopes) @ change / 1e-3
+    bend = np.linalg.solve(damped, -slopes.T @ second / 60)
+    TrainingStep(network, MeanSquaredError(), LevenbergMarquardt(network, damping=1e3), 60)(x, y)
+    assert network.params.flat - before - change == pytest.approx(bend, abs=1e-3 * abs(bend).max())
 
 
 def test_bayesian_regularization_of_a_linear_network_is_bayesian_ridge():

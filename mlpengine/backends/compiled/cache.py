@@ -54,10 +54,7 @@ def load_library(
     target: CompileTarget,
     functions: Sequence[str] = (),
 ) -> ctypes.CDLL:
-    """Return the library of `source`, cached or newly compiled; it exports `functions`.
-
-    Raises: CompileError if the library cannot be compiled, stored or loaded.
-    """
+    """Return the library of `source`, cached or newly compiled; it exports `functions`."""
     text = "\n".join([target.identity, source])
     key = hashlib.sha256(text.encode()).hexdigest()
     if key in _loaded:
@@ -77,18 +74,12 @@ def load_library(
 
 
 def chosen_target() -> CompileTarget:
-    """Return the target of the installed compiler for the level in $MLPENGINE_TARGET.
-
-    Raises: CompileError if there is no compiler; UsageError if the processor lacks the level.
-    """
+    """Return the target of the installed compiler for the level in $MLPENGINE_TARGET."""
     return known_target(compiler(), chosen_level())
 
 
 def available_targets() -> list[CompileTarget]:
-    """Return the compiler's targets for all levels of this processor, the highest level first.
-
-    Raises: CompileError if there is no compiler.
-    """
+    """Return the compiler's targets for all levels of this processor, the highest level first."""
     targets, command = [], compiler()
     for level in LEVEL_NAMES:
         with suppress(UsageError):
@@ -219,10 +210,7 @@ def _read(path: Path) -> bytes:
 
 
 def _load_kept(folder: Path, key: str, functions: Sequence[str]) -> ctypes.CDLL | None:
-    """Return the cached library for `key`; None if it must be built.
-
-    Raises: CompileError if another user may write to its files.
-    """
+    """Return the cached library for `key`; None if it must be built."""
     library = folder / f"{key}{LIBRARY}"
     try:
         digest, content = _read(folder / f"{key}{DIGEST}"), _read(library)

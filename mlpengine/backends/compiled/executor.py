@@ -2,9 +2,10 @@
 
 import ctypes
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from math import inf
+from typing import Any
 
 import numpy as np
 
@@ -220,44 +221,19 @@ class Executor:
 
 
 def compile_program(
-    instructions: Sequence[InstructionLike],
-    *,
-    dtype: "np.dtype[np.floating]",
-    batch: int,
-    threads: int = 1,
-    update: Update | None = None,
-    clip_norm: float = inf,
-    grads: Array | None = None,
-    gathered: Sequence[Array | None] = (),
-    parameters: Array | None = None,
-    output: Array | None = None,
-    names: Mapping[int, str] | None = None,
+    instructions: Sequence[InstructionLike], *, clip_norm: float = inf, **options: Any
 ) -> Executor:
-    """Compile `instructions`, followed by the optimizer's `update` with `grads`.
+    """Compile `instructions`, followed by an update with gradients clipped to `clip_norm`.
 
-    Gradients are clipped to the norm `clip_norm` before the update.  `Executor.run` gathers rows
-    into the buffers `gathered`.  For all other arguments see `make_source`.
+    For the `options` see `make_source`; `Executor.run` gathers rows into the buffers `gathered`.
     Raises: UnsupportedError if an instruction has no compiled rule; CompileError.
     """
     global _newest
-    target, names = chosen_target(), names or {}
-    further = [grads, parameters, output, *gathered]
-    structure = Structure(instructions, update, further, names, [target, dtype, batch, threads])
+    target = chosen_target()
+    structure = Structure(instructions, target, options)
     newest = _newest()
     source = newest and structure.source_like(newest.source, newest.structure)
-    source = source or make_source(
-        instructions,
-        target=target,
-        dtype=dtype,
-        batch=batch,
-        threads=threads,
-        update=update,
-        grads=grads,
-        gathered=gathered,
-        parameters=parameters,
-        output=output,
-        names=names,
-    )
-    executor = Executor(source, target, update, clip_norm, structure)
+    source = source or make_source(instructions, target=target, **options)
+    executor = Executor(source, target, options.get("update"), clip_norm, structure)
     _newest = weakref.ref(executor)
     return executor

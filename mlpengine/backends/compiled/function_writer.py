@@ -46,10 +46,7 @@ class Writer:
         return sorted({*self.slices(self.chunk), *(self.slices(last) if last else [])})
 
     def times(self, rows: int) -> int:
-        """Return how many of `rows` rows belong to each row of the batch.
-
-        Raises: UnsupportedError if `rows` is no multiple of the batch.
-        """
+        """Return how many of `rows` rows belong to each row of the batch."""
         times, others = divmod(rows, max(self.batch, 1))
         if others or not (times or self.batch == 0):
             raise UnsupportedError(f"row count {rows} in a program over {self.batch}")

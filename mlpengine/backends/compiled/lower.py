@@ -83,10 +83,7 @@ def lower(
 
 
 def lower_instruction(instruction: InstructionLike, values: Values) -> list[Kernel]:
-    """Return the kernels of an instruction, assigned to phases if `values` have a batch.
-
-    Raises: UnsupportedError if it has no compiled rule.
-    """
+    """Return the kernels of an instruction, assigned to phases if `values` have a batch."""
     kernels = list[Kernel]()
     for kernel in _kernels(instruction, values):  # in order: a kernel may read earlier results
         if values.batch is not None:

@@ -197,10 +197,7 @@ def _by_rows(
     count: int,
     factor: float = 1.0,
 ) -> Entries:
-    """Return the entries that a copy moves in each of `count` rows of the first axis.
-
-    Raises: UnsupportedError if a row of the target has entries of several rows.
-    """
+    """Return the entries that a copy moves in each of `count` rows of the first axis."""
     if count == 1:
         return Entries(source, axes, starts, (0,) * len(starts), factor)
     rows = [out.array.size // count]

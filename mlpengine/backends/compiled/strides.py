@@ -28,8 +28,6 @@ def fit_axes(axes: Iterable[LoopAxis], values: Sequence[MatrixValue]) -> list[Lo
     """Return `axes`, split for values with padded rows.
 
     In each of the `values`, a returned axis stays within a row, or steps over whole rows.
-
-    Raises: UnsupportedError if this is impossible.
     """
     fitted = [*axes]
     for k, value in enumerate(values):

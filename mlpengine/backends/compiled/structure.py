@@ -4,8 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+import numpy as np
+
 from mlpengine.backends.compiled.kernel import InstructionLike
 from mlpengine.backends.compiled.source import CSource
+from mlpengine.backends.compiled.target import CompileTarget
 from mlpengine.backends.update_rules import Update
 from mlpengine.core.buffers import address_of
 from mlpengine.core.spec import Array
@@ -15,10 +18,7 @@ from mlpengine.ops.op import GradOp
 class Structure:
     """Everything that the C text of a program depends on, and the arrays of the program.
 
-    Args:
-        arrays: further arrays, beside those of the instructions and the update.
-        names: names for the generated code, by address.
-        options: the other arguments of `make_source`.
+    `options` are the other arguments of `make_source`.
 
     Attributes:
         key: equal keys mean equal C texts.
@@ -28,19 +28,13 @@ class Structure:
     def __init__(
         self,
         instructions: Sequence[InstructionLike],
-        update: Update | None,
-        arrays: Sequence[Array | None],
-        names: Mapping[int, str],
-        options: Sequence[Any],
+        target: CompileTarget,
+        options: Mapping[str, Any],
     ) -> None:
         self.arrays: list[Array] = []
-        self._names, self._blocks = names, dict[int, tuple[int, int]]()
-        self.key = [
-            *options,
-            *map(self._place, arrays),
-            *map(self._instruction, instructions),
-            *(self._update(update) if update else ()),
-        ]
+        self._names, self._blocks = options.get("names", {}), dict[int, tuple[int, int]]()
+        given = [(name, self._option(name, value)) for name, value in sorted(options.items())]
+        self.key = [target, *given, *map(self._instruction, instructions)]
 
     def source_like(self, source: CSource, other: "Structure") -> CSource | None:
         """Return `source`, of a program of the structure `other`, on the memory of this program.
@@ -63,6 +57,15 @@ class Structure:
         work = [(name, self._place(array)) for name, array in one.work.items()]
         places = [self._place(array) for array in (*reads, *one.writes)]
         return one.kind, _key_of(one.op), counts, mean, work, places
+
+    def _option(self, name: str, value: Any) -> Any:
+        if isinstance(value, Update):
+            return [*self._update(value)]
+        if name == "gathered":
+            return [*map(self._place, value)]
+        if name == "names":
+            return None  # `_place` has them
+        return self._place(value) if isinstance(value, np.ndarray) else value
 
     def _update(self, update: Update) -> Iterator[Any]:
         for name, value in update._asdict().items():

@@ -181,10 +181,7 @@ def compiler_command() -> tuple[str, ...] | None:
 
 
 def chosen_level() -> str:
-    """Return the level in $MLPENGINE_TARGET; by default "native", the highest one.
-
-    Raises: UsageError if no architecture has such a level.
-    """
+    """Return the level in $MLPENGINE_TARGET; by default "native", the highest one."""
     name = os.environ.get(TARGET_VARIABLE) or "native"
     if name not in ("native", *LEVEL_NAMES):
         names = ", ".join((*LEVEL_NAMES, "native"))
@@ -193,10 +190,7 @@ def chosen_level() -> str:
 
 
 def find_target(command: tuple[str, ...], level: str = "native") -> CompileTarget:
-    """Run the compiler `command` and return its target for a level of this processor.
-
-    Raises: CompileError if the compiler fails; UsageError if the processor lacks the level.
-    """
+    """Run the compiler `command` and return its target for a level of this processor."""
     about = _ask([*command, "--version"]).splitlines()[0]
     flag, macros = _first_accepted(command, NATIVE_FLAGS)
     if flag is None:  # a cross compiler
@@ -256,10 +250,7 @@ def _ask(command: list[str]) -> str:
 def run_compilers(
     commands: Sequence[list[str]], folder: Path | None = None
 ) -> "list[subprocess.CompletedProcess[str]]":
-    """Run compilers in parallel, each in a process group that ends with it or after `SECONDS`.
-
-    Raises: OSError or subprocess.SubprocessError if one cannot run or does not end.
-    """
+    """Run compilers in parallel, each in a process group that ends with it or after `SECONDS`."""
     end, done = time.monotonic() + SECONDS, []
     with ExitStack() as running:
         processes = [running.enter_context(_running(command, folder)) for command in commands]
