@@ -65,7 +65,9 @@ def metric(
         )
 
     def register(function: MetricFunction) -> MetricFunction:
-        name = function.__name__
+        name = getattr(function, "__name__", "")
+        if not name:
+            raise UsageError(f"metric: needs a function with a name (got {function!r:.60})")
         known = OWN_METRICS.get(name)
         same = known and known.function.__module__ == function.__module__
         if not same and (known or name in HIGHER_IS_BETTER or name in globals() or name == "loss"):
@@ -198,10 +200,15 @@ def cost(
     costs: tuple[float, float] = (1.0, 1.0),
 ) -> float:
     """Return the mean cost per row; `costs` are those of a false negative and a false positive."""
+    return _mean(row_costs(target, predicted, positive, costs), weight)
+
+
+def row_costs(target: Array, predicted: Array, positive: int, costs: tuple[float, float]) -> Array:
+    """Return the cost (rows,) of each prediction, as in `cost`."""
     false_negative, false_positive = costs
     is_positive, taken = target == positive, predicted == positive
-    each = false_negative * (is_positive & ~taken) + false_positive * (~is_positive & taken)
-    return _mean(each.astype(np.float64), weight)
+    each: Array = false_negative * (is_positive & ~taken) + false_positive * (~is_positive & taken)
+    return each.astype(np.float64, copy=False)
 
 
 def brier(target: Array, probabilities: Array, weight: Array | None = None) -> float:

@@ -55,6 +55,7 @@ class Survival(EntryLoss, name="survival"):
     """
 
     tasks = ("survival",)
+    initial_divisor = 10.0
     target_columns = 2
 
     distribution: Annotated[Distribution, "Distribution of the time until the event."] = (

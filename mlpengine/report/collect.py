@@ -159,6 +159,7 @@ def _collect(run: RunData, effort: ReportBudget, *, whole: bool) -> Collected:
     data: dict[str, Any] = {
         "format": REPORT_FORMAT,
         "kind": "run",
+        "in_memory": run.path is None,
         "path": str(shown_path(run.path)) if run.path else "trained in memory",
         "name": run.path.name if run.path else f"a model of {_targets(run)}",
         "ending": run.result.get("ending"),
@@ -187,7 +188,9 @@ def _collect(run: RunData, effort: ReportBudget, *, whole: bool) -> Collected:
                 scored = None
         if scored is not None:
             rows = scored
-            attempt("score", lambda: run.score or score_of(loaded, rows, effort.work))
+            attempt(
+                "score", lambda: run.score or score_of(loaded, rows, effort.work, model.threshold)
+            )
         if scored is not None and whole:
             attempt("predictions", lambda: predictions_of(model, loaded.task, rows))
             attempt("drivers", lambda: drivers_of(loaded, model, effort))

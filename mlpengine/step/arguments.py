@@ -65,11 +65,7 @@ def backend_of(backend: str) -> tuple[str, str]:
 
 
 def check_full_batch(step: Any, asked: str) -> None:
-    """Check the options of a full-batch step and choose its backend.
-
-    A warning says if it is not the backend `asked` for.
-    Raises: UsageError.
-    """
+    """Check the options of a full-batch step; warn if its backend is not the `asked` one."""
     optimizer, network = step.optimizer, step.mlp
     if not isinstance(optimizer, FullBatch):
         return
@@ -88,7 +84,7 @@ def check_full_batch(step: Any, asked: str) -> None:
                 f"training step: {name} needs the loss mse (got {step.loss.title}); lbfgs takes "
                 "every loss"
             )
-        step.backend, step.not_compiled = "numpy", f"{name} has no compiled rule"
+        step._backend, step.not_compiled = "numpy", f"{name} has no compiled rule"
         if asked == "compiled":
             from mlpengine.step.auto_backend import NUMPY_RUNS  # slow, and few imports need it
 
