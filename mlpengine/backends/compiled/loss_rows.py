@@ -18,7 +18,7 @@ from mlpengine.backends.compiled.statements import ForLoop, If, Statement, lets,
 from mlpengine.backends.scalar.definitions import Functions
 from mlpengine.backends.scalar.layer_functions import cross_entropy, entry_loss, loss_function
 from mlpengine.backends.scalar.scalar_writer import ScalarWriter
-from mlpengine.backends.values import MatrixValue, UnsupportedError, Values, padded_length
+from mlpengine.backends.values import MatrixValue, UnsupportedError, Values, is_short, padded_length
 from mlpengine.core.spec import Array
 from mlpengine.formula import c_number, where
 from mlpengine.ops import EntryLoss, Loss, SoftmaxCrossEntropy
@@ -119,11 +119,16 @@ class EntryLossRows(LossRows):
     def _body(self, layout: Layout) -> Sequence[Statement]:
         """Return the loop over rows; each lane of a vector is a column of a row's target.
 
-        If the target has a single column, each lane is a row.
+        If the target has a single column, each lane is a row.  Several short rows without weights
+        share a vector.
         """
         output, target, slot, loss = self.output, self.target, self.d_output, self.op
-        count = loss.columns
-        by_rows = target.columns == 1
+        count, columns = loss.columns, target.columns
+        by_rows = columns == 1
+        matrices = present(output, target, slot)
+        shared = is_short(columns, layout.lanes) and not (by_rows or self.weight)
+        shared &= all(layout.stride(value) == columns for value in matrices)
+        shared &= target.rows * columns >= layout.lanes
         f = loss.formulas
         value, t = f.entry, f.target
         if isfinite(loss.target_range[0]):  # a wrong target gives NaN, and NumPy reports it
@@ -154,6 +159,14 @@ class EntryLossRows(LossRows):
             share = (
                 load_vector(f"{weight.name} + i", "n") if by_rows else f"splat({weight.name}[i])"
             )
+        if shared:
+            body = [
+                f"const int64_t j = 0, n = MIN(LANES, (last - i) * {columns});",
+                "const vec share = splat(1);",
+                *body,
+                f"store_shared_losses(row_loss + i, value, mean, n / {columns}, {columns});",
+            ]
+            return [*shares, ForLoop("i", "first", "last", body, layout.lanes // columns)]
         if by_rows:
             lanes_left = "const int64_t j = 0, n = MIN(LANES, last - i);"
             body = [lanes_left, f"const vec share = {share};", *body]
