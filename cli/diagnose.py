@@ -31,6 +31,7 @@ from mlpengine.diagnostics.rules import SHORT_RUNS
 from mlpengine.diagnostics.trial import Rows, restored
 from mlpengine.diagnostics.verdict import Verdicts, without
 from mlpengine.models.model import Model
+from mlpengine.settings.fix import by_key, command_text
 from mlpengine.training.diagnose import Trained, diagnostic_inputs, measure_rows
 from mlpengine.training.diagnostics_files import read_diagnostics
 from mlpengine.training.loading import load
@@ -241,7 +242,7 @@ def _spoken(verdicts: list[Verdict], checks: list[Check]) -> list[str]:
     lines = [""]
     for verdict in verdicts:
         lines.append(str(verdict))
-        lines += [f"      fix: {verdict.fix_text}"] if verdict.fix else []
+        lines += [f"      fix: {command_text(by_key(verdict.fix))}"] if verdict.fix else []
     if verdicts:
         return lines
     return [] if any(not c.good for c in checks) else ["", "nothing unusual"]

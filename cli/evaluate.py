@@ -37,6 +37,7 @@ Examples:
   mlpengine evaluate runs/penguins new.csv
   mlpengine evaluate runs/penguins - --json < new.csv
   mlpengine evaluate runs/price --metric pinball_0.9
+  mlpengine evaluate runs/churn --threshold 0.3
   mlpengine evaluate runs/power today.csv --history week.csv
   mlpengine evaluate runs/price new.csv --require "r2 > 0.3" --require "mae <= 2"
 """
@@ -79,6 +80,12 @@ def read_requirement(text: str) -> Requirement:
     help="A further metric, such as pinball_0.9; may be repeated.",
 )
 @click.option(
+    "--threshold",
+    type=float,
+    metavar="SHARE",
+    help="Predict the positive class above this probability (two classes).",
+)
+@click.option(
     "--require",
     "required",
     multiple=True,
@@ -91,6 +98,7 @@ def command(
     run: Path,
     file: str | None,
     names: tuple[str, ...],
+    threshold: float | None,
     required: tuple[str, ...],
     history: str | None,
     as_json: bool,
@@ -101,7 +109,8 @@ def command(
     test rows of the run are measured.
 
     The loss is computed without class weights and label smoothing, for regression from standardized
-    targets.  All other metrics are in the units of the target.
+    targets.  All other metrics are in the units of the target.  --threshold replaces the model's
+    threshold (0.5, or the one that training.threshold chose).
 
     --require tests the metrics of FILE.  Without FILE it tests the metrics of the test rows or,
     without test rows, of the validation rows.
@@ -109,6 +118,8 @@ def command(
     check_history(history, file)
     requirements = [read_requirement(text) for text in required]
     model = load(run)
+    if threshold is not None:
+        model = model.with_threshold(threshold)
     _watching(model, "--metric", names)
     wanted = [one.metric for one in requirements]
     _watching(model, "--require", wanted)

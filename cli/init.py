@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from mlpengine.config.other_tasks import other_settings
 from mlpengine.config.proposal import Division, decisions, doubts, fitting_division, propose
 from mlpengine.core.errors import DataError, UsageError
 from mlpengine.core.files import keep_input, similar_file, write_atomically
@@ -146,6 +147,7 @@ def command(
         raise DataError(f"{data}: at least {needed} with a target are needed (got {rows})")
     # the same check as in training
     fit_target(table.rows(with_target), names, facts.task, standardize=True, event=event)
+    others = other_settings(facts, table.rows(with_target), names, time)
     facts, division = _divided(facts, table.rows(with_target), divides, own_test=test is not None)
     text = propose(
         facts,
@@ -157,8 +159,10 @@ def command(
         preset=preset,
         division=division,
         event=event,
+        others=others,
     )
     decided = decisions(facts, names, preset, division)
+    decided += [f"not taken: {one}, {why} (a comment in the config)" for one, why in others.items()]
     shown_remarks = [
         *detected.notes,
         *doubts(facts, names),

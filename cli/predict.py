@@ -304,7 +304,7 @@ def _how_sure(
 ) -> dict[str, Any]:
     """Return the columns of intervals, and of the spread over networks."""
     added: dict[str, Any] = {}
-    targets = model.target
+    targets = _predicted(model)
     if sure.level is not None:
         ends = zip(("low", "high"), model.interval_of(output, sure.level), strict=True)
         for end, values in ends:
@@ -322,11 +322,17 @@ def _quantiles(model: Model, output: Array, sure: Sure) -> dict[str, Any]:
     columns: dict[str, Any] = {}
     for level in sure.quantiles:
         values = model.quantile_of(output, level, "--quantile")
-        columns |= {f"{n}_{level:g}": values[:, i] for i, n in enumerate(model.target)}
+        columns |= {f"{n}_{level:g}": values[:, i] for i, n in enumerate(_predicted(model))}
     if sure.times:
         chances = model.survival_of(output, sure.times, "--times")
         columns |= {f"survival_{time:g}": chances[:, i] for i, time in enumerate(sure.times)}
     return columns
+
+
+def _predicted(model: Model) -> list[str]:
+    """Return the names of the predicted numbers, or of the target."""
+    task = model.task
+    return task.target.names if isinstance(task, Regression) else model.target
 
 
 def _sets(sets: Array, classes: Sequence[object]) -> Coded:

@@ -55,11 +55,12 @@ def _described(preprocessor: Preprocessor, column: str) -> tuple[Any, str, list[
     if kind == "boolean":
         return bool, "", [True]
     trained = preprocessor.summary["columns"].get(column)
-    quantiles = (trained and trained.get("quantiles")) or [0.0]
+    center = round(operand.center) if operand else 0.0  # only formulas read the column
+    quantiles = (trained and trained.get("quantiles")) or [center]
     low, usual, high = (quantiles[i] for i in (0, len(quantiles) // 2, -1))
     if kind == "date":
-        first, last = number_text("date", low), number_text("date", high)
-        return str, f"A date, written as in training; trained on {first} to {last}.", [first]
+        first, middle, last = (number_text("date", value) for value in (low, usual, high))
+        return str, f"A date, written as in training; trained on {first} to {last}.", [middle]
     return NumberCell, f"Trained on {low:.6g} to {high:.6g}.", [float(f"{usual:.6g}")]
 
 

@@ -174,6 +174,7 @@ def service(model: Model, name: str) -> FastAPI:
             MultiProcessCollector(shown)  # type: ignore[no-untyped-call]  # sums over all workers
         return Response(prometheus.generate_latest(shown), media_type="text/plain; version=0.0.4")
 
+    @app.get("/", include_in_schema=False)
     @app.get("/docs", include_in_schema=False)
     async def page() -> Response:
         return Response(PAGE.read_bytes(), media_type="text/html")

@@ -284,7 +284,8 @@ class Session:
         """Compare the model with a linear model, for the page and for the verdicts."""
         data = self.data
         if data.file.config.report.html:
-            self.score = score_of(data, scored_rows(data, fitted.mean, self.measured.last))
+            scored = scored_rows(data, fitted.mean, self.measured.last)
+            self.score = score_of(data, scored, threshold=self.model.threshold)
         if self.diagnostics:
             self.diagnostics.core.baseline_score = linear_comparison(data, fitted.mean)
 

@@ -32,7 +32,7 @@ from mlpengine.data.features.column_kinds import kind_of
 from mlpengine.data.tables import Table, read_table
 from mlpengine.data.tables.detect import Detected, detect
 from mlpengine.data.tables.frames import as_table, categorical_columns
-from mlpengine.diagnostics.verdict import Verdicts, verdict_list
+from mlpengine.diagnostics.verdict import Verdicts
 from mlpengine.models.model import Model
 from mlpengine.models.task import Split
 from mlpengine.settings.recipes import PRESETS
@@ -109,8 +109,12 @@ class FitResult(Result):
         rows = [[title, *(number(values.get(name)) for name in names)] for title, values in lines]
         head = ["", *map(shown_name, names)]
         ended, curves = super().content()
-        table = scrolling_table(head, rows, "Metrics by part", named=False)
-        return [ended, table, curves, verdict_list([one.as_dict() for one in self.verdicts])]
+        title = "Metrics by part"
+        threshold = self.trained.model.threshold if self.trained else None
+        if self.trained and threshold:
+            title += f", at the threshold {self.trained.model.threshold_text}"
+        table = scrolling_table(head, rows, title, named=threshold is not None)
+        return [ended, table, curves, self.verdicts.content()]
 
     def report(self, path: str | os.PathLike[str] | None = None) -> "Cell | None":
         """Write the page of `mlpengine report` to a file; without a path, show it in a notebook.

@@ -119,7 +119,7 @@ class Naive:
         return found
 
     def _forward(self, record: Record) -> None:
-        operands = [x and self.values[x.index] for x in record.operands]
+        operands = [None if x is None else self.values[x.index] for x in record.operands]
         outputs = tuple(np.full(y.spec.shape, np.nan, y.spec.dtype) for y in record.outputs)
         specs = record.work_specs
         self.work[record.key] = {n: np.zeros(s.shape, s.dtype) for n, s in specs.items()}
@@ -133,7 +133,8 @@ class Naive:
     def _backward(self, record: Record, found: dict[int, Array]) -> None:
         zeros = [np.zeros(y.spec.shape) for y in record.outputs]
         dys = tuple(found.get(y.index, z) for y, z in zip(record.outputs, zeros, strict=True))
-        named = {n: x and self.values[x.index] for n, x in record.named_operands.items()}
+        given = record.named_operands.items()
+        named = {n: None if x is None else self.values[x.index] for n, x in given}
         named |= {"y": self.values[record.key], "dy": dys if len(dys) > 1 else dys[0]}
         residuals = [named[name] for name in record.op.signature.residuals]
         names = record.op.signature.work["backward"]

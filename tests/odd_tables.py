@@ -103,16 +103,6 @@ ODD = {
         {"text_encoding": "utf-16", "delimiter": "\t"},
         CATEGORY,
     ),
-    "UTF-16 without a byte order mark": Odd(
-        lines(lambda i: f"{number(i)},{TOWNS[i % 2]},{number(3 * i)}", encoding="utf-16-le"),
-        {"text_encoding": "utf-16-le"},
-        CATEGORY,
-    ),
-    "UTF-16 of large ends without a byte order mark": Odd(
-        lines(lambda i: f"{number(i)},{i % 3},{number(3 * i)}", encoding="utf-16-be"),
-        {"text_encoding": "utf-16-be"},
-        WHOLE,
-    ),
     "two Unicode forms of one text": Odd(
         plain(lambda i: ("caf\u00e9", "cafe\u0301", "bar")[i % 3]),
         {},

@@ -10,7 +10,7 @@ from mlpengine.core.spec import Array
 from mlpengine.diagnostics.baselines import BaselineScore
 from mlpengine.models import baselines
 from mlpengine.models.members import NetworkMean
-from mlpengine.models.task import OUT_OF_FOLD, PART_PHRASES, Split
+from mlpengine.models.task import OUT_OF_FOLD, PART_PHRASES, Classification, Split, Threshold
 from mlpengine.settings import Fix, NetworkSettings, TrainingSettings
 from mlpengine.settings.base import options_of
 from mlpengine.settings.network import OWN_OPTIONS
@@ -68,14 +68,21 @@ def scored_rows(
     return ScoredRows(title, rows, output, mean.task.predict(output), chosen, len(part))
 
 
-def score_of(data: LoadedData, scored: ScoredRows, work: float = WORK) -> dict[str, Any]:
+def score_of(
+    data: LoadedData,
+    scored: ScoredRows,
+    work: float = WORK,
+    threshold: Threshold | None = None,
+) -> dict[str, Any]:
     """Return the metrics of the model, and of a linear and a constant prediction.
 
     For a student, the metrics of its teacher and of a directly trained network follow the model's
-    metrics.  Standard errors belong to the mean over all rows of the part.  All predict the
-    likeliest class, even if the model has a threshold.
+    metrics.  Standard errors belong to the mean over all rows of the part.  With a `threshold`, all
+    predict classes by it, otherwise the likeliest class.
     """
     task, train, folds = data.task, data.parts["train"], data.folds
+    if isinstance(task, Classification) and threshold is not None:
+        task = task.with_threshold(threshold)
     chances = task.probabilities(scored.output)
     names = baselines.compared_metrics(task)
     predictions = {"model": baselines.Guess(task.predict(scored.output), chances)}
@@ -93,6 +100,7 @@ def score_of(data: LoadedData, scored: ScoredRows, work: float = WORK) -> dict[s
     if straight is not None:
         predictions["linear"] = straight
     predictions["constant"] = baselines.constant_prediction(task, train, len(scored.rows))
+    predictions = {who: one.decided(threshold) for who, one in predictions.items()}
     table = baselines.baseline_scores(
         names, scored.rows.truth, predictions, scored.rows.weights, blocks
     )

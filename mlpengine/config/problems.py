@@ -151,6 +151,16 @@ def _value_at(path: KeyPath, data: Any) -> Any:
     return data
 
 
+OTHER_NAMES = {
+    "learning_rate": "lr",
+    "learning_rate_init": "lr",
+    "hidden_layer_sizes": "hidden",
+    "max_iter": "epochs",
+    "random_state": "seed",
+}
+"""Keys by their names in scikit-learn and Keras."""
+
+
 def _unknown_key(path: KeyPath, data: Any) -> str:
     *parent, key = path
     section = _value_at(tuple(parent), data)
@@ -163,6 +173,7 @@ def _unknown_key(path: KeyPath, data: Any) -> str:
         return f"a decimal comma ends the value: write {before}: {section[before]}.{key}"
     if isinstance(key, str) and ":" in key and key.partition(":")[0] in valid:
         return "a space is needed after the colon"
+    key = OTHER_NAMES.get(str(key), key)
     elsewhere, known = path_of(key, path), f" (valid here: {', '.join(valid)})"
     if not parent and not elsewhere and not suggestion(key, valid):
         near = nearest(key, (str(one[-1]) for one in key_paths(Config)))

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -98,11 +99,13 @@ def propose(
     preset: str = "plain",
     division: Division | None = None,
     event: str | None = None,
+    others: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """Return a commented YAML config that predicts `target` from the other columns.
 
     `test` is a separate file for the final score, instead of a fifth of the rows.  A profile for a
     `division`, or for events in a column `event`, lacks this column.
+    `others` are the result of `other_settings`; they become comments.
     Columns are dropped, with the reason, if they are the target in another coding or cannot be
     learned from.  Columns that explain nearly all of the target stay, with a comment.
 
@@ -127,6 +130,7 @@ def propose(
         f"  target: {_flow(target[0] if len(target) == 1 else [*target])}",
         f"  task: {profile.task}",
         *([f"  event: {quoted_yaml(event)}  # 1: seen, 0: censored"] if event else []),
+        *(f"  # {one}  # {why}" for one, why in others.items()),
         *_suspects(profile),
         *_drop(profile),
         *_missing(profile, target),

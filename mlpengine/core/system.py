@@ -172,21 +172,6 @@ def lock(descriptor: int, *, wait: bool = True) -> bool:
     return True
 
 
-def read_pipe(path: str, patience: float) -> bytes | None:
-    """Return the bytes of a named pipe; None if no process writes for `patience` seconds."""
-    if sys.platform == "win32":
-        raise NotImplementedError  # Windows has no pipes with paths
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # does not wait for a writer
-    with open(descriptor, "rb", buffering=0) as stream:
-        end = time.monotonic() + patience
-        while (start := stream.read(1)) == b"":  # None: a writer is there
-            if time.monotonic() > end:
-                return None
-            time.sleep(PAUSE)
-        os.set_blocking(descriptor, True)
-        return (start or b"") + stream.read()
-
-
 def hold_at_fork(held: AbstractContextManager[object]) -> None:
     """Hold a lock during every fork, so that the child finds it free; nothing on Windows."""
     if sys.platform != "win32":

@@ -88,7 +88,7 @@ def before_dropout(recording: Recording, layer: RecordedLayer) -> Value:
     """Return a layer's output or, if dropout made the output, the value that dropout read."""
     record = maker(recording.tape.records, layer.output)
     dropped = record.operands[0] if record and isinstance(record.op, Dropout) else None
-    return dropped or layer.output
+    return layer.output if dropped is None else dropped
 
 
 def activation_record(recording: Recording, layer: RecordedLayer) -> Record | None:

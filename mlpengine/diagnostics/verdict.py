@@ -1,14 +1,12 @@
 """`Verdict`, the settings that follow from several, and the format of numbers."""
 
-import json
-import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mlpengine.core.structure import finite
 from mlpengine.diagnostics.thresholds import NAME_CHARACTERS
-from mlpengine.settings.fix import Fix, by_key
+from mlpengine.settings.fix import Fix, by_key, call_text
 
 if TYPE_CHECKING:
     from mlpengine.drawing.markup import Markup
@@ -78,8 +76,8 @@ class Verdict:
 
     @property
     def fix_text(self) -> str:
-        """Settings of the fix as text for a command line; "" without a fix."""
-        return settings_text(by_key(self.fix))
+        """Settings of the fix as a call of `mlpengine.fit`; "" without a fix."""
+        return call_text(by_key(self.fix)) if self.fix else ""
 
     def __repr__(self) -> str:
         return f"Verdict({str(self)!r})"
@@ -89,18 +87,42 @@ class Verdict:
 
 
 class Verdicts(list[Verdict]):
-    """A list of verdicts; a notebook shows it as the page of a run does, a terminal as text."""
+    """A list of verdicts; a notebook shows it as the page of a run does, a terminal as text.
+
+    Fixes are calls of `mlpengine.fit` or, with `parameters` (names of parameters by key), of an
+    estimator.
+    """
+
+    def __init__(
+        self, known: Iterable[Verdict] = (), parameters: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(known)
+        self.parameters = parameters
+
+    def fix_text(self, settings: Mapping[str, Any]) -> str:
+        """Return settings as a call in Python."""
+        return call_text(settings, self.parameters)
 
     def __repr__(self) -> str:
-        return "\n".join(map(str, self)) or "Nothing unusual."
+        lines = []
+        for one in self:
+            fix = f"\n  fix: {self.fix_text(by_key(one.fix))}" if one.fix else ""
+            lines.append(f"{one}{fix}")
+        return "\n".join(lines) or "Nothing unusual."
 
     def _repr_html_(self) -> str:
         from mlpengine.drawing.cell import cell_html
 
-        return cell_html(verdict_list([one.as_dict() for one in self]))
+        return cell_html(self.content())
+
+    def content(self) -> "Markup":
+        """Return what a notebook shows."""
+        return verdict_list([one.as_dict() for one in self], self.fix_text)
 
 
-def verdict_list(verdicts: Sequence[Mapping[str, Any]]) -> "Markup":
+def verdict_list(
+    verdicts: Sequence[Mapping[str, Any]], fix_text: Callable[[Mapping[str, Any]], str]
+) -> "Markup":
     """Return verdicts (data of `Verdict.as_dict`) as a page shows them, with their fixes."""
     from mlpengine.drawing.markup import tag
 
@@ -116,7 +138,7 @@ def verdict_list(verdicts: Sequence[Mapping[str, Any]]) -> "Markup":
             tag("p", f"{one['evidence']} {one['advice']}"),
         ]
         if one["fix"]:
-            lines.append(tag("p", "Settings that fix it: ", tag("code", settings_text(one["fix"]))))
+            lines.append(tag("p", "Settings that fix it: ", tag("code", fix_text(one["fix"]))))
         items.append(tag("li", *lines, class_=one.get("severity") or "warning"))
     return tag("ul", *items, class_="verdicts")
 
@@ -150,14 +172,6 @@ def without(verdicts: Iterable[Verdict], silenced: Collection[str]) -> Verdicts:
 def brief(name: str, length: int = NAME_CHARACTERS) -> str:
     """Return the name of a column, a class or a layer, without the end of a long name."""
     return name if len(name) <= length else f"{name[: length - 3]}..."
-
-
-def settings_text(settings: Mapping[str, Any]) -> str:
-    """Return settings as text for a command line, such as --set optimizer.lr=0.1."""
-    texts = {
-        k: v if isinstance(v, str) else json.dumps(v, default=str) for k, v in settings.items()
-    }
-    return " ".join(f"--set {shlex.quote(f'{key}={text}')}" for key, text in texts.items())
 
 
 def percent(share: float) -> str:

@@ -171,7 +171,7 @@ def _target(one: Data) -> list[Chart]:
 
 def _threshold_charts(known: Data) -> list[Chart]:
     """Return the ROC, precision-recall and gain curves, with a dot at the threshold."""
-    unit, at = axis([0.0, 1.0], margin=0.02), known["at_threshold"]
+    unit, at = axis([0.0, 1.0], margin=0.02), known["decisions"][0]
     of, dot = shortened(known["of"], 24), f"threshold {number(known['threshold'], 3)}"
 
     def chart(title: str, across: str, up: str, below: str, *more: Shape, note: str) -> Chart:
@@ -260,6 +260,15 @@ def by_name(
     words = [f"{name}: {number(x)}" for name, x in zip(names, values.tolist(), strict=True)]
     dots = Points(values, array_of(place for place, _ in up.ticks))
     return Chart(title, axis(values, zero=zero), up, [dots], below=below, words=words)
+
+
+def contribution_chart(
+    output: object, names: Sequence[object], values: Array, base: float
+) -> Chart:
+    """Return the contributions of columns to an output of one row, from top to bottom."""
+    below = f"change from {number(base)}, the mean of the background"
+    chart = by_name(f"Contributions to {shortened(output)}", names, values, below, zero=True)
+    return chart._replace(shapes=[Mark(0.0), *chart.shapes])
 
 
 def gradient_charts(samples: Data) -> list[Chart]:

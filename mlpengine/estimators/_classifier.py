@@ -18,13 +18,13 @@ from mlpengine.data.tables import Table
 from mlpengine.data.tables.frames import python_values
 from mlpengine.estimators._estimator import (
     MlpEstimator,
-    put,
     require_fit,
     rollback_on_error,
 )
 from mlpengine.estimators._rows import checked_rows
 from mlpengine.models.task import Classification
 from mlpengine.settings.features import TaskName
+from mlpengine.settings.fix import put
 from mlpengine.training.trainer import Fitted, Trainer
 
 

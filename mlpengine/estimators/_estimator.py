@@ -24,6 +24,7 @@ from mlpengine.core.fields import one_of
 from mlpengine.core.spec import Array, ArrayLike
 from mlpengine.core.wording import plural
 from mlpengine.data.features import Preprocessor, profile
+from mlpengine.data.features.drift import NewRows
 from mlpengine.data.features.duplicate_rows import table_duplicates
 from mlpengine.data.features.sources import LIMIT
 from mlpengine.data.features.targets import Target
@@ -43,6 +44,7 @@ from mlpengine.nn import TabularNetwork
 from mlpengine.nn.layers import is_formula
 from mlpengine.ops import LOSSES, GradOp, Loss
 from mlpengine.settings.features import TaskName
+from mlpengine.settings.fix import put
 from mlpengine.settings.recipes import FOLDED_ROWS, MIDDLE, PRESETS, folds_for, validation_share_for
 from mlpengine.training.progress import Progress
 from mlpengine.training.trainer import Fitted, Member, Trainer
@@ -65,6 +67,14 @@ OPTIONS = {
     "threads": "training.threads",
 }
 """Config keys of parameters that are passed on unchanged."""
+
+PARAMETERS = {key: name for name, key in OPTIONS.items()} | {
+    "loss": "loss",
+    "data.class_weights": "class_weight",
+    "training.early_stopping": "early_stopping",
+    "training.members": "members",
+}
+"""Names of parameters by config key; further keys belong to ``settings``."""
 
 OWN = {
     "data.source": "fit takes the rows",
@@ -110,16 +120,6 @@ def rollback_on_error(method: Callable[..., Any]) -> Callable[..., Any]:
 def require_fit(estimator: Any) -> None:
     """Raise scikit-learn's NotFittedError, with advice, if an estimator is not fitted."""
     check_is_fitted(estimator, msg="%(name)s: is not fitted yet; write estimator.fit(X, y) first")
-
-
-def put(sections: dict[str, Any], key: str, value: Any) -> None:
-    """Set a key such as ``training.clip_norm`` in the sections of a config."""
-    *above, last = key.split(".")
-    for name in above:
-        below = sections.get(name)
-        sections[name] = {"name": below} if isinstance(below, str) else below or {}
-        sections = sections[name]
-    sections[last] = value
 
 
 def free_name(name: str, taken: Sequence[str]) -> str:
@@ -306,7 +306,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
             known = fitted.verdicts()
         if len(self._columns) <= SEARCHED_COLUMNS:
             known = [*column_verdicts(file, data.tables), *known]
-        self.verdicts_ = Verdicts(known)
+        self.verdicts_ = Verdicts(known, PARAMETERS)
 
     def _partial_fit(self, x: Any, y: Array, table: Table, sample_weight: ArrayLike | None) -> None:
         """Learn once from each row, in order, a batch at a time, with every network."""
@@ -536,7 +536,11 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         if table.names != self._columns:  # scikit-learn has already warned of other names
             pairs = zip(self._columns, table.columns.values(), strict=True)
             table = Table(dict(pairs), table.source)
-        return mean.forward(self._preprocessor.features_of(table))
+        output = mean.forward(self._preprocessor.features_of(table))
+        if is_frame(x):  # as `Model.predict` does; arrays of numbers have no cost
+            for line in NewRows(self._preprocessor).add(table).lines():
+                _log.warning("warning: %s: %s", table.source, line)
+        return output
 
     def _known(self, reset: bool) -> Preprocessor | None:
         """Return the preprocessor for further rows; None for the rows of a new fit."""

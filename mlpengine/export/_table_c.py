@@ -116,7 +116,7 @@ def table_code(
     learned: list[Statement] = []
     if isinstance(task, Regression):
         about, outputs = "the predictions of the targets", len(task.column_names)
-        targets = len(task.target.columns)
+        targets = task.target.n_outputs * task.loss.target_columns
         constants, body, learned = _units(task, real)
     elif isinstance(task, BinaryClassification):
         about, outputs, targets = "the probabilities of both classes", 2, 1
@@ -148,16 +148,19 @@ def _units(
     task: Regression, real: str
 ) -> tuple[list[Definition], list[Statement], list[Statement]]:
     """Return constants, and the bodies of predictions and learned; empty without a scale."""
-    target, loss, count = task.target, task.loss, len(task.target.columns)
+    target, loss, count = task.target, task.loss, task.target.n_outputs
     names = "center", "center_low", "scale", "low", "high"
     center, center_low, scale, low, high = (element(f"target_{name}", "i") for name in names)
     constants, learned = list[Definition](), list[Statement]()
     if task.scaled:
         constants = _split("target_center", target.center, real)
         constants.append(_constants("target_scale", target.scale, "a target's scale", real))
-        y = element("y", "i")
-        value = (log(maximum(y, low)) if target.log else y) - center - center_low
-        learned = [ForLoop("i", 0, count, [Assign(element("t", "i"), value / scale)])]
+        own = loss.target_columns
+        for place in ["i"] if own == 1 else [f"i * {own} + {k}" for k in range(own)]:
+            y = element("y", place)
+            value = (log(maximum(y, low)) if target.log else y) - center - center_low
+            learned.append(Assign(element("t", place), value / scale))
+        learned = [ForLoop("i", 0, count, learned)]
     if target.bounds is not None:
         for name, values in zip(("low", "high"), target.bounds, strict=True):
             constants.append(_constants(f"target_{name}", values, "a bound", real))

@@ -16,6 +16,7 @@ from mlpengine.models.task import (
     Regression,
     Split,
     Task,
+    Threshold,
     mean_targets,
 )
 from mlpengine.ops import (
@@ -30,18 +31,19 @@ from mlpengine.ops import (
 METRICS: dict[str, Callable[[Array, Array, Array | None], float]] = {
     "accuracy": metrics.accuracy,
     "roc_auc": metrics.roc_auc,
+    "cost": lambda _, costs, weights: float(np.average(costs, weights=weights)),
     "log_loss": lambda _, losses, weights: float(np.average(losses, weights=weights)),
     "macro_f1": metrics.f1,
     "r2": metrics.r2,
     "mae": metrics.mae,
     "rmse": metrics.rmse,
     "concordance": lambda truth, times, weights: censored.concordance(
-        truth[:, 0], times[:, 0], weights
+        truth[:, 0], times[:, 0], weights, truth[:, 1]
     ),
 }
 """Metrics that compare predictions: functions of targets, predictions and weights.
 
-The log loss takes the loss of each row instead of predictions; the ROC AUC takes probabilities."""
+Log loss and cost take a value of each row instead of predictions; ROC AUC takes probabilities."""
 
 LINEAR_ROWS, LINEAR_FEATURES = 4_000, 600
 """Maximum training rows (evenly spaced) and maximum features of a linear model."""
@@ -55,15 +57,25 @@ PENALTY = 1.0
 
 
 class Guess(NamedTuple):
-    """Predictions and, for classes and labels, their probabilities."""
+    """Predictions and, for classes and labels, their probabilities; `threshold` has the costs."""
 
     predicted: Array
     chances: Array | None = None
+    threshold: Threshold | None = None
+
+    def decided(self, threshold: Threshold | None) -> "Guess":
+        """Return the guess with classes by a threshold, if there is one."""
+        if threshold is None or self.chances is None:
+            return self
+        return Guess(threshold.predict(self.chances), self.chances, threshold)
 
     def compared(self, metric: str, truth: Array) -> Array:
         """Return the input of a metric: a value or a vector for each row."""
         if metric == "roc_auc":
             return np.asarray(self.chances)
+        if metric == "cost" and self.threshold and self.threshold.costs:
+            given = self.threshold.positive, self.threshold.costs
+            return metrics.row_costs(truth, self.predicted, *given)
         if metric != "log_loss":
             return self.predicted
         with np.errstate(all="ignore"):
@@ -76,7 +88,8 @@ def compared_metrics(task: Task) -> list[str]:
     if isinstance(task, Regression):
         return [first, *others]
     is_binary = isinstance(task, Classification) and _classes(task) == 2
-    return [first, "log_loss", *["roc_auc"] * is_binary, *others]
+    has_costs = isinstance(task, Classification) and task.threshold and task.threshold.costs
+    return [first, *["cost"] * bool(has_costs), "log_loss", *["roc_auc"] * is_binary, *others]
 
 
 def constant_prediction(task: Task, train: Split, rows: int) -> Guess:
@@ -130,7 +143,7 @@ def linear_prediction(task: Task, train: Split, x: Array, work: float) -> Guess 
 
 def _linear(loss: Loss, part: Split, y: Array, x: Array, outputs: int = 0) -> Array:
     """Return outputs for features `x` of the linear model with the least loss on `part`."""
-    columns = 1 if y.ndim == 1 else y.shape[1]
+    columns = 1 if y.ndim == 1 else y.shape[1] // getattr(loss, "target_columns", 1)
     penalty = PENALTY / columns
     given = part.x.astype(np.float64), y, part.weights, outputs or columns
     ((weight, bias),) = fit_linear(loss, *given, [penalty], ROUGH)

@@ -46,20 +46,25 @@ def kaplan_meier(times: Array, weights: Array | None = None, *, censoring: bool 
     return Steps(steps, np.cumprod(1 - shares))
 
 
-def concordance(times: Array, predicted: Array, weights: Array | None = None) -> float:
+def concordance(
+    times: Array, predicted: Array, weights: Array | None = None, bounds: Array | None = None
+) -> float:
     """Return the share of comparable pairs of rows with predicted times in the right order.
 
-    A pair is comparable if the row with the shorter time had its event.  Equal predictions count as
-    half; NaN without a comparable pair.
+    A pair is comparable if the row with the shorter time had its event.  With `bounds` (rows,), an
+    event that was not seen came between its time and its bound; a pair is comparable if such times
+    do not overlap.  Equal predictions count as half; NaN without a comparable pair.
 
     Source: Harrell, Lee and Mark 1996, "Multivariable prognostic models", section 5.5.
     """
     rows = np.ones(len(times)) if weights is None else np.asarray(weights, np.float64)
     seen = times > 0
-    place = 2 * np.unique(np.abs(times), return_inverse=True)[1] + ~seen
+    last = np.where(seen, times, np.inf if bounds is None else bounds)
+    start, end = 2 * np.unique([np.abs(times), last], return_inverse=True)[1].reshape(2, -1)
+    place = start + ~seen, end
     rank = np.unique(predicted, return_inverse=True)[1]
-    events = rows * seen
-    comparable = events @ _later(place, np.zeros_like(place), rows)
+    events = rows * (last < np.inf)
+    comparable = events @ _later(place, np.zeros_like(start), rows)
     equal = events @ _later(place, rank, rows)
     right = sum(
         events @ _later(place, rank >> (bit + 1), rows * (rank >> bit & 1), rank >> bit & 1)
@@ -68,18 +73,20 @@ def concordance(times: Array, predicted: Array, weights: Array | None = None) ->
     return float((right + equal / 2) / comparable) if comparable > 0 else float("nan")
 
 
-def _later(place: Array, group: Array, weights: Array, left_out: Array | None = None) -> Array:
-    """Return the weight of the rows with a higher place in each row's group.
+def _later(
+    place: tuple[Array, Array], group: Array, weights: Array, left_out: Array | None = None
+) -> Array:
+    """Return the weight of the rows with a first place above each row's last, in its group.
 
     Rows with a nonzero `left_out` get 0.  Two ranks first differ in one bit.  So the rows with a
     higher rank are, summed over the bits, the rows with a 1 there in groups of equal higher bits.
     """
-    places = int(place.max(initial=0)) + 1
-    key = group * places + place
+    places = int(np.max(place, initial=0)) + 1
+    key, last = (group * places + one for one in place)
     order = np.argsort(key, kind="stable")
     ascending, total = key[order], np.concatenate([[0.0], np.cumsum(weights[order])])
     ends = np.searchsorted(ascending, (group + 1) * places)
-    sums = total[ends] - total[np.searchsorted(ascending, key, side="right")]
+    sums = total[ends] - total[np.searchsorted(ascending, last, side="right")]
     return sums if left_out is None else np.where(left_out, 0.0, sums)
 
 

@@ -198,10 +198,15 @@ def cost(
     costs: tuple[float, float] = (1.0, 1.0),
 ) -> float:
     """Return the mean cost per row; `costs` are those of a false negative and a false positive."""
+    return _mean(row_costs(target, predicted, positive, costs), weight)
+
+
+def row_costs(target: Array, predicted: Array, positive: int, costs: tuple[float, float]) -> Array:
+    """Return the cost (rows,) of each prediction, as in `cost`."""
     false_negative, false_positive = costs
     is_positive, taken = target == positive, predicted == positive
-    each = false_negative * (is_positive & ~taken) + false_positive * (~is_positive & taken)
-    return _mean(each.astype(np.float64), weight)
+    each: Array = false_negative * (is_positive & ~taken) + false_positive * (~is_positive & taken)
+    return each.astype(np.float64, copy=False)
 
 
 def brier(target: Array, probabilities: Array, weight: Array | None = None) -> float:

@@ -255,10 +255,13 @@ class Model:
             )
         return self._task.columns(self.outputs(data))
 
-    def evaluate(self, data: Any, metrics: Sequence[str] = ()) -> dict[str, float]:
+    def evaluate(
+        self, data: Any, metrics: Sequence[str] = (), *, threshold: float | None = None
+    ) -> dict[str, float]:
         """Return the loss and every metric of the task on rows with their targets.
 
         `metrics` are further metrics with a number in their name, such as ``pinball_0.9``.
+        `threshold` replaces the model's, as in `with_threshold`.
 
         The loss is computed from standardized targets, without class weights and label smoothing;
         all other metrics are in the target's units.  Rows without a target are left out, and the
@@ -270,6 +273,8 @@ class Model:
             raise UsageError(
                 f"evaluate: metrics must be a list (got {metrics!r}); write metrics=[{metrics!r}]"
             )
+        if threshold is not None:
+            return self.with_threshold(threshold).evaluate(data, metrics)
         task = self.task_with(metrics)
         part = self._split(*self._usable("evaluate", data), on_demand=True)
         return self.scorer(task).run(self.forward(part.x), part, full=True)
@@ -410,13 +415,13 @@ class Model:
         table, rows = self._usable("compare", data)
         part = self._split(table, rows)
         rivals = {
-            name: model._guess(split)
+            name: model._guess(split)._replace(threshold=self.threshold)
             for name, model, split in (
                 ("first", self, part),
                 ("other", other, other._split(other.table(data), rows)),
             )
         }
-        metrics = compared_metrics(self.task)
+        metrics = sorted(compared_metrics(self.task), key=lambda name: name != "cost")
         scores = baseline_scores(metrics, part.truth, rivals, part.weights)
         both = {n: [(one[n]["value"], one[n]["error"]) for one in scores.values()] for n in metrics}
         ahead = scores["other"]["ahead"]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,10 @@ from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.summary import drawn_cells
 from mlpengine.models.forward import BLOCK_ROWS
 
+if TYPE_CHECKING:
+    from mlpengine.drawing.cell import Cell
+    from mlpengine.drawing.chart_types import Chart
+
 EVALUATIONS = 4_096
 """Maximum number of predicted rows per explanation, if this gives `LEAST_PAIRS` or more."""
 
@@ -22,6 +26,9 @@ MULTIPLICATIONS = 1e9
 
 LEAST_PAIRS, MOST_PAIRS = 32, 1_000
 """Minimum pairs of orders of the columns, each with its own background row."""
+
+PLOTTED_COLUMNS = 12
+"""Largest number of columns in a chart."""
 
 
 def shapley_values(
@@ -123,7 +130,8 @@ class RowExplanation:
     def __repr__(self) -> str:
         first = [f"{name} {metric_text(self.contributions[k, self.shown[0]])}"
                  for k, name in self._ranked[:3]]  # fmt: skip
-        return f"RowExplanation({', '.join(map(printable, first))})"
+        name, value = self.outputs[self.shown[0]], metric_text(self.prediction[self.shown[0]])
+        return f"RowExplanation({printable(f'{name} {value}')}: {', '.join(map(printable, first))})"
 
     @property
     def _ranked(self) -> list[tuple[int, str]]:
@@ -156,9 +164,28 @@ class RowExplanation:
             for cells in (titles, *lines)
         )
 
+    def _charts(self) -> "list[Chart]":
+        """Return the largest contributions to each shown output."""
+        from mlpengine.drawing.charts import contribution_chart
+
+        first = self._ranked[:PLOTTED_COLUMNS]
+        names, places = [name for _, name in first], [place for place, _ in first]
+        return [
+            contribution_chart(self.outputs[k], names, self.contributions[places, k], self.base[k])
+            for k in self.shown
+        ]
+
+    def plot(self) -> "Cell":
+        """Return the largest contributions as a notebook shows them: SVG."""
+        from mlpengine.drawing.cell import chart_cell
+
+        return chart_cell(repr(self), self._charts())
+
     def _repr_html_(self) -> str:
         from mlpengine.drawing.cell import cell_html
         from mlpengine.drawing.markup import scrolling_table
+        from mlpengine.drawing.svg import grid
 
         titles, lines = self._lines()
-        return cell_html(scrolling_table(titles, lines, "Contributions of the columns", words=2))
+        table = scrolling_table(titles, lines, "Contributions of the columns", words=2)
+        return cell_html(table, grid(self._charts()))

@@ -587,7 +587,7 @@ class Regression(Task):
 
 
 class CensoredTimes(Regression):
-    """Times until an event, some of them censored: targets are negative where they are."""
+    """Times until an event, some of them censored; targets are rows of `TimeTarget`."""
 
     headline = ("concordance", "nll")
     kinds = ()
@@ -596,6 +596,7 @@ class CensoredTimes(Regression):
 
     def __init__(self, target: TimeTarget, loss: EntryLoss) -> None:
         super().__init__(target, loss)
+        self.event = target.event
         self.log_link = False  # locations and scales are averaged, not the times
 
     def survival(self, output: Array, times: Array) -> Array:
@@ -603,36 +604,37 @@ class CensoredTimes(Regression):
 
         They follow from the loss of a row that is censored at the time.
         """
-        wide = output.astype(np.float64)
-        given = {str(o.leaf): wide[:, [k]] for k, o in enumerate(self.loss.formulas.outputs)}
-        given[str(self.loss.formulas.target.leaf)] = -times[None] / self.target.scale
-        return np.exp(-evaluate(self.loss.formulas.entry, given) * self.loss.formulas.value_scale)
+        y, s = np.hsplit(output.astype(np.float64), 2)
+        given = -times[None] / self.target.scale, np.full((1, len(times)), np.inf)
+        return np.exp(-self.loss.formulas.values([y, s], given))
 
     def _numbered(self, name: str) -> Metric | None:
         try:
             time = float(name.removeprefix("brier_"))
         except ValueError:
             return None
-        known = name.startswith("brier_") and 0 < time < np.inf
+        known = self.event is not None and name.startswith("brier_") and 0 < time < np.inf
         return (lambda s: float(self._brier(s, np.array([time]))[0])) if known else None
 
     def _own_metrics(self) -> dict[str, Metric]:
-        return {
+        known: dict[str, Metric] = {
             "concordance": lambda s: censored.concordance(
-                s.truth[:, 0], s.predicted[:, 0], s.weights
+                s.truth[:, 0], s.predicted[:, 0], s.weights, s.truth[:, 1]
             ),
             "nll": self._nll,
+        }
+        if self.event is None:  # the curves of Kaplan and Meier need times, not bounds
+            return known
+        return known | {
             "integrated_brier": self._integrated_brier,
             "calibration_error": self._calibration_error,
         }
 
     def row_losses(self, output: Array, truth: Array) -> Array:
-        """Return the negative log-likelihood (rows,) of signed times (rows, 1), in their units."""
-        wide, formulas = output.astype(np.float64), self.loss.formulas
-        given = {str(o.leaf): wide[:, k] for k, o in enumerate(formulas.outputs)}
-        given[str(formulas.target.leaf)] = truth[:, 0] / self.target.scale
-        losses = evaluate(formulas.entry, given) * formulas.value_scale
-        return losses + np.where(truth > 0, np.log(np.abs(truth)), 0)[:, 0]
+        """Return the negative log-likelihood (rows,) of times and bounds (rows, 2)."""
+        wide, times = output.astype(np.float64), truth[:, 0]
+        losses = self.loss.formulas.values([*wide.T], [*self.target.scaled(truth).T])
+        return losses + np.log(np.where(times > 0, times, 1.0))
 
     def _nll(self, scored: Scored) -> float:
         losses = self.row_losses(scored.output, scored.truth)

@@ -7,6 +7,7 @@ import numpy as np
 
 from mlpengine.core.buffers import zeros
 from mlpengine.core.errors import UsageError
+from mlpengine.core.fields import COUNT
 from mlpengine.core.placement import ALIGNMENT
 from mlpengine.core.spec import Array, ArrayLike, Spec
 from mlpengine.core.wording import quoted
@@ -36,8 +37,7 @@ class Population(Sequence[N]):
     def __init__(self, mlp: N, count: int, *, seeds: Sequence[int] | None = None) -> None:
         if not isinstance(mlp, Network):
             raise UsageError(f"population: mlp must be a network (got {quoted(mlp)})")
-        if count < 1:
-            raise UsageError(f"population: needs at least one member (got {count})")
+        count = COUNT.check("population: count", count)
         seeds = range(count) if seeds is None else seeds
         if len(seeds) != count:
             raise UsageError(f"population: needs a seed for each of {count} (got {len(seeds)})")

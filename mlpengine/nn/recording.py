@@ -92,7 +92,9 @@ class Recording(NamedTuple):
             r.outputs[0]
             for r in records
             if r.key in rows
-            and any(x and x.index in trained and x.index not in rows for x in r.operands)
+            and any(
+                x is not None and x.index in trained and x.index not in rows for x in r.operands
+            )
         ]
         return [*ends, *(y for y in mixed if y not in ends)]
 

@@ -41,8 +41,12 @@ class EntryLoss(Loss):
     the mean still divides by the number of entries.
 
     With several `columns`, the output has this many adjacent columns for each column of the target.
-    They are separate arguments of the formula, and the target is its last argument.
+    They are separate arguments of the formula, and the target is its last argument.  An entry may
+    also read several adjacent `target_columns`, the last arguments.
     """
+
+    target_columns: ClassVar[int] = 1
+    """Number of target columns that an entry reads."""
 
     target_range: ClassVar[tuple[float, float]] = (-np.inf, np.inf)
     """Range of valid targets: None for all numbers, or the bounds."""
@@ -52,8 +56,8 @@ class EntryLoss(Loss):
 
     @property
     def columns(self) -> int:
-        """Number of output columns for each column of the target."""
-        return len(parameters_of(type(self).formula)) - 1
+        """Number of output columns for each entry of the target."""
+        return len(parameters_of(type(self).formula)) - self.target_columns
 
     def formula(self, *operands: Any) -> Any:
         """Return the loss of an entry as a formula of output columns and target."""
@@ -158,11 +162,15 @@ class EntryLoss(Loss):
         """
         weights = np.ones(len(target)) if weights is None else weights
         best: list[Array] = []
-        for column in target.astype(np.float64).T:  # each distinct target once
-            values, places = np.unique(column, return_inverse=True)
-            total = partial(np.dot, np.bincount(places, weights))
-            start, each = [np.zeros(1)] * self.columns, range(self.columns)
-            best += self.formulas.lowest(values[:, None], start, each, total)
+        wide, n = target.astype(np.float64), self.target_columns
+        start, each = [np.zeros(1)] * self.columns, range(self.columns)
+        for first in range(0, wide.shape[1], n):
+            values, counts = wide[:, first : first + n], weights
+            if n == 1:  # each distinct target once
+                distinct, places = np.unique(values[:, 0], return_inverse=True)
+                values, counts = distinct[:, None], np.bincount(places, weights)
+            total = partial(np.dot, counts)
+            best += self.formulas.lowest(_columns_of(values, n), start, each, total)
         return np.concatenate(best)
 
     def best_outputs(self, target: Array, outputs: int) -> Array:
@@ -174,7 +182,7 @@ class EntryLoss(Loss):
         wide, f = target.astype(np.float64), self.formulas
         constant = self.best_constant(target, outputs)
         start = [np.tile(constant[k :: self.columns], (len(wide), 1)) for k in range(self.columns)]
-        best = f.lowest(wide, start, f.locations or (0,), lambda slopes: slopes)
+        best = f.lowest([wide], start, f.locations or (0,), lambda slopes: slopes)
         return np.stack(best, 2).reshape(len(wide), -1)
 
     def target_spec(self, output: Spec, target: Spec | None = None) -> Spec:
@@ -184,7 +192,10 @@ class EntryLoss(Loss):
                 f"{self.name}: output must have {plural(n, 'column')} for each of the target "
                 f"({listing(output=output)})"
             )
-        expected = output if n == 1 else Spec((output.shape[0], columns[0] // n), output.dtype)
+        expected = output
+        if n > 1:
+            width = columns[0] // n * self.target_columns
+            expected = Spec((output.shape[0], width), output.dtype)
         if target is not None and target.shape != expected.shape:
             shape = "the shape of output" if n == 1 else f"shape {list(expected.shape)}"
             raise ShapeError(
@@ -201,17 +212,18 @@ class EntryLoss(Loss):
     def work(self, output: Spec, target: Spec, weight: Spec | None = None) -> dict[str, Spec]:
         forward, backward = self.formulas.forward, self.formulas.backward
         floats, masks = (max(getattr(p, kind) for p in backward) for kind in ("floats", "masks"))
-        mask, dtype = np.dtype(np.bool_), output.dtype
+        mask, dtype, n = np.dtype(np.bool_), output.dtype, self.target_columns
+        entry = target if n == 1 else Spec((target.shape[0], target.shape[1] // n), dtype)
         return {
-            "entry": target,
-            "saved": Spec((self.columns, *target.shape), dtype),
-            "wide": wide_spec(target),
+            "entry": entry,
+            "saved": Spec((self.columns, *entry.shape), dtype),
+            "wide": wide_spec(entry),
             "rows": Spec((2, 0) if weight is None else (2, *weight.shape), VALUE.dtype),
-            "factors": Spec((self.columns + 1,), dtype),
-            "workspaces": Spec((forward.floats, *target.shape), dtype),
-            "masks": Spec((forward.masks, *target.shape), mask),
-            "backward_workspaces": Spec((floats, *target.shape), dtype),
-            "backward_masks": Spec((masks, *target.shape), mask),
+            "factors": Spec((self.columns + n,), dtype),
+            "workspaces": Spec((forward.floats, *entry.shape), dtype),
+            "masks": Spec((forward.masks, *entry.shape), mask),
+            "backward_workspaces": Spec((floats, *entry.shape), dtype),
+            "backward_masks": Spec((masks, *entry.shape), mask),
         }
 
     def forward(
@@ -231,7 +243,7 @@ class EntryLoss(Loss):
         if isfinite(self.target_range[0]):
             yield call(self._check_range, target)
         f = self.formulas
-        given = [*_columns_of(output, self.columns), target]
+        given = [*_columns_of(output, self.columns), *_columns_of(target, self.target_columns)]
         yield from f.forward.calls(given, [entry, *_each(saved)], _each(workspaces), _each(masks))
         share = f.value_scale / max(entry.size, 1)
         if weight is None:
@@ -256,8 +268,9 @@ class EntryLoss(Loss):
         backward_masks: Array,
     ) -> Calls:
         d_output, d_target, d_weight = out
-        f, share = self.formulas, 1 / max(target.size, 1)
-        given = [*_columns_of(output, self.columns), target, *_each(saved)]
+        f, n = self.formulas, self.target_columns
+        share = n / max(target.size, 1)
+        given = [*_columns_of(output, self.columns), *_columns_of(target, n), *_each(saved)]
         known = dict(zip(f.given, given, strict=True))
         work = _each(backward_workspaces), _each(backward_masks)
         numbers: dict[float, Array] = {}
@@ -282,7 +295,8 @@ class EntryLoss(Loss):
         if d_target is not None and d_output is not None and f.is_of_difference:
             yield call(np.negative, d_output, d_target)
         elif d_target is not None:
-            yield from gradient(-1, d_target)
+            for k, slot in enumerate(_columns_of(d_target, n), self.columns):
+                yield from gradient(k, slot)
             yield from weighted(d_target, weight)
         if d_weight is not None:
             yield call(np.multiply, rows[0], np.array(f.value_scale * share), rows[1])
@@ -308,23 +322,26 @@ class EntryLoss(Loss):
 def _derived(kind: type[EntryLoss], options: tuple[object, ...], _spelled: str) -> LossFormulas:
     loss = kind(*options)
     names = ["y"] if loss.columns == 1 else [f"y{k}" for k in range(loss.columns)]
-    outputs, target = tuple(variable(name) for name in names), variable("t")
+    count = loss.target_columns
+    outputs = tuple(map(variable, names))
+    targets = tuple(map(variable, ["t"] if count == 1 else [f"t{k}" for k in range(count)]))
     taken = signature(loss.formula)
     try:
-        taken.bind(*outputs, target)
+        taken.bind(*outputs, *targets)
     except TypeError:
         outputs = ()
     if not outputs:
         raise FormulaError(f"{loss.name}: formula must take outputs and the target (got {taken})")
-    formula: object = loss.formula(*outputs, target)
+    formula: object = loss.formula(*outputs, *targets)
     if not isinstance(formula, Expr):
         raise FormulaError(f"{loss.name}: formula must return a formula (got {formula!r:.60})")
     entry, value_scale = without_factor(formula)
-    slopes, scales = zip(*(without_factor(s) for s in loss.gradient(*outputs, target)), strict=True)
-    if value_scale == 0 or all(slope.number == 0 for slope in slopes[:-1]):
+    gradient = loss.gradient(*outputs, *targets)
+    slopes, scales = zip(*(without_factor(slope) for slope in gradient), strict=True)
+    if value_scale == 0 or all(slope.number == 0 for slope in slopes[: len(outputs)]):
         listed = ", ".join(names)
         raise FormulaError(f"{loss.name}: the loss must change with {listed} (got {formula!r:.60})")
-    return LossFormulas(outputs, target, entry, value_scale, slopes, scales)
+    return LossFormulas(outputs, targets, entry, value_scale, slopes, scales)
 
 
 def _columns_of(x: Array, count: int) -> list[Array]:

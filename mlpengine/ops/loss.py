@@ -95,6 +95,9 @@ class Loss(GradOp):
     takes_target: ClassVar[bool] = True
     """Whether the loss has targets; without targets, it must be one of several losses."""
 
+    initial_divisor: ClassVar[float] = 1.0
+    """Divisor of the initial outputs, more than 1 if the loss is exponential in the outputs."""
+
     training_options: ClassVar[tuple[str, ...]] = ()
     """Options that only training uses, such as class weights; evaluation ignores them."""
 

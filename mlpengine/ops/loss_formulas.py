@@ -33,11 +33,11 @@ class LossFormulas:
 
     The value of an entry is ``value_scale * entry``.  Its slope by output column k is
     ``scales[k] * slopes[k]``; the division by the number of entries includes these constant
-    factors.  The last slope is by the target.
+    factors.  The last slopes are by the target columns.
     """
 
     outputs: tuple[Expr, ...]
-    target: Expr
+    targets: tuple[Expr, ...]
     entry: Expr
     value_scale: float
     slopes: tuple[Expr, ...]
@@ -52,7 +52,7 @@ class LossFormulas:
         """
         forward = set(order([self.entry]))
         saved = []
-        for slope in self.slopes[:-1]:
+        for slope in self.slopes[: len(self.outputs)]:
             computed = [a for a in slope.args if a.args]
             is_at_hand = len(computed) == 1 and computed[0] in forward and not computed[0].is_mask
             saved.append(computed[0] if is_at_hand and slope not in forward else slope)
@@ -61,12 +61,12 @@ class LossFormulas:
     @property
     def given(self) -> tuple[Expr, ...]:
         """The operands of backward: outputs, target and the saved values."""
-        return (*self.outputs, self.target, *self.saved)
+        return (*self.outputs, *self.targets, *self.saved)
 
     @cached_property
     def forward(self) -> Plan:
         """Plan of the entry and the saved values, from outputs and target."""
-        return plan([self.entry, *self.saved], [*self.outputs, self.target])
+        return plan([self.entry, *self.saved], [*self.outputs, *self.targets])
 
     @cached_property
     def backward(self) -> tuple[Plan, ...]:
@@ -78,12 +78,19 @@ class LossFormulas:
         """Whether the gradient of the target is the negative gradient of the only output."""
         return self.slopes[1:] == self.slopes[:1] and self.scales[1:] == (-self.scales[0],)
 
-    def slope(self, k: int, outputs: Sequence[Array], target: Array) -> Array:
-        """Return the float64 derivative by output column `k`, or by the target for k = -1."""
-        leaves = (*self.outputs, self.target)
-        given = {str(x.leaf): v for x, v in zip(leaves, (*outputs, target), strict=True)}
-        value = evaluate(self.slopes[k], given) * self.scales[k]
-        return np.broadcast_to(value, target.shape)
+    def slope(self, k: int, outputs: Sequence[Array], targets: Sequence[Array]) -> Array:
+        """Return the float64 derivative by output column `k`, or by the last target for k = -1."""
+        value = evaluate(self.slopes[k], self.named(outputs, targets)) * self.scales[k]
+        return np.broadcast_to(value, targets[0].shape)
+
+    def values(self, outputs: Sequence[Array], targets: Sequence[Array]) -> Array:
+        """Return the float64 value of each entry."""
+        return evaluate(self.entry, self.named(outputs, targets)) * self.value_scale
+
+    def named(self, outputs: Sequence[Array], targets: Sequence[Array]) -> dict[str, Array]:
+        """Return the arrays by the names that the formulas have for them."""
+        leaves = (*self.outputs, *self.targets)
+        return {str(x.leaf): v for x, v in zip(leaves, (*outputs, *targets), strict=True)}
 
     @cached_property
     def log_link(self) -> bool:
@@ -95,7 +102,11 @@ class LossFormulas:
         outputs = [y, *(np.full_like(y, 0.3) for _ in self.outputs[1:])]
 
         def is_best(target: Array) -> bool:
-            return bool(np.allclose(self.slope(0, outputs, target), 0, atol=ZERO_SLOPE))
+            return bool(
+                np.allclose(
+                    self.slope(0, outputs, [target] * len(self.targets)), 0, atol=ZERO_SLOPE
+                )
+            )
 
         return is_best(np.exp(y)) and not is_best(y)
 
@@ -105,9 +116,12 @@ class LossFormulas:
 
         None if no p exists.
         """
-        y, t = np.linspace(-1.5, 1.5, 8), np.linspace(0.2, 0.9, 8)
+        y, t = np.linspace(-1.5, 1.5, 8), [np.linspace(0.2, 0.9, 8)] * len(self.targets)
         others = [np.full_like(y, 0.3) for _ in self.outputs[1:]]
-        small, large = self.slope(0, [y, *others], t), self.slope(0, [y + log(2), *others], 2 * t)
+        small, large = (
+            self.slope(0, [y, *others], t),
+            self.slope(0, [y + log(2), *others], [2 * one for one in t]),
+        )
         factor = float(small @ large / (small @ small))
         alike = factor > 0 and np.allclose(large, factor * small, atol=ZERO_SLOPE)
         return log2(factor) if alike else None
@@ -121,8 +135,8 @@ class LossFormulas:
         """
         rng, count = np.random.default_rng(0), len(self.outputs)
         points = rng.normal(size=(count, 8 * count + 8))
-        target = rng.uniform(0.1, 0.9, points.shape[1:])
-        slopes = [self.slope(k, [*points], target) for k in range(-1, count)]
+        targets = [rng.uniform(0.1, 0.9, points.shape[1:])] * len(self.targets)
+        slopes = [self.slope(k, [*points], targets) for k in range(-1, count)]
         of_target, of_outputs = slopes[0], np.stack(slopes[1:], 1)
         if not np.isfinite(slopes).all():
             return ()
@@ -133,7 +147,7 @@ class LossFormulas:
 
     def lowest(
         self,
-        target: Array,
+        targets: Sequence[Array],
         outputs: Sequence[Array],
         moved: Sequence[int],
         total: Callable[[Array], Array],
@@ -143,14 +157,14 @@ class LossFormulas:
         One column after the other is set to the point where its slope turns from negative to
         positive.
 
-        Shapes: target (rows, targets); outputs: one array for each column of the loss.
-        ``total(slopes)`` adds the slopes (rows, targets) that belong to one number of a column.
+        Shapes: each of `targets` (rows, entries); outputs: one array for each column of the loss.
+        ``total(slopes)`` adds the slopes (rows, entries) that belong to one number of a column.
         """
         best = list(outputs)
 
         def slope(k: int, values: Array) -> Array:
             columns = [*best[:k], values, *best[k + 1 :]]
-            return total(self.slope(k, columns, target))
+            return total(self.slope(k, columns, targets))
 
         for _ in range(COLUMN_PASSES):
             before = [best[k] for k in moved]

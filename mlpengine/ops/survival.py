@@ -10,7 +10,7 @@ import numpy as np
 
 from mlpengine import formula as f
 from mlpengine.core.spec import Array
-from mlpengine.formula import Expr, exp, maximum, minimum, normal_cdf, sigmoid, softplus, where
+from mlpengine.formula import Expr, exp, maximum, minimum, normal_cdf, softplus, where
 from mlpengine.ops.entry_loss import EntryLoss, Prediction
 
 Distribution: TypeAlias = Literal["lognormal", "weibull", "loglogistic"]
@@ -19,7 +19,7 @@ SHOWN_LEVELS = 0.1, 0.9
 """Levels of the quantiles that are predicted beside the median."""
 
 BEYOND = 20.0
-"""Distance, in scales, beyond which a censored time costs nothing."""
+"""Distance, in scales, of the best output from the only bound of a time."""
 
 PAIRS = {
     "lognormal": (-1.0, 1.0),
@@ -27,6 +27,9 @@ PAIRS = {
     "loglogistic": (-1.5434046384182083, 1.5434046384182083),
 }
 """Two z whose losses together are lowest at the location 0 and the scale 1."""
+
+WIDE = 40.0
+"""Distance of a bound, in scales, beyond which its chance is below 1e-16."""
 
 FAR, LEVELS = 4.0, 20
 """From this z on the normal tail is a continued fraction of this many levels, to 1e-13."""
@@ -36,51 +39,77 @@ FAR, LEVELS = 4.0, 20
 class Survival(EntryLoss, name="survival"):
     """Predicts the time until an event from times that may be censored (accelerated failure time).
 
-    A target is a time, negative where it is censored: the event had not happened by then.  The
-    outputs of a target are y, the location of the logarithm of the time, and s, the logarithm of
-    its scale.  With z = (log(abs(target)) - y) exp(-s), the loss of a seen event is s -
-    log(density(z)), and the loss of a censored time is -log(1 - distribution(z)).  The densities
-    are: normal for `lognormal`, exp(z - exp(z)) for `weibull`, logistic for `loglogistic`.  The
-    mean is over all entries.
-    Shapes: output (batch, 2 * targets); target (batch, targets).
+    An entry has two target columns.  The first is a time: positive if the event was seen then, and
+    negative if it came later (right censoring).  The second is a bound, infinity if there is none:
+    an event that was not seen came between the time and the bound (interval censoring).  The
+    outputs of an entry are y, the location of the logarithm of the time, and s, the logarithm of
+    its scale.  With z = (log(abs(time)) - y) exp(-s), and the same for the bound, the loss of a
+    seen event is s - log(density(z)), and the loss of another event is
+    -log(distribution(z of the bound) - distribution(z)).  The densities are: normal for
+    `lognormal`, exp(z - exp(z)) for `weibull`, logistic for `loglogistic`.  The mean is over all
+    entries.
+    Shapes: output (batch, 2 * entries); target (batch, 2 * entries).
 
     Source: Kalbfleisch and Prentice 2002, "The statistical analysis of failure time data", section
     2.3; Abramowitz and Stegun 1964, 26.2.14, for the continued fraction.
     """
 
     tasks = ("survival",)
+    initial_divisor = 10.0
+    target_columns = 2
 
     distribution: Annotated[Distribution, "Distribution of the time until the event."] = (
         "loglogistic"
     )
 
-    def formula(self, y: Expr, s: Expr, t: Expr) -> Expr:
-        z = (f.log(abs(t)) - y) * exp(-s)
-        match self.distribution:
-            case "lognormal":
-                near = -f.log(normal_cdf(-minimum(z, FAR)))
-                far = z * z * 0.5 + f.log(_hazard(z)) + log(2 * pi) / 2
-                seen, censored = z * z * 0.5 + log(2 * pi) / 2, where(z < FAR, near, far)
-            case "weibull":
-                seen, censored = exp(z) - z, exp(z)
-            case _:
-                seen, censored = softplus(z) * 2 - z, softplus(z)
-        return where(t > 0, seen + s, censored)
+    def formula(self, y: Expr, s: Expr, t: Expr, bound: Expr) -> Expr:
+        z, first, last = _standardized(y, s, t, bound)
+        return where(t > 0, self._seen(z) + s, self._between(first, last))
 
-    def gradient(self, y: Expr, s: Expr, t: Expr) -> tuple[Expr, Expr, Expr]:
-        narrow = exp(-s)
-        z = (f.log(abs(t)) - y) * narrow
+    def gradient(self, y: Expr, s: Expr, t: Expr, bound: Expr) -> tuple[Expr, ...]:
+        z, first, last = _standardized(y, s, t, bound)
+        seen = {"lognormal": z, "weibull": f.expm1(z)}.get(self.distribution, f.tanh(z * 0.5))
+        (low, high), narrow = self._slopes(first, last), exp(-s)
+        low, high = where(t > 0, seen, low), where(t > 0, 0.0, -high)
+        by_s = where(t > 0, 1 - seen * z, -(low * first + high * last))
+        return -((low + high) * narrow), by_s, low * narrow / t, high * narrow / bound
+
+    def _seen(self, z: Expr) -> Expr:
+        """Return -log(density(z))."""
         match self.distribution:
             case "lognormal":
-                near = minimum(z, FAR)
-                hazard = exp(near * near * -0.5) / (normal_cdf(-near) * sqrt(2 * pi))
-                seen, censored = z, where(z < FAR, hazard, _hazard(z))
+                return z * z * 0.5 + log(2 * pi) / 2
             case "weibull":
-                seen, censored = f.expm1(z), exp(z)
+                return exp(z) - z
             case _:
-                seen, censored = f.tanh(z * 0.5), sigmoid(z)
-        slope = where(t > 0, seen, censored)
-        return -(slope * narrow), where(t > 0, 1.0, 0.0) - slope * z, slope * narrow / t
+                return softplus(z) * 2 - z
+
+    def _between(self, z: Expr, end: Expr) -> Expr:
+        """Return -log(distribution(end) - distribution(z))."""
+        match self.distribution:
+            case "lognormal":  # the smaller of both tails is exact
+                low, high = map(_upper_tail, _farther(z, end))
+                return low - f.log(-f.expm1(low - high))
+            case "weibull":
+                return exp(z) - f.log(-f.expm1(-_rise(z, end)))
+            case _:
+                return softplus(z) + softplus(-end) - f.log(-f.expm1(z - end))
+
+    def _slopes(self, z: Expr, end: Expr) -> tuple[Expr, Expr]:
+        """Return density(z) and density(end), each divided by the chance between."""
+        match self.distribution:
+            case "lognormal":
+                near, far = _farther(z, end)
+                fall = _upper_tail(near) - _upper_tail(far)
+                at_near = _hazard(near) / -f.expm1(fall)
+                at_far = _hazard(far) * exp(fall) / -f.expm1(fall)
+                return where(z > 0, at_near, at_far), where(z > 0, at_far, at_near)
+            case "weibull":
+                rise = _rise(z, end)
+                return exp(z) / -f.expm1(-rise), exp(end - rise) / -f.expm1(-rise)
+            case _:
+                low, high = softplus(-end) - softplus(-z), softplus(z) - softplus(end)
+                return exp(low) / -f.expm1(z - end), exp(high) / -f.expm1(z - end)
 
     def quantile(self, level: float) -> Expr:
         (y, s), z = self.formulas.outputs, self._standard(level)
@@ -103,25 +132,60 @@ class Survival(EntryLoss, name="survival"):
         return [Prediction("", self.quantile(0.5)), *quantiles]
 
     def drawn(self, predictions: Array, rng: np.random.Generator) -> Array:
-        """Return one of two times (...), at random, for which these predictions (..., 3) are best.
+        """Return one of two seen times, at random, for which predictions (rows, 1, 3) are best.
 
         The loss of both together is lowest at the distributions of the `predictions`.
         """
         median, low, high = np.moveaxis(np.log(predictions), -1, 0)
         middle, first, last = (self._standard(level) for level in (0.5, *SHOWN_LEVELS))
         z = rng.choice(PAIRS[self.distribution], median.shape)
-        return np.asarray(np.exp(median + (high - low) / (last - first) * (z - middle)))
+        times = np.exp(median + (high - low) / (last - first) * (z - middle))
+        return np.hstack([times, 2 * times])  # a seen event needs no bound
 
     def best_outputs(self, target: Array, outputs: int) -> Array:
-        """Return the time of each event, and a time far beyond each censored one."""
+        """Return the time of each event, and otherwise the middle between its bounds."""
         wide, constant = target.astype(np.float64), self.best_constant(target, outputs)
-        y, s = np.log(np.abs(wide)), np.broadcast_to(constant[1::2], wide.shape)
-        y += np.where(wide > 0, 0.0, BEYOND * np.exp(s))
+        time, bound = np.abs(wide[:, ::2]), wide[:, 1::2]
+        s = np.broadcast_to(constant[1::2], time.shape)
+        with np.errstate(divide="ignore"):
+            low, high = np.log(time), np.log(bound)
+        low = np.where(time > 0, low, high - BEYOND * np.exp(s))
+        high = np.minimum(high, low + BEYOND * np.exp(s))
+        y = np.where(wide[:, ::2] > 0, low, (low + high) / 2)
         return np.stack([y, s], axis=2).reshape(len(wide), -1)
 
 
+def _standardized(y: Expr, s: Expr, t: Expr, bound: Expr) -> tuple[Expr, Expr, Expr]:
+    """Return z of a time, and z of time and bound without chances that no float can hold."""
+    z, end = ((f.log(value) - y) * exp(-s) for value in (abs(t), bound))
+    return z, maximum(z, minimum(end, 0) - WIDE), minimum(end, maximum(z, 0) + WIDE)
+
+
+def _rise(z: Expr, end: Expr) -> Expr:
+    """Return exp(end) - exp(z)."""
+    return exp(end) * -f.expm1(z - end)
+
+
+def _farther(z: Expr, end: Expr) -> tuple[Expr, Expr]:
+    """Return both, or their negatives, so that they are in the smaller tail of a normal."""
+    return where(z > 0, z, -end), where(z > 0, end, -z)
+
+
+def _upper_tail(z: Expr) -> Expr:
+    """Return -log(1 - Phi(z)) of a normal distribution."""
+    near = -f.log(normal_cdf(-minimum(z, FAR)))
+    return where(z < FAR, near, z * z * 0.5 + f.log(_far_hazard(z)) + log(2 * pi) / 2)
+
+
 def _hazard(z: Expr) -> Expr:
-    """Return density(z) / (1 - Phi(z)) of a normal distribution for z of `FAR` or more."""
+    """Return density(z) / (1 - Phi(z)) of a normal distribution."""
+    near = minimum(z, FAR)
+    hazard = exp(near * near * -0.5) / (normal_cdf(-near) * sqrt(2 * pi))
+    return where(z < FAR, hazard, _far_hazard(z))
+
+
+def _far_hazard(z: Expr) -> Expr:
+    """Return `_hazard` for z of `FAR` or more."""
     z, fraction = maximum(z, FAR), maximum(z, FAR)
     for level in range(LEVELS, 0, -1):
         fraction = z + level / fraction

@@ -58,5 +58,5 @@ def write_page(path: Path, page: str) -> None:
     Raises: RunError; UsageError if the page would replace a file that is not .html.
     """
     if path.suffix != ".html" and path.is_file():
-        raise UsageError(f"{path}: a page replaces only .html files; name another file by --out")
+        raise UsageError(f"{path}: a page replaces only .html files; name another file")
     write_atomically(path, page.encode(errors="backslashreplace"))

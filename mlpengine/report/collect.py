@@ -1,6 +1,5 @@
 """All numbers of a report as plain data: the task, the metrics, the table and the training."""
 
-import csv
 import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +13,7 @@ import numpy as np
 from mlpengine.config import load_config
 from mlpengine.config.baselines import WORK, ScoredRows, score_of, scored_rows
 from mlpengine.config.build import LoadedData, load_data, trainer_of
-from mlpengine.core.errors import DataError, MlpEngineError
+from mlpengine.core.errors import MlpEngineError
 from mlpengine.core.redaction import redacted, shown_path, without_directories
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
@@ -30,7 +29,7 @@ from mlpengine.models.task import PART_PHRASES, Split
 from mlpengine.step.blas_threads import pinned
 from mlpengine.training.diagnose import DIAGNOSTICS_FILE
 from mlpengine.training.diagnostics_files import read_series
-from mlpengine.training.history import METRICS_FILE, History
+from mlpengine.training.history import METRICS_FILE, History, read_metrics
 from mlpengine.training.loading import load
 from mlpengine.training.measure import explained_rows
 from mlpengine.training.result import read_result
@@ -160,6 +159,7 @@ def _collect(run: RunData, effort: ReportBudget, *, whole: bool) -> Collected:
     data: dict[str, Any] = {
         "format": REPORT_FORMAT,
         "kind": "run",
+        "in_memory": run.path is None,
         "path": str(shown_path(run.path)) if run.path else "trained in memory",
         "name": run.path.name if run.path else f"a model of {_targets(run)}",
         "ending": run.result.get("ending"),
@@ -188,7 +188,9 @@ def _collect(run: RunData, effort: ReportBudget, *, whole: bool) -> Collected:
                 scored = None
         if scored is not None:
             rows = scored
-            attempt("score", lambda: run.score or score_of(loaded, rows, effort.work))
+            attempt(
+                "score", lambda: run.score or score_of(loaded, rows, effort.work, model.threshold)
+            )
         if scored is not None and whole:
             attempt("predictions", lambda: predictions_of(model, loaded.task, rows))
             attempt("drivers", lambda: drivers_of(loaded, model, effort))
@@ -218,17 +220,10 @@ def epochs_of(run: RunData) -> dict[str, Any] | None:
     path = run.path / METRICS_FILE if run.path else None
     if path is None or not path.is_file():
         return None
-    with path.open(newline="", encoding="utf-8") as file:
-        names, *lines = list(csv.reader(file)) or [[]]
-    whole = [line for line in lines if len(line) == len(names)]
-    if not whole or "epoch" not in names:
-        return None
-    try:
-        table = np.array([[float(cell or "nan") for cell in line] for line in whole], np.float64)
-    except ValueError as error:
-        raise DataError(f"{path}: is no list of epochs ({error})") from error
-    columns = dict(zip(names, table.T, strict=True))
+    columns = read_metrics(path)
     epochs, curves = columns["epoch"], curves_of(columns)
+    if not len(epochs):
+        return None
     if best is None and run.loaded is not None and "validation_loss" in columns:
         known = columns["validation_loss"]
         best = int(epochs[np.nanargmin(known)]) if np.isfinite(known).any() else None

@@ -35,6 +35,7 @@ from mlpengine.drawing.style import page_style
 from mlpengine.drawing.svg import grid, strip
 from mlpengine.models.explanation import explanation_markup
 from mlpengine.models.task import PART_PHRASES
+from mlpengine.settings.fix import call_text, command_text
 from mlpengine.training.measure import DIRECT, TEACHER
 
 LISTED = 8
@@ -50,9 +51,9 @@ def run_page(data: Data) -> str:
         ("verdicts", "Verdicts", verdicts_section(data)),
         ("training", "Training", training_section(data.get("epochs"))),
         ("predictions", "Predictions", predictions_section(data.get("predictions"))),
-        ("drivers", "What drives the prediction", drivers_section(data.get("drivers"))),
+        ("drivers", "What drives the prediction", drivers_section(data)),
         ("gradients", "Gradients and updates", gradients_section(data.get("gradients"))),
-        ("data", "Data", data_section(data.get("data"))),
+        ("data", "Data", data_section(data)),
         ("hardest", "Hardest rows", hardest_section(data.get("hardest"))),
         ("settings", "Settings", settings_section(data)),
     ]
@@ -118,6 +119,8 @@ def score_section(data: Data) -> Markup:
     metric, rows = known["metric"], known["predictions"]
     first = rows["model"][metric]
     unit = f"{shown_name(metric)} on {known['rows']:,} {PART_PHRASES[known['part']]}"
+    if "threshold" in model:
+        unit += f", at the threshold {model['threshold']}"
     text = with_error(first["value"], first["error"])
     value, _, error = text.partition(" ± ")
     sentence += [" ", _taught(known), _compared(known)]
@@ -221,7 +224,7 @@ def verdicts_section(data: Data) -> Markup:
         ended = data.get("ending")
         text = "Nothing unusual." if ended else "There are no verdicts: the run has not ended."
         return tag("p", text, class_="fine" if ended else "soft")
-    return verdict_list(known)
+    return verdict_list(known, call_text if data.get("in_memory") else command_text)
 
 
 def training_section(known: Data | None) -> Markup | None:
@@ -265,8 +268,17 @@ def predictions_section(known: Data | None) -> Markup | None:
         where += " that trained the model"
     if (curves := known.get("curves")) and curves["threshold"] != 0.5:
         where += f"; {curves['of']} is predicted above a probability of {curves['threshold']:.3g}"
-        where += "; the scores at the top are of the likeliest class"
     parts: list[Content] = [tag("p", f"On {where}.", class_="soft")]
+    if curves and len(curves["decisions"]) > 1:
+        names = [name for name in curves["decisions"][0] if name != "threshold"]
+        lines = [
+            [f"{one['threshold']:.3g}", *(number(one[name], 3) for name in names)]
+            for one in curves["decisions"]
+        ]
+        titles = {"rows": f"share predicted {curves['of']}", "cost": "cost per row"}
+        head = ["threshold", *(titles.get(name, shown_name(name)) for name in names)]
+        title = f"Decisions at the model's threshold and at 0.5, {curves['of']}"
+        parts.append(scrolling_table(head, lines, title))
     if "confusion" in known:
         parts.append(_matrix(known))
     elif "classes" in known:
@@ -323,13 +335,14 @@ def _by_class(known: Data, count: int = 20) -> Markup:
     return scrolling_table(["class", "rows", "recall", "precision"], lines, title)
 
 
-def drivers_section(known: Data | None) -> Markup | None:
+def drivers_section(data: Data) -> Markup | None:
     """Return the importance of columns, and the dependence of predictions on the first ones."""
+    known = data.get("drivers")
     if not known:
         return None
     if "skipped" in known:
-        return tag("p", f"Left out: {known['skipped']}. ", tag("code", "mlpengine explain"),
-                   " computes it.")  # fmt: skip
+        call = "model.explain(table)" if data.get("in_memory") else "mlpengine explain"
+        return tag("p", f"Left out: {known['skipped']}. ", tag("code", call), " computes it.")
     return explanation_markup(known)
 
 
@@ -344,8 +357,9 @@ def gradients_section(known: Data | None) -> Markup | None:
     return joined(tag("p", text, class_="soft"), grid(gradient_charts(known)))
 
 
-def data_section(known: Data | None) -> Markup | None:
+def data_section(data: Data) -> Markup | None:
     """Return the rows of each part, remarks on them, and how the parts differ from training."""
+    known = data.get("data")
     if not known:
         return None
     rows = ", ".join(f"{count:,} {PART_PHRASES[name]}" for name, count in known["rows"].items())
@@ -358,9 +372,8 @@ def data_section(known: Data | None) -> Markup | None:
         lines.append(f"Constant in the training rows, and so without effect: {names}.")
     for part, texts in known["differences"].items():
         lines += [f"In the {PART_PHRASES[part]}, {text}." for text in texts]
-    text = tag(
-        "p", f"{rows}; {columns}. ", tag("code", "mlpengine check"), " describes each column."
-    )
+    call = "mlpengine.check(table)" if data.get("in_memory") else "mlpengine check"
+    text = tag("p", f"{rows}; {columns}. ", tag("code", call), " describes each column.")
     return joined(text, tag("ul", *(tag("li", line) for line in lines)) if lines else None)
 
 

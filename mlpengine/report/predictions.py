@@ -92,8 +92,8 @@ def hardest_of(loaded: LoadedData, scored: ScoredRows, columns: Sequence[str]) -
             one["probability"] = float(chances[row, int(truth[row])])
         else:
             one["target"] = truth[row].tolist()
-            if isinstance(task, CensoredTimes) and truth[row] < 0:
-                one["target"] = f"more than {-truth[row, 0]:.6g}"
+            if isinstance(task, CensoredTimes):
+                one["target"] = _known_of(*truth[row])
             one["predicted"] = scored.predicted[row].tolist()
         one["cells"] = [table[name].text(k) for name in shown]
         hardest.append(one)
@@ -129,14 +129,14 @@ def _classes(scored: ScoredRows, labels: list[str]) -> dict[str, Any]:
 def _curves(
     task: Classification, scored: ScoredRows, threshold: Threshold, label: str
 ) -> dict[str, Any] | None:
-    """Return shares of rows above each threshold, and the shares at the model's threshold."""
+    """Return shares of rows above each threshold, and decisions at the model's and at 0.5."""
     chances = task.probabilities(scored.output)[:, threshold.positive]
     is_positive = scored.rows.truth == threshold.positive
     counts = counts_above(is_positive, chances, scored.rows.weights)
     true, false = (np.append(0.0, count) for count in counts)
     if not true[-1] or not false[-1]:
         return None
-    chosen = int((np.unique(chances) > threshold.value).sum())
+    levels = np.unique(chances)
     precise = true[1:] / (true + false)[1:]
     shares = {
         "recall": true / true[-1],
@@ -145,11 +145,23 @@ def _curves(
         "rows": (true + false) / (true[-1] + false[-1]),
     }
     shown = np.union1d(evenly_spaced(len(true), SHOWN_POINTS // 4), len(true) - 1)
+    decisions = []
+    for value in dict.fromkeys([threshold.value, 0.5]):
+        chosen, own = (
+            int((levels > value).sum()),
+            task.with_threshold(threshold._replace(value=value)),
+        )
+        names = ["accuracy", *["cost"] * (threshold.costs is not None)]
+        decisions.append(
+            {"threshold": value}
+            | {name: own.metric(name, scored.output, scored.rows) for name in names}
+            | {name: float(values[chosen]) for name, values in shares.items()}
+        )
     return {
         "of": label,
         "threshold": threshold.value,
         "area": roc_auc(scored.rows.truth, task.probabilities(scored.output), scored.rows.weights),
-        "at_threshold": {name: float(values[chosen]) for name, values in shares.items()},
+        "decisions": decisions,
         **{name: values[shown] for name, values in shares.items()},
     }
 
@@ -219,10 +231,17 @@ def _calibration(task: Task, scored: ScoredRows, classes: Sequence[object]) -> d
     }
 
 
+def _known_of(time: float, bound: float) -> list[float] | str:
+    """Return what is known of a time: its value, or its bounds as text."""
+    if time > 0:
+        return [float(time)]
+    return f"more than {-time:.6g}" if bound == np.inf else f"{-time:.6g} to {bound:.6g}"
+
+
 def _outlasting(task: CensoredTimes, scored: ScoredRows) -> dict[str, Any]:
     """Return probability and share of rows that outlast the median event time, by group."""
     times, weights = scored.rows.truth[:, 0], scored.rows.weights
-    if not (times > 0).any():
+    if task.event is None or not (times > 0).any():
         return {}
     at = float(np.median(times[times > 0]))
     chances = task.survival(scored.output, np.array([at]))[:, 0]

@@ -86,7 +86,8 @@ class FeatureSettings:
     event: str | None = Field(
         default=None,
         description="Column of events for a target of times (task survival): 1 where the event was "
-        "seen at this time, 0 where it had not happened by then (right censoring).",
+        "seen at this time, 0 where it had not happened by then (right censoring).  Without it, "
+        "the target of this task is two columns, the bounds of the time (interval censoring).",
     )
     class_weights: Literal["balanced", "none"] = Field(
         default="none", description="balanced: rare classes count more in the loss."
@@ -136,10 +137,11 @@ class FeatureSettings:
             raise rule(text, "target")
         if self.event is not None and self.task not in ("auto", "survival"):
             raise rule(f"is for task survival (got {self.task}); leave task or event out", "event")
-        if self.event is not None and self.bound_predictions:
+        if "survival" in (self.task, self.event and "survival") and self.bound_predictions:
             raise rule("must be false for censored times", "bound_predictions")
-        if self.task == "survival" and self.event is None:
-            raise rule("task: survival needs data.event, the column of events", "task")
+        if self.task == "survival" and self.event is None and len(self.target) != 2:
+            text = "survival needs data.event, the column of events, or a target of two bounds"
+            raise rule(text, "task")
         for key, given in (("ahead", self.ahead > 1), ("series", self.series)):
             if given and not (self.lags or self.rolling):
                 raise rule("needs data.lags or data.rolling; or leave it out", key)

@@ -1,6 +1,8 @@
 """The fix of a verdict: a value for an option, and the option's key in configs."""
 
-from collections.abc import Iterable
+import json
+import shlex
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, is_dataclass
 from typing import Any
 
@@ -74,3 +76,39 @@ class Fix:
 def by_key(fixes: Iterable[Fix]) -> dict[str, Any]:
     """Return the values by config keys."""
     return {fix.key: fix.plain for fix in fixes}
+
+
+def put(sections: dict[str, Any], key: str, value: Any) -> None:
+    """Set a key such as ``training.clip_norm`` in the sections of a config."""
+    *above, last = key.split(".")
+    for name in above:
+        below = sections.get(name)
+        sections[name] = {"name": below} if isinstance(below, str) else below or {}
+        sections = sections[name]
+    sections[last] = value
+
+
+def command_text(settings: Mapping[str, Any]) -> str:
+    """Return settings as options of a command, such as ``--set optimizer.lr=0.1``."""
+    texts = {
+        k: v if isinstance(v, str) else json.dumps(v, default=str) for k, v in settings.items()
+    }
+    return " ".join(f"--set {shlex.quote(f'{key}={text}')}" for key, text in texts.items())
+
+
+def call_text(settings: Mapping[str, Any], parameters: Mapping[str, str] | None = None) -> str:
+    """Return settings as a call in Python, such as ``fit(..., optimizer={'lr': 0.1})``.
+
+    With `parameters`, the names of an estimator's parameters by key, it is a call of `set_params`;
+    its parameter ``settings`` takes the other keys.
+    """
+    sections: dict[str, Any] = {}
+    for key, value in settings.items():
+        if parameters is None:
+            put(sections, key, value)
+        elif key in parameters:
+            sections[parameters[key]] = value
+        else:
+            sections.setdefault("settings", {})[key] = value
+    arguments = ", ".join(f"{name}={value!r}" for name, value in sections.items())
+    return f"fit(..., {arguments})" if parameters is None else f"set_params({arguments})"

@@ -88,7 +88,7 @@ def check_full_batch(step: Any, asked: str) -> None:
                 f"training step: {name} needs the loss mse (got {step.loss.title}); lbfgs takes "
                 "every loss"
             )
-        step.backend, step.not_compiled = "numpy", f"{name} has no compiled rule"
+        step._backend, step.not_compiled = "numpy", f"{name} has no compiled rule"
         if asked == "compiled":
             from mlpengine.step.auto_backend import NUMPY_RUNS  # slow, and few imports need it
 

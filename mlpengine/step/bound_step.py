@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import isfinite, prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +30,8 @@ StepData = tuple[Any, Any, Array | None]
 
 
 def step_data(x: Any, y: Any, weights: Array | None) -> StepData:
-    """Return the data of many steps, with mappings of arrays as `NamedRows`."""
+    """Return the data of many steps, with mappings of arrays as `NamedRows`, lists as arrays."""
+    x, y = (np.asarray(rows) if isinstance(rows, list | tuple) else rows for rows in (x, y))
     named = [NamedRows(rows) if isinstance(rows, Mapping) else rows for rows in (x, y)]
     return named[0], named[1], weights
 
@@ -180,7 +181,13 @@ def _misfit(where: str, rows: Array | None, buffer: Array | None) -> str:
     if rows.dtype != buffer.dtype or rows.shape[1:] != buffer.shape[1:]:
         wanted = ", ".join(map(str, ("rows", *buffer.shape[1:])))
         got = f"{rows.dtype}[{', '.join(map(str, rows.shape))}]"
-        return f"{where} must be {buffer.dtype}[{wanted}] (got {got})"
+        advice = ""
+        if rows.dtype.kind in "biuf" and prod(rows.shape[1:]) == prod(buffer.shape[1:]):
+            cast = f".astype({str(buffer.dtype)!r})" if rows.dtype != buffer.dtype else ""
+            shape = ", ".join(map(str, (-1, *buffer.shape[1:])))
+            cast += f".reshape({shape})" if rows.shape[1:] != buffer.shape[1:] else ""
+            advice = f"; write {where}{cast}"
+        return f"{where} must be {buffer.dtype}[{wanted}] (got {got}){advice}"
     if not rows.flags.c_contiguous:
         return f"{where} must be C-contiguous; write np.ascontiguousarray({where})"
     return ""

@@ -93,30 +93,27 @@ class TrainingStep:
             network's dropout rates.
         shards: number of parts of a batch, a power of two.  The result depends on the number of
             shards, but not on the number of ranks that compute them.
-            shards, but not on the number of ranks that compute them.
         ranks: the processes that share the work, as in ``Ranks(MPI.COMM_WORLD)``.  Their number
             must divide `shards`.  All ranks make the same calls on whole batches; each rank reads
             its own rows only.
 
     Attributes:
-        backend: the backend that runs the steps: ``compiled``, ``numpy`` or ``numexpr``.  All are
-            deterministic.
         not_compiled: the reason why NumPy runs instead of compiled code, or "".
         loss_value: loss of the last batch before its update, the mean over its rows; NaN at first.
         grad_norm, clipped_norm: global norm of the last gradients before and after clipping.
         clipped_steps: number of steps with clipped gradients in the last call of many steps.
         bad_rows: rows that caused the last nonfinite loss or gradient.
 
-        Raises: NumericalError, on every rank, for a nonfinite loss or gradient; the parameters and
-        the optimizer are then as before this step.
+    Raises: NumericalError, on every rank, for a nonfinite loss or gradient; the parameters and the
+    optimizer are then as before this step.
     """
 
     __slots__ = (  # an unknown attribute, such as ``step.lr = 0.1``, is an AttributeError
         *_BOUND,
         *("__weakref__", "_agreed", "_axes", "_busy", "_checked", "_clip_norm", "_largest_update"),
-        *("_batch_size", "_target", "backend", "bad_rows", "clipped_norm", "clipped_steps"),
+        *("_batch_size", "_target", "_backend", "bad_rows", "clipped_norm", "clipped_steps"),
         *("dropout_schedule", "grad_norm", "loss", "loss_value", "mlp", "not_compiled"),
-        *("optimizer", "ranks", "rematerialization", "shards", "threads", "weighted"),
+        *("optimizer", "ranks", "rematerialization", "shards", "_threads", "_weighted"),
     )
 
     def __init__(
@@ -137,16 +134,16 @@ class TrainingStep:
         ranks: Ranks | None = None,
     ) -> None:
         self._batch_size: int = COUNT.check("training step: batch_size", batch_size)
-        self.threads: int = COUNT.check("training step: threads", threads)
+        self._threads: int = COUNT.check("training step: threads", threads)
         self.mlp, self.loss = mlp, arguments.loss_of(mlp, loss, loss_weights)
         self.optimizer = arguments.optimizer_of(mlp, optimizer)
         self.dropout_schedule = checked_schedule(dropout_schedule)
         self._clip_norm = clip_norm
         if clip_norm is not None:
             self._clip_norm = POSITIVE.check("training step: clip_norm", clip_norm)
-        self.weighted, self.rematerialization = weighted, rematerialization
+        self._weighted, self.rematerialization = weighted, rematerialization
         self.shards, self.ranks, self._agreed = shards, ranks, False
-        self.backend, self.not_compiled = arguments.backend_of(backend)
+        self._backend, self.not_compiled = arguments.backend_of(backend)
         self.bad_rows: list[int] = []
         self.loss_value = self.grad_norm = self.clipped_norm = nan
         self.clipped_steps = 0
@@ -189,6 +186,21 @@ class TrainingStep:
     def batch_size(self) -> int:
         """The number of rows of a whole batch."""
         return self._batch_size
+
+    @property
+    def threads(self) -> int:
+        """Maximum number of threads of a step."""
+        return self._threads
+
+    @property
+    def weighted(self) -> bool:
+        """Whether batches come with sample weights."""
+        return self._weighted
+
+    @property
+    def backend(self) -> str:
+        """The backend that runs the steps: ``compiled``, ``numpy`` or ``numexpr``."""
+        return self._backend
 
     @property
     def threads_used(self) -> int:
@@ -500,7 +512,7 @@ class TrainingStep:
         compiled = self.backend == "compiled"
         bound, problem = self._builder().build(self._buffers, rows, whole, compiled=compiled)
         if problem:
-            self.backend, self.not_compiled = "numpy", problem
+            self._backend, self.not_compiled = "numpy", problem
         return bound
 
     def _builder(self) -> "StepBuilder":

@@ -62,6 +62,9 @@ class Tensor(Expression):
         """Whether `backward` computes the gradient of this tensor."""
         return self._value.wants_grad
 
+    def __bool__(self) -> bool:
+        return bool(self._inner)
+
     @property
     def is_leaf(self) -> bool:
         """Whether no tracked op computed this tensor."""

@@ -187,7 +187,7 @@ class BackwardPlan:
         x = viewed(record)
         for y in record.outputs:
             label = f"{y.name}.recomputed"
-            view = x and Buffer(label, y.spec, self._value(x).storage)
+            view = None if x is None else Buffer(label, y.spec, self._value(x).storage)
             self._recomputed[y.index] = view or self._new(label, y.spec)
         writes = tuple(self._recomputed[y.index] for y in record.outputs)
         work = self._new_work(record, record.op.signature.work["forward"])

@@ -48,7 +48,9 @@ def _may_be_alike(record: Record, wanted: Sequence[bool]) -> bool:
     if isinstance(op, ops.Linear | ops.MatMul):
         return len(y.spec.shape) == 2 and not any(wanted[1:])
     elementwise = isinstance(op, ops.Elementwise) and not others
-    shapes = {x.spec.shape for x, w in zip(record.operands, wanted, strict=True) if x and w}
+    shapes = {
+        x.spec.shape for x, w in zip(record.operands, wanted, strict=True) if w and x is not None
+    }
     return elementwise and shapes == {y.spec.shape}
 
 

@@ -105,7 +105,7 @@ def aliases(records: Sequence[Record]) -> dict[int, int]:
     alias: dict[int, int] = {}
     for record in records:
         x = viewed(record)
-        alias |= {y.index: alias[x.index] if x else y.index for y in record.outputs}
+        alias |= {y.index: y.index if x is None else alias[x.index] for y in record.outputs}
     return alias
 
 

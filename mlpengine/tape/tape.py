@@ -37,6 +37,15 @@ class Node(Value, Expression):
     def __repr__(self) -> str:
         return f"Node({self.index} {self.name!r} {self.spec} {self.kind})"
 
+    def __bool__(self, *_: object) -> bool:
+        raise TapeError(
+            f"{self.name}: has no truth value and no order, because its numbers are not known "
+            f"while it is recorded (got {self!r}); write where(mask, a, b), or a formula: "
+            "FormulaActivation('where(x > 0, x, 0)')"
+        )
+
+    __lt__ = __le__ = __gt__ = __ge__ = __bool__
+
     def _apply(self, op: GradOp, *operands: Any) -> Any:
         accepted = Node, NoneType
         nodes = [x if isinstance(x, accepted) else self._constant(x) for x in operands]
@@ -137,7 +146,9 @@ class Tape:
                 f"parameter: must be one of {', '.join(specs) or 'none'} (got {name!r})"
                 f"{suggestion(name, specs)}"
             )
-        return self._leaves.get(name) or self._leaf("parameter", specs[name], name, wants_grad=True)
+        if name in self._leaves:
+            return self._leaves[name]
+        return self._leaf("parameter", specs[name], name, wants_grad=True)
 
     def dropout(self, x: Node, rate: float) -> Node:
         """Record dropout by `rng`; return `x` if `rng` is None or the rate is 0."""
@@ -207,7 +218,8 @@ class Tape:
             records = needed_records(self.records, [output])
             read = {x.name for record in records for x in record.operands if x is not None}
             own = tuple(name for name in own if name in read)
-        self.layers.append(RecordedLayer(name, output, pre_activation or output, own))
+        start = output if pre_activation is None else pre_activation
+        self.layers.append(RecordedLayer(name, output, start, own))
         return output
 
     def constant(self, array: ArrayLike) -> Node:

@@ -1,18 +1,19 @@
 """Readers for the diagnostics files of a finished or unfinished run."""
 
-import csv
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 from math import isfinite, isnan, nan
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mlpengine.core.errors import DataError
 from mlpengine.diagnostics import Diagnostics
 from mlpengine.diagnostics.samples import Columns, Series
 from mlpengine.nn import Network
 from mlpengine.training.diagnose import DIAGNOSTICS_FILE
-from mlpengine.training.history import METRICS_FILE
+from mlpengine.training.history import METRICS_FILE, read_metrics
 
 Quantities = dict[tuple[str, str], float]
 """Values by layer ("" for the whole network) and quantity."""
@@ -39,22 +40,6 @@ def read_series(path: Path) -> Series:
             columns = list(series.columns)
         series.append(step, [quantities.get(column, nan) for column in columns])
     return series or Series(Columns(0))
-
-
-def read_epochs(path: Path) -> list[tuple[float, float]]:
-    """Return training and validation loss of each epoch in a metrics.csv; NaN for a missing loss.
-
-    Raises: DataError for a file that cannot be read.
-    """
-    with path.open(newline="", encoding="utf-8") as file:
-        try:
-            return [
-                (float(row["train_loss"]), float(row.get("validation_loss") or nan))
-                for row in csv.DictReader(file)
-                if row["train_loss"]
-            ]
-        except (KeyError, TypeError, ValueError) as error:
-            raise DataError(f"{path}: cannot be read as a list of epochs ({error})") from error
 
 
 def read_diagnostics(
@@ -91,7 +76,10 @@ def read_diagnostics(
         spikes.count, spikes.steps = int(count), diagnostics.sampled
         noise.variance, noise.squared_norm = diagnostics.get("noise_scale"), 1.0
     if (directory / METRICS_FILE).is_file():
-        diagnostics.epochs = read_epochs(directory / METRICS_FILE)
+        epochs = read_metrics(directory / METRICS_FILE)
+        training, unknown = epochs["train_loss"], np.full(len(epochs["epoch"]), nan)
+        validation = epochs.get("validation_loss", unknown)
+        diagnostics.epochs = list(zip(training.tolist(), validation.tolist(), strict=True))
     return diagnostics
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlpengine.core import system
-from mlpengine.core.errors import CheckpointError
+from mlpengine.core.errors import CheckpointError, DataError
 from mlpengine.core.files import sync, write_all, writing
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural
@@ -115,6 +115,21 @@ class History:
         epoch, steps, lr, norm, loss, *measured, seconds, rate = values
         validation = dict(zip(self.metrics, measured, strict=True))
         return EpochRow(int(epoch), int(steps), lr, norm, loss, validation, seconds, rate)
+
+
+def read_metrics(path: Path) -> dict[str, Array]:
+    """Return the values of the whole lines of a metrics.csv, (epochs,) each, by column.
+
+    Raises: DataError for a file that cannot be read as numbers.
+    """
+    try:
+        names, *lines = [line.split(",") for line in path.read_text(encoding="utf-8").split("\n")]
+        if not {"epoch", "train_loss"} <= {*names}:
+            raise ValueError("it has no column train_loss")
+        rows = [[float(cell or "nan") for cell in line] for line in lines[:-1]]
+        return dict(zip(names, np.array(rows).reshape(-1, len(names)).T, strict=True))
+    except ValueError as error:
+        raise DataError(f"{path}: cannot be read as a list of epochs ({error})") from error
 
 
 class CsvLog:

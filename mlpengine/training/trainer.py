@@ -297,6 +297,8 @@ class Trainer:
                     rows = rows[self.folds != k % (int(self.folds.max()) + 1)]
                 some = rows[:: -(-len(rows) // ROWS_AT_START)]
                 mlp.initialize_from(train.x[some], seed=seeds[k])
+            if self.loss.initial_divisor != 1:
+                mlp.divide_outputs(self.loss.initial_divisor)
         return networks
 
     # threads, backends, optimizers, steps

@@ -177,7 +177,8 @@ class TransferSet:
         """
         made, held = len(self.targets) - len(train), len(self.taught)
         fits = len(self.mixed) == made + held and _checksum(train) == self.checksum
-        if not fits or self.targets.shape[1] != fitted.n_outputs:
+        width = train.y.shape[1] if isinstance(task, Regression) else fitted.n_outputs
+        if not fits or self.targets.shape[1] != width:
             raise UsageError(
                 "does not fit the training rows: they have changed since the teacher labeled them; "
                 "distill again, or write null to train on the rows' own targets"

@@ -12,7 +12,8 @@ from small import SMALL
 from mlpengine import Mlp, fit
 from mlpengine.config import load_config
 from mlpengine.core.errors import DataError
-from mlpengine.training.diagnostics_files import read_diagnostics, read_epochs
+from mlpengine.training.diagnostics_files import read_diagnostics
+from mlpengine.training.history import read_metrics
 from mlpengine.training.run_directory import RESOLVED
 from mlpengine_cli.main import run
 
@@ -106,7 +107,7 @@ def test_a_last_sample_that_cannot_be_is_named(tmp_path, values, message):
 def test_a_damaged_list_of_epochs_is_named(tmp_path, data):
     (tmp_path / "metrics.csv").write_bytes(data)
     with pytest.raises(DataError, match=r"metrics\.csv: "):
-        read_epochs(tmp_path / "metrics.csv")
+        read_metrics(tmp_path / "metrics.csv")
 
 
 RUNS = {

@@ -123,6 +123,29 @@ def test_init_tells_how_to_split_by_time(mlpengine, tmp_path):
     assert "dropped: day (times of the split; its place in" in checked.out
 
 
+A = np.random.default_rng(0).integers(1, 90, 80)
+DAYS = np.arange("2026-01-01", "2026-03-22", dtype="datetime64[D]")
+OTHERS = {
+    "event: died": {"y": A + 0.5, "died": A % 2},
+    "classes: [low, medium, high]": {"y": np.array(["medium", "low", "high"])[A % 3]},
+    "exposure: exposure": {"y": A // 9, "exposure": A / 7},
+    "lags: {y: [1, 2, 3]}": {"y": A + 0.5, "day": DAYS},
+    "": {"y": A - 50.5, "died": A % 2, "status": A, "exposure": A, "day": DAYS[A % 80]},
+}
+
+
+@pytest.mark.parametrize("line", OTHERS)
+def test_init_shows_what_else_a_table_may_be_for(line, mlpengine, tmp_path):
+    columns = {"b": A[::-1], **OTHERS[line]}
+    rows = [",".join(map(str, row)) for row in zip(*columns.values(), strict=True)]
+    (tmp_path / "rows.csv").write_text("\n".join([",".join(columns), *rows]))
+    answer = mlpengine("init", "rows.csv", "--target", "y")
+    config = (tmp_path / "rows.yaml").read_text()
+    shown = re.findall(r"^  # ((?:event|classes|exposure|lags): .*?)  # ", config, re.M)
+    told = re.findall("not taken: ((?:event|classes|exposure|lags): .*?), (?:if|with)", answer.err)
+    assert shown == told == [line] * bool(line)
+
+
 @pytest.mark.parametrize("day", ["", "2026-01-0{} "])
 def test_times_of_one_day_are_no_order_of_days(mlpengine, tmp_path, day):
     rows = [f"{day.format(1 + i % 3)}{i % 24:02}:{i % 60:02},{i % 7},{i / 7}" for i in range(90)]

@@ -138,6 +138,26 @@ def test_a_wrong_time_or_event_is_named(column, value, censored, mlpengine):
     assert (answer.code, f"line 6, column '{column}'" in answer.err) == (2, True)
 
 
+def test_times_between_bounds_are_learned(censored, mlpengine):
+    size = TARGETS["size"]
+    low = np.floor(size / 20) * 20
+    cells = [(*x, a, a + 20 if b else "") for x, a, b in zip(X, low, size < 90, strict=True)]
+    lines = ["a,b,low,high", *(",".join(map(str, row)) for row in cells)]
+    (censored / "rows.csv").write_text("\n".join(lines))
+    (censored / "wrong.csv").write_text("\n".join([*lines[:3], "1,1,40,20"]))
+    data = "data: {source: rows.csv, target: [low, high], task: survival}\n"
+    (censored / "c.yaml").write_text(data + "training: {epochs: 40}\noptimizer: {lr: 1e-2}\n")
+    assert mlpengine("train", "c.yaml", "--out", "run", "-q").code == 0
+    shown = json.loads(mlpengine("evaluate", "run", "rows.csv", "--json").out)["data"]
+    assert shown.keys() == {"loss", "concordance", "nll"}
+    assert shown["concordance"] > 0.8
+    header, values = predictions(mlpengine("predict", "run", "rows.csv", "--quantile", "0.25").out)
+    assert header == ["time", "time_0.1", "time_0.9", "time_0.25"]
+    assert np.corrcoef(np.log(values[:, 0]), np.log(size))[0, 1] > 0.9
+    assert (np.diff(values[:, [1, 3, 0, 2]]) > 0).all()
+    assert "line 4, column 'high'" in mlpengine("evaluate", "run", "wrong.csv").err
+
+
 @pytest.mark.parametrize(
     ("data", "key"),
     [

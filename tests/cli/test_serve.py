@@ -56,7 +56,11 @@ MODELS = {
     "dates": {"target": "kind", "drop": ["price", "cost", "yes"]},
     "two numbers": {"target": ["price", "cost"], "drop": ["kind", "yes"]},
     "labels": {"target": ["yes", "flag"], "task": "multilabel", "drop": ["kind", "price", "cost"]},
-    "formulas": {"target": "price", "features": {"area": "size * cost"}, "drop": ["kind", "yes"]},
+    "formulas": {
+        "target": "price",
+        "features": {"area": "size * cost", "span": "size * (when > 1.55e9)"},
+        "drop": ["kind", "yes", "when"],
+    },
     "no gaps": {"target": "kind", "missing": "error", "drop": ["size", "zone", "price", "when"]},
     "unbounded": {"target": "price", "drop": ["kind", "cost", "yes", "when"], "clip": "none"},
     "quantiles": {"target": "cost", "drop": ["kind", "price", "yes", "when"]},
@@ -208,6 +212,7 @@ def test_the_description_tells_which_rows_are_taken(name):
     parameters = {one["name"] for one in post.get("parameters", [])}
     assert parameters == {"numbers": {"interval"}, "classes": {"set"}}.get(name, set())
     example = post["requestBody"]["content"]["application/json"]["example"]
+    assert 2017 <= int(example.get("when", "2018")[:4]) <= 2020
     row.validate(example)
     assert ask(name, example)[0] == 200
 
@@ -446,7 +451,7 @@ def test_a_busy_thread_stops_no_signal(workers, seconds, tmp_path):
 
 
 def test_the_page_loads_nothing_from_elsewhere():
-    _, page, headers = ask("classes", b"", method="GET", path="/docs")
+    _, page, headers = ask("classes", b"", method="GET", path="/")
     assert headers[b"content-type"].startswith(b"text/html")
     assert "openapi.json" in page
     assert "://" not in page

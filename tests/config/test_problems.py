@@ -25,6 +25,7 @@ MISTAKES = {
     "modle: {}": ":2: modle: unknown key - did you mean 'model'?",
     "model: {foo: 1}": "model.foo: unknown key (valid here: network",
     "optimizer: {name: sgd, betas: [0, 0]}": "betas: unknown key (valid here: name",
+    "optimizer: {learning_rate: 1}": "learning_rate: unknown key - did you mean 'optimizer.lr'",
     "optimizer: adm": "(got 'adm') - did you mean 'adam'",
     "model: {hidden: [3, 3], activation: [relu, rlu]}": "activation[1]: must be one of",
     "seed: 1.5": "seed: must be a whole number (got 1.5)",

@@ -64,8 +64,14 @@ step(X[0], Y[0])
 setattr(step, "lr", 3)
     'TrainingStep' object has no attribute 'lr'
 # attributes that are fixed
-setattr(step, "batch_size", 3)
-    property 'batch_size' of 'TrainingStep' object has no setter
+setattr(step, "threads", 3)
+    property 'threads' of 'TrainingStep' object has no setter
+# integers for many steps
+step.run_many(X.astype(int).tolist(), Y, np.arange(8))
+    run_many: x must be float32[rows, 4] (got int64[8, 4]) | write x.astype('float32')
+# a truth value of a recorded node
+bool(scratch.recording.output)
+    has no truth value | float32[8, 3] | write where(mask, a, b)
 # an unknown attribute of buffers
 setattr(scratch, "outputs", 3)
     'Scratch' object has no attribute 'outputs'

@@ -192,7 +192,7 @@ def mixed(rows=160):
 
 @pytest.mark.parametrize("of", [pd.DataFrame, pl.from_pandas, pa.Table.from_pandas])
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_data_frames_are_learned_as_by_fit(estimator, of):
+def test_data_frames_are_learned_as_by_fit(estimator, of, caplog):
     frame, y = mixed()
     classes = estimator is MlpClassifier
     labels = np.where(y > y.mean(), "high", "low") if classes else y
@@ -205,6 +205,12 @@ def test_data_frames_are_learned_as_by_fit(estimator, of):
         training={"epochs": 4},
     )
     np.testing.assert_array_equal(model.predict(table), whole.predict(frame))
+    caplog.clear()
+    new = frame.assign(town="Rom")[:3]
+    np.testing.assert_array_equal(model.predict(of(new)), whole.predict(new))
+    ours, theirs = (text.split(": ", 2)[2] for text in caplog.messages)
+    assert ours == theirs
+    assert "'Rom'" in ours
     again = pickle.loads(pickle.dumps(model)).partial_fit(table, labels)
     assert len(again.predict(table)) == len(y)
     assert model.feature_names_in_.tolist() == ["area", "town", "kind"]
@@ -290,8 +296,11 @@ def test_a_classifier_of_two_classes_takes_losses_of_one_output(loss, iris):
 @pytest.mark.parametrize("folds", [None, 3])
 def test_a_fit_has_verdicts_with_fixes(folds, iris):
     slow = MlpClassifier(16, lr=1e-7, epochs=6, folds=folds, random_state=0)
-    (verdict,) = slow.fit(*iris).verdicts_
+    (verdict,) = known = slow.fit(*iris).verdicts_
     assert (verdict.name, [fix.key for fix in verdict.fix]) == ("lr_low", ["optimizer.lr"])
+    assert known.fix_text({"optimizer.lr": 0.1, "training.clip_norm": 1.0}) == (
+        "set_params(lr=0.1, settings={'training.clip_norm': 1.0})"
+    )
 
 
 UNCLIPPED = {"training.clip_norm": None}

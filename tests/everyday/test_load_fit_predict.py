@@ -280,7 +280,7 @@ def test_a_row_without_some_targets_trains_the_others():
     model, result = mlpengine.fit(given, ["a", "b"], training=training, model={"hidden": [8]})
     remarks = "; ".join(result.remarks)
     assert "4 rows of 240 left out" in remarks
-    assert "236 rows of 240 lack some targets" in remarks
+    assert "236 rows of 240 lack some of the targets" in remarks
     measured, predicted = model.evaluate(given), model.predict(given)
     for k, name in enumerate("ab"):
         rows = given[name].notna().to_numpy()

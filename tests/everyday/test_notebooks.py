@@ -30,7 +30,7 @@ WARNING = Verdict("lr_low", 1, "too low", HOSTILE, 1.0, 2.0, "raise lr", FIX)
 SHOWN = {  # objects, and texts in their order
     "history": (history(30), ["Loss", "training", "validation"]),
     "result": (Result("early", 30, [9], 1.5, 9.0, history(30)), ["stopped early", "best: 9"]),
-    "verdicts": (Verdicts([WARNING]), ["too low", "lr_low", escape(HOSTILE), "raise lr"]),
+    "verdicts": (Verdicts([WARNING]), ["too low", "lr_low", escape(HOSTILE), "fit(..., model={"]),
     "no verdicts": (Verdicts(), ["Nothing unusual."]),
     "fit": (
         FitResult(

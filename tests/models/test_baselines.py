@@ -26,7 +26,7 @@ def test_a_linear_prediction_of_numbers_is_ridge():
     x = rng.standard_normal((200, 5))
     y = x @ [1, 2, 3, 0, 0] + rng.standard_normal(200)
     task, part = split(x, y, MeanSquaredError())
-    predicted, _ = baselines.linear_prediction(task, part, part.x, 1e9)
+    predicted, *_ = baselines.linear_prediction(task, part, part.x, 1e9)
     expected = Ridge(alpha=0.5).fit(part.x, y).predict(part.x)
     np.testing.assert_allclose(predicted[:, 0], expected, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(
@@ -37,11 +37,11 @@ def test_a_linear_prediction_of_numbers_is_ridge():
 def test_a_linear_prediction_of_classes_is_a_logistic_regression():
     x, y = load_iris(return_X_y=True)
     task, part = split(x, y.astype(str), SoftmaxCrossEntropy())
-    predicted, chances = baselines.linear_prediction(task, part, part.x, 1e9)
+    predicted, chances, _ = baselines.linear_prediction(task, part, part.x, 1e9)
     truth = LogisticRegression(C=1.0, max_iter=1000).fit(part.x, y)
     assert (predicted == truth.predict(part.x)).mean() > 0.99
     np.testing.assert_allclose(chances, truth.predict_proba(part.x), atol=0.02)
-    predicted, chances = baselines.constant_prediction(task, part, 3)
+    predicted, chances, _ = baselines.constant_prediction(task, part, 3)
     assert (predicted == 0).all()
     np.testing.assert_allclose(chances, np.full((3, 3), 1 / 3))
 
@@ -51,7 +51,7 @@ def test_a_linear_prediction_of_labels_is_one_for_each():
     x = rng.standard_normal((300, 3))
     y = np.stack([x[:, 0] + rng.standard_normal(300) > 0, x[:, 1] > 1], axis=1).astype(float)
     task, part = split(x, y, BinaryCrossEntropyWithLogits(), task="multilabel")
-    predicted, chances = baselines.linear_prediction(task, part, part.x, 1e9)
+    predicted, chances, _ = baselines.linear_prediction(task, part, part.x, 1e9)
     for k in range(2):
         expected = LogisticRegression(C=1.0).fit(part.x, y[:, k])
         assert (predicted[:, k] == expected.predict(part.x)).mean() > 0.99

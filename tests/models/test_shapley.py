@@ -66,7 +66,9 @@ def test_a_model_explains_a_row(target):
         found = model.explain_row(rows.iloc[[7]], background)
         total = found.base + found.contributions.sum(axis=0)
         np.testing.assert_allclose(total, found.prediction, rtol=1e-6)
+        drawn = [text.index(">a<") for text in (found._repr_html_(), found.plot()._repr_html_())]
         assert str(found).splitlines()[2].startswith("a ")  # the column that counts comes first
+        assert drawn[0] < found._repr_html_().index(">b<")
         assert found.as_dict()["values"][1] == frame.b[7]
     own = model.predict_proba(rows)[7] if target == "kind" else [model.predict(rows)[7]]
     np.testing.assert_allclose(found.prediction, own, rtol=1e-5)

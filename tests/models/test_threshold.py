@@ -8,7 +8,7 @@ import pytest
 from sklearn.metrics import average_precision_score, confusion_matrix, roc_curve
 
 import mlpengine
-from mlpengine.config.baselines import ScoredRows
+from mlpengine.config.baselines import ScoredRows, score_of
 from mlpengine.core.errors import CheckpointError, ConfigError, UsageError
 from mlpengine.estimators import MlpClassifier
 from mlpengine.export import export
@@ -70,13 +70,23 @@ def test_a_model_decides_by_its_threshold_everywhere(frame, tmp_path):
     curves = predictions_of(model, model.task, scored)["curves"]
     fall, rise, limits = roc_curve(truth, chance, drop_intermediate=False)
     np.testing.assert_allclose([curves["false_positive_rate"], curves["recall"]], [fall, rise])
-    assert curves["at_threshold"]["recall"] == rise[limits > limit][-1]
+    assert curves["decisions"][0]["recall"] == rise[limits > limit][-1]
     model.save(tmp_path / "m")
     again = mlpengine.load(tmp_path / "m")
     assert again.threshold == model.threshold
     assert (again.predict(frame) == predicted).all()
     student, _ = mlpengine.distill(frame, "left", predict=model, made=0, training={"epochs": 2})
     assert student.threshold == model.threshold
+    page = re.sub("<[^>]*>", "", result._repr_html_())
+    assert f"at the threshold {limit:.3g} for yes" in page
+    half, ours = (model.evaluate(frame, threshold=value) for value in (0.5, limit))
+    both = model.with_threshold(0.5).compare(model, frame)
+    assert both.metrics["cost"][0][0] == half["cost"] == curves["decisions"][1]["cost"]
+    assert curves["decisions"][0]["accuracy"] == ours["accuracy"]
+    assert (both.lead.metric, both.lead.ahead) == ("cost", 1)
+    assert score_of(result.trained.data, scored, 0.0, model.threshold)["predictions"]["model"][
+        "accuracy"
+    ]["value"] == pytest.approx(ours["accuracy"])
     other = model.with_threshold(0.9)
     assert (other.predict(frame) == np.where(chance > 0.9, "yes", "no")).all()
     text = export(model, tmp_path / "m.c") and (tmp_path / "m.c").read_text()

@@ -209,16 +209,20 @@ TIMES = {
 
 
 def times(distribution, *, weighted=False):
-    """A row of times, every third of them censored: minus the log of density or survival."""
+    """Rows of times, seen, censored, between bounds: minus the log of density or of the chance."""
 
     def make(n):
-        t = positive(n, 2) * np.where(np.arange(2 * n) % 3, 1, -1).reshape(n, 2)
+        t = positive(n, 4) * np.where(np.arange(4 * n) % 3, 1, -1).reshape(n, 4)
+        t[:, 1::2] = np.abs(t[:, ::2]) + np.abs(t[:, 1::2])
+        t[::2, 3] = np.inf
         operands = (0.5 * normal(n, 4), t)
         return (*operands, positive(n)) if weighted else operands
 
     def formula(output, t, w=None):
-        of, wide = TIMES[distribution](output[:, ::2], output[:, 1::2]), np.abs(t)
-        return mean(-np.where(t > 0, of.logpdf(wide) + np.log(wide), of.logsf(wide)), w)
+        of = TIMES[distribution](output[:, ::2], output[:, 1::2])
+        seen, t, last = t[:, ::2] > 0, np.abs(t[:, ::2]), t[:, 1::2]
+        chances = np.where(of.sf(t) < 0.5, of.sf(t) - of.sf(last), of.cdf(last) - of.cdf(t))
+        return mean(-np.where(seen, of.logpdf(t) + np.log(t), np.log(chances)), w)
 
     name, op = f"survival {distribution}{' weighted' * weighted}", Survival(distribution)
     return Case(name, op, make, formula, rtol=1e-4, extremes=(1e-3, 2.0), scaled=0, empty=False)

@@ -167,7 +167,7 @@ class Row:
     @property
     def leaves(self):
         f = self.op.formulas
-        return [*f.outputs, f.target] if self.is_loss else [*f.operands.values()]
+        return [*f.outputs, *f.targets] if self.is_loss else [*f.operands.values()]
 
     def formulas(self):
         """Return the formulas of the value and of the gradients."""
@@ -209,7 +209,7 @@ EXACTNESS = {
     "silu": SLOPE_CANCELS | {"onnx_floor": 1},
     "slope": SLOPE_CANCELS | {"is_share": True},
     "tanh": SLOPE_CANCELS,
-    "survival": CANCELS | {"units": 256, "onnx_floor": 100},  # of normal tails
+    "survival": CANCELS | {"units": 2048, "onnx_floor": 100},  # of tails, and differences
     "tweedie": CANCELS,
 }
 """By op, the fields of its row that are not the defaults."""
@@ -243,8 +243,8 @@ def _numpy_op(row, dtype):
 
 def _loss_by_entry(row, dtype):
     """Return the loss of each entry, the mean over a batch of one, and the gradients."""
-    operands = [*row.data(dtype)[0].values()]
-    output, target = np.stack(operands[:-1], 1), operands[-1][:, None]
+    operands = np.stack([*row.data(dtype)[0].values()], 1)
+    output, target = np.split(operands, [row.op.columns], axis=1)
     bound = Bound(row.op, (output[:1], target[:1]))
     entries = []
     for o, t in zip(output, target, strict=True):
@@ -302,13 +302,13 @@ def by_compiled(rows, dtype):
 
 
 def _compiled_loss(row, dtype):
-    operands = [*row.data(dtype)[0].values()]
+    given = np.split(np.stack([*row.data(dtype)[0].values()], 1), [row.op.columns], axis=1)
     output, slot = (np.zeros((1, row.op.columns), dtype) for _ in range(2))
-    target = np.zeros((1, 1), dtype)
+    target = np.zeros((1, row.op.target_columns), dtype)
     bound = LossInstruction(row.op, (output, target, None), (slot, np.zeros(())))
     executor = compile_program([bound], dtype=np.dtype(dtype), batch=1)
     entries = []
-    for output[...], target[...] in zip(np.stack(operands[:-1], 1), operands[-1], strict=True):
+    for output[...], target[...] in zip(*given, strict=True):
         executor.step()
         entries.append((executor.call.loss, *slot[0].tolist()))
     return [np.array(column) for column in zip(*entries, strict=True)]

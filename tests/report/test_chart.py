@@ -158,6 +158,6 @@ def test_partial_dependence_is_announced_where_it_is_drawn():
     one = {"column": "a", "loss": 0.2, "loss_error": 0.1, "metric": 0.1, "metric_error": None}
     known = {"importances": [one], "columns": 1, "permuted": 1, "rows": 500, "part": "test"}
     known |= {"metric": "r2", "outputs": ["y"], "dependence": []}
-    assert "artial dependence" not in drivers_section(known)
+    assert "artial dependence" not in drivers_section({"drivers": known})
     known["dependence"] = [{"column": "a", "values": [1.0, 2.0], "predictions": [[3.0, 4.0]]}]
-    assert "artial dependence" in drivers_section(known)
+    assert "artial dependence" in drivers_section({"drivers": known})

@@ -211,7 +211,7 @@ def eager(tape: Tape, leaves: dict[str, np.ndarray]) -> dict[int, Tensor]:
     for n in tape.parameters:
         tensors[n.index].require_grad()
     for record in tape.records:
-        operands = [x and tensors[x.index] for x in record.operands]
+        operands = [None if x is None else tensors[x.index] for x in record.operands]
         lead = next(x for x in operands if x is not None)
         made = as_tuple(lead._apply(record.op, *operands))
         tensors |= {y.index: t for y, t in zip(record.outputs, made, strict=True)}

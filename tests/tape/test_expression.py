@@ -183,6 +183,8 @@ def test_errors_come_where_the_op_is_written(face, of, error, message):
 
 def test_nodes_of_two_tapes_and_tensors_do_not_mix():
     x, y = Tape().input((2,), name="x"), Tape().input((2,), name="y")
+    with pytest.raises(TapeError, match="write where"):
+        x > 0  # noqa: B015
     with pytest.raises(TapeError, match="on one tape"):
         x + y
     with pytest.raises(DtypeError, match="numeric"):

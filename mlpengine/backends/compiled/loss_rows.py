@@ -123,30 +123,36 @@ class EntryLossRows(LossRows):
         share a vector.
         """
         output, target, slot, loss = self.output, self.target, self.d_output, self.op
-        count, columns = loss.columns, target.columns
-        by_rows = columns == 1
-        matrices = present(output, target, slot)
-        shared = is_short(columns, layout.lanes) and not (by_rows or self.weight)
-        shared &= all(layout.stride(value) == columns for value in matrices)
-        shared &= target.rows * columns >= layout.lanes
+        count, per_entry = loss.columns, loss.target_columns
+        entries = target.columns // per_entry
+        by_rows = entries == 1
+        shared = is_short(entries, layout.lanes) and not (by_rows or self.weight)
+        shared &= all(layout.stride(v) == entries for v in present(output, target, slot))
+        shared &= target.rows * entries >= layout.lanes
         f = loss.formulas
-        value, t = f.entry, f.target
+        value = f.entry
         if isfinite(loss.target_range[0]):  # a wrong target gives NaN, and NumPy reports it
-            value = where(loss.outside(t), nan, value)
-        outputs, names = {"value": value}, {t: "t"}
+            value = where(loss.outside(f.targets[0]), nan, value)
+        outputs, names = {"value": value}, {t: f"t_{k}" for k, t in enumerate(f.targets)}
 
         def lanes(value: MatrixValue, column: str = "j", step: int = 1) -> tuple[str, str, int]:
             """Return address, number and stride of a vector's entries."""
             return layout.at(value, "i", column), "n", layout.stride(value) if by_rows else step
 
-        loads: list[Statement] = [f"const vec t = {load_vector(*lanes(target))};"]
+        def column_of(k: int, of: int) -> str:
+            return "j" if of == 1 else f"j * {of} + {k}"
+
+        loads: list[Statement] = [
+            f"const vec t_{k} = {load_vector(*lanes(target, column_of(k, per_entry), per_entry))};"
+            for k in range(per_entry)
+        ]
         stores: list[Statement] = []
         shares: list[Statement] = [
-            f"const double entries = {self._rows_of_mean} * {max(target.columns, 1)};",
+            f"const double entries = {self._rows_of_mean} * {max(entries, 1)};",
             f"const double mean = {f.value_scale!r} / entries;",
         ]
         for k, o in enumerate(f.outputs):
-            column, names[o] = "j" if count == 1 else f"j * {count} + {k}", f"o_{k}"
+            column, names[o] = column_of(k, count), f"o_{k}"
             loads.append(f"const vec o_{k} = {load_vector(*lanes(output, column, count))};")
             if slot is not None:
                 outputs[f"slope_{k}"] = f.slopes[k]
@@ -161,12 +167,12 @@ class EntryLossRows(LossRows):
             )
         if shared:
             body = [
-                f"const int64_t j = 0, n = MIN(LANES, (last - i) * {columns});",
+                f"const int64_t j = 0, n = MIN(LANES, (last - i) * {entries});",
                 "const vec share = splat(1);",
                 *body,
-                f"store_shared_losses(row_loss + i, value, mean, n / {columns}, {columns});",
+                f"store_shared_losses(row_loss + i, value, mean, n / {entries}, {entries});",
             ]
-            return [*shares, ForLoop("i", "first", "last", body, layout.lanes // columns)]
+            return [*shares, ForLoop("i", "first", "last", body, layout.lanes // entries)]
         if by_rows:
             lanes_left = "const int64_t j = 0, n = MIN(LANES, last - i);"
             body = [lanes_left, f"const vec share = {share};", *body]
@@ -175,7 +181,7 @@ class EntryLossRows(LossRows):
         # Divide first, then sum: a sum of entries near the largest number would overflow.
         row = "row += (double)sum_lanes(entry * splat((real)1 / LANES)) * (mean * LANES);"
         loops = lane_loop(
-            target.columns,
+            entries,
             layout.lanes,
             [*body, "vec entry = value;", mask_lanes("entry", "0"), row],
         )

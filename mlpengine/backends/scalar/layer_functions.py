@@ -258,13 +258,18 @@ def entry_loss(op: EntryLoss, entries: int) -> list[Statement]:
     f, count = op.formulas, op.columns
     value: Expr = f.entry
     if isfinite(op.target_range[0]):
-        value = where(op.outside(f.target), nan, value)
-    places = ["i" if count == 1 else f"i * {count} + {k}" for k in range(count)]
-    names = {f.target: "t", **{o: f"o{k}" for k, o in enumerate(f.outputs)}}
+        value = where(op.outside(f.targets[0]), nan, value)
+    places, given = (
+        ["i" if n == 1 else f"i * {n} + {k}" for k in range(n)] for n in (count, op.target_columns)
+    )
+    names = {
+        **{t: f"t{k}" for k, t in enumerate(f.targets)},
+        **{o: f"o{k}" for k, o in enumerate(f.outputs)},
+    }
     outputs = {"value": value, **{f"slope{k}": f.slopes[k] for k in range(count)}}
     total, scales = variable("sum"), [scale / entries for scale in f.scales[:count]]
     body: list[Statement] = [
-        Let("t", element("target", "i")),
+        *(Let(f"t{k}", element("target", place)) for k, place in enumerate(given)),
         *(Let(f"o{k}", element("output", place)) for k, place in enumerate(places)),
         *lets(outputs, names, "e"),
         Assign(total, variable("value") * (f.value_scale / entries), "+"),

@@ -64,7 +64,7 @@ class NewRows:
                     f"column {name!r}: {count:,} of {plural(self._rows, 'value')} missing, more "
                     f"than in training ({_percent(share)})"
                 )
-        hint = "lags and windows lack earlier rows; give them: --history FILE"
+        hint = "lags and windows lack earlier rows; give --history, or model.table(rows, history)"
         return [
             *_first(texts, "with texts that have no feature of their own"),
             *_first(far, "with rows far outside those trained on"),

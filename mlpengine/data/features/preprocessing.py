@@ -35,6 +35,7 @@ from mlpengine.data.features.targets import (
     Label,
     NumberTarget,
     Target,
+    TimeTarget,
     check_target,
     exposures,
     fit_target,
@@ -149,11 +150,13 @@ class Preprocessor:
             log = options.transform_target == "log"
             self.target = self._fitted_target(part, log=log)
             truth = self.target.encode(part)
+            if isinstance(self.target, TimeTarget):
+                truth = truth[:, :1]  # a bound may be infinite
             for category in self.categories:
                 category.weigh(_part(table, [category.column], rows), truth)
             if (
                 options.transform_target == "auto"
-                and options.event is None
+                and not isinstance(self.target, TimeTarget)
                 and self._log_is_better(table, rows)
             ):
                 self.target = self._fitted_target(part, log=True)

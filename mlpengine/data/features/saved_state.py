@@ -67,10 +67,10 @@ class TimeState(TypedDict):
     """The result of `TimeTarget.state_dict`."""
 
     task: Literal["survival"]
-    columns: tuple[str]
+    columns: list[str]
     center: tuple[float]
     scale: tuple[float]
-    event: str
+    event: str | None
 
 
 class MultiLabelState(TypedDict):
@@ -175,8 +175,16 @@ def _check_target(target: Mapping[str, Any], kinds: Mapping[str, FeatureKind]) -
         _demand(len({*labels}) == len(labels) > 1, "target.classes must be two or more")
     elif target["task"] in ("regression", "survival"):
         low, high = target.get("bounds", (target["center"],) * 2)
+        is_pair = target["task"] == "survival" and target["event"] is None
+        _demand(len(columns) == 2 or not is_pair, "target.columns must be two bounds")
         _demand(
-            len({len(one) for one in (columns, target["center"], target["scale"], low, high)}) == 1,
+            len(
+                {
+                    len(one)
+                    for one in (columns[is_pair:], target["center"], target["scale"], low, high)
+                }
+            )
+            == 1,
             "target.center, target.scale and target.bounds must have an entry a column",
         )
         _demand(

@@ -20,6 +20,7 @@ from mlpengine.data.features.column_kinds import (
     odd_texts,
     task_of,
 )
+from mlpengine.data.features.thresholds import LEAST_TIME
 from mlpengine.data.tables.table import Column, Table, number_text
 from mlpengine.settings.features import Standardizing, TaskName
 
@@ -261,60 +262,87 @@ class NumberTarget(Target):
 
 
 class TimeTarget(NumberTarget):
-    """A column of times until an event, and a column that tells whether the event was seen.
+    """Times until an event: a column of times and one of events, or columns of two bounds.
 
-    A time is negative where it is censored: the event had not happened by then.
+    Encoded rows have two numbers: the time, negative if the event came later, and the bound before
+    which it came, infinity if it is unknown.
     """
 
     task = "survival"
+    n_outputs = 1
 
-    def __init__(self, column: str, event: str, scale: float = 1.0) -> None:
-        super().__init__([column], [0.0], [scale])
+    def __init__(self, columns: Sequence[str], event: str | None, scale: float = 1.0) -> None:
+        super().__init__(columns, [0.0], [scale])
         self.event = event
 
     @classmethod
-    def fit_times(cls, table: Table, column: str, event: str, *, scaled: bool) -> "TimeTarget":
+    def fit_times(
+        cls, table: Table, columns: Sequence[str], event: str | None, *, scaled: bool
+    ) -> "TimeTarget":
         """Fit the scale, the mean time, or 1 unless `scaled`.
 
-        Raises: DataError as `values`, and if no event was seen.
+        Raises: DataError for a wrong number of columns, as `values`, and if no event was seen.
         """
-        times = cls(column, event).values(table)
-        if not (times > 0).any():
+        if len(columns) != (2 if event is None else 1):
+            wanted = "the columns of two bounds" if event is None else "one target, the times"
+            listed = ", ".join(columns)
+            raise DataError(f"{table.source}: survival needs {wanted} ({listed}); correct target")
+        times = cls(columns, event).values(table)
+        if not ((times[:, 0] > 0) | (times[:, 1] < np.inf)).any():
             raise DataError(
-                f"{table.where(event)}: a training row at least must have an event of 1 (all have "
-                "0); give more rows, or another split"
+                f"{table.where(event or columns[1])}: the event must be known of a training row at "
+                "least (it is censored in all); give more rows, or another split"
             )
-        return cls(column, event, float(np.abs(times).mean()) if scaled else 1.0)
+        mean = float(np.abs(times[np.isfinite(times)]).mean())
+        return cls(columns, event, mean if scaled else 1.0)
 
     @property
     def reads(self) -> list[str]:
-        """The column of times, and the column of events."""
-        return [*self.columns, self.event]
+        """The columns of times, and the column of events."""
+        return [*self.columns, *filter(None, [self.event])]
+
+    @property
+    def names(self) -> list[str]:
+        """The column of times, or "time" for two bounds."""
+        return self.columns if self.event else ["time"]
 
     def values(self, table: Table) -> Array:
-        """Return the times (rows, 1), negative where they are censored.
+        """Return the encoded rows (rows, 2) in units of the times.
 
-        Raises: DataError for a time that is not positive, and an event that is not 0 or 1.
+        Raises: DataError for a time that is not positive, bounds that do not ascend, and an event
+            that is not 0 or 1.
         """
-        (name,) = self.columns
-        times, seen = _numbers(table, name), _numbers(table, self.event, "the event")
-        for column, is_wrong, text in (
-            (
-                name,
-                ~(times > 0),
-                "a time must be more than 0 ({}); leave such rows out by data.where",
-            ),
-            (
-                self.event,
-                ~np.isin(seen, (0, 1)),
-                "an event must be 1, seen, or 0, censored ({}); correct the value",
-            ),
-        ):
+        name, last = self.columns[0], self.columns[-1]
+        if self.event is None:
+            times, bounds = (_numbers(table, one, gaps=True) for one in self.columns)
+            times, bounds = np.nan_to_num(times), np.where(np.isnan(bounds), np.inf, bounds)
+            seen = times == bounds
+            checks = [
+                (name, times < 0, "a bound must be 0 or more ({}); correct the value"),
+                (last, bounds <= 0, "an upper bound must be more than 0 ({}); correct the value"),
+                (
+                    last,
+                    bounds < times,
+                    "an upper bound must not be below the lower ({}); swap them",
+                ),
+            ]
+        else:
+            times, seen = _numbers(table, name), _numbers(table, self.event, "the event")
+            bounds = np.full_like(times, np.inf)
+            wrong = "a time must be more than 0 ({}); leave such rows out by data.where"
+            odd = "an event must be 1, seen, or 0, censored ({}); correct the value"
+            checks = [(name, ~(times > 0), wrong), (self.event, ~np.isin(seen, (0, 1)), odd)]
+        for column, is_wrong, text in checks:
             if is_wrong.any():
                 row = int(np.argmax(is_wrong))
                 cell = table[column].text(row)
                 raise DataError(f"{table.where(column, row)}: {text.format(cell)}")
-        return np.where(seen > 0, times, -times)[:, None]
+        seen = seen > 0
+        return np.where(seen, [times, np.full_like(times, np.inf)], [-times, bounds]).T
+
+    def scaled(self, values: Array) -> Array:
+        """Convert encoded rows (rows, 2) to the units that networks learn; 0 has no logarithm."""
+        return np.where(values == 0, -LEAST_TIME, super().scaled(values))
 
     def state_dict(self) -> dict[str, Any]:
         return {**super().state_dict(), "event": self.event}
@@ -408,17 +436,13 @@ def fit_target(
     With `bounded`, predicted numbers stay in the range of the targets.  With `log`, networks learn
     the logarithm of the target.
 
-    With an `event`, the target is a time until it.
+    With an `event`, the target is a time until it; task survival without one takes two bounds.
 
     Raises: DataError if the columns do not suit the task.
     """
     table.require(columns, "the target")
-    if event is not None:
-        if len(columns) != 1:
-            raise DataError(
-                f"{table.source}: survival has one target ({', '.join(columns)}); leave one in"
-            )
-        return TimeTarget.fit_times(table, columns[0], event, scaled=bool(standardize))
+    if event is not None or task == "survival":
+        return TimeTarget.fit_times(table, columns, event, scaled=bool(standardize))
     chosen = task or task_of([table[name] for name in columns])
     for name in columns if chosen != "regression" else ():
         _complete(table, name)
@@ -443,7 +467,7 @@ def target_from_state(state: Mapping[str, Any]) -> Target:
     if state["task"] == "classification":
         return ClassTarget(state["columns"][0], state["classes"])
     if state["task"] == "survival":
-        return TimeTarget(state["columns"][0], state["event"], state["scale"][0])
+        return TimeTarget(state["columns"], state["event"], state["scale"][0])
     if state["task"] == "regression":
         numbers = state["center"], state["scale"], state.get("bounds")
         log, exposure = state.get("log", False), state.get("exposure")

@@ -97,6 +97,7 @@ KS_LIMIT = tuned(2.2, "sqrt(1/n + 1/m)", "distance of samples beyond chance (1 i
 NEAR_ROWS = tuned(5, "rows", "nearest rows; one of them gives values", TABLES)
 SWAPPED = tuned(0.25, "probability", "a value comes from the near row", TABLES)
 CANDIDATES = tuned(8_192, "rows", "nearest rows are searched among this many")
+LEAST_TIME = tuned(1e-30, "mean times", "a lower bound of 0 counts as this, because 0 has no log")
 FARTHEST = tuned(4.0, "deviations", "distances count values up to this far from the mean")
 
 # Memory: what is computed at once stays in a cache

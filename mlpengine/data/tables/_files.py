@@ -9,13 +9,11 @@ import zlib
 from codecs import getincrementaldecoder, lookup
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from os.path import exists
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from mlpengine.core.errors import DataError, MlpEngineError, UsageError
 from mlpengine.core.files import similar_file
-from mlpengine.core.system import read_pipe
 from mlpengine.core.wording import quoted
 
 Opener = Callable[[], BinaryIO]
@@ -29,9 +27,6 @@ BINARY_BYTES = 64 << 20
 """Limit for binary files, whose headers state the unpacked size."""
 
 _BLOCK = 1 << 20
-
-PIPE_SECONDS = 10.0
-"""Seconds to wait for a writer of a pipe."""
 
 
 def refuse_bomb(unpacked: int, packed: int, where: str, limit: int = BOMB_BYTES) -> None:
@@ -207,25 +202,12 @@ def _unpacked(packed: BinaryIO, where: str) -> BinaryIO:
 def opener(path: str | os.PathLike[str], encoding: str = "utf-8") -> Opener:
     """Return a function that opens a file as UTF-8, unpacked if its suffix is a packing.
 
-    A pipe is read into memory at once.  Raises: DataError for a pipe without a writer.
+    Raises: DataError for a directory, a pipe or a device.
     """
     if "\0" in os.fspath(path):
         raise DataError(f"{os.fspath(path)!r}: the name of a file cannot contain a null character")
-    content = _read_pipe(os.fspath(path)) if exists(path) and Path(path).is_fifo() else None
-
-    def open_file() -> BinaryIO:
-        return open(path, "rb") if content is None else io.BytesIO(content)
-
-    return lambda: transcoded(_unpacked(open_file(), os.fspath(path)), encoding, path)
-
-
-def _read_pipe(where: str) -> bytes:
-    """Return all bytes of a pipe, such as <(...) in a shell."""
-    with readable(where):
-        content = read_pipe(where, PIPE_SECONDS)
-    if content is None:
-        raise DataError(f"{where}: no data came through this pipe in {PIPE_SECONDS:g} s")
-    return content
+    require_file(path)
+    return lambda: transcoded(_unpacked(open(path, "rb"), os.fspath(path)), encoding, path)
 
 
 def require_file(path: str | os.PathLike[str]) -> None:

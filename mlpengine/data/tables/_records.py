@@ -186,11 +186,6 @@ class TextSource:
         """Check that a text is UTF-8 without NUL bytes.  Raises: DataError."""
         if (nul := content.find(b"\0")) >= 0:
             line = self.line + line_count(content[:nul])
-            if other := wide_encoding(content):
-                raise EncodingError(
-                    f"{self.where}: line {line}: must be UTF-8; it looks like UTF-16: save it as "
-                    f"UTF-8, or set data.text_encoding: {other}"
-                )
             if not self._is_utf16:
                 raise DataError(
                     f"{self.where}: line {line}: holds a NUL byte; it is damaged or not a text file"
@@ -251,15 +246,6 @@ def _whole(content: bytes, delimiter: str, at_end: bool) -> tuple[int, bool]:
     ends = np.flatnonzero((characters == _NEWLINE) | (characters == _RETURN))
     outside = ends[np.searchsorted(quotes, ends) % 2 == 0]
     return int(outside[-1]) + 1 if len(outside) else 0, True
-
-
-def wide_encoding(content: bytes) -> str:
-    """Return the encoding of mostly Latin UTF-16 without a byte order mark, else ""."""
-    start = content[:_START]
-    for name, high in (("utf-16-le", start[1::2]), ("utf-16-be", start[::2])):
-        if start.count(0) == high.count(0) > 0.9 * len(high):
-            return name
-    return ""
 
 
 def line_count(content: bytes) -> int:

@@ -31,7 +31,7 @@ def usable_rows(table: Table, target: Sequence[str], in_use: Array | None) -> Us
     remarks = _remark(table, ~kept, "left out: data.where does not hold")
     remarks += _remark(table, kept & ~used, "left out: the target is missing")
     partly = used & np.logical_or.reduce([table[name].missing for name in names], initial=False)
-    remarks += _remark(table, partly, "lack some targets and count for the others")
+    remarks += _remark(table, partly, "lack some of the targets")
     if used.all():
         return UsableRows(None, remarks)
     if not used.any():
