@@ -154,10 +154,7 @@ class Values:
         return [None if array is None else self.read(array) for array in arrays]
 
     def write(self, array: Array | None, role: str, kind: Origin | None = None) -> MatrixValue:
-        """Return a new value that `array` holds from now on.
-
-        If `kind` is rows, an array of one axis becomes a column.
-        """
+        """Return a new value for `array`; if `kind` is rows, one axis becomes a column."""
         assert array is not None
         _require_plain(array)
         shape = array.shape or (1,)

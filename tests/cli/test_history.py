@@ -125,7 +125,7 @@ def test_the_rows_before_may_be_in_another_file(folder, mlpengine):
     ("settings", "told"),
     [
         (["data.split.time=null"], "data.lags: needs data.split.time"),
-        (["data.lags={'sold': 0}"], "data.lags.sold"),
+        (["data.lags={'sold': 900}"], "'sold_lag_900' is missing in every row"),
         (["data.lags={'sold': []}"], "data.lags.sold"),
         (["data.rolling={'sold': {}}"], "data.rolling.sold"),
         (["data.lags={'sould': 1}"], "'sould'"),

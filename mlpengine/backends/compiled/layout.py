@@ -47,10 +47,7 @@ class Layout:
         return self.target.vector_bytes // self.itemsize
 
     def place(self, values: Iterable[MatrixValue], by_vectors: Container[MatrixValue]) -> None:
-        """Assign every value to the workspace or to the caller's memory.
-
-        Kernels read the values in `by_vectors` by whole vectors.
-        """
+        """Assign every value to memory; kernels read the values `by_vectors` by whole vectors."""
         for value in values:
             if not value.written:
                 partial = value.columns % self.lanes > 0 and value.array.dtype.kind == "f"
@@ -72,10 +69,7 @@ class Layout:
     def reserve(
         self, name: str, count: int, kind: str = "real", phases: Sequence[Phase] = ()
     ) -> None:
-        """Reserve `count` numbers in the workspace under `name`.
-
-        They live from the first to the last function that uses them, and in `phases`.
-        """
+        """Reserve `count` numbers in the workspace under `name`, for its functions in `phases`."""
         size = {"real": self.itemsize, "uint8_t": 1}.get(kind, 8)
         self._reserved[name] = _Reservation(kind, count * size, phases)
 

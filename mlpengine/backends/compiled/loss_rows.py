@@ -117,10 +117,9 @@ class EntryLossRows(LossRows):
         return entry_loss(self.op, self.output.columns // self.op.columns)
 
     def _body(self, layout: Layout) -> Sequence[Statement]:
-        """Return the loop over rows; each lane of a vector is a column of a row's target.
+        """Return the loop over rows; lanes are columns of a row or, of a single column, rows.
 
-        If the target has a single column, each lane is a row.  Several short rows without weights
-        share a vector.
+        Short rows without weights share vectors.
         """
         output, target, slot, loss = self.output, self.target, self.d_output, self.op
         count, per_entry = loss.columns, loss.target_columns
@@ -345,10 +344,7 @@ class CrossEntropyRows(LossRows):
         ]
 
     def _target_rows(self, layout: Layout, *, narrow: bool = False) -> str:
-        """Return the statement that sets q to q / rows of the mean, for columns j to j + n.
-
-        If `narrow`, q has column j only, with a lane for each row.
-        """
+        """Return the statement that sets q to q / rows of the mean, for the columns from j on."""
         op, target = self.op, self.target
         smoothing = float(op.label_smoothing)
         columns = self.output.columns

@@ -18,10 +18,7 @@ from mlpengine.ops.op import Direction, GradOp
 
 @dataclass(eq=False, repr=False)
 class Map(Kernel):
-    """An element-wise rule; ``names`` maps the rule's names to values.
-
-    The values have one shape.  The rule may also read vectors, which are equal for every row.
-    """
+    """An element-wise rule; ``names`` maps its names to values of one shape, or to equal rows."""
 
     rule: VectorRule
     op: GradOp
