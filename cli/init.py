@@ -10,7 +10,7 @@ import click
 from mlpengine.config.other_tasks import other_settings
 from mlpengine.config.proposal import Division, decisions, doubts, fitting_division, propose
 from mlpengine.core.errors import DataError, UsageError
-from mlpengine.core.files import keep_input, similar_file, write_atomically
+from mlpengine.core.files import keep_other_kinds, similar_file, write_atomically
 from mlpengine.core.wording import plural, suggestion
 from mlpengine.data.features import Profile, profile
 from mlpengine.data.features.checks import CORRECT, KEEP_IF, more_features
@@ -120,8 +120,7 @@ def command(
     if path is not None and path.exists() and not force:
         raise UsageError(f"{path}: exists already; choose another name with -o, or add --force")
     if path is not None:
-        keep_input(path, data, "the table")
-        keep_input(path, test or data, "the table of the test")
+        keep_other_kinds(path, ".yaml", ".yml")
     source = data if data in DATASETS else _beside(Path(data), path)
     _check_name(data, source)
     test_source = None

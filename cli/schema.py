@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from mlpengine.config import json_schema
-from mlpengine.core.files import is_device, write_atomically
+from mlpengine.core.files import is_device, keep_other_kinds, write_atomically
 
 from .options import AS_JSON, OUTPUT_FILE
 from .streams import say, write_file
@@ -45,5 +45,6 @@ def schema_text() -> str:
 
 
 def write_schema(path: Path) -> None:
-    """Write the schema, atomically."""
+    """Write the schema, atomically.  Raises: UsageError if it would replace no .json file."""
+    keep_other_kinds(path, ".json")
     write_atomically(path, schema_text().encode())

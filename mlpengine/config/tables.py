@@ -11,7 +11,7 @@ import numpy as np
 
 from mlpengine.config.load import ConfigFile
 from mlpengine.config.reader import KeyPath
-from mlpengine.core.errors import FormulaError
+from mlpengine.core.errors import DataError, FormulaError
 from mlpengine.core.files import similar_file
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural, suggestion
@@ -98,7 +98,10 @@ def read_tables(
                 )
                 raise file.wrong(("data", f"{part}_source"), text)
     usable = {
-        name: usable_rows(other, target, rows_in_use(file, other)) for name, other in tables.items()
+        name: usable_rows(
+            other, target, rows_in_use(file, other), history_of(file).early_rows(other)
+        )
+        for name, other in tables.items()
     }
     kept = {
         name: np.arange(tables[name].n_rows) if one.rows is None else one.rows
@@ -253,7 +256,14 @@ def read_source(
     known = list(fitted.target.columns) if fitted and fitted.target else None
     target = list(file.config.data.target) or known or _own_target(file, table)
     _check_columns(file, table)
-    table = history_of(file).extended(table)
+    history = history_of(file)
+    table = history.extended(table)
+    for name in history.names if fitted is None else ():
+        if table[name].missing.all():
+            raise DataError(
+                f"{table.source}: column {name!r} is missing in every row, because no series has "
+                "enough rows; give a smaller lag, window or ahead"
+            )
     _check_formulas(file, table, target)
     return table, target
 

@@ -89,6 +89,12 @@ def keep_input(out: Path, source: str | Path, what: str) -> None:
         raise UsageError(f"{out}: is {what}; name another file by --out")
 
 
+def keep_other_kinds(out: Path, *suffixes: str) -> None:
+    """Raise UsageError if the output would replace a file without one of these suffixes."""
+    if out.suffix not in suffixes and out.is_file():
+        raise UsageError(f"{out}: exists and does not end in {suffixes[0]}; name another file")
+
+
 RESOLVED = "config.resolved.yaml"
 """The config of a run with all defaults and overrides."""
 
@@ -176,10 +182,7 @@ def sync(descriptor: int) -> None:
 
 
 def flush(path: Path) -> None:
-    """Flush a file and its name to disk, even within `unflushed`.
-
-    Raises: RunError with the path and the cause.
-    """
+    """Flush a file and its name to disk, even within `unflushed`; an error is a RunError."""
     with writing(path):
         system.flush_to_disk(path)
         system.flush_to_disk(path.parent)

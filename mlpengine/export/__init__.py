@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mlpengine.core.errors import UsageError
-from mlpengine.core.files import checked_path
+from mlpengine.core.files import checked_path, keep_other_kinds
 from mlpengine.core.wording import suggestion
 from mlpengine.export._exported import Exported
 from mlpengine.export._js_module import description, to_js
@@ -68,6 +68,8 @@ def format_of(path: str | Path, format: str | None = None) -> str:
         )
     if named in FORMATS and named != chosen:
         raise UsageError(f"{path}: the name must end in .{chosen}, the format (got {suffix})")
+    if named != chosen:
+        keep_other_kinds(Path(path), f".{chosen}")
     return chosen
 
 
@@ -83,7 +85,7 @@ def export(
 
     Args:
         model: a model with its preprocessing, or a network alone; its ONNX form has its inputs.
-        path: path of the file; an existing file is replaced.
+        path: path of the file; a file with the suffix of the format is replaced.
         format: one of `FORMATS`; by default the format for the suffix of `path`.
         name: for C, prefix of functions and macros, so that a program can contain several models; a
             header with their declarations is written beside the file.

@@ -582,8 +582,8 @@ class Model:
                 f"predicts {self.preprocessor.task})"
             )
         if np.ndim(times) != 1:
-            raise UsageError(f"{where}: times must be a list (got {times!r:.60}); write [{times}]")
-        given = [POSITIVE.check(where, time) for time in times]
+            raise UsageError(f"{where}: times must be a list such as [30, 90] (got {times!r:.60})")
+        given = [POSITIVE.check(f"{where}: a time", time) for time in times]
         return self._task.survival(output, np.array(given))
 
     def predict_set(self, data: Any, level: float = 0.9, *, by_class: bool = False) -> Array:

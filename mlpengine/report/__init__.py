@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlpengine.core.errors import UsageError
-from mlpengine.core.files import write_atomically
+from mlpengine.core.files import keep_other_kinds, write_atomically
 from mlpengine.core.lazy import lazy_names
 
 from .collect import (
@@ -57,6 +56,5 @@ def write_page(path: Path, page: str) -> None:
 
     Raises: RunError; UsageError if the page would replace a file that is not .html.
     """
-    if path.suffix != ".html" and path.is_file():
-        raise UsageError(f"{path}: a page replaces only .html files; name another file")
+    keep_other_kinds(path, ".html")
     write_atomically(path, page.encode(errors="backslashreplace"))

@@ -54,9 +54,10 @@ COMMANDS = {
         ["predict", "run", "rows.csv", "-o", "rows.csv"],
         "rows.csv: is the table to predict",
     ),
+    "export over a table": (["export", "run", "--format", "c", "-o", "rows.csv"], "end in .c;"),
     "init over the table": (
         ["init", "rows.csv", "--target", "y", "-o", "rows.csv", "--force"],
-        "rows.csv: is the table; name another file",
+        "rows.csv: exists and does not end in .yaml; name another file",
     ),
     "a model with a flipped bit": (["predict", "bit.safetensors", "rows.csv"], "is damaged"),
     "a network without preprocessing": (["predict", "net.safetensors", "rows.csv"], "not a model"),

@@ -146,6 +146,9 @@ def test_columns_that_numpy_has_no_type_for():
     spans = as_table({"t": np.array([1_500, "NaT"], "timedelta64[ms]")})["t"]
     assert spans.kind == "number"
     np.testing.assert_array_equal(spans.values, [1.5, np.nan])
+    np.testing.assert_array_equal(as_table({"d": [Decimal("sNaN"), 2]})["d"].values, [np.nan, 2])
+    with pytest.raises(DataError, match="row 2: numbers must fit into float64"):
+        as_table({"d": ["a", 10**5000]})
 
 
 def test_nanoseconds_are_numbers():

@@ -21,6 +21,9 @@ from mlpengine.data.tables.table import Column, Table, column_of, number_text
 
 _log = logging.getLogger("mlpengine")
 
+LARGEST = int(np.finfo(np.float64).max)
+"""The largest whole number in float64; Python does not write much larger ones."""
+
 _FIRST_DAY = date(1970, 1, 1)
 _GAPS = ("NAType", "NaTType")
 """Type names of pandas' missing values, whose comparisons have no truth value."""
@@ -267,7 +270,9 @@ def _spread(known: Sequence[Any], missing: Array) -> Array:
 def _is_missing(value: Any) -> bool:
     if value is None or type(value).__name__ in _GAPS:
         return True
-    return isinstance(value, float) and isnan(value)
+    return (isinstance(value, float) and isnan(value)) or (
+        isinstance(value, Decimal) and value.is_nan()
+    )
 
 
 def _seconds(moment: date) -> float:
@@ -285,6 +290,8 @@ def _text(value: Any, where: str, row: int) -> str:
     if isinstance(value, bool | np.bool_):
         return number_text("boolean", float(value))
     if isinstance(value, int | np.integer):
+        if not -LARGEST <= int(value) <= LARGEST:
+            raise DataError(f"{where}, row {row + 1}: numbers must fit into float64")
         return str(value)
     if isinstance(value, float | np.number):
         return number_text("number", float(value))
