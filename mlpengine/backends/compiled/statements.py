@@ -47,6 +47,7 @@ class Each(NamedTuple):
     """For each vector ``[r][v]`` of a tile, unrolled."""
 
     body: Sequence["Statement"]
+    rows: str = "rows"
 
 
 class If(NamedTuple):
