@@ -94,11 +94,14 @@ def read_tables(
             if name not in tables[part]:
                 text = (
                     f"{tables[part].source} needs the target column {name!r}, by which the model "
-                    "is measured; leave the file out and predict it with mlpengine predict"
+                    "is measured; leave these rows out and predict them with the model"
                 )
                 raise file.wrong(("data", f"{part}_source"), text)
     usable = {
-        name: usable_rows(other, target, rows_in_use(file, other)) for name, other in tables.items()
+        name: usable_rows(
+            other, target, rows_in_use(file, other), history_of(file).early_rows(other)
+        )
+        for name, other in tables.items()
     }
     kept = {
         name: np.arange(tables[name].n_rows) if one.rows is None else one.rows
@@ -328,7 +331,8 @@ def _own_target(file: ConfigFile, table: Table) -> list[str]:
     known = DATASETS.get(file.config.data.source)
     if known:
         return [known]
-    text = f"this key is required (one of the columns {', '.join(table.names[:20])})"
+    names = table.names if len(table.names) <= 20 else [*table.names[:14], "...", *table.names[-5:]]
+    text = f"this key is required (one of the columns {', '.join(names)})"
     raise file.wrong(("data", "target"), text)
 
 

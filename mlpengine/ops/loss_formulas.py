@@ -73,11 +73,6 @@ class LossFormulas:
         """A plan for each slope, from `given`."""
         return tuple(plan([slope], self.given) for slope in self.slopes)
 
-    @property
-    def is_of_difference(self) -> bool:
-        """Whether the gradient of the target is the negative gradient of the only output."""
-        return self.slopes[1:] == self.slopes[:1] and self.scales[1:] == (-self.scales[0],)
-
     def slope(self, k: int, outputs: Sequence[Array], targets: Sequence[Array]) -> Array:
         """Return the float64 derivative by output column `k`, or by the last target for k = -1."""
         value = evaluate(self.slopes[k], self.named(outputs, targets)) * self.scales[k]
