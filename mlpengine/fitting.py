@@ -383,7 +383,7 @@ def _config(
     name: str = NAME,
 ) -> tuple[ConfigFile, dict[str, Table], list[str]]:
     """Return the checked config, the tables in memory by part, and the decisions."""
-    _check_call(table, target, name)
+    _check_call(table, target, given, name)
     one_of(f"{name}: preset", preset, PRESETS)
     sections = as_config(config)
     own = sections.setdefault("data", {})
@@ -455,8 +455,14 @@ def checked_sections(sections: dict[str, Any], name: str = NAME) -> ConfigFile:
     return check_config(Path(name), document)
 
 
-def _check_call(table: Any, target: Any, where: str) -> None:
-    """Raise UsageError, with the right call, unless a table has columns and targets are names."""
+def _check_call(table: Any, target: Any, given: Mapping[str, Any], where: str) -> None:
+    """Raise UsageError, with the right call, unless tables have columns and targets are names."""
+    for part, rows in given.items():
+        if isinstance(rows, float | int):
+            raise UsageError(
+                f"{where}: {part} must be a table (got {rows}); for a share of the rows write "
+                f"data={{'split': {{{part!r}: {rows}}}}}"
+            )
     names = [target] if isinstance(target, str) or not isinstance(target, Sequence) else target
     matrix = isinstance(table, np.ndarray) and table.dtype.names is None
     if matrix or not all(name is None or isinstance(name, str) for name in names):
