@@ -24,7 +24,7 @@ LOOPED = 64
 
 @dataclass(frozen=True)
 class Workload:
-    """A network, a batch, a loss and an optimizer."""
+    """A network, a batch, a loss and an optimizer; `double` measures the engine in float64, too."""
 
     name: str
     sizes: tuple[int, ...]
@@ -32,6 +32,7 @@ class Workload:
     activation: str = "relu"
     loss: str = "cross_entropy"
     optimizer: str = "adam"
+    double: bool = False
 
     @property
     def title(self) -> str:
@@ -44,13 +45,13 @@ class Workload:
         name = f"{'-'.join(map(str, self.sizes))}, batch {self.batch:,}"
         return name if self.optimizer == "adam" else f"{name}, {self.optimizer.upper()}"
 
-    def data(self) -> tuple[np.ndarray, np.ndarray]:
+    def data(self, dtype: str = "float32") -> tuple[np.ndarray, np.ndarray]:
         """Return features and targets of four batches."""
         rng = np.random.default_rng(0)
         rows = 4 * self.batch
-        x = rng.standard_normal((rows, self.sizes[0])).astype("f4")
+        x = rng.standard_normal((rows, self.sizes[0])).astype(dtype)
         if self.loss == "mse":
-            return x, rng.standard_normal((rows, self.sizes[-1])).astype("f4")
+            return x, rng.standard_normal((rows, self.sizes[-1])).astype(dtype)
         return x, rng.integers(0, self.sizes[-1], rows)
 
     def order(self, steps: int) -> np.ndarray:
@@ -59,8 +60,8 @@ class Workload:
         epochs = [rng.permutation(rows) for _ in range(-(-steps // 4))]
         return np.concatenate(epochs)[: steps * self.batch]
 
-    def mlp(self) -> Mlp:
-        return Mlp(self.sizes, activation=self.activation, seed=0)
+    def mlp(self, dtype: str = "float32") -> Mlp:
+        return Mlp(self.sizes, activation=self.activation, seed=0, dtype=dtype)
 
     def engine_loss(self) -> MeanSquaredError | SoftmaxCrossEntropy:
         return MeanSquaredError() if self.loss == "mse" else SoftmaxCrossEntropy()

@@ -45,8 +45,8 @@ WORKLOADS = (
     Workload("mnist adam", (784, 128, 10), 32),
     Workload("middle", (256, 512, 512, 10), 128),
     Workload("width 2048", (784, 2048, 2048, 10), 256),
-    Workload("narrow", (24, 8, 2), 200, "tanh", "mse", "sgd"),
-    Workload("whole data", (4, 32, 16, 4), 10_000, "tanh", "mse"),
+    Workload("narrow", (24, 8, 2), 200, "tanh", "mse", "sgd", double=True),
+    Workload("whole data", (4, 32, 16, 4), 10_000, "tanh", "mse", double=True),
     Workload("deep tanh", (28, 300, 300, 300, 300, 300, 1), 100, "tanh", "mse"),
 )
 
@@ -75,9 +75,9 @@ PAUSE, WARM = 0.12, 0.005
 this one's to come back."""
 
 
-def make_step(work: Workload, backend: str) -> TrainingStep:
+def make_step(work: Workload, backend: str, dtype: str = "float32") -> TrainingStep:
     """Return the step; it may use the cores that this process is held to."""
-    mlp = work.mlp()
+    mlp = work.mlp(dtype)
     kind = Adam if work.optimizer == "adam" else Sgd
     optimizer, loss = kind(mlp, lr=1e-3), work.engine_loss()
     return TrainingStep(mlp, loss, optimizer, work.batch, backend=backend, threads=cores())
@@ -90,16 +90,17 @@ def engine(work: Workload, backend: str) -> Steps:
     return (lambda: step(x, y)), 1
 
 
-def engine_looped(work: Workload) -> Steps:
+def engine_looped(work: Workload, dtype: str = "float32") -> Steps:
     """Many steps in one call, over shuffled rows, gathering included."""
-    step = make_step(work, "compiled")
-    (x, y), order = work.data(), work.order(LOOPED)
+    step = make_step(work, "compiled", dtype)
+    (x, y), order = work.data(dtype), work.order(LOOPED)
     return (lambda: step.run_many(x, y, order)), LOOPED
 
 
 def contestants(work: Workload, threads: int, *, smoke: bool) -> dict[str, Steps]:
     candidates = {
         "compiled, looped": engine_looped(work),
+        "float64, looped": engine_looped(work, "float64") if work.double else None,
         "compiled, per call": engine(work, "compiled"),
         "NumPy": engine(work, "numpy"),
         "JAX, looped": jax_steps(work, looped=True),

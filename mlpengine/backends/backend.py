@@ -30,10 +30,7 @@ NUMPY = Backend("numpy")
 
 
 def find_backend(name: str) -> Backend:
-    """Return the backend of tape programs called `name`, ``numpy`` or ``numexpr``.
-
-    Raises: UsageError for another name; ``compiled`` exists for whole training steps only.
-    """
+    """Return the backend ``numpy`` or ``numexpr``; raise UsageError for another name."""
     if name == "numpy":
         return NUMPY
     if name == "numexpr":

@@ -10,10 +10,7 @@ from mlpengine.formula import Expr
 
 
 class ParameterRange(NamedTuple):
-    """A range of the flat vector with parameters that are updated alike.
-
-    `lr` and `weight_decay` are factors of the step's learning rate and weight decay.
-    """
+    """A range of parameters with equal factors of the step's learning rate and weight decay."""
 
     start: int
     stop: int

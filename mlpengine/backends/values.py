@@ -64,8 +64,9 @@ class MatrixValue:
 
     `written` tells whether a kernel computes the value, and `final` whether it must be in `array`
     after the replay.  A `mask` belongs to a dropout with random bytes in memory.  `padded` values
-    lie in the program's workspace, with rows padded to whole vectors; all others lie in `array`.
-    `kind` is the origin of the value.
+    lie in the program's workspace, with rows padded to whole vectors unless they are `short`; all
+    others lie in `array`.  Several short rows fill a vector, one after the other.  `kind` is the
+    origin of the value.
     """
 
     name: str
@@ -73,6 +74,7 @@ class MatrixValue:
     written: bool = False
     final: bool = False
     padded: bool = False
+    short: bool = False
     stored: bool = True
     mask: Dropout | None = None
     kind: Origin = "rows"
@@ -99,6 +101,11 @@ class MatrixValue:
 
     def __repr__(self) -> str:
         return f"{self.name} {list(self.array.shape)}"
+
+
+def is_short(columns: int, lanes: int) -> bool:
+    """Return whether several rows fill a vector exactly."""
+    return 0 < columns < lanes and lanes % columns == 0
 
 
 def padded_length(columns: int, lanes: int) -> int:
@@ -147,10 +154,7 @@ class Values:
         return [None if array is None else self.read(array) for array in arrays]
 
     def write(self, array: Array | None, role: str, kind: Origin | None = None) -> MatrixValue:
-        """Return a new value that `array` holds from now on.
-
-        If `kind` is rows, an array of one axis becomes a column.
-        """
+        """Return a new value for `array`; if `kind` is rows, one axis becomes a column."""
         assert array is not None
         _require_plain(array)
         shape = array.shape or (1,)
@@ -205,6 +209,7 @@ class Values:
             if value.written and value.stored:
                 fits = value.columns % lanes == 0 or value in exceptions
                 value.padded = not (value.final and fits)
+                value.short = fits and is_short(value.columns, lanes)
 
     def _add(self, value: MatrixValue) -> MatrixValue:
         self.all.append(value)

@@ -9,10 +9,7 @@ from mlpengine.ops.op import Direction
 
 
 class VectorRule:
-    """Formulas on vectors, by the names of the buffers in an op's rules.
-
-    ``y`` is the value, and ``dx`` is the gradient of an operand ``x``.
-    """
+    """Formulas on vectors, by an op's buffers: ``y``, and ``dx`` for an operand ``x``."""
 
     def __init__(self, given: Mapping[str, Expr], outputs: Mapping[str, Expr]) -> None:
         self.given, self.outputs = given, outputs
@@ -33,10 +30,7 @@ class VectorRule:
         return VectorRule(self.given, {n: f for n, f in self.outputs.items() if n in names})
 
     def steps(self, names: Mapping[str, str], prefix: str = "") -> list[tuple[str, Expr]]:
-        """Return the steps that define the outputs (see `in_steps`); `names` are names of values.
-
-        Other names begin with `prefix`, by default the name of the first output and ``_t``.
-        """
+        """Return the steps of the outputs (see `in_steps`); other names begin with `prefix`."""
         given = {self.given[name]: names[name] for name in self.reads}
         outputs = {names[name]: formula for name, formula in self.outputs.items()}
         return in_steps(outputs, given, prefix or f"{next(iter(outputs))}_t")

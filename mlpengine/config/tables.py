@@ -98,7 +98,10 @@ def read_tables(
                 )
                 raise file.wrong(("data", f"{part}_source"), text)
     usable = {
-        name: usable_rows(other, target, rows_in_use(file, other)) for name, other in tables.items()
+        name: usable_rows(
+            other, target, rows_in_use(file, other), history_of(file).early_rows(other)
+        )
+        for name, other in tables.items()
     }
     kept = {
         name: np.arange(tables[name].n_rows) if one.rows is None else one.rows

@@ -40,10 +40,7 @@ def address_of(array: Array) -> int:
 
 
 def write_into(buffer: Array, value: Array, where: str) -> None:
-    """Copy `value` into `buffer`; neither broadcast it nor change the kind of its dtype.
-
-    Raises: ShapeError or DtypeError led by `where`, with both shapes or dtypes.
-    """
+    """Copy `value` without broadcasting, in its kind of dtype; an error is led by `where`."""
     if value is buffer:
         return
     if value.shape != buffer.shape:
@@ -106,12 +103,6 @@ def quiet_runner() -> Callable[..., Any]:
     context = copy_context()
     context.run(np.seterr, all="ignore")
     return context.run
-
-
-def refuse_second_call(where: str, error: RuntimeError) -> None:
-    """Raise TapeError if a runner reports that another call is using it."""
-    if "already entered" in str(error):
-        raise second_call(where) from error
 
 
 def second_call(where: str) -> TapeError:

@@ -122,10 +122,7 @@ class CompileError(MlpEngineError, RuntimeError):
 
 
 def install_line(extra: str) -> str:
-    """Return the command that installs an extra.
-
-    The command also works in a clone: pip keeps the installed mlpengine and adds the packages.
-    """
+    """Return the command that installs an extra, in an environment or a clone."""
     return f"pip install 'mlpengine[{extra}]'"
 
 

@@ -31,10 +31,7 @@ class Limits:
     whole: bool = False
 
     def check(self, where: str, value: Any) -> Any:
-        """Return a value as a float, or as an int if `whole` is set.
-
-        Raises: UsageError, led by `where`, for a wrong type or a number out of range.
-        """
+        """Return a float, or an int if `whole` is set; else raise UsageError, led by `where`."""
         is_number = isinstance(value, Integral if self.whole else Real)
         if not is_number or isinstance(value, bool) or not self._allow(value):
             hint = ""
@@ -127,10 +124,7 @@ class Option(NamedTuple):
         return getattr(self.type, "__metadata__", ())
 
     def check(self, where: str, value: Any) -> Any:
-        """Return a value in the type that the class uses, such as a float for a whole number.
-
-        Raises: UsageError, led by `where`, for a number out of range or a value that is no bool.
-        """
+        """Return a value in the class's type; else raise UsageError, led by `where`."""
         if isinstance(self.default, bool) and not isinstance(value, bool):
             raise UsageError(f"{where} must be True or False (got {quoted(value)})")
         limits = _limits_in(self.type)
@@ -181,10 +175,7 @@ def _options_of(kind: Any) -> Mapping[str, Option]:
 
 
 def _keyword_only(kind: type) -> dict[str, Parameter]:
-    """Return the keyword-only parameters of a constructor.
-
-    A constructor with ``**others`` also takes the parameters of its base class.
-    """
+    """Return the keyword-only parameters of a constructor, with its base's for ``**others``."""
     parameters = signature(kind).parameters.values()
     own = {one.name: one for one in parameters if one.kind is Parameter.KEYWORD_ONLY}
     if any(one.kind is Parameter.VAR_KEYWORD for one in parameters) and kind.__base__:

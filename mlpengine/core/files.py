@@ -182,10 +182,7 @@ def sync(descriptor: int) -> None:
 
 
 def flush(path: Path) -> None:
-    """Flush a file and its name to disk, even within `unflushed`.
-
-    Raises: RunError with the path and the cause.
-    """
+    """Flush a file and its name to disk, even within `unflushed`; an error is a RunError."""
     with writing(path):
         system.flush_to_disk(path)
         system.flush_to_disk(path.parent)

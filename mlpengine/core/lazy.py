@@ -9,13 +9,7 @@ from typing import Any
 def lazy_names(
     package: str, places: Mapping[str, Sequence[str]], rooms: Sequence[str] = ()
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return the functions `__getattr__` and `__dir__` of a package.
-
-    Args:
-        package: name of the package.
-        places: modules of the package, each with the public names that it defines.
-        rooms: public modules, also imported at their first use.
-    """
+    """Return `__getattr__` and `__dir__` of a package: names by module, and public modules."""
     place_of = {name: place for place, names in places.items() for name in names}
 
     def find(name: str) -> Any:

@@ -51,10 +51,7 @@ class NamedRows:
         return self.arrays.items()
 
     def write(self, values: Any, where: str) -> None:
-        """Copy `values`, arrays with the same names and shapes, into these arrays.
-
-        Raises: ShapeError or DtypeError, led by `where`, as in `write_into`.
-        """
+        """Copy arrays of the same names and shapes into these; errors are as in `write_into`."""
         need_names(values, self.arrays, where)
         for name, array in self.arrays.items():
             place = f"{where}[{name!r}]"
@@ -66,10 +63,7 @@ class NamedRows:
 
 
 def need_names(values: Any, names: Mapping[str, Any], where: str, *, more: bool = False) -> None:
-    """Raise ShapeError unless `values` are arrays with these names, in any order.
-
-    With `more`, further names are allowed.
-    """
+    """Raise ShapeError unless `values` are arrays with these names, in any order (or `more`)."""
     if not isinstance(values, Mapping | NamedRows):
         wanted = ", ".join(f"{name!r}: ..." for name in names)
         raise ShapeError(f"{where} must be arrays by name, {{{wanted}}} (got {quoted(values)})")

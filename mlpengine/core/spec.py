@@ -69,10 +69,7 @@ class Spec:
 
 
 def floating(dtype: DTypeLike, where: str) -> np.dtype[Any]:
-    """Return `dtype` as float32 or float64.
-
-    Raises: DtypeError, led by `where`, for any other dtype.
-    """
+    """Return `dtype` as float32 or float64; raise DtypeError, led by `where`, for any other."""
     try:
         chosen = None if dtype is None else np.dtype(dtype)
     except TypeError:

@@ -33,10 +33,7 @@ def finite(value: Any) -> Any:
 
 
 def of_type(value: Any, kind: type[Wanted], where: str) -> Wanted:
-    """Return a JSON value of type `kind`, a key of `WORDS`; a whole number passes as a float.
-
-    Raises: CheckpointError, led by `where`, for a value of another type.
-    """
+    """Return a JSON value of type `kind`; raise CheckpointError, led by `where`, for another."""
     good = isinstance(value, int | float if kind is float else kind)
     if isinstance(value, bool) and kind is not bool:
         good = False
@@ -50,10 +47,7 @@ def of_type(value: Any, kind: type[Wanted], where: str) -> Wanted:
 def check_keys(
     value: Any, where: str, needed: Collection[str], others: Collection[str] = ()
 ) -> None:
-    """Check that a JSON value is a mapping with all keys of `needed`, and otherwise only `others`.
-
-    Raises: CheckpointError, led by `where`.
-    """
+    """Raise CheckpointError unless a mapping has all keys `needed`, and else only `others`."""
     of_type(value, dict, where)
     for problem, names in (
         ("lacks", {*needed} - value.keys()),

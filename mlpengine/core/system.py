@@ -49,10 +49,7 @@ _at_offset = nullcontext() if sys.platform != "win32" else Lock()
 
 
 def open_file(path: Path, flags: int, *, follow: bool = True, directory: int | None = None) -> int:
-    """Open a binary file; child processes do not inherit its descriptor.
-
-    `directory` is an open directory or None.  Unless `follow`, a link is refused.
-    """
+    """Open a binary file that no child process inherits; unless `follow`, refuse a link."""
     if sys.platform == "win32":
         if not follow and path.is_symlink():
             raise OSError(ELOOP, os.strerror(ELOOP))
@@ -89,10 +86,7 @@ def opened_directory(path: Path, *, follow: bool = True) -> Iterator[tuple[Path,
 
 
 def replace(source: Path, target: Path, directory: int | None = None) -> None:
-    """Rename a file in an open directory; an existing file of the new name is replaced.
-
-    On Windows, wait up to `PATIENCE` seconds for processes that have one of the files open.
-    """
+    """Rename a file in an open directory; on Windows, wait up to `PATIENCE` for its readers."""
     end = time.monotonic() + PATIENCE
     while True:
         try:
@@ -128,10 +122,7 @@ def flush_to_disk(path: Path) -> None:
 
 
 def read_into(descriptor: int, view: memoryview, offset: int) -> int:
-    """Read bytes from `offset` into a view; return the number of bytes.
-
-    The file's position does not change.
-    """
+    """Read bytes from `offset` into a view, not moving the file's position; return their number."""
     if sys.platform != "win32":
         return os.preadv(descriptor, [view], offset)
     with _at_offset:
@@ -299,10 +290,7 @@ def interrupt(pid: int) -> None:
 
 
 def words_of(command: str) -> list[str]:
-    """Split a command line into words; Windows keeps backslashes, because paths have them.
-
-    Raises: ValueError if a quotation mark is not closed.
-    """
+    """Split a command line (ValueError for an open quotation); Windows keeps backslashes."""
     if sys.platform == "win32":
         return [word.strip('"') for word in shlex.split(command, posix=False)]
     return shlex.split(command)

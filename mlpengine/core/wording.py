@@ -50,10 +50,7 @@ def networks_text(networks: int, sizes: str, linear_models: int = 0) -> str:
 
 
 def printable(text: str) -> str:
-    """Return text from a file as one line, with control characters escaped as by `repr`.
-
-    Surrogates, the undecodable bytes of a path, stay.
-    """
+    """Return text from a file as one line, with control characters escaped as by `repr`."""
     if text.isprintable():
         return text
     odd = [c for c in {*text} if not (c.isprintable() or "\ud800" <= c <= "\udfff")]
@@ -75,10 +72,7 @@ def quoted(value: object) -> str:
 
 
 def shortened(text: str) -> str:
-    """Return a message with long words shortened in the middle and long lines cut at the end.
-
-    After the first `MOST_LINES` lines, the rest is left out.
-    """
+    """Return a message of up to `MOST_LINES` lines, with long words and long lines shortened."""
     text = _LONG_WORD.sub(lambda word: f"{word[0][: LONGEST_WORD // 2]}...{word[0][-20:]}", text)
     lines = text.split("\n", MOST_LINES)
     lines[MOST_LINES:] = ["..."] * (len(lines) > MOST_LINES)

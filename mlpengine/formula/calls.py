@@ -149,10 +149,7 @@ def evaluate(formula: Expr, operands: Mapping[str, Array]) -> Array:
 
 
 def _order(roots: Sequence[Expr], known: Set[Expr]) -> list[Expr]:
-    """Return the nodes in an order of computation; the argument that needs most buffers is first.
-
-    Source: Sethi and Ullman 1970, section 3.
-    """
+    """Return the nodes in order, the costliest argument first (Sethi and Ullman 1970, sec. 3)."""
     buffers: dict[Expr, int] = {}
     for node in order(roots, known):
         if node in known or not node.args:

@@ -21,6 +21,14 @@ from mlpengine.formula import numpy_functions as pieces
 Number = Union["Expr", float]
 
 
+def _operator(name: str) -> "Callable[[Expr, Number], Expr]":
+    return lambda a, b: make(name, a, b)
+
+
+def _reflected(name: str) -> "Callable[[Expr, Number], Expr]":
+    return lambda a, b: make(name, b, a)
+
+
 class Expr:
     """A node: a function and its arguments; ``variable`` and ``constant`` are leaves.
 
@@ -59,12 +67,6 @@ class Expr:
     def __reduce__(self) -> tuple[object, ...]:
         return Expr, (self.name, self.args, self.leaf)
 
-    def __copy__(self) -> "Expr":
-        return self
-
-    def __deepcopy__(self, memo: object) -> "Expr":
-        return self
-
     def __repr__(self) -> str:
         return self._shown(3)
 
@@ -79,56 +81,20 @@ class Expr:
     def __bool__(self) -> bool:
         raise FormulaError("formula: has no truth value while it is built; use where(cond, a, b)")
 
-    def __add__(self, other: Number) -> "Expr":
-        return make("add", self, other)
-
-    def __radd__(self, other: Number) -> "Expr":
-        return make("add", other, self)
-
-    def __sub__(self, other: Number) -> "Expr":
-        return make("sub", self, other)
-
-    def __rsub__(self, other: Number) -> "Expr":
-        return make("sub", other, self)
-
-    def __mul__(self, other: Number) -> "Expr":
-        return make("mul", self, other)
-
-    def __rmul__(self, other: Number) -> "Expr":
-        return make("mul", other, self)
-
-    def __truediv__(self, other: Number) -> "Expr":
-        return make("div", self, other)
-
-    def __rtruediv__(self, other: Number) -> "Expr":
-        return make("div", other, self)
-
-    def __pow__(self, exponent: Number) -> "Expr":
-        return make("pow", self, exponent)
+    __add__, __radd__ = _operator("add"), _reflected("add")
+    __sub__, __rsub__ = _operator("sub"), _reflected("sub")
+    __mul__, __rmul__ = _operator("mul"), _reflected("mul")
+    __truediv__, __rtruediv__ = _operator("div"), _reflected("div")
+    __pow__ = _operator("pow")
+    __gt__, __ge__ = _operator("greater"), _operator("greater_equal")
+    __lt__, __le__ = _operator("less"), _operator("less_equal")
+    __and__, __or__ = _operator("logical_and"), _operator("logical_or")
 
     def __neg__(self) -> "Expr":
         return make("neg", self)
 
     def __abs__(self) -> "Expr":
         return make("abs", self)
-
-    def __gt__(self, other: Number) -> "Expr":
-        return make("greater", self, other)
-
-    def __ge__(self, other: Number) -> "Expr":
-        return make("greater_equal", self, other)
-
-    def __lt__(self, other: Number) -> "Expr":
-        return make("less", self, other)
-
-    def __le__(self, other: Number) -> "Expr":
-        return make("less_equal", self, other)
-
-    def __and__(self, other: "Expr") -> "Expr":
-        return make("logical_and", self, other)
-
-    def __or__(self, other: "Expr") -> "Expr":
-        return make("logical_or", self, other)
 
     def __invert__(self) -> "Expr":
         return make("logical_not", self)
@@ -263,19 +229,18 @@ class Function(NamedTuple):
             each argument.
         numpy: a ufunc, or a generator ``piece(*args, out, *floats, *masks)`` of bound calls.
         c: C on vectors; for single numbers, macros define the same names.
-        numexpr: text for NumExpr, or None.
         onnx: name of the operator, or a function that builds it from other functions.
         expensive: whether backward keeps the value rather than computing it again.
         arity: number of arguments; the first `masks` are bools.
         floats, masks_needed: numbers of work buffers of the piece.
         alias: positions of the arguments that may share their buffer with `out`; None for all.
         takes_numbers: whether constant arguments reach the piece as Python floats.
+        numexpr: text for NumExpr, by default `c` without "v_"; None if NumExpr lacks the function.
     """
 
     gradient: "Callable[..., Sequence[Expr | None]]"
     numpy: Callable[..., Any]
     c: str
-    numexpr: str | None
     onnx: "str | Callable[..., Expr]"
     expensive: bool = False
     arity: int = 1
@@ -285,6 +250,7 @@ class Function(NamedTuple):
     masks_needed: int = 0
     alias: tuple[int, ...] | None = None
     takes_numbers: bool = False
+    numexpr: str | None = ""
 
     def calls(
         self,
@@ -315,21 +281,19 @@ class Function(NamedTuple):
 
 def _comparison(ufunc: np.ufunc, sign: str, onnx: Any) -> Function:
     text = f"{{}} {sign} {{}}"
-    return Function(lambda d, y, a, b: (None, None), ufunc, text, text, onnx, arity=2, is_mask=True)
+    return Function(lambda d, y, a, b: (None, None), ufunc, text, onnx, arity=2, is_mask=True)
 
 
-def _logical(ufunc: np.ufunc, text: str, numexpr: str, onnx: str, arity: int = 2) -> Function:
+def _logical(ufunc: np.ufunc, c: str, onnx: str, arity: int = 2, numexpr: str = "") -> Function:
     def gradient(*_: Expr) -> Sequence[None]:
         return (None,) * arity
 
-    return Function(gradient, ufunc, text, numexpr, onnx, arity=arity, masks=arity, is_mask=True)
+    function = Function(gradient, ufunc, c, onnx, arity=arity, masks=arity, is_mask=True)
+    return function._replace(numexpr=numexpr)
 
 
 def _of_maximum(d: Expr, y: Expr, a: Expr, b: Expr) -> Sequence[Expr | None]:
-    """Return dy for the larger argument, dy / 2 for each on a tie, dy for both if one is NaN.
-
-    PyTorch defines the same gradient.
-    """
+    """Return dy for the larger argument, dy / 2 for each on a tie, dy for both if one is NaN."""
     shared = where(equal(a, b), 0.5, 1) * d
     return where(~(a < b), shared, 0), where(~(b < a), shared, 0)
 
@@ -345,30 +309,26 @@ def _of_pow(d: Expr, y: Expr, x: Expr, n: Expr) -> Sequence[Expr | None]:
 
 
 FUNCTIONS: dict[str, Function] = {
-    "add": Function(lambda d, y, a, b: (d, d), np.add, "{} + {}", "{} + {}", "Add", arity=2),
-    "sub": Function(lambda d, y, a, b: (d, -d), np.subtract, "{} - {}", "{} - {}", "Sub", arity=2),
-    "mul": Function(
-        lambda d, y, a, b: (d * b, d * a), np.multiply, "{} * {}", "{} * {}", "Mul", arity=2
-    ),
-    "div": Function(
-        lambda d, y, a, b: (d / b, -(y / b * d)), np.divide, "{} / {}", "{} / {}", "Div", arity=2
-    ),
-    "neg": Function(lambda d, y, x: (-d,), np.negative, "-{}", "-{}", "Neg"),
-    "abs": Function(lambda d, y, x: (sign(x) * d,), np.abs, "v_abs({})", "abs({})", "Abs"),
+    "add": Function(lambda d, y, a, b: (d, d), np.add, "{} + {}", "Add", arity=2),
+    "sub": Function(lambda d, y, a, b: (d, -d), np.subtract, "{} - {}", "Sub", arity=2),
+    "mul": Function(lambda d, y, a, b: (d * b, d * a), np.multiply, "{} * {}", "Mul", arity=2),
+    "div": Function(lambda d, y, a, b: (d / b, -(y / b * d)), np.divide, "{} / {}", "Div", arity=2),
+    "neg": Function(lambda d, y, x: (-d,), np.negative, "-{}", "Neg"),
+    "abs": Function(lambda d, y, x: (sign(x) * d,), np.abs, "v_abs({})", "Abs"),
     "sign": Function(
         lambda d, y, x: (None,),
         np.sign,
         "v_sign({})",
-        "where({0} > 0, 1, where({0} < 0, -1, {0}))",
         "Sign",
+        numexpr="where({0} > 0, 1, where({0} < 0, -1, {0}))",
         alias=(),  # np.sign in place is ten times as slow
     ),
     "pow": Function(
         _of_pow,
         pieces.power,
         "v_pow({}, {})",
-        "{} ** {}",
         "Pow",
+        numexpr="{} ** {}",
         expensive=True,
         arity=2,
         alias=(),
@@ -378,36 +338,33 @@ FUNCTIONS: dict[str, Function] = {
         _of_maximum,
         np.maximum,
         "v_maximum({}, {})",
-        "where(({0} > {1}) | ({0} != {0}), {0}, {1})",
         "Max",
+        numexpr="where(({0} > {1}) | ({0} != {0}), {0}, {1})",
         arity=2,
     ),
     "minimum": Function(
         _of_minimum,
         np.minimum,
         "v_minimum({}, {})",
-        "where(({0} < {1}) | ({0} != {0}), {0}, {1})",
         "Min",
+        numexpr="where(({0} < {1}) | ({0} != {0}), {0}, {1})",
         arity=2,
     ),
     "clip": Function(
         lambda d, y, x, lo, hi: (where(equal(x, y), d, 0), None, None),
         pieces.clip,
         "vmin(vmax({}, {}), {})",
-        "where({0} < {1}, {1}, where({0} > {2}, {2}, {0}))",
         "Clip",
+        numexpr="where({0} < {1}, {1}, where({0} > {2}, {2}, {0}))",
         arity=3,
         takes_numbers=True,
     ),
-    "sqrt": Function(lambda d, y, x: (d / y * 0.5,), np.sqrt, "v_sqrt({})", "sqrt({})", "Sqrt"),
-    "exp": Function(
-        lambda d, y, x: (d * y,), np.exp, "v_exp({})", "exp({})", "Exp", expensive=True
-    ),
+    "sqrt": Function(lambda d, y, x: (d / y * 0.5,), np.sqrt, "v_sqrt({})", "Sqrt"),
+    "exp": Function(lambda d, y, x: (d * y,), np.exp, "v_exp({})", "Exp", expensive=True),
     "expm1": Function(
         lambda d, y, x: (d * (y + 1),),
         np.expm1,
         "v_expm1({})",
-        "expm1({})",
         lambda x: exp(x) - 1,
         expensive=True,
     ),
@@ -415,19 +372,18 @@ FUNCTIONS: dict[str, Function] = {
         lambda d, y, x, factor: (d * (y + factor), None),
         pieces.expm1_below_0,
         "v_expm1_below_0({}) * {}",
-        "expm1({}) * {}",
         lambda x, factor: (exp(x) - 1) * factor,
+        numexpr="expm1({}) * {}",
         expensive=True,
         arity=2,
         floats=1,
         takes_numbers=True,
     ),
-    "log": Function(lambda d, y, x: (d / x,), np.log, "v_log({})", "log({})", "Log", True),
+    "log": Function(lambda d, y, x: (d / x,), np.log, "v_log({})", "Log", True),
     "log1p": Function(
         lambda d, y, x: (d / (x + 1),),
         np.log1p,
         "v_log1p({})",
-        "log1p({})",
         lambda x: log(x + 1),
         expensive=True,
     ),
@@ -435,25 +391,19 @@ FUNCTIONS: dict[str, Function] = {
         lambda d, y, x: (d / x * (1 / natural_log(2)),),
         np.log2,
         "v_log2({})",
-        None,
         lambda x: log(x) * (1 / natural_log(2)),
+        numexpr=None,
         expensive=True,
     ),
-    "sin": Function(
-        lambda d, y, x: (cos(x) * d,), np.sin, "v_sin({})", "sin({})", "Sin", expensive=True
-    ),
-    "cos": Function(
-        lambda d, y, x: (-sin(x) * d,), np.cos, "v_cos({})", "cos({})", "Cos", expensive=True
-    ),
-    "tanh": Function(
-        lambda d, y, x: ((1 - y * y) * d,), np.tanh, "v_tanh({})", "tanh({})", "Tanh", True
-    ),
+    "sin": Function(lambda d, y, x: (cos(x) * d,), np.sin, "v_sin({})", "Sin", expensive=True),
+    "cos": Function(lambda d, y, x: (-sin(x) * d,), np.cos, "v_cos({})", "Cos", expensive=True),
+    "tanh": Function(lambda d, y, x: ((1 - y * y) * d,), np.tanh, "v_tanh({})", "Tanh", True),
     "sigmoid": Function(
         lambda d, y, x: ((1 - y) * y * d,),
         pieces.logistic,
         "v_sigmoid({})",
-        "1 / (1 + exp(-{}))",
         "Sigmoid",
+        numexpr="1 / (1 + exp(-{}))",
         expensive=True,
         floats=1,
     ),
@@ -461,8 +411,8 @@ FUNCTIONS: dict[str, Function] = {
         lambda d, y, x: (sigmoid(x) * d,),
         pieces.softplus,
         "v_softplus({})",
-        "where({0} > 0, {0}, 0) + log1p(exp(-abs({0})))",
         "Softplus",
+        numexpr="where({0} > 0, {0}, 0) + log1p(exp(-abs({0})))",
         expensive=True,
         floats=2,
         alias=(),
@@ -471,8 +421,8 @@ FUNCTIONS: dict[str, Function] = {
         lambda d, y, x: (-(sign(x) * sigmoid(-abs(x)) * d),),
         pieces.log1p_exp_of_minus_abs,
         "v_log1p_exp_of_minus_abs({})",
-        "log1p(exp(-abs({})))",
         lambda x: log(exp(-abs(x)) + 1),
+        numexpr="log1p(exp(-abs({})))",
         expensive=True,
         floats=2,
         alias=(),
@@ -481,8 +431,8 @@ FUNCTIONS: dict[str, Function] = {
         lambda d, y, x: (exp(x * x * -0.5) * (1 / root(2 * pi)) * d,),
         pieces.normal_cdf,
         "v_normal_cdf({})",
-        None,
         lambda x: 0.5 + 0.5 * Expr("Erf", (x * root(0.5),)),
+        numexpr=None,
         expensive=True,
         floats=2,
         masks_needed=1,
@@ -492,8 +442,8 @@ FUNCTIONS: dict[str, Function] = {
         lambda d, y, c, a, b: (None, where(c, d, 0), where(c, 0, d)),
         pieces.select,
         "vselect({}, {}, {})",
-        "where({}, {}, {})",
         "Where",
+        numexpr="where({}, {}, {})",
         arity=3,
         masks=1,
         alias=(1,),
@@ -505,9 +455,9 @@ FUNCTIONS: dict[str, Function] = {
     "greater_equal": _comparison(np.greater_equal, ">=", "GreaterOrEqual"),
     "equal": _comparison(np.equal, "==", "Equal"),
     "not_equal": _comparison(np.not_equal, "!=", lambda a, b: ~equal(a, b)),
-    "logical_and": _logical(np.logical_and, "{} & {}", "{} & {}", "And"),
-    "logical_or": _logical(np.logical_or, "{} | {}", "{} | {}", "Or"),
-    "logical_not": _logical(np.logical_not, "v_not({})", "~{}", "Not", arity=1),
+    "logical_and": _logical(np.logical_and, "{} & {}", "And"),
+    "logical_or": _logical(np.logical_or, "{} | {}", "Or"),
+    "logical_not": _logical(np.logical_not, "v_not({})", "Not", arity=1, numexpr="~{}"),
 }
 
 

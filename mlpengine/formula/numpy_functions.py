@@ -20,10 +20,7 @@ Longer rows are better up to this size, because each row of a call costs time.""
 
 
 def constant_like(value: float, like: Array) -> Array:
-    """Return `value` as a 0-d array with the dtype of `like`; infinity if it overflows.
-
-    Calls with a 0-d array are faster than with a Python float.
-    """
+    """Return `value` as a 0-d array like `like`: calls with it are faster than with a float."""
     with np.errstate(over="ignore"):
         return np.array(value, like.dtype)
 
@@ -111,10 +108,7 @@ def clip(x: Array, low: float, high: float, out: Array) -> Calls:
 
 
 def logistic(x: Array, out: Array, workspace: Array) -> Calls:
-    """Yield 1 / (1 + exp(-x)) into `out`, computed as e / (1 + e) with e = exp(x).
-
-    x is bounded above, so that exp does not overflow; the value at the bound is 1.
-    """
+    """Yield 1 / (1 + exp(-x)) as e / (1 + e) with e = exp(x), which a bound of x keeps finite."""
     limit = float(np.floor(np.log(np.finfo(x.dtype).max)))
     yield from bounded(np.minimum, x, limit, out)
     yield call(np.exp, out, out)
@@ -192,10 +186,7 @@ TAIL_END = {4: 14.5, 8: 39.0}
 
 
 def normal_tail(z: Array, out: Array, u: Array) -> Calls:
-    """Yield Phi(-z) into `out` and exp(-z**2 / 2) into `u`, for z from 0 to `TAIL_END`.
-
-    Neither `out` nor `u` may be `z`.
-    """
+    """Yield Phi(-z) into `out`, exp(-z**2 / 2) into `u`, 0 <= z <= `TAIL_END`; neither is `z`."""
     yield call(np.add, z, constant_like(_CENTER, z), u)
     yield call(np.divide, constant_like(2 * _CENTER, z), u, u)
     yield call(np.subtract, constant_like(1.0, z), u, u)

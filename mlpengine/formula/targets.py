@@ -147,9 +147,10 @@ def numexpr_text(formula: Expr, names: Mapping[Expr, str]) -> str | None:
         if not node.args:
             texts[node] = f"({node.leaf!r})" if node.number is not None else str(node.leaf)
             continue
-        template = FUNCTIONS[node.name].numexpr
-        if template is None:
+        function = FUNCTIONS[node.name]
+        if function.numexpr is None:
             return None
+        template = function.numexpr or function.c.replace("v_", "")
         texts[node] = f"({template.format(*(texts[a] for a in node.args))})"
         if len(texts[node]) > LONGEST_TEXT:
             return None

@@ -15,6 +15,7 @@ from mlpengine.models.smooth import smooth_networks
 from mlpengine.models.task import Split, Task
 from mlpengine.nn import TabularNetwork
 from mlpengine.ops.loss import Loss
+from mlpengine.settings.recipes import SEVERAL_MEMBERS_ROWS
 from mlpengine.settings.training import LINEAR, SMOOTH, MemberType
 
 WEIGHT_ROUNDS = 20
@@ -22,7 +23,10 @@ WEIGHT_ROUNDS = 20
 
 USELESS = 2.0
 """A smooth member is left out if its first network has this multiple of the loss of the best other
-type, on the rows of its fold."""
+type, on the rows of its fold.
+
+On more than `SEVERAL_MEMBERS_ROWS` rows, where training takes long, its loss must be lower.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,10 +135,12 @@ def best_mean(
         others = [mean_loss(output) for output in outputs]
         with_smooth, rows = outputs[int(np.argmin(others))].copy(), np.flatnonzero(folds == 0)
 
+        useless = USELESS if len(train) <= SEVERAL_MEMBERS_ROWS else 1.0
+
         def helps(first: TabularNetwork) -> bool:
             (with_smooth[rows],) = outputs_of([first], train.x[rows])
             share = len(rows) / len(train)
-            return mean_loss(with_smooth) < (1 + share * (USELESS - 1)) * min(others)
+            return mean_loss(with_smooth) < (1 + share * (useless - 1)) * min(others)
 
         smooth = smooth_networks(
             train, folds, projections[-1], seed, networks[0].dtype, helps=helps, threads=threads

@@ -17,7 +17,7 @@ from mlpengine.nn.scratch import Scratch
 from mlpengine.tape.backward import BackwardPlan
 from mlpengine.tape.binding import Arena, Backward
 from mlpengine.tape.flat import Flat
-from mlpengine.tape.norm import GlobalNorm, clip_coefficient
+from mlpengine.tape.norm import bind_clip
 from mlpengine.tape.record import dependents
 
 
@@ -64,7 +64,7 @@ class Gradients:
     """
 
     __slots__ = (
-        *("__weakref__", "_bound", "_last", "_memory", "_norm", "_quietly", "_scale", "_shorter"),
+        *("__weakref__", "_bound", "_clip", "_last", "_memory", "_quietly", "_shorter"),
         *("batch_size", "d_input", "d_output", "flat", "mlp", "views"),
     )
 
@@ -85,8 +85,7 @@ class Gradients:
         self.d_input: Array | None = None
         if memory.d_input is not None:
             self.d_input = memory.d_input[:batch_size]
-        self._norm = GlobalNorm(self.flat)
-        self._scale = np.zeros((), mlp.dtype)
+        self._clip = bind_clip(self.flat)
         self._quietly = quiet_runner()
         self._bound: dict[int, tuple[Scratch, Backward]] = {}
         self._last: tuple[Scratch, Backward] | None = None
@@ -198,11 +197,8 @@ class Gradients:
             raise UsageError(
                 f"clip_global_norm_params: max_norm must be at least 0 (got {max_norm})"
             )
-        norm = self._norm()
-        if norm > max_norm:
-            self._scale[...] = clip_coefficient(norm, max_norm)
-            self._quietly(np.multiply, self.flat, self._scale, self.flat)
-        return norm
+        before: float = self._quietly(self._clip, max_norm)[0]
+        return before
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("mlp", "flat", "d_output", "d_input")}
@@ -219,4 +215,4 @@ class Gradients:
 
     def __repr__(self) -> str:
         norms = ", ".join(f"{name} {np.linalg.norm(v):.3g}" for name, v in self.views.items())
-        return f"Gradients(batch_size={self.batch_size}, norm={self._norm():.4g}; {norms})"
+        return f"Gradients(batch_size={self.batch_size}, norm={self._clip(None)[0]:.4g}; {norms})"

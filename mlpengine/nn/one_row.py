@@ -56,10 +56,7 @@ class OneRow:
 
 
 class _Together:
-    """The calls of one network's program, on arrays with a leading axis for the networks.
-
-    Raises: UnsupportedError for ops other than dense layers and element-wise functions.
-    """
+    """The calls of one network's program, on arrays with a leading axis for the networks."""
 
     def __init__(self, networks: Population[Any], x: Array, program: Forward) -> None:
         self._params, self._block = networks[0].params.flat, networks.params

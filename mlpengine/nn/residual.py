@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mlpengine.core.errors import UsageError
+from mlpengine.core.fields import COUNT, Limits
 from mlpengine.core.spec import Array, DTypeLike
 from mlpengine.core.wording import plural
 from mlpengine.nn.initializers import initialize, suited_to
@@ -76,16 +77,12 @@ class Residual(TabularNetwork):
         linear: bool = False,
     ) -> None:
         sizes = {"in_dim": in_dim, "outputs": outputs, "width": width, "expansion": expansion}
-        for name, size in (*sizes.items(), ("blocks", blocks)):
-            whole = isinstance(size, int | np.integer) and not isinstance(size, bool)
-            if not whole or size < 1 or (name == "blocks" and size > MAX_BLOCKS):
-                limit = f" to {MAX_BLOCKS:,}" * (name == "blocks")
-                raise UsageError(
-                    f"residual: {name} must be a whole number from 1{limit} (got {size!r})"
-                )
-        for name, rate in (("dropout", dropout), ("residual_dropout", residual_dropout)):
-            if not isinstance(rate, float | int) or not 0 <= rate < 1:
-                raise UsageError(f"residual: {name} must be at least 0 and below 1 (got {rate!r})")
+        for name, size in sizes.items():
+            COUNT.check(f"residual: {name}", size)
+        Limits(at_least=1, at_most=MAX_BLOCKS, whole=True).check("residual: blocks", blocks)
+        rate = Limits(at_least=0, below=1)
+        self.dropout: float = rate.check("residual: dropout", dropout)
+        self.residual_dropout: float = rate.check("residual: residual_dropout", residual_dropout)
         if initializer == "unit_variance":
             raise UsageError(
                 "residual: initializer must not be unit_variance, only an Mlp has it; leave it out"
@@ -93,7 +90,6 @@ class Residual(TabularNetwork):
         self.sizes = (in_dim, *[width] * (blocks + 1), outputs)
         self.blocks, self.width, self.expansion = blocks, width, expansion
         self.activation = activation_op(activation)
-        self.dropout, self.residual_dropout = float(dropout), float(residual_dropout)
         self.initializer, self.input_layer = initializer, input_layer
         shapes = residual_shapes(
             input_layer.out_dim(in_dim) if input_layer else in_dim,

@@ -188,10 +188,7 @@ def _products(left: Array, right: Array, out: Array) -> Calls:
 
 
 def _finished(sums: Array, b: Array | None, out: Array) -> Calls:
-    """Yield the calls that add a bias to each channel, if any, and write the images.
-
-    The bias is added first, because adding it while the axes are permuted takes twice as long.
-    """
+    """Yield the calls that add a bias to each channel, if any, and then write the images."""
     if b is not None:
         matrix = sums.reshape(b.size, -1)
         yield call(np.add, matrix, b[:, None], matrix)

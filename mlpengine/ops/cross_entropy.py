@@ -192,10 +192,7 @@ def _column_scale(loss: SoftmaxCrossEntropy, rows: Array) -> Array:
 def _target_rows(
     loss: SoftmaxCrossEntropy, target: Array, rows: Array, labels: Array, workspace: Array
 ) -> Calls:
-    """Yield the calls that write q / batch into `rows`.
-
-    Workspace: for each row, two int64 in `labels` and one float in `workspace`.
-    """
+    """Yield the calls that write q / batch into `rows`; each needs two int64 and one float."""
     if target.ndim == 1:
         yield from _rows_of_indices(loss, target, rows, labels, workspace)
     else:
@@ -212,10 +209,7 @@ def _rows_of_probabilities(loss: SoftmaxCrossEntropy, target: Array, rows: Array
 
 
 def _check_probabilities(where: str, target: Array) -> None:
-    """Raise IndexRangeError unless each row is finite and sums to 1, or is not finite.
-
-    A product with ones tests first: it is faster than a reduction.
-    """
+    """Raise IndexRangeError unless each row sums to 1 or is not finite; a product tests first."""
     with np.errstate(all="ignore"):
         off = target.dot(ones(target.shape[1], target.dtype)) - 1
         if off.dot(off) <= PROBABILITY_TOLERANCE**2 and target.min() >= 0:
@@ -260,10 +254,7 @@ def _rows_of_indices(
 
 
 def _check_labels(where: str, labels: Array, classes: int) -> None:
-    """Raise IndexRangeError unless all labels are classes; a negative label is huge unsigned.
-
-    `argmax` finds the largest label faster than a reduction.
-    """
+    """Raise IndexRangeError unless all labels are classes; a negative label is huge unsigned."""
     if labels.item(labels.argmax()) >= classes:
         row = int(np.flatnonzero(labels >= classes)[0])
         label = int(labels.view(np.int64)[row])

@@ -142,10 +142,7 @@ class Activation(Elementwise):
 
 
 class Tuned(NamedTuple):
-    """Hand-written NumPy calls that replace a `Plan` because they are faster.
-
-    ``rule(*given, *out, *floats, *masks)`` yields the calls.  The fields are as in `Plan`.
-    """
+    """Hand-written calls, faster than a `Plan`'s: ``rule(*given, *out, *floats, *masks)``."""
 
     rule: Callable[..., Calls]
     floats: int
@@ -183,10 +180,7 @@ def option_values(op: GradOp) -> tuple[object, ...]:
 
 @lru_cache(maxsize=256)
 def _derived(kind: type[Elementwise], options: tuple[object, ...], _spelled: str) -> Formulas:
-    """Return the formulas of ``kind(*options)``.
-
-    `_spelled`, the text of the options, makes different cache keys of 0.0 and -0.0.
-    """
+    """Return the formulas of ``kind(*options)``; `_spelled` tells 0.0 from -0.0 in the cache."""
     op = kind(*options)
     operands = {p.name: variable(p.name) for p in parameters_of(kind.formula)}
     y, dy = op.formula(*operands.values()), variable("dy")

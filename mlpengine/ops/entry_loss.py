@@ -292,9 +292,7 @@ class EntryLoss(Loss):
             for k, slot in enumerate(_columns_of(d_output, self.columns)):
                 yield from gradient(k, slot)
             yield from weighted(d_output, weight)
-        if d_target is not None and d_output is not None and f.is_of_difference:
-            yield call(np.negative, d_output, d_target)
-        elif d_target is not None:
+        if d_target is not None:
             for k, slot in enumerate(_columns_of(d_target, n), self.columns):
                 yield from gradient(k, slot)
             yield from weighted(d_target, weight)

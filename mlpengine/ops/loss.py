@@ -259,11 +259,7 @@ def wide_spec(x: Spec) -> Spec:
 
 
 def total(x: Array, scale: float, wide: Array, out: Array) -> Calls:
-    """Yield the calls that write scale times the sum of the vector `x` into `out`, in float64.
-
-    Each block is copied to float64 and multiplied by a row of `scale`; a reduction that casts
-    takes longer.
-    """
+    """Yield scale times the sum of `x` into `out`, in float64, by products with rows of `scale`."""
     blocks = -(-x.size // CONSTANT_LENGTH)
     parts, workspace = wide[:blocks], wide[blocks:]
     row = np.full(workspace.size, scale)
@@ -283,10 +279,7 @@ FEW_COLUMNS = 32
 
 
 def row_totals(x: Array, wide: Array, out: Array) -> Calls:
-    """Yield the calls that write the row sums of the matrix `x` into `out`, in float64.
-
-    Blocks are copied to `wide` in float64 (see `wide_spec`) and multiplied by ones.
-    """
+    """Yield the row sums of `x` into `out`: blocks in float64 (see `wide_spec`), times ones."""
     columns = x.shape[1]
     if columns == 1:
         yield call(out.__setitem__, ..., x[:, 0])
@@ -304,10 +297,7 @@ def row_totals(x: Array, wide: Array, out: Array) -> Calls:
 
 
 def need_rows(where: str, output: Spec, weight: Spec | None) -> None:
-    """Raise ShapeError if `output` is empty or `weight` does not have one entry for each row.
-
-    An empty output has no mean.
-    """
+    """Raise ShapeError if `output` is empty or `weight` does not have one entry for each row."""
     if not output.size:
         raise ShapeError(f"{where}: output needs at least one entry ({listing(output=output)})")
     if weight is not None and (not output.shape or weight.shape != output.shape[:1]):

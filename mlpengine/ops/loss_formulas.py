@@ -73,11 +73,6 @@ class LossFormulas:
         """A plan for each slope, from `given`."""
         return tuple(plan([slope], self.given) for slope in self.slopes)
 
-    @property
-    def is_of_difference(self) -> bool:
-        """Whether the gradient of the target is the negative gradient of the only output."""
-        return self.slopes[1:] == self.slopes[:1] and self.scales[1:] == (-self.scales[0],)
-
     def slope(self, k: int, outputs: Sequence[Array], targets: Sequence[Array]) -> Array:
         """Return the float64 derivative by output column `k`, or by the last target for k = -1."""
         value = evaluate(self.slopes[k], self.named(outputs, targets)) * self.scales[k]
@@ -94,10 +89,7 @@ class LossFormulas:
 
     @cached_property
     def log_link(self) -> bool:
-        """Whether the loss is lowest if the first output is the logarithm of the target.
-
-        False if the target itself also gives the lowest loss, as in a flat part of a loss.
-        """
+        """Whether the loss, but not the target itself, is lowest at the logarithm of the target."""
         y = np.linspace(-1.5, 1.5, 8)
         outputs = [y, *(np.full_like(y, 0.3) for _ in self.outputs[1:])]
 
@@ -112,10 +104,7 @@ class LossFormulas:
 
     @cached_property
     def scaling(self) -> float | None:
-        """The exponent p, if slopes grow by 2**p with targets times 2 and outputs plus log(2).
-
-        None if no p exists.
-        """
+        """The exponent p, if slopes grow by 2**p with targets times 2 and outputs plus log(2)."""
         y, t = np.linspace(-1.5, 1.5, 8), [np.linspace(0.2, 0.9, 8)] * len(self.targets)
         others = [np.full_like(y, 0.3) for _ in self.outputs[1:]]
         small, large = (
@@ -128,11 +117,7 @@ class LossFormulas:
 
     @cached_property
     def locations(self) -> tuple[int, ...]:
-        """The output columns that shift with the target, such as means and quantiles.
-
-        Adding a number to these columns and to the target does not change the loss.  So their
-        slopes and the slope of the target add up to 0 everywhere.
-        """
+        """The output columns that shift with the target: slopes of both add up to 0."""
         rng, count = np.random.default_rng(0), len(self.outputs)
         points = rng.normal(size=(count, 8 * count + 8))
         targets = [rng.uniform(0.1, 0.9, points.shape[1:])] * len(self.targets)

@@ -280,8 +280,7 @@ class BinaryFocal(EntryLoss, name="binary_focal"):
     """Focal loss: two classes, or several labels.
 
     Binary cross-entropy times (1 - c)**gamma, which reduces the loss of confident predictions.  c
-    is
-    the probability of the true class: p = sigmoid(output) for target 1, and 1 - p for target 0.
+    is the probability of the true class: p = sigmoid(output) for target 1, and 1 - p for target 0.
     `alpha` multiplies the loss of target 1, and 1 - alpha the loss of target 0.
     Raises: IndexRangeError in a replay, with row and value of a target outside 0 to 1.
 

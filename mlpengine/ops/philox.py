@@ -155,10 +155,7 @@ class _Stream:
         self._first, self._bytes = None, None
 
     def write(self, out: Array, width: int, pitch: int) -> None:
-        """Write the bytes of the generator's step into `out`.
-
-        A row of `out` takes `width` bytes, and a row of the batch takes `pitch`.
-        """
+        """Write the step's bytes into `out`, whose rows of `width` bytes are part of a `pitch`."""
         step = self._rng.step
         first = step - step % self._steps
         if self._bytes is None:

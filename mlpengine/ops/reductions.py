@@ -18,7 +18,8 @@ from mlpengine.ops.op import GradOp
 class Reduction(GradOp):
     """Base of the reductions: `axis` is None for all axes, one axis or several.
 
-    Raises: ShapeError unless x has each axis, named once.
+    Shapes: x (...), y: x without the reduced axes, or with length 1 along them.
+    Raises: ShapeError unless x has each axis, named once, and if `needs_entries` an entry.
     """
 
     axis: int | tuple[int, ...] | None = None
@@ -59,7 +60,6 @@ class Reduction(GradOp):
 class Sum(Reduction, name="sum"):
     """Sum, y = sum(x) over `axis`.
 
-    Shapes: x (...), y: x without the reduced axes, or with length 1 along them.
     Backward: dx = dy, broadcast.
     """
 
@@ -75,7 +75,6 @@ class Sum(Reduction, name="sum"):
 class Mean(Reduction, name="mean"):
     """Mean, y = sum(x) / n over `axis`; NaN where n is 0.
 
-    Shapes: x (...), y: x without the axes, or with 1 in their place.
     Backward: dx = dy / n, broadcast.
     """
 
@@ -97,7 +96,6 @@ class Var(Reduction, name="var"):
 
     Forward stores x - mean(x).
 
-    Shapes: x (...), y: x without the axes, or with 1 in their place.
     Backward: dx = dy * 2 * (x - mean(x)) / (n - ddof).
     Raises: ShapeError unless n is above `ddof`.
     """
@@ -181,9 +179,7 @@ class Extreme(Reduction):
 class Max(Extreme, name="max"):
     """Maximum, y = max(x) over `axis`; NaN wins.
 
-    Shapes: x (...), y: x without the axes, or with 1 in their place.
     Backward: dx = dy at the first of the largest, 0 elsewhere.
-    Raises: ShapeError if there is no entry.
     """
 
     ufunc = np.maximum
@@ -192,9 +188,7 @@ class Max(Extreme, name="max"):
 class Min(Extreme, name="min"):
     """Minimum, y = min(x) over `axis`; NaN wins.
 
-    Shapes: x (...), y: x without the axes, or with 1 in their place.
     Backward: dx = dy at the first of the smallest, 0 elsewhere.
-    Raises: ShapeError if there is no entry.
     """
 
     ufunc = np.minimum
@@ -206,9 +200,7 @@ class LogSumExp(Reduction, name="logsumexp"):
     An infinite m is replaced by a finite number.  So y is -inf if every x is -inf, and inf if
     any x is inf.
 
-    Shapes: x (...), y: x without the axes, or with 1 in their place.
     Backward: dx = dy * exp(x - m) / sum(exp(x - m)), the softmax.
-    Raises: ShapeError if there is no entry.
     """
 
     needs_entries = True

@@ -48,10 +48,7 @@ def smallest_square(dtype: np.dtype[np.floating]) -> float:
 
 
 def flush_signed(moment: Array, work: Array, mask: Array) -> Calls:
-    """Yield the calls that set entries of `moment` below `threshold` to zero.
-
-    Shapes: all equal; `work` has the dtype of `moment`, `mask` is bool; both are overwritten.
-    """
+    """Yield the calls that set entries below `threshold` to 0, in `work` and `mask`."""
     yield call(np.absolute, moment, work)
     yield call(np.greater_equal, work, np.array(threshold(work.dtype), work.dtype), mask)
     # A product is faster than copyto(where=), and NaN stays NaN.

@@ -119,7 +119,6 @@ class Optimizer(ABC):
     For other backends: `moments` maps names to vectors in the layout of the parameters, scaled as
     each class documents.  `carried` holds numbers for the next step; row ``t % 2`` belongs to step
     t.  `advance` counts a step and sets the 0-d constants that the calls read.
-    calls read.
 
     Args:
         schedule: a function from the number of completed steps to a factor of `lr`.

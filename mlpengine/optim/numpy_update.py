@@ -105,10 +105,7 @@ class NumpyUpdate:
 
 
 def _blocks(flat: Array, ranges: Sequence[ParameterRange]) -> Iterator[tuple[slice, float]]:
-    """Yield slices of `flat` that are updated in turn, with their learning-rate factors.
-
-    The slices of a range have equal lengths, in whole cache lines.
-    """
+    """Yield slices of `flat` of whole cache lines, with their learning-rate factors."""
     joined: list[tuple[int, int, float]] = []
     for run in ranges:
         start = run.start

@@ -97,7 +97,8 @@ class FeatureSettings:
     )
     clip: FeatureClipping = Field(
         default="smooth",
-        description="smooth: x / sqrt(1 + (x/3)^2) after standard and robust scaling; or none.",
+        description="smooth: x / sqrt(1 + (x/3)^2) after standard and robust scaling, unless there "
+        "are lags or windows; or none.",
     )
     encoding: Encoding = Field(
         default="none",

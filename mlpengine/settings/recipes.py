@@ -175,8 +175,8 @@ SEVERAL_MEMBERS_ROWS = 4_000
 LINEAR_CELLS = 1 << 22
 """Maximum values of a table, with up to `SEVERAL_MEMBERS_ROWS` rows, for linear members."""
 
-SMOOTH_FEATURES = 40
-"""Maximum features for smooth members, on tables of up to `SEVERAL_MEMBERS_ROWS` rows."""
+SMOOTH_FEATURES, SMOOTH_ROWS = 40, 20_000
+"""Maximum features and rows for smooth members."""
 
 
 def encodes(rows: int, numbers: int, preset: str) -> bool:
@@ -196,12 +196,13 @@ def members_for(
     """
     if folds_for(rows) is None:
         return ()
+    is_small = numbers_from is not None and numbers_from <= SMOOTH_FEATURES and rows <= SMOOTH_ROWS
+    smooth: tuple[MemberType, ...] = (SMOOTH,) if preset == "plain" and is_small else ()
     if rows > SEVERAL_MEMBERS_ROWS:
-        return ("piecewise", "linear") if encoded else ()
+        return ("piecewise", LINEAR, *smooth) if encoded else ()
     by_steps: tuple[MemberType, ...] = ("plain", "piecewise") if encoded else ("plain",)
     if preset == "realmlp":
         by_steps = ("periodic",)
     members = (*by_steps, LINEAR) if rows * columns <= LINEAR_CELLS else by_steps
-    if preset == "plain" and numbers_from is not None and numbers_from <= SMOOTH_FEATURES:
-        members = (*members, SMOOTH)
+    members += smooth
     return members if len(members) > 1 else ()

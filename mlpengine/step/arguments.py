@@ -65,11 +65,7 @@ def backend_of(backend: str) -> tuple[str, str]:
 
 
 def check_full_batch(step: Any, asked: str) -> None:
-    """Check the options of a full-batch step and choose its backend.
-
-    A warning says if it is not the backend `asked` for.
-    Raises: UsageError.
-    """
+    """Check the options of a full-batch step; warn if its backend is not the `asked` one."""
     optimizer, network = step.optimizer, step.mlp
     if not isinstance(optimizer, FullBatch):
         return

@@ -78,10 +78,7 @@ Machine code adds biases and applies activations without further passes over mem
 
 
 def prediction_backend(networks: Sequence[TabularNetwork], rows: int) -> str:
-    """Return the backend that predicts `rows` rows: ``compiled`` if it saves time.
-
-    Like `choose_backend`, the choice depends only on shapes and on whether there is a compiler.
-    """
+    """Return the backend that predicts `rows` rows: ``compiled`` if it saves time."""
     saved = compiling = 0.0
     for mlp in networks:
         weights = sum(in_dim * out_dim for in_dim, out_dim in mlp.dense_sizes)
@@ -92,10 +89,7 @@ def prediction_backend(networks: Sequence[TabularNetwork], rows: int) -> str:
 
 
 def auto_backend() -> tuple[str, str]:
-    """Return the compiled backend, or NumPy with the reason if there is no compiler.
-
-    This rule is for a caller's own step: it runs often enough to be worth a compilation.
-    """
+    """Return the backend of a caller's own step: compiled or, with the reason, NumPy."""
     try:
         compiler()
     except CompileError as reason:

@@ -56,10 +56,7 @@ def _quota(file: Path) -> float:
 
 @contextmanager
 def pinned(blas: int, predicting: int = 0) -> Iterator[None]:
-    """Limit BLAS, NumExpr if it is loaded, and predictions to `blas` threads.
-
-    With `predicting`, predictions may use this many threads, each with one BLAS thread.
-    """
+    """Limit BLAS and NumExpr to `blas` threads; with `predicting`, predictions may use as many."""
     numexpr: Any = sys.modules.get("numexpr")
     before = numexpr.set_num_threads(min(blas, numexpr.MAX_THREADS)) if numexpr else 0
     token = _pinned.set(predicting or blas)
@@ -83,10 +80,7 @@ def _libraries() -> ThreadpoolController:
 
 @lru_cache(maxsize=1)
 def _libraries_with(modules: int) -> ThreadpoolController:
-    """Return the BLAS libraries after the import of `modules` modules; the search is slow.
-
-    Imports load libraries, so the result is valid until the number of modules changes.
-    """
+    """Return the BLAS libraries after `modules` imports, which load libraries; it is slow."""
     return ThreadpoolController()
 
 

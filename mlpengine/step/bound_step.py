@@ -76,10 +76,7 @@ class BoundStep(Uncopyable):
         return [self.loss]
 
     def losses(self, loss: Any, value: float) -> dict[str, float]:
-        """Return the loss of each output in the last step, without weights.
-
-        `value` is the loss of the whole step.
-        """
+        """Return the unweighted loss of each output in the last step, of the loss `value`."""
         if not isinstance(loss, LossSum):
             return {"output": value}
         total = dict.fromkeys(loss.losses, 0.0)

@@ -24,10 +24,7 @@ def bad_rows(array: Array) -> Array:
 
 
 class Fault(NamedTuple):
-    """A number that is not finite: its `place` in words, and the rows of the batch that caused it.
-
-    `rows` are the nonfinite rows of the first array that has any.
-    """
+    """A number that is not finite: its `place`, and such rows of the first array that has any."""
 
     place: str
     rows: list[int]

@@ -69,10 +69,7 @@ class FullBatchSteps:
         self._problems: dict[int, BatchProblem] = {}
 
     def minimize(self, bound: BoundStep) -> tuple[float, float]:
-        """Make a step; return the loss and the gradient norm.
-
-        A step with a nonfinite loss or norm is not counted.
-        """
+        """Make a step; return the loss and the gradient norm.  It counts if both are finite."""
         optimizer = self._optimizer
         problem = self._problems.get(id(bound))
         if problem is None:

@@ -32,10 +32,7 @@ def restoring() -> Iterator[None]:
 
 
 def pack(tree: Mapping[str, Any]) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Return the arrays of `tree` by dotted name, and all other values for JSON.
-
-    JSON keeps finite floats and whole numbers of any size exactly; other floats become text.
-    """
+    """Return the arrays of `tree` by dotted name, and all other values as JSON keeps them."""
     arrays: dict[str, Array] = {}
 
     def plain(value: Any, name: str) -> Any:

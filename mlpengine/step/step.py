@@ -30,7 +30,6 @@ from mlpengine.nn.network import Network
 from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import Loss
 from mlpengine.optim import Optimizer
-from mlpengine.optim.clipping import bind_clip
 from mlpengine.optim.schedules import ScheduleLike
 from mlpengine.step import arguments
 from mlpengine.step.bound_step import BoundStep, StepData, step_data
@@ -41,6 +40,7 @@ from mlpengine.step.fused_run import FusedRun, steps_at_once
 from mlpengine.step.packing import load_step, save_step, set_state
 from mlpengine.step.ranks import Ranks
 from mlpengine.step.shards import Buffers, make_buffers
+from mlpengine.tape.norm import bind_clip
 from mlpengine.tape.rematerialization import Rematerialization
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ class TrainingStep:
         _STEPS.add(self)
         self._full_batch = full_batch_steps(self.mlp, self.optimizer)
         self._update = () if self._full_batch else tuple(self.optimizer.calls(self.grads.flat))
-        self._clip = bind_clip(self.clip_norm, self._full.grads.flat)
+        self._clip = bind_clip(self._full.grads.flat)
 
     def _scratch(self, rows: int) -> Scratch:
         backend = "numpy" if self.backend == "compiled" else self.backend
@@ -334,7 +334,7 @@ class TrainingStep:
         if bound.update is not None:
             bound.update.call.loss = value
             return self._run_fused(bound, bound.update)
-        self.grad_norm, self.clipped_norm = norm, clipped = self._clip()
+        self.grad_norm, self.clipped_norm = norm, clipped = self._clip(self.clip_norm)
         update = optimizer.scheduled_lr(optimizer.steps) * clipped
         if not (isfinite(value) and isfinite(norm) and update <= self._largest_update):
             raise self._error(bound)
@@ -522,10 +522,7 @@ class TrainingStep:
         return StepBuilder(*settings, self._target)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the settings and the contents of all buffers; a copy binds its own calls.
-
-        A shallow copy shares network, loss and optimizer, but has its own buffers.
-        """
+        """Return the settings and the contents of all buffers; a copy binds its own calls."""
         buffers = self._buffers
         own, slots = cast("tuple[dict[str, Any] | None, dict[str, Any]]", super().__getstate__())
         return {

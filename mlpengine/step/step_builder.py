@@ -95,10 +95,7 @@ class StepBuilder:
         return "\n".join(f"{where:<{width}}  {text}" for where, text in lines)
 
     def _described(self, bound: BoundStep, *, compiled: bool) -> Iterator[tuple[str, str]]:
-        """Yield pairs of texts: the executor of an instruction, and the instruction.
-
-        The executor is the number of a program, or NumPy with the reason.
-        """
+        """Yield the executor (a program, or NumPy and why) and the text of each instruction."""
         parts = _StepParts(bound.scratch, bound.grads, self.loss, bound.loss, self.threads)
         whole = bound.fused is not None or bound.program is not None
         split: Iterable[tuple[Sequence[InstructionLike], str]]

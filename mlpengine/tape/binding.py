@@ -3,11 +3,12 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
+from typing import Any, ClassVar
 
 import numpy as np
 
 from mlpengine.backends.backend import Backend, find_backend
-from mlpengine.core.buffers import Uncopyable, address_of, quiet_runner, replay, zeros
+from mlpengine.core.buffers import Uncopyable, address_of, quiet_runner, replay, second_call, zeros
 from mlpengine.core.errors import NumericalError, TapeError
 from mlpengine.core.placement import ALIGNMENT
 from mlpengine.core.spec import Array, Call, Calls, call
@@ -109,13 +110,32 @@ def _own_calls(kind: StepKind, reads: Sequence[object], writes: Sequence[Array |
         yield from unbroadcast(wide, out)
 
 
-class Forward(Uncopyable):
+class _Bound(Uncopyable):
+    """Calls on fixed memory."""
+
+    name: ClassVar[str]
+    calls: tuple[Call, ...]
+    _quietly: Callable[..., Any]
+
+    def run(self) -> None:
+        """Replay the calls.  Raises: TapeError while another thread replays them."""
+        try:
+            self._quietly(replay, self.calls)
+        except RuntimeError as error:
+            if "already entered" in str(error):
+                raise second_call(self.name) from error
+            raise
+
+
+class Forward(_Bound):
     """A forward plan bound to memory: the values, and the calls that compute them.
 
     `leaves` maps node indices to the caller's arrays; other leaves are allocated here.  The values
     lie in `arena`, if it is given and large enough, else in a new arena.  With `check_finite` each
     value is checked after it is written.
     """
+
+    name = "forward"
 
     def __init__(
         self,
@@ -138,12 +158,8 @@ class Forward(Uncopyable):
         self.instructions = bind(plan.steps, self.resolve, self.backend)
         plain = (c for i in self.instructions for c in i.calls)
         checked = _checked_forward(self.instructions)
-        self.calls: tuple[Call, ...] = tuple(checked if check_finite else plain)
+        self.calls = tuple(checked if check_finite else plain)
         self._quietly = quiet_runner()
-
-    def run(self) -> None:
-        """Compute the values."""
-        self._quietly(replay, self.calls)
 
     def resolve(self, buffer: Buffer) -> Array:
         """Return the array of a buffer."""
@@ -158,12 +174,14 @@ class Forward(Uncopyable):
         return self.resolve(self.plan.buffer(node))
 
 
-class Backward(Uncopyable):
+class Backward(_Bound):
     """A backward plan bound to memory, for one `Forward`.
 
     `gradients` maps the indices of leaves to the caller's arrays for their gradients.  `seeds` maps
     the indices of outputs to the caller's arrays.
     """
+
+    name = "backward"
 
     def __init__(
         self,
@@ -185,12 +203,8 @@ class Backward(Uncopyable):
         plain = (c for i in self.instructions for c in i.calls)
         leaves = [(n.name, self.gradient(n)) for n in plan.wanted]
         checked = _checked_backward(self.instructions, leaves)
-        self.calls: tuple[Call, ...] = tuple(checked if forward.check_finite else plain)
+        self.calls = tuple(checked if forward.check_finite else plain)
         self._quietly = quiet_runner()
-
-    def run(self) -> None:
-        """Compute the gradients."""
-        self._quietly(replay, self.calls)
 
     def resolve(self, buffer: Buffer) -> Array:
         """Return the array of a buffer of this plan or of the forward plan."""
@@ -231,10 +245,7 @@ def _checked_forward(instructions: Iterable[Instruction]) -> Calls:
 def _checked_backward(
     instructions: Sequence[Instruction], gradients: Iterable[tuple[str, Array]]
 ) -> Calls:
-    """Yield the calls of a backward replay, with a check of dy before each op.
-
-    `gradients` are pairs of a leaf's name and its gradient, checked at the end.
-    """
+    """Yield the calls of a backward replay, with checks of each op's dy and of `gradients`."""
     for step in instructions:
         if step.kind == "backward":
             for dy in as_tuple(step.reads[0]):

@@ -28,11 +28,7 @@ _numbers = count()
 
 @dataclass(eq=False)
 class Computation:
-    """A record that ran; it refers to the computations of its operands, never to later ones.
-
-    `arrays` are the values that its backward reads, by index; `work` holds the work buffers that
-    its forward saved.
-    """
+    """A record that ran, with the arrays (by index) and the work that its backward reads."""
 
     record: Record
     parents: tuple["Computation", ...]

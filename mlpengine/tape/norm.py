@@ -1,5 +1,6 @@
-"""The Euclidean norm of a vector, accurate at every magnitude."""
+"""The Euclidean norm of a vector, accurate at every magnitude, and clipping by it."""
 
+from collections.abc import Callable
 from math import hypot, inf, isfinite, sqrt
 
 import numpy as np
@@ -94,9 +95,26 @@ class GlobalNorm:
         return largest * sqrt(float(np.dot(wide, wide)))
 
 
-def clip_coefficient(norm: float, max_norm: float) -> float:
-    """Return min(1, max_norm / (norm + 1e-6)), the factor that clips a gradient with this norm.
+def bind_clip(grads: Array) -> Callable[[float | None], tuple[float, float]]:
+    """Return a function that clips a flat vector: grads *= min(1, max_norm / (norm + 1e-6)).
 
-    `norm` must be finite.
+    The function is called with `max_norm` and returns the norms before and after.  It does not
+    change the gradients if `max_norm` is None or the norm is not finite.
+
+    Source: Pascanu et al. 2013, arXiv 1211.5063, algorithm 1; the 1e-6 is PyTorch's.
     """
-    return min(1.0, max_norm / (norm + 1e-6))
+    norm, factor = GlobalNorm(grads), np.array(1.0, grads.dtype)
+    scale = call(np.multiply, grads, factor, grads)
+
+    def clip(max_norm: float | None) -> tuple[float, float]:
+        before = norm()
+        if max_norm is None or not isfinite(before):
+            return before, before
+        coefficient = max_norm / (before + 1e-6)
+        if coefficient >= 1.0:
+            return before, before
+        factor[()] = coefficient
+        scale()
+        return before, before * coefficient
+
+    return clip

@@ -75,10 +75,7 @@ def apply(op: GradOp, *operands: Any) -> Any:
 
 
 def cast_scalars(op: GradOp, operands: Sequence[Any]) -> Sequence[Any]:
-    """Return the operands of an element-wise op with scalars cast to one dtype.
-
-    This is the dtype of the arrays or, if all operands are scalars, the widest dtype.
-    """
+    """Return the operands with scalars cast to the arrays' dtype or, without arrays, the widest."""
     if not isinstance(op, Elementwise | Where):
         return operands
     start = 1 if isinstance(op, Where) else 0  # skip the condition of `where`

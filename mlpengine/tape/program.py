@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.core.buffers import Uncopyable, refuse_second_call, unmasked, write_into, zeros
+from mlpengine.core.buffers import Uncopyable, unmasked, write_into, zeros
 from mlpengine.core.errors import DtypeError, ShapeError, TapeError
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.spec import Array, ArrayLike, Spec
@@ -184,13 +184,8 @@ class Program(Uncopyable):
             if self._missing:
                 names = ", ".join(sorted(self._missing))
                 raise TapeError(f"forward: every input must be given (there is no {names})")
-        try:
-            self._forward.run()
-        except RuntimeError as error:
-            refuse_second_call("forward", error)
-            raise
-        if not self._ran:
-            self._ran = True
+        self._forward.run()
+        self._ran = True
         return self._values if len(self._values) > 1 else self._values[0]
 
     def backward(self, seed: ArrayLike | Sequence[ArrayLike | None] | None = None) -> None:
@@ -214,11 +209,7 @@ class Program(Uncopyable):
                 )
         for node, part in zip(self.outputs, parts, strict=True):
             self._write_seed(node, part)
-        try:
-            backward.run()
-        except RuntimeError as error:
-            refuse_second_call("backward", error)
-            raise
+        backward.run()
 
     def _write_seed(self, node: Node, part: ArrayLike | None) -> None:
         """Write the gradient of an output into its seed, if the output depends on any leaf."""

@@ -11,10 +11,7 @@ from mlpengine.tape.record import Record
 
 
 class OpState:
-    """A snapshot of the state of ops; `restore` sets the state again.
-
-    The state is every generator and array among an op's attributes and the attributes of these.
-    """
+    """The generators and arrays among the attributes of ops; `restore` sets them again."""
 
     def __init__(self, records: Iterable[Record]) -> None:
         parts = [part for record in records for part in _stateful(record.op)]

@@ -56,10 +56,7 @@ class Node(Value, Expression):
 
 
 class RecordedLayer(NamedTuple):
-    """A named part of a recording: its value, and the names of its parameters.
-
-    `pre_activation` is `output` or a node before it; its gradient is kept after backward.
-    """
+    """A named part of a recording; the gradient of its `pre_activation` is kept after backward."""
 
     name: str
     output: Node

@@ -66,6 +66,7 @@ def test_later_rows_change_no_earlier_prediction(folder, mlpengine):
     for name in ("past", "noisy"):
         trained = mlpengine("train", "c.yaml", "--out", name, settings=[f"data.source={name}.csv"])
         assert trained.code == 0, trained.err
+        assert "4 rows of 300 left out: their lags reach" in trained.err
     runs = [Model.load(folder / name / "model.safetensors") for name in ("past", "noisy")]
     for name, weights in runs[0].state_dict().items():
         np.testing.assert_array_equal(weights, runs[1].state_dict()[name])

@@ -78,7 +78,7 @@ def test_comments_of_a_proposal_can_be_followed(tmp_path):
     [
         (60, "plain, linear, smooth"),
         (900, "plain, piecewise, linear, smooth"),
-        (4500, "piecewise, linear"),
+        (4500, "piecewise, linear, smooth"),
     ],
 )
 def test_tables_of_any_size_with_folds_have_a_linear_model(rows, kinds, tmp_path):

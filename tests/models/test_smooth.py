@@ -96,11 +96,22 @@ def test_a_model_holds_them(tmp_path):
     np.testing.assert_array_equal(again.predict(TABLE), mixed.predict(TABLE))
 
 
-@pytest.mark.parametrize(("limit", "trained"), [(-9.0, 1), (1e9, 2)])
-def test_the_first_network_decides_whether_others_are_trained(limit, trained, monkeypatch):
+@pytest.mark.parametrize(("rows", "steps"), [(9, 40), (12_500, 40), (20_000, 25), (100_000, 20)])
+def test_many_rows_have_fewer_steps(rows, steps, monkeypatch):
+    monkeypatch.setattr(smooth, "FEWER_STEPS", 20)
+    assert smooth.smooth_steps(rows) == steps
+
+
+@pytest.mark.parametrize(
+    ("limit", "few_rows", "trained"), [(-9.0, 300, 1), (-9.0, 299, 2), (1e9, 300, 2)]
+)
+def test_the_first_network_decides_whether_others_are_trained(
+    limit, few_rows, trained, monkeypatch
+):
     made, train = [], smooth._train
     monkeypatch.setattr(smooth, "_train", lambda *given: made.append(1) or train(*given))
     monkeypatch.setattr(members, "USELESS", limit)
+    monkeypatch.setattr(members, "SEVERAL_MEMBERS_ROWS", few_rows)
     training = {"folds": 2, "members": ["plain", "smooth"], "epochs": 1}
     model, _ = fit(TABLE | {"y": truth(X)}, "y", **OPTIONS, training=training)
     assert len(made) == trained

@@ -86,7 +86,7 @@ def test_what_is_read_is_what_was_written(name, tmp_path):
     [
         ({"width": 10**9}, "first.weight must be"),  # which would take 16 GB
         ({"width": 7}, "first.weight must be"),
-        ({"blocks": 10**9}, "blocks must be a whole number from 1 to 1,000"),
+        ({"blocks": 10**9}, "blocks must be a whole number of at least 1 and at most 1000"),
         ({"activation": {"name": "linear"}}, "must be an op on one operand"),
         ({"input_layer": {"sigma": "wide"}}, "input_layer: sigma must be a finite"),
         ({"unknown": 1}, "unknown"),
@@ -131,9 +131,9 @@ def test_frozen_layers_and_linear_networks_stay_as_they_are(backend):
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        ({"blocks": 0}, "blocks must be a whole number from 1 to 1,000 (got 0)"),
-        ({"width": 2.5}, "width must be a whole number from 1 (got 2.5)"),
-        ({"dropout": 1.0}, "dropout must be at least 0 and below 1 (got 1.0)"),
+        ({"blocks": 0}, "blocks must be a whole number of at least 1 and at most 1000 (got 0)"),
+        ({"width": 2.5}, "width must be a whole number of at least 1 (got 2.5)"),
+        ({"dropout": 1.0}, "dropout must be a finite number, at least 0 and less than 1 (got 1.0)"),
         ({"initializer": "unit_variance"}, "initializer must not be unit_variance"),
         ({"activation": "rellu"}, "did you mean 'relu'"),
     ],

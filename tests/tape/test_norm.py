@@ -8,7 +8,7 @@ import pytest
 
 from mlpengine.core.errors import ShapeError
 from mlpengine.core.spec import Array
-from mlpengine.tape.norm import CHUNK, GlobalNorm, clip_coefficient
+from mlpengine.tape.norm import CHUNK, GlobalNorm
 
 SIZES = [1, 13, CHUNK, CHUNK + 1, 2 * CHUNK, 3 * CHUNK + 5]
 RTOL = {"float32": 2e-7, "float64": 1e-14}
@@ -84,9 +84,3 @@ def test_vector_is_read_at_each_call_and_never_written(size: int) -> None:
 def test_vector_must_be_one_contiguous_dimension(array: Array) -> None:
     with pytest.raises(ShapeError, match=r"^global norm: needs one contiguous dimension"):
         GlobalNorm(array)
-
-
-def test_clip_coefficient_is_pytorchs() -> None:
-    assert clip_coefficient(0.0, 1.0) == 1.0
-    assert clip_coefficient(0.5, 1.0) == 1.0
-    assert clip_coefficient(4.0, 1.0) == 1.0 / 4.000001

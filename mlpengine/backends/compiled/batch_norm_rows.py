@@ -39,10 +39,7 @@ class BatchNormPart:
 
 
 def parts_of(instruction: InstructionLike) -> list[BatchNormPart]:
-    """Return the parts of a batch norm in training; [] for other instructions.
-
-    NumPy moves the running averages, from the mean and the variance.
-    """
+    """Return the parts of a batch norm in training, else []; NumPy moves the running averages."""
     op = instruction.op
     if not isinstance(op, BatchNorm) or not op.training:
         return []
@@ -145,10 +142,7 @@ def _scaled(
     part: BatchNormPart,
     values: Values,
 ) -> Iterator[Kernel]:
-    """Yield the kernels of y = (x - mean) * rstd * scale + bias and, without `mean`, of x * rstd.
-
-    Without `mean`, x replaces x - mean.
-    """
+    """Yield the kernels of y = (x - mean) * rstd * scale + bias; without `mean`, of x * rstd."""
     kernels = list[Kernel]()
     vectors = {"mean": mean, "rstd": rstd, "scale": scale, "bias": bias}
     names = {

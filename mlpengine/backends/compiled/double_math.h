@@ -14,17 +14,10 @@ INLINE vec exp_parts(vec x, ivec *n, vec *r) {
   *n = (ivec)t - (ivec)shift;
   *r = multiply_add(whole, splat(6.93147180369123816490e-01), x);
   *r = multiply_add(whole, splat(1.90821492927058770002e-10), *r);
-  vec p = splat(2.0924535132321916e-09);
-  p = multiply_add(p, *r, splat(2.5109151945231553e-08));
-  p = multiply_add(p, *r, splat(2.7557242474881183e-07));
-  p = multiply_add(p, *r, splat(2.7557243909322727e-06));
-  p = multiply_add(p, *r, splat(2.480158736086938e-05));
-  p = multiply_add(p, *r, splat(0.0001984126988639088));
-  p = multiply_add(p, *r, splat(0.0013888888888866694));
-  p = multiply_add(p, *r, splat(0.008333333333321542));
-  p = multiply_add(p, *r, splat(0.0416666666666667));
-  p = multiply_add(p, *r, splat(0.16666666666666677));
-  return multiply_add(p, *r, splat(0.5));
+  return POLYNOMIAL(*r, 2.0924535132321916e-09, 2.5109151945231553e-08, 2.7557242474881183e-07,
+                    2.7557243909322727e-06, 2.480158736086938e-05, 0.0001984126988639088,
+                    0.0013888888888866694, 0.008333333333321542, 0.0416666666666667,
+                    0.16666666666666677, 0.5);
 }
 
 /* exp(x) where no x exceeds 710; 2^n in two factors, so that neither overflows. */
@@ -60,13 +53,9 @@ INLINE vec v_log(vec x) {
   vec f = (vec)((ivec)x - (e << 52)) - splat(1.0);
   vec k = (vec)(e + shift) - (vec)shift;
   vec s = f / (splat(2.0) + f), z = s * s;
-  vec p = splat(0.14792107332161786);
-  p = multiply_add(p, z, splat(0.1531446383185581));
-  p = multiply_add(p, z, splat(0.1818354673618585));
-  p = multiply_add(p, z, splat(0.2222219894776363));
-  p = multiply_add(p, z, splat(0.28571428738251137));
-  p = multiply_add(p, z, splat(0.3999999999943656));
-  p = multiply_add(p, z, splat(0.6666666666666731));
+  vec p = POLYNOMIAL(z, 0.14792107332161786, 0.1531446383185581, 0.1818354673618585,
+                     0.2222219894776363, 0.28571428738251137, 0.3999999999943656,
+                     0.6666666666666731);
   vec square = splat(0.5) * f * f;
   vec tail = multiply_add(k, splat(1.90821492927058770002e-10), s * multiply_add(p, z, square));
   vec y = multiply_add(k, splat(6.93147180369123816490e-01), f - (square - tail));
@@ -94,21 +83,11 @@ INLINE vec v_tanh(vec x) {
 /* 1 - erf(x) for x >= 0, as 2 exp(-z^2 / 2) P((z - 4) / (z + 4)) with z^2 = 2 x^2. */
 INLINE vec v_erfc(vec x) {
   vec z = x * splat(1.4142135623730951), u = splat(1.0) - splat(8.0) / (z + splat(4.0));
-  vec p = splat(-2.937582190108851e-07);
-  p = multiply_add(p, u, splat(-2.1702928440787017e-06));
-  p = multiply_add(p, u, splat(-4.53476373343744e-06));
-  p = multiply_add(p, u, splat(6.719493309597361e-06));
-  p = multiply_add(p, u, splat(3.2466482329984035e-05));
-  p = multiply_add(p, u, splat(-4.181450784089393e-05));
-  p = multiply_add(p, u, splat(-0.00018477121180645199));
-  p = multiply_add(p, u, splat(0.0006398940389323332));
-  p = multiply_add(p, u, splat(0.0005078998182259286));
-  p = multiply_add(p, u, splat(-0.0084920233526665));
-  p = multiply_add(p, u, splat(0.030864814028916717));
-  p = multiply_add(p, u, splat(-0.0717074065740202));
-  p = multiply_add(p, u, splat(0.12437925535760685));
-  p = multiply_add(p, u, splat(-0.17039772154963587));
-  p = multiply_add(p, u, splat(0.09441064130191382));
+  vec p = POLYNOMIAL(u, -2.937582190108851e-07, -2.1702928440787017e-06, -4.53476373343744e-06,
+                     6.719493309597361e-06, 3.2466482329984035e-05, -4.181450784089393e-05,
+                     -0.00018477121180645199, 0.0006398940389323332, 0.0005078998182259286,
+                     -0.0084920233526665, 0.030864814028916717, -0.0717074065740202,
+                     0.12437925535760685, -0.17039772154963587, 0.09441064130191382);
   return splat(2.0) * p * v_exp(-(x * x));
 }
 
@@ -124,18 +103,11 @@ INLINE vec sine_of_quarters(vec x, const bits turns) {
   r = multiply_add(whole, splat(6.07710050630396597660e-11), r);
   r = multiply_add(whole, splat(2.02226624879595063154e-21), r);
   vec z = r * r;
-  vec sine = splat(1.5896988574676793e-10);
-  sine = multiply_add(sine, z, splat(-2.5050761827770138e-08));
-  sine = multiply_add(sine, z, splat(2.755731371892007e-06));
-  sine = multiply_add(sine, z, splat(-0.00019841269829899122));
-  sine = multiply_add(sine, z, splat(0.008333333333322554));
+  vec sine = POLYNOMIAL(z, 1.5896988574676793e-10, -2.5050761827770138e-08, 2.755731371892007e-06,
+                        -0.00019841269829899122, 0.008333333333322554);
   sine = multiply_add(multiply_add(sine, z, splat(-0.16666666666666632)), z * r, r);
-  vec cosine = splat(-1.136130310144232e-11);
-  cosine = multiply_add(cosine, z, splat(2.087575806039999e-09));
-  cosine = multiply_add(cosine, z, splat(-2.755731463434286e-07));
-  cosine = multiply_add(cosine, z, splat(2.4801587290576083e-05));
-  cosine = multiply_add(cosine, z, splat(-0.0013888888888876133));
-  cosine = multiply_add(cosine, z, splat(0.041666666666666616));
+  vec cosine = POLYNOMIAL(z, -1.136130310144232e-11, 2.087575806039999e-09, -2.755731463434286e-07,
+                          2.4801587290576083e-05, -0.0013888888888876133, 0.041666666666666616);
   cosine = multiply_add(cosine, z * z, multiply_add(splat(-0.5), z, splat(1.0)));
   vec y = vselect((quarter & 1) == 1, cosine, sine);
   return (vec)((ivec)y ^ ((quarter & 2) << 62));

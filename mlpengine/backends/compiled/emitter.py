@@ -33,10 +33,7 @@ many, two threads are slower (`benchmarks/peers.py --threads 1 2`)."""
 
 
 def useful_threads(kernels: Sequence[Kernel], limit: int) -> int:
-    """Return the useful number of threads, at most `limit`; it depends on shapes alone.
-
-    The result has the same bits for every number of threads.
-    """
+    """Return how many threads, up to `limit`, are useful for the shapes; bits stay the same."""
     terms = sum(k.rows * k.columns * k.depth for k in kernels if isinstance(k, Product))
     return max(1, min(limit, terms // STEP_TERMS_PER_THREAD + 1))
 

@@ -134,10 +134,7 @@ class Executor:
         return other
 
     def clone(self, parameters: Array, other: Array) -> "Executor":
-        """Return the same program in new memory, with `other` in place of `parameters`.
-
-        Both are flat vectors of one network, or of networks with equal programs.
-        """
+        """Return the same program in new memory, for another flat vector of equal parameters."""
         start, arrays, copies = address_of(parameters), list[Array](), dict[int, Array]()
         for array in self.call.memory[2]:
             place = address_of(array) - start

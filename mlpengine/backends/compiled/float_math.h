@@ -21,11 +21,8 @@ INLINE vec exp_parts(vec x, vec *shifted, vec *r) {
   vec n = SHIFT - *shifted; /* minus n */
   *r = multiply_add(n, splat(0.693145751953125f), x);
   *r = multiply_add(n, splat(1.42860682030941723e-6f), *r);
-  vec p = splat(0.00139517173f);
-  p = multiply_add(p, *r, splat(0.00836959841f));
-  p = multiply_add(p, *r, splat(0.04166618728f));
-  p = multiply_add(p, *r, splat(0.16666512888f));
-  return multiply_add(p, *r, splat(0.50000001010f));
+  return POLYNOMIAL(*r, 0.00139517173f, 0.00836959841f, 0.04166618728f, 0.16666512888f,
+                    0.50000001010f);
 }
 
 /* exp(x) where no x exceeds 89. */
@@ -53,15 +50,9 @@ INLINE vec v_log(vec x) {
   ivec e = ((ivec)x - 0x3f3504f3) >> 23; /* so that the mantissa lies around 1 */
   vec f = (vec)((ivec)x - (e << 23)) - splat(1.0f);
   vec k = __builtin_convertvector(e, vec);
-  vec p = splat(0.06746605988f);
-  p = multiply_add(p, f, splat(-0.11676403682f));
-  p = multiply_add(p, f, splat(0.11888610835f));
-  p = multiply_add(p, f, splat(-0.12405485477f));
-  p = multiply_add(p, f, splat(0.14219470246f));
-  p = multiply_add(p, f, splat(-0.16667999265f));
-  p = multiply_add(p, f, splat(0.20002123425f));
-  p = multiply_add(p, f, splat(-0.25000009597f));
-  p = multiply_add(p, f, splat(0.33333312520f));
+  vec p = POLYNOMIAL(f, 0.06746605988f, -0.11676403682f, 0.11888610835f, -0.12405485477f,
+                     0.14219470246f, -0.16667999265f, 0.20002123425f, -0.25000009597f,
+                     0.33333312520f);
   vec square = f * f;
   vec tail = multiply_add(k, splat(1.42860682030941723e-6f), p * (square * f));
   tail = multiply_add(splat(-0.5f), square, tail);
@@ -91,21 +82,13 @@ INLINE vec v_tanh(vec x) {
 INLINE vec v_erfc(vec x) {
   vec size = vmin(x, splat(4.0f));
   vec z = size * size;
-  vec p = splat(7.88911951995e-05f);
-  p = multiply_add(p, z, splat(-8.02084127465e-04f));
-  p = multiply_add(p, z, splat(5.18953533855e-03f));
-  p = multiply_add(p, z, splat(-2.68544445914e-02f));
-  p = multiply_add(p, z, splat(1.12836001762e-01f));
-  p = multiply_add(p, z, splat(-3.76126271360e-01f));
-  p = multiply_add(p, z, splat(1.12837916591f));
+  vec p = POLYNOMIAL(z, 7.88911951995e-05f, -8.02084127465e-04f, 5.18953533855e-03f,
+                     -2.68544445914e-02f, 1.12836001762e-01f, -3.76126271360e-01f, 1.12837916591f);
   vec near = multiply_add(-p, size, splat(1.0f));
-  vec q = splat(1.86777619372e-04f); /* its logarithm on 1 to 4 */
-  q = multiply_add(q, size, splat(-2.95188275127e-03f));
-  q = multiply_add(q, size, splat(2.18563349976e-02f));
-  q = multiply_add(q, size, splat(-1.03148015777e-01f));
-  q = multiply_add(q, size, splat(-6.38093513685e-01f));
-  q = multiply_add(q, size, splat(-1.12712252864f));
-  q = multiply_add(q, size, splat(-3.32682343935e-04f));
+  /* its logarithm on 1 to 4 */
+  vec q = POLYNOMIAL(size, 1.86777619372e-04f, -2.95188275127e-03f, 2.18563349976e-02f,
+                     -1.03148015777e-01f, -6.38093513685e-01f, -1.12712252864f,
+                     -3.32682343935e-04f);
   vec far = vselect(x > splat(4.0f), splat(0.0f), v_exp(q));
   return vselect(size < splat(1.0f), near, far);
 }
@@ -126,9 +109,7 @@ INLINE vec sine_of_quarters(vec x, const bits turns) {
   vec sine = splat(-1.9515295891e-4f);
   sine = multiply_add(sine, z, splat(8.3321608736e-3f));
   sine = multiply_add(multiply_add(sine, z, splat(-1.6666654611e-1f)), z * r, r);
-  vec cosine = splat(2.443315711809948e-5f);
-  cosine = multiply_add(cosine, z, splat(-1.388731625493765e-3f));
-  cosine = multiply_add(cosine, z, splat(4.166664568298827e-2f));
+  vec cosine = POLYNOMIAL(z, 2.443315711809948e-5f, -1.388731625493765e-3f, 4.166664568298827e-2f);
   cosine = multiply_add(cosine, z * z, multiply_add(splat(-0.5f), z, splat(1.0f)));
   vec y = vselect((quarter & 1) == 1, cosine, sine);
   return (vec)((ivec)y ^ ((quarter & 2) << 30));

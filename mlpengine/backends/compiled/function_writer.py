@@ -70,11 +70,7 @@ class Writer:
         times: int = 1,
         trains: bool = False,
     ) -> None:
-        """Add a function for `count` units (see `CFunction`); in phase ``rows``, units are rows.
-
-        Values in memory that the function reads or writes become its buffers.
-        Raises: UnsupportedError if its rows are not those of the batch.
-        """
+        """Add a function for `count` units (see `CFunction`); in phase ``rows``, units are rows."""
         if phase == "rows" and not by_columns:
             times = self.times(count)
         parameters = ["const struct part part"] if takes_part else []

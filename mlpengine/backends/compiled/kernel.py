@@ -73,10 +73,7 @@ class Kernel(ABC):
     @classmethod
     @abstractmethod
     def lower(cls, instruction: InstructionLike, values: Values) -> "Sequence[Kernel] | None":
-        """Return the kernels of an instruction; None if another kind of kernel implements it.
-
-        Raises: UnsupportedError if there is no compiled rule for these operands.
-        """
+        """Return the kernels of an instruction; None if another kind of kernel implements it."""
 
     @property
     def sums_rows(self) -> bool:
@@ -88,10 +85,7 @@ class Kernel(ABC):
         """Add the kernel's C functions, with names from `name`, and reserve their workspace."""
 
     def emit_scalar(self, writer: ScalarWriter) -> list[Statement]:
-        """Return the kernel's statements on single numbers.
-
-        Raises: UnsupportedError if there are none.
-        """
+        """Return the statements on single numbers; raise UnsupportedError if there are none."""
         raise UnsupportedError(self.text)
 
     def read_by_vectors(self, lanes: int) -> list[MatrixValue]:

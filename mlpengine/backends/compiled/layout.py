@@ -47,10 +47,7 @@ class Layout:
         return self.target.vector_bytes // self.itemsize
 
     def place(self, values: Iterable[MatrixValue], by_vectors: Container[MatrixValue]) -> None:
-        """Assign every value to the workspace or to the caller's memory.
-
-        Kernels read the values in `by_vectors` by whole vectors.
-        """
+        """Assign every value to memory; kernels read the values `by_vectors` by whole vectors."""
         for value in values:
             if not value.written:
                 partial = value.columns % self.lanes > 0 and value.array.dtype.kind == "f"
@@ -72,10 +69,7 @@ class Layout:
     def reserve(
         self, name: str, count: int, kind: str = "real", phases: Sequence[Phase] = ()
     ) -> None:
-        """Reserve `count` numbers in the workspace under `name`.
-
-        They live from the first to the last function that uses them, and in `phases`.
-        """
+        """Reserve `count` numbers in the workspace under `name`, for its functions in `phases`."""
         size = {"real": self.itemsize, "uint8_t": 1}.get(kind, 8)
         self._reserved[name] = _Reservation(kind, count * size, phases)
 
@@ -157,18 +151,24 @@ class Layout:
         """Return the length of a row in memory."""
         if value.mask:
             return padded_columns(value.columns)
-        return padded_length(value.columns, self.lanes) if value.padded else value.columns
+        if value.short or not value.padded:
+            return value.columns
+        return padded_length(value.columns, self.lanes)
 
     def at(self, value: MatrixValue, row: str, column: str) -> str:
         """Return the C address of an entry of a matrix."""
         return f"{value.name} + {row} * {self.stride(value)} + {column}"
 
-    def load(self, value: MatrixValue, row: str, column: str) -> str:
-        """Return the C expression of a vector of entries of a matrix."""
+    def ends_within(self, value: MatrixValue) -> bool:
+        """Return whether rows end within a vector, as they may in the caller's memory."""
+        return value.mask is None and self.stride(value) % self.lanes != 0
+
+    def load(self, value: MatrixValue, row: str, column: str, lanes: str = "") -> str:
+        """Return the C expression of a vector, of `lanes` entries where rows end within it."""
         at = self.at(value, row, column)
         if value.mask:
             return f"load_mask({at}, {self._limits[value.name]}, scale_{value.name})"
-        return load_vector(at)
+        return load_vector(at, lanes if self.ends_within(value) else "")
 
 
 def _limit(op: Dropout) -> Array:

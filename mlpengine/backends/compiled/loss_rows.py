@@ -18,7 +18,7 @@ from mlpengine.backends.compiled.statements import ForLoop, If, Statement, lets,
 from mlpengine.backends.scalar.definitions import Functions
 from mlpengine.backends.scalar.layer_functions import cross_entropy, entry_loss, loss_function
 from mlpengine.backends.scalar.scalar_writer import ScalarWriter
-from mlpengine.backends.values import MatrixValue, UnsupportedError, Values, padded_length
+from mlpengine.backends.values import MatrixValue, UnsupportedError, Values, is_short, padded_length
 from mlpengine.core.spec import Array
 from mlpengine.formula import c_number, where
 from mlpengine.ops import EntryLoss, Loss, SoftmaxCrossEntropy
@@ -117,14 +117,17 @@ class EntryLossRows(LossRows):
         return entry_loss(self.op, self.output.columns // self.op.columns)
 
     def _body(self, layout: Layout) -> Sequence[Statement]:
-        """Return the loop over rows; each lane of a vector is a column of a row's target.
+        """Return the loop over rows; lanes are columns of a row or, of a single column, rows.
 
-        If the target has a single column, each lane is a row.
+        Short rows without weights share vectors.
         """
         output, target, slot, loss = self.output, self.target, self.d_output, self.op
         count, per_entry = loss.columns, loss.target_columns
         entries = target.columns // per_entry
         by_rows = entries == 1
+        shared = is_short(entries, layout.lanes) and not (by_rows or self.weight)
+        shared &= all(layout.stride(v) == entries for v in present(output, target, slot))
+        shared &= target.rows * entries >= layout.lanes
         f = loss.formulas
         value = f.entry
         if isfinite(loss.target_range[0]):  # a wrong target gives NaN, and NumPy reports it
@@ -161,6 +164,14 @@ class EntryLossRows(LossRows):
             share = (
                 load_vector(f"{weight.name} + i", "n") if by_rows else f"splat({weight.name}[i])"
             )
+        if shared:
+            body = [
+                f"const int64_t j = 0, n = MIN(LANES, (last - i) * {entries});",
+                "const vec share = splat(1);",
+                *body,
+                f"store_shared_losses(row_loss + i, value, mean, n / {entries}, {entries});",
+            ]
+            return [*shares, ForLoop("i", "first", "last", body, layout.lanes // entries)]
         if by_rows:
             lanes_left = "const int64_t j = 0, n = MIN(LANES, last - i);"
             body = [lanes_left, f"const vec share = {share};", *body]
@@ -333,10 +344,7 @@ class CrossEntropyRows(LossRows):
         ]
 
     def _target_rows(self, layout: Layout, *, narrow: bool = False) -> str:
-        """Return the statement that sets q to q / rows of the mean, for columns j to j + n.
-
-        If `narrow`, q has column j only, with a lane for each row.
-        """
+        """Return the statement that sets q to q / rows of the mean, for the columns from j on."""
         op, target = self.op, self.target
         smoothing = float(op.label_smoothing)
         columns = self.output.columns

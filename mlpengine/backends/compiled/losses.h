@@ -10,9 +10,21 @@ INLINE void store_row_losses(double *restrict row_loss, const vec entry, const d
   for (int64_t i = 0; i < n; i++) row_loss[i] = loss[i];
 }
 
+/* The same for `rows` rows of `columns` entries that share a vector. */
+INLINE void store_shared_losses(double *restrict row_loss, const vec entry, const double mean,
+                                const int64_t rows, const int64_t columns) {
+  for (int64_t i = 0; i < rows; i++) {
+    double row = 0;
+    UNROLL for (int64_t j = 0; j < columns; j++) row += (double)entry[i * columns + j] * mean;
+    row_loss[i] = row;
+  }
+}
+
 /* The sum of the rows' losses in their order, whatever the number of threads. */
 INLINE double sum_in_order(const double *row_loss, int64_t n) {
   double part[4] = {0, 0, 0, 0};
-  for (int64_t i = 0; i < n; i++) part[i & 3] += row_loss[i];
+  int64_t i = 0;
+  for (; i + 4 <= n; i += 4) UNROLL for (int q = 0; q < 4; q++) part[q] += row_loss[i + q];
+  for (; i < n; i++) part[i & 3] += row_loss[i];
   return (part[0] + part[1]) + (part[2] + part[3]);
 }

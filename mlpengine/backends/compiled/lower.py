@@ -190,10 +190,7 @@ def _draws(kernels: list[Kernel]) -> Iterator[Draw]:
 
 
 def need_backward(draw: Draw, reads: Sequence[MatrixValue], *, has_loss: bool) -> None:
-    """Raise UnsupportedError for a dropout without its backward in the program.
-
-    A program with a loss contains all backwards; in other programs both directions read the mask.
-    """
+    """Raise UnsupportedError for a dropout whose backward, which reads the mask, is elsewhere."""
     if not has_loss and reads.count(draw.out) < len(("forward", "backward")):
         raise UnsupportedError("dropout without its backward")
 

@@ -18,10 +18,7 @@ from mlpengine.ops.op import Direction, GradOp
 
 @dataclass(eq=False, repr=False)
 class Map(Kernel):
-    """An element-wise rule; ``names`` maps the rule's names to values.
-
-    The values have one shape.  The rule may also read vectors, which are equal for every row.
-    """
+    """An element-wise rule; ``names`` maps its names to values of one shape, or to equal rows."""
 
     rule: VectorRule
     op: GradOp
@@ -77,15 +74,24 @@ class Map(Kernel):
         return self.reads
 
     def statements(
-        self, layout: Layout, row: str, column: str, known: dict[MatrixValue, str]
+        self,
+        layout: Layout,
+        row: str,
+        column: str,
+        known: dict[MatrixValue, str],
+        lanes: str = "",
     ) -> Sequence[Statement]:
-        """Return the statements for one vector; `known` has the names of values in registers."""
+        """Return the statements for one vector; `known` has the names of values in registers.
+
+        `lanes` is the number of the vector's entries where rows end within it.
+        """
         lines: list[Statement] = []
         for value in self.reads:
             if value not in known:
                 known[value] = f"at_{value.name}"
                 at = row if value.rows > 1 else "0"
-                lines.append(f"const vec {known[value]} = {layout.load(value, at, column)};")
+                load = layout.load(value, at, column, lanes)
+                lines.append(f"const vec {known[value]} = {load};")
         known |= {value: f"at_{value.name}" for value in self.writes}
         names = {name: known[value] for name, value in self.names.items()}
         return [*lines, *(Let(*step) for step in self.rule.steps(names))]

@@ -50,6 +50,13 @@ class MatrixProduct:
         """Terms of each sum."""
         return self.a.rows if self.sums_rows else self.a.columns
 
+    @property
+    def tile_matrices(self) -> list[MatrixValue]:
+        """The matrices with the shape of c that a tile reads or writes."""
+        written = [v for v in self.writes if v.stored]
+        read = [v for m in self.epilogue for v in m.reads if v not in self.writes]
+        return [*dict.fromkeys(written + read)]
+
     def fuse(self, step: Map) -> None:
         """Apply a map in the last pass."""
         self.epilogue.append(step)

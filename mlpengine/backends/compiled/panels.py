@@ -6,6 +6,7 @@ from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.matrix import MatrixProduct
 from mlpengine.backends.compiled.statements import ForLoop, If, Statement, load_vector, store
 from mlpengine.backends.compiled.tiling import Tiling
+from mlpengine.backends.values import is_short
 
 FEW_ENTRIES = 4096
 """Up to this many entries, packing is compiled for exactly the matrix's size.
@@ -15,15 +16,20 @@ A step of 4-32-32-1 on 32 rows then takes 4 % less time, and the compiler takes 
 
 
 def panel_count(product: MatrixProduct, layout: Layout) -> int:
-    """Return the number of entries in the packed panels of b."""
+    """Return the number of entries in the packed panels of b, and of a bias behind short rows."""
     vectors = -(-product.columns // layout.lanes)
-    return vectors * layout.lanes * product.depth
+    return vectors * layout.lanes * (product.depth + is_short(product.columns, layout.lanes))
 
 
 def packing(
-    product: MatrixProduct, name: str, layout: Layout, *, transposed: bool
+    product: MatrixProduct, name: str, layout: Layout, tiling: Tiling
 ) -> Sequence[Statement]:
-    """Return the loop that fills panels `first` to `last` of b."""
+    """Return the loop that fills panels `first` to `last` of b.
+
+    The rows of a panel whose tiles are joined are repeated up to the end of their vector; the last
+    one is the bias.
+    """
+    transposed = tiling.packing == "transposed"
     pack = "pack_transposed" if transposed else "pack_panel"
     if transposed and product.depth * product.columns <= FEW_ENTRIES:
         pack = "pack_transposed_inline"
@@ -32,29 +38,32 @@ def packing(
     full, thin = (f"{pack}(panel, {matrix}, j, {width});" for width in ("WIDE * LANES", "LANES"))
     # a panel has two vectors; if their number is odd, the last panel has one
     fill: Statement = full if vectors % 2 == 0 else If(f"p < {vectors // 2}", [full], [thin])
-    body = [
+    body: list[Statement] = [
         "const int64_t j = p * WIDE * LANES;",
         f"real *restrict panel = {name} + j * {product.depth};",
         fill,
     ]
+    if tiling.joined > 1:
+        rows, columns = product.depth, product.columns
+        if product.bias is not None:
+            bias = load_vector(product.bias.name, columns)
+            body.append(store(f"panel + {rows} * LANES", bias, columns))
+            rows += 1
+        body.append(f"repeat_columns(panel, {rows}, {columns});")
     return [ForLoop("p", "first", "last", body)]
 
 
 def row_packing(product: MatrixProduct, name: str, layout: Layout) -> Sequence[Statement]:
-    """Return the loops that fill rows `first` to `last` of all panels of b."""
-    b, depth, ld = product.b.name, product.depth, layout.stride(product.b)
-    vectors = -(-product.columns // layout.lanes)
+    """Return the calls that fill rows `first` to `last` of all panels of b."""
+    b, ld = product.b.name, layout.stride(product.b)
+    vectors, lanes = -(-product.columns // layout.lanes), layout.lanes
     # row by row, so that several threads can fill disjoint rows of all panels
-    loops: list[Statement] = []
-    if vectors >= 2:
-        panel = f"{name} + p * WIDE * LANES * {depth} + k * WIDE * LANES"
-        move = f"copy_vectors({panel}, {b} + k * {ld} + p * WIDE * LANES, WIDE);"
-        loops.append(ForLoop("p", 0, vectors // 2, [ForLoop("k", "first", "last", [move])]))
-    if vectors % 2:
-        j = (vectors - 1) * layout.lanes
-        move = store(f"{name} + {j * depth} + k * LANES", load_vector(f"{b} + k * {ld} + {j}"))
-        loops.append(ForLoop("k", "first", "last", [move]))
-    return loops
+    return [
+        f"pack_panel({name} + {v * lanes * product.depth} + first * {wide * lanes}, "
+        f"{b} + first * {ld}, {ld}, last - first, {product.columns}, {v * lanes}, {wide * lanes});"
+        for v in range(0, vectors, 2)
+        for wide in [min(2, vectors - v)]
+    ]
 
 
 def pack_panel(

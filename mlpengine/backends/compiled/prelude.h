@@ -166,6 +166,16 @@ INLINE vec multiply_add(vec a, vec b, vec c) {
 #endif
 }
 
+/* The polynomial of x with these coefficients, the one of the highest power first. */
+#define POLYNOMIAL(x, ...) \
+  ({ static const real of_powers[] = {__VA_ARGS__}; \
+     horner(x, of_powers, (int64_t)(sizeof of_powers / sizeof *of_powers)); })
+INLINE vec horner(const vec x, const real *of_powers, const int64_t n) {
+  vec p = splat(of_powers[0]);
+  UNROLL for (int64_t i = 1; i < n; i++) p = multiply_add(p, x, splat(of_powers[i]));
+  return p;
+}
+
 /* 1 / x for normal x, to at least 11 bits: the start value of a division by Newton's method. */
 #if defined(WITH_MASKS) && defined(REAL_IS_FLOAT)
 INLINE vec inverse_roughly(vec x) {

@@ -103,9 +103,10 @@ def _lines(statement: Statement, target: CTarget, indent: str) -> Iterator[str]:
                 yield from _block(f"{end.lstrip()} else {{", otherwise, target, indent)
             else:
                 yield end
-        case Each(body) | Scope(body):
-            head = "EACH {" if isinstance(statement, Each) else "{"
-            yield from _block(head, body, target, indent)
+        case Each(body, rows):
+            yield from _block(f"EACH({rows}) {{", body, target, indent)
+        case Scope(body):
+            yield from _block("{", body, target, indent)
         case Switch(variable, cases):
             lines = [f"case {value}: {call} break;" for value, call in cases]
             lines.append("default: __builtin_trap(); /* rows that no case computes */")

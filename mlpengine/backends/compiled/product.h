@@ -21,6 +21,15 @@ SHARED void pack_panel(real *restrict panel, const real *restrict b, const int64
     }
 }
 
+/* Repeat the first `columns` entries of each of `rows` vectors, a divisor of LANES, to its end. */
+SHARED void repeat_columns(real *restrict panel, const int64_t rows, const int64_t columns) {
+  for (int64_t k = 0; k < rows; k++) {
+    const vec first = load_some(panel + k * LANES, columns);
+    for (int64_t v = columns; v < LANES; v += columns)
+      store_some(panel + k * LANES + v, first, columns);
+  }
+}
+
 /* The same for a matrix that is stored transposed: `w` has a row for each column. */
 INLINE void pack_transposed_inline(real *restrict panel, const real *restrict w, const int64_t ld,
                                    const int64_t depth, const int64_t columns, int64_t j,
@@ -139,16 +148,18 @@ SHARED void sum_columns(real *restrict sums, const real *restrict x, const int64
 #define PREFETCH_TERMS 12
 
 /* Add the products of `terms` terms to a tile of sums.  Entries of `a` are a_row apart between rows
-   and a_term between terms; vectors of `b` are contiguous and b_term apart between terms. */
+   and a_term between terms; vectors of `b`, the last with `lanes` entries, are contiguous and b_term
+   apart between terms. */
 INLINE void add_products(vec sum[TILE_ROWS][WIDE], const int rows, const int wide,
                          const int64_t terms, const real *restrict a, const int64_t a_row,
-                         const int64_t a_term, const real *restrict b, const int64_t b_term) {
+                         const int64_t a_term, const real *restrict b, const int64_t b_term,
+                         const int64_t lanes) {
   for (int64_t k = 0; k < terms; k++) {
     vec factors[WIDE];
     UNROLL for (int v = 0; v < wide; v++) {
       const real *at = b + k * b_term + v * LANES;
       if (rows > 8) __builtin_prefetch(at + PREFETCH_TERMS * b_term);
-      factors[v] = load(at);
+      factors[v] = load_first(at, v == wide - 1 ? lanes : LANES);
     }
     UNROLL for (int r = 0; r < rows; r++) {
       const vec factor = splat(a[r * a_row + k * a_term]);
@@ -182,9 +193,12 @@ INLINE void dot_products(vec sum[TILE_ROWS][WIDE], const int rows, const int64_t
   UNROLL for (int r = 0; r < rows; r++) sum[r][0] = sums_of_lanes(part[r], columns);
 }
 
-/* Copy `count` contiguous vectors. */
-INLINE void copy_vectors(real *restrict to, const real *restrict from, const int64_t count) {
-  UNROLL for (int64_t v = 0; v < count; v++) store(to + v * LANES, load(from + v * LANES));
+/* Join the rows of a tile that have `columns` entries, repeated up to the end of their vector. */
+INLINE void join_rows(vec sum[TILE_ROWS][WIDE], const int rows, const int columns) {
+  const int each = (int)(LANES / columns);
+  UNROLL for (int r = 0; r < rows; r++)
+    sum[r / each][0] = r % each ? vselect(first_lanes(r % each * columns), sum[r / each][0], sum[r][0])
+                                : sum[r][0];
 }
 
-#define EACH UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < wide; v++)
+#define EACH(count) UNROLL for (int r = 0; r < (count); r++) UNROLL for (int v = 0; v < wide; v++)

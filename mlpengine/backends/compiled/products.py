@@ -26,7 +26,7 @@ from mlpengine.backends.scalar.layer_functions import (
     dense_function,
 )
 from mlpengine.backends.scalar.scalar_writer import ScalarWriter
-from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
+from mlpengine.backends.values import MatrixValue, UnsupportedError, Values, is_short
 from mlpengine.ops import Linear, MatMul
 
 SMALL_PRODUCT = 4096
@@ -36,6 +36,9 @@ Reading few weights twice takes less time than a barrier."""
 
 MIN_CLAIMABLE = 8
 """With this many tiles or panels for each thread, threads claim them dynamically."""
+
+READ_ONCE = 8
+"""Up to so many rows, a product reads its other operand once, or twice with low tiles."""
 
 MAX_THREADS_TO_PACK = 2
 """Up to this many threads, each packs all panels; more threads divide the packing."""
@@ -103,10 +106,10 @@ class Product(MatrixProduct, Kernel):
     def read_by_vectors(self, lanes: int) -> list[MatrixValue]:
         vectors = [v for m in self.epilogue for v in m.reads] + present(self.bias)
         # Rows along the columns of c are read by whole vectors, without a packed copy with
-        # padded rows.
-        if self.sums_rows:
+        # padded rows.  Padding does not pay if they are read only once.
+        if self.sums_rows and self.rows > READ_ONCE:
             vectors.append(self.a if self._is_turned(lanes) else self.b)
-        return vectors
+        return [value for value in vectors if not is_short(value.columns, lanes)]
 
     def emit(self, writer: Writer, name: str) -> None:
         layout, reduce = writer.layout, self.sums_rows
@@ -284,10 +287,11 @@ def _pack_ahead(product: MatrixProduct, tiling: Tiling, writer: Writer, name: st
     b, panel, layout = product.b, f"{name}_panels", writer.layout
     layout.reserve(panel, panel_count(product, layout))
     function, text = f"{name}_pack", f"{b.name} in panels"
+    reads = [each.name for each in present(b, product.bias if tiling.joined > 1 else None)]
     if product.sums_rows:
         body = row_packing(product, panel, layout)
         writer.add(function, "rows", b.rows, text, body, [b.name], [panel])
     else:
         count = -(-product.columns // (2 * layout.lanes))
-        body = packing(product, panel, layout, transposed=tiling.packing == "transposed")
-        writer.add(function, "prepare", count, text, body, [b.name], [panel])
+        body = packing(product, panel, layout, tiling)
+        writer.add(function, "prepare", count, text, body, reads, [panel])

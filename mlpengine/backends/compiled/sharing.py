@@ -45,10 +45,7 @@ class Shared(NamedTuple):
 def find_shared(
     functions: Sequence[CFunction], layout: Layout, values: Container[str]
 ) -> dict[CFunction, Shared]:
-    """Return the functions that equal another function; `values` are further names to compare.
-
-    A function with a single statement is not replaced: it only calls a shared function.
-    """
+    """Return the functions of several statements that equal another; `values` are also compared."""
     target = vector_c(layout.itemsize)
     similar: dict[str, list[tuple[CFunction, list[CFunction], str]]] = {}
     for function in functions:

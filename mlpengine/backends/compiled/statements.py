@@ -47,6 +47,7 @@ class Each(NamedTuple):
     """For each vector ``[r][v]`` of a tile, unrolled."""
 
     body: Sequence["Statement"]
+    rows: str = "rows"
 
 
 class If(NamedTuple):
@@ -186,10 +187,7 @@ def called(function: str, *arguments: str) -> Expr:
 
 
 def load_vector(place: str, lanes: str | int = "", stride: int = 1) -> str:
-    """Return the expression that loads a vector; with `lanes`, the lanes after these are 0.
-
-    With `stride`, consecutive lanes are `stride` numbers apart in memory.
-    """
+    """Return the expression that loads lanes, `stride` numbers apart; 0 after the first `lanes`."""
     if stride != 1:
         return f"load_every({place}, {lanes}, {stride})"
     return f"load_first({place}, {lanes})" if lanes else f"load({place})"

@@ -10,10 +10,7 @@ from mlpengine.backends.values import MatrixValue, UnsupportedError
 
 
 class LoopAxis(NamedTuple):
-    """An axis of a loop: its length, and the distance of its entries in each array.
-
-    Distances count entries, in arrays without padding.
-    """
+    """An axis of a loop: its length, and the distance of its entries in each (unpadded) array."""
 
     length: int
     strides: tuple[int, ...]
@@ -25,10 +22,7 @@ def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def fit_axes(axes: Iterable[LoopAxis], values: Sequence[MatrixValue]) -> list[LoopAxis]:
-    """Return `axes`, split for values with padded rows.
-
-    In each of the `values`, a returned axis stays within a row, or steps over whole rows.
-    """
+    """Return `axes`, split so that none leaves a (padded) row of any value within the row."""
     fitted = [*axes]
     for k, value in enumerate(values):
         columns, split = value.columns, list[LoopAxis]()

@@ -37,10 +37,7 @@ class Structure:
         self.key = [target, *given, *map(self._instruction, instructions)]
 
     def source_like(self, source: CSource, other: "Structure") -> CSource | None:
-        """Return `source`, of a program of the structure `other`, on the memory of this program.
-
-        None if the keys differ, or if the source uses memory that is not in `other.arrays`.
-        """
+        """Return `source`, of the structure `other`, on this memory; None if the two differ."""
         if self.key != other.key:
             return None
         pairs = zip(other.arrays, self.arrays, strict=True)

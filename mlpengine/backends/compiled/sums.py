@@ -34,10 +34,7 @@ from mlpengine.ops import Mean, Mul, Sub, Sum, Var
 
 @dataclass(eq=False, repr=False)
 class RowSums(Kernel):
-    """`factor` times the sum of x over the axes of `shape` that have length 1 in `kept`.
-
-    `shape` is the shape of x, and `kept` the shape of out.
-    """
+    """`factor` times the sum of x, shaped `shape`, over the axes of length 1 in `kept`, out's."""
 
     x: MatrixValue
     out: MatrixValue

@@ -161,10 +161,7 @@ class CompileTarget:
 
 
 def compiler_command() -> tuple[str, ...] | None:
-    """Return the C compiler: $CC, else cc, gcc or clang from PATH, else zig of the ziglang wheel.
-
-    Return None if there is no compiler.
-    """
+    """Return $CC, else cc, gcc or clang from PATH, else zig of the ziglang wheel, else None."""
     named = os.environ.get("CC")
     if named:
         try:

@@ -11,6 +11,7 @@ second-level cache.
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
+from mlpengine.backends.compiled.kernel import present
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.matrix import MatrixProduct
 from mlpengine.backends.compiled.panels import pack_panel
@@ -73,15 +74,16 @@ def tile_function(product: MatrixProduct, tiling: Tiling, name: str, layout: Lay
     if tiling.packing == "none":
         ld = layout.stride(product.b)
         b = f"b + k0 * {ld}, {ld}"
+    ends = "part ? part : LANES" if tiling.packing == "none" else "LANES"
     keep = _accumulator(product)
     at = layout.at(keep, "r", "v * LANES")
-    lanes = "lanes" if _ends_within(keep, layout) else ""
-    finish = _finish(product, name, layout) if _is_long(product) else None
+    lanes = "lanes" if layout.ends_within(keep) else ""
+    finish = _finish(product, tiling, name, layout) if _is_long(product) else None
     # Between passes, sums are in the memory of c, or of a value computed from c.
     passes = product.depth > tiling.depth_block  # sums are in memory between passes
     kept = [keep] if passes else []
     body: list[Statement] = [
-        *_moves(_tile_matrices(product) if finish is None else kept, layout),
+        *_moves(product.tile_matrices if finish is None else kept, layout),
         "vec sum[TILE_ROWS][WIDE];",
     ]
     if tiling.dots:
@@ -91,7 +93,7 @@ def tile_function(product: MatrixProduct, tiling: Tiling, name: str, layout: Lay
         body += [
             Each(["sum[r][v] = (vec){0};"]),
             *([If("k0", [Each([f"__builtin_prefetch({at});"])])] if passes else []),
-            f"add_products(sum, rows, wide, k1 - k0, {a}, {b});",
+            f"add_products(sum, rows, wide, k1 - k0, {a}, {b}, {ends});",
         ]
     if passes:
         waiting = Each(_vector([store(at, "sum[r][v]", lanes)], lanes))
@@ -99,16 +101,19 @@ def tile_function(product: MatrixProduct, tiling: Tiling, name: str, layout: Lay
             If("k0", [Each(_vector([f"sum[r][v] += {load_vector(at, lanes)};"], lanes))]),
             If("k1 < depth", [waiting, "return;"]),
         ]
+    if tiling.joined > 1:
+        body.append(f"join_rows(sum, rows, {product.columns});")
     if finish is None:
-        body.append(Each(_epilogue(product, layout, "sum[r][v]")))
+        body.append(Each(_epilogue(product, tiling, name, layout, "sum[r][v]"), _vectors(tiling)))
     else:
-        keeps = Each(["kept[r][v] = sum[r][v];"])  # an index into `sum` would move it to memory
+        # an index into `sum` would move it to memory
+        keeps = Each(["kept[r][v] = sum[r][v];"], _vectors(tiling))
         call = f"{finish.name}(table, workspace, kept, rows, wide, part, i, j);"
         body += ["vec kept[TILE_ROWS][WIDE];", keeps, call]
     return CFunction(
         f"{name}_tile",
         "reduce" if across else "rows",
-        [value.name for value in kept] if finish else _tile_buffers(product),
+        [value.name for value in kept] if finish else _tile_buffers(product, tiling, name),
         body,
         parameters=TILE_PARAMETERS,
         tile=finish,
@@ -125,16 +130,21 @@ def _is_long(product: MatrixProduct) -> bool:
     return length > LONG_EPILOGUE
 
 
-def _finish(product: MatrixProduct, name: str, layout: Layout) -> CFunction:
+def _vectors(tiling: Tiling) -> str:
+    """Return the number of vectors in a column of a tile, after rows are joined."""
+    return "rows" if tiling.joined == 1 else f"(rows + {tiling.joined - 1}) / {tiling.joined}"
+
+
+def _finish(product: MatrixProduct, tiling: Tiling, name: str, layout: Layout) -> CFunction:
     """Return the function that applies the epilogue to the sums of a tile of any height."""
-    vector = _epilogue(product, layout, "kept[r][v]")
+    vector = _epilogue(product, tiling, name, layout, "kept[r][v]")
     return CFunction(
         f"{name}_finish",
         "rows",
-        _tile_buffers(product),
+        _tile_buffers(product, tiling, name),
         [
-            *_moves(_tile_matrices(product), layout),
-            ForLoop("r", 0, "rows", [ForLoop("v", 0, "wide", vector)]),
+            *_moves(product.tile_matrices, layout),
+            ForLoop("r", 0, _vectors(tiling), [ForLoop("v", 0, "wide", vector)]),
         ],
         parameters=(
             "vec kept[TILE_ROWS][WIDE], const int rows, const int wide, const int part, "
@@ -289,7 +299,7 @@ def _vector(body: Sequence[Statement], lanes: str) -> list[Statement]:
 def _spans(product: MatrixProduct, layout: Layout) -> list[tuple[int, int, int, int]]:
     """Return runs of equally wide panels: vectors, first and last column, lanes of the last one."""
     lanes, vectors = layout.lanes, -(-product.columns // layout.lanes)
-    within = any(_ends_within(v, layout) for v in product.writes if v.stored)
+    within = any(map(layout.ends_within, _unpadded(product)))
     part = product.columns % lanes if within else 0
     pairs = vectors // 2 * 2
     # Tiles are two vectors wide.  An odd vector has its own tile, and so has the last vector if it
@@ -304,40 +314,46 @@ def _spans(product: MatrixProduct, layout: Layout) -> list[tuple[int, int, int, 
     return [span for span in spans if span[1] < span[2]]
 
 
-def _ends_within(value: MatrixValue, layout: Layout) -> bool:
-    """Return whether rows end within a vector, as they may in the caller's memory."""
-    return layout.stride(value) % layout.lanes != 0
-
-
 def _accumulator(product: MatrixProduct) -> MatrixValue:
     """Return a stored value; its memory holds the sums between passes."""
     return next((v for v in product.writes if v.stored), product.c)
 
 
-def _tile_matrices(product: MatrixProduct) -> list[MatrixValue]:
-    """Return the matrices with the shape of c that a tile reads or writes."""
-    written = [v for v in product.writes if v.stored]
-    read = [v for m in product.epilogue for v in m.reads if v not in product.writes]
-    return [*dict.fromkeys(written + read)]
+def _unpadded(product: MatrixProduct) -> list[MatrixValue]:
+    """Return the values that a tile reads or writes by vectors along c, if b is not packed."""
+    return [*product.tile_matrices, *present(product.bias), *([product.b] * product.sums_rows)]
 
 
-def _tile_buffers(product: MatrixProduct) -> list[str]:
-    matrices = [value.name for value in _tile_matrices(product)]
-    return matrices + ([product.bias.name] if product.bias else [])
+def _tile_buffers(product: MatrixProduct, tiling: Tiling, name: str) -> list[str]:
+    matrices = [value.name for value in product.tile_matrices]
+    if product.bias is None:
+        return matrices
+    return [*matrices, f"{name}_panels" if tiling.joined > 1 else product.bias.name]
 
 
-def _epilogue(product: MatrixProduct, layout: Layout, total: str) -> list[Statement]:
+def _epilogue(
+    product: MatrixProduct, tiling: Tiling, name: str, layout: Layout, total: str
+) -> list[Statement]:
     """Return the statements for each vector of c, from its sums `total`, before it is stored."""
     known = {product.c: f"at_{product.c.name}"}
-    bias = f" + {load_vector(f'{product.bias.name} + j + v * LANES')}" if product.bias else ""
+    joined, row, column = tiling.joined > 1, "r", "v * LANES"
+    within = any(map(layout.ends_within, _unpadded(product)))
+    count = "part && v == wide - 1 ? part : LANES"
+    if joined:
+        row, column = "0", "r * LANES"
+        count = f"MIN(LANES, (rows - r * {tiling.joined}) * {product.columns})"
+    bias = ""
+    if joined and product.bias:
+        bias = f" + {load_vector(f'{name}_panels + {product.depth} * LANES')}"
+    elif product.bias:
+        bias = f" + {layout.load(product.bias, '0', 'j + v * LANES', 'lanes')}"
     factor = c_number(product.factor, layout.itemsize)
     scaled = total if product.factor == 1 else f"{total} * splat({factor})"
-    lines: list[Statement] = [f"const vec {known[product.c]} = {scaled}{bias};"]
+    lines: list[Statement] = [f"const int64_t lanes = {count};"] if within else []
+    lines.append(f"const vec {known[product.c]} = {scaled}{bias};")
     for step in product.epilogue:
-        lines += step.statements(layout, "r", "v * LANES", known)
-    stored = [value for value in product.writes if value.stored]
-    for value in stored:
-        lanes = "lanes" if _ends_within(value, layout) else ""
-        place = layout.at(value, "r", "v * LANES")
-        lines.append(store(place, known[value], lanes))
-    return _vector(lines, "lanes" if any(_ends_within(v, layout) for v in stored) else "")
+        lines += step.statements(layout, row, column, known, "lanes")
+    for value in (value for value in product.writes if value.stored):
+        lanes = "lanes" if layout.ends_within(value) else ""
+        lines.append(store(layout.at(value, row, column), known[value], lanes))
+    return lines

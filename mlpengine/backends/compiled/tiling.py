@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.matrix import MatrixProduct
 from mlpengine.backends.compiled.target import CompileTarget
+from mlpengine.backends.values import is_short
 
 LONGEST_DEPTH = 400
 """Maximum number of terms of a pass.
@@ -63,7 +64,8 @@ class Tiling(NamedTuple):
 
     With `ahead`, all panels are packed first, and all threads and rows share them.  Otherwise each
     group of panels is packed right before its use and stays in the caches.  With `dots`, the lanes
-    of a vector are terms of one entry instead of columns; their sum is an entry of c.
+    of a vector are terms of one entry instead of columns; their sum is an entry of c.  The epilogue
+    computes `joined` rows of a tile as one vector.
     """
 
     height: int
@@ -73,6 +75,7 @@ class Tiling(NamedTuple):
     depth_block: int
     group: int
     dots: bool = False
+    joined: int = 1
 
 
 def choose_tiling(
@@ -84,11 +87,12 @@ def choose_tiling(
     threads read the same panels, so panels are packed ahead.  The tiling depends only on the shapes
     and the target, so it is the same in every run.
     """
-    if _has_few_columns(product, layout):
-        return Tiling(DOT_ROWS, "none", False, False, depth, 1, dots=True)
     size = layout.itemsize
     # All passes have equal length: a short last pass would load and store all sums for few terms.
     passes = max(1, -(-depth * size // (LONGEST_DEPTH * 4)))
+    joined = _joined_rows(product, layout) if passes == 1 else 1
+    if joined == 1 and _has_few_columns(product, layout):
+        return Tiling(DOT_ROWS, "none", False, False, depth, 1, dots=True)
     block = -(-depth // passes)
     across = product.sums_rows
     height = tile_rows(layout.target, share, depth * product.columns)
@@ -116,7 +120,8 @@ def choose_tiling(
         )
     thin = 2 * block * layout.target.vector_bytes < SMALLEST_PANEL
     group = max(1, GROUP_BYTES // (2 * block * layout.target.vector_bytes))
-    return Tiling(height, packing, often or thin, pack_rows, block, group)
+    ahead = often or thin or joined > 1
+    return Tiling(height, packing, ahead, pack_rows, block, group, joined=joined)
 
 
 def tile_rows(target: CompileTarget, rows: int, terms: int) -> int:
@@ -139,6 +144,16 @@ def tile_rows(target: CompileTarget, rows: int, terms: int) -> int:
 def highest_tile(target: CompileTarget) -> int:
     """Return the largest number of rows for which a tile fits into the registers."""
     return (target.registers - 4) // 2
+
+
+def _joined_rows(product: MatrixProduct, layout: Layout) -> int:
+    """Return how many rows of c the epilogue computes as one vector; 1 without an epilogue."""
+    short = product.epilogue and is_short(product.columns, layout.lanes)
+    for value in {*product.tile_matrices} if short else ():
+        shape = value.rows, value.columns, layout.stride(value)
+        if value.mask or shape != (product.rows, product.columns, product.columns):
+            return 1
+    return layout.lanes // product.columns if short and not product.sums_rows else 1
 
 
 def _has_few_columns(product: MatrixProduct, layout: Layout) -> bool:

@@ -37,10 +37,7 @@ PARAMETER_TYPES: Mapping[ParameterKind, str] = {
 
 
 class Constants(NamedTuple):
-    """An array of constants: numbers, or whole numbers of a C type.
-
-    Constants `by_name` are not passed to functions, which take pointers to RAM.
-    """
+    """An array of constants, of numbers or of a C type; `by_name` ones are not passed."""
 
     name: str
     values: Array

@@ -79,11 +79,7 @@ MAX_WRITTEN = 16
 
 @dataclass(eq=False)
 class JavaScript:
-    """Prints definitions; `single` tells whether numbers are float32.
-
-    Attributes:
-        size: numbers in the memory so far.
-    """
+    """Prints definitions, of float32 if `single`; `size` counts the numbers in memory so far."""
 
     single: bool
     size: int = 0

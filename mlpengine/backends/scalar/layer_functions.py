@@ -243,10 +243,7 @@ def each(functions: Functions, rule: VectorRule, *, about: str) -> str:
 
 # ---------------------------------------------------------------- losses
 def loss_function(functions: Functions, about: str, body: Sequence[Statement]) -> str:
-    """Return ``real f(output, target, slope)``: the loss of a row, and its gradient by the output.
-
-    A class is given by its number.  If the number is no class, the loss is NaN.
-    """
+    """Return ``real f(output, target, slope)``: a row's loss, NaN if a class has no such number."""
     parameters: dict[str, ParameterKind] = {
         "output": "reads", "target": "reads", "slope_at": "writes"
     }  # fmt: skip

@@ -52,10 +52,7 @@ class ScalarWriter:
         return element(f"({self._place(value)})", index)
 
     def each_row(self, function: str, rows: int, *arguments: MatrixValue | str) -> Statement:
-        """Return the call of a function for each of `rows` rows.
-
-        Arguments with this many rows advance by a row; texts and vectors stay.
-        """
+        """Return the call of a function for each of `rows` rows; arrays of as many rows advance."""
         shown = [
             a if isinstance(a, str) else self._place(a) + f" + row * {a.columns}" * (a.rows > 1)
             for a in arguments

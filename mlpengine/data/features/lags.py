@@ -120,6 +120,16 @@ class RowHistory(NamedTuple):
         ends = order.ends[order.codes[before.n_rows :]] + self.ahead - 1
         return rows.join(self._derived([before], order, ends, rows.source))
 
+    def early_rows(self, table: Table) -> Array | None:
+        """Return which rows have a lag before the first row of their series; None without lags."""
+        lags = [column.length for column in self.columns if column.function == "lag"]
+        if not lags:
+            return None
+        order = self._order([table], [table])
+        first = order.ends - np.bincount(order.codes, minlength=len(order.ends))
+        early: Array = order.places - first[order.codes] < max(lags) + self.ahead - 1
+        return early
+
     def _order(self, timed: Sequence[Table], every: Sequence[Table]) -> "_Order":
         """Return the places of the rows of the tables `timed`, by the series of all tables."""
         for table in timed:

@@ -132,6 +132,7 @@ class Preprocessor:
         if options.task == "auto" and options.event is None:
             check_target(table, options.target)
         clip = options.clip == "smooth" and options.standardize in ("standard", "robust")
+        clip = clip and not self.history.names  # a series may rise beyond its training rows
         self.numbers = Numbers.fit(
             table,
             self._sources(table, rows),

@@ -18,10 +18,12 @@ class UsableRows(NamedTuple):
     remarks: list[str]
 
 
-def usable_rows(table: Table, target: Sequence[str], in_use: Array | None) -> UsableRows:
-    """Return the rows that a filter keeps and that have a target.
+def usable_rows(
+    table: Table, target: Sequence[str], in_use: Array | None, early: Array | None = None
+) -> UsableRows:
+    """Return the rows that a filter keeps and that have a target and all their lags.
 
-    `in_use` is a bool for each row; None without a filter.
+    `in_use` is a bool for each row, None without a filter; so is `early` for rows without lags.
 
     Raises: DataError if no row is left.
     """
@@ -30,6 +32,10 @@ def usable_rows(table: Table, target: Sequence[str], in_use: Array | None) -> Us
     used = kept & has_target(table, names)
     remarks = _remark(table, ~kept, "left out: data.where does not hold")
     remarks += _remark(table, kept & ~used, "left out: the target is missing")
+    if early is not None:
+        text = "left out: their lags reach before the first row of the series"
+        remarks += _remark(table, used & early, text)
+        used &= ~early
     partly = used & np.logical_or.reduce([table[name].missing for name in names], initial=False)
     remarks += _remark(table, partly, "lack some of the targets")
     if used.all():

@@ -46,6 +46,8 @@ def test_columns_of_earlier_rows_are_those_of_pandas(ahead):
     derived = history(ahead).extended(as_table(FRAME))
     for name, column in expected(FRAME, ahead).items():
         np.testing.assert_allclose(derived[name].values, column, atol=1e-7, err_msg=name)
+    before = FRAME.sort_values("day").groupby("shop").cumcount().loc[FRAME.index]
+    np.testing.assert_array_equal(history(ahead).early_rows(as_table(FRAME)), before < 4 + ahead)
 
 
 def test_rows_may_be_in_two_tables_or_be_the_next_ones():
