@@ -120,7 +120,8 @@ class FitResult(Result):
         """Write the page of `mlpengine report` to a file; without a path, show it in a notebook.
 
         The result keeps the rows of the training in memory until then.
-        Raises: UsageError for a result from a pickle; RunError if the file cannot be written.
+        Raises: UsageError for a result from a pickle, or a name without .html; RunError if the file
+        cannot be written.
         """
         from mlpengine.drawing.cell import page_cell
         from mlpengine.report import RunData, collect, run_page, write_page
@@ -128,6 +129,8 @@ class FitResult(Result):
         if self.trained is None:
             raise UsageError("report: the rows of the training are needed, and pickles leave them "
                              "out; write the report before")  # fmt: skip
+        if path is not None and Path(path).suffix != ".html":
+            raise UsageError(f"report: the name must end in .html (got {str(path)!r})")
         data, model, fitted, known = self.trained
         best = [*self.best_epochs] if len(self.best_epochs) > 1 else None
         outcome = {
