@@ -57,7 +57,7 @@ def command(run: Path, host: str, port: int, workers: int, access_log: bool) -> 
 
     POST /predict takes a row, a JSON object of values by column, or a list of rows.  It answers
     with the columns that `mlpengine predict` writes; ?interval=0.9 and ?set=0.9 add intervals and
-    prediction sets.  GET /docs is a page to try it, /openapi.json describes the columns, /health
+    prediction sets.  GET / is a page to try it, /openapi.json describes the columns, /health
     reports that the service runs, and /metrics has counters for Prometheus.  The model is read
     once, at the start.  The first signal stops the service after the current requests, a second
     signal at once.
@@ -75,6 +75,6 @@ def command(run: Path, host: str, port: int, workers: int, access_log: bool) -> 
         shown = f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{listening.getsockname()[1]}"
         with suppress(BrokenPipeError):  # stdout has no reader
-            say(f"serving {run} at {address} (POST /predict, GET /docs, GET /openapi.json)")
+            say(f"serving {run} at {address} (POST /predict, GET /, GET /openapi.json)")
         code = keep_workers(work, workers) if workers > 1 else work()
     os._exit(code)  # without waiting for busy threads

@@ -120,7 +120,8 @@ class FitResult(Result):
         """Write the page of `mlpengine report` to a file; without a path, show it in a notebook.
 
         The result keeps the rows of the training in memory until then.
-        Raises: UsageError for a result from a pickle; RunError if the file cannot be written.
+        Raises: UsageError for a result from a pickle, or a name without .html; RunError if the file
+        cannot be written.
         """
         from mlpengine.drawing.cell import page_cell
         from mlpengine.report import RunData, collect, run_page, write_page
@@ -128,6 +129,8 @@ class FitResult(Result):
         if self.trained is None:
             raise UsageError("report: the rows of the training are needed, and pickles leave them "
                              "out; write the report before")  # fmt: skip
+        if path is not None and Path(path).suffix != ".html":
+            raise UsageError(f"report: the name must end in .html (got {str(path)!r})")
         data, model, fitted, known = self.trained
         best = [*self.best_epochs] if len(self.best_epochs) > 1 else None
         outcome = {
@@ -383,7 +386,7 @@ def _config(
     name: str = NAME,
 ) -> tuple[ConfigFile, dict[str, Table], list[str]]:
     """Return the checked config, the tables in memory by part, and the decisions."""
-    _check_call(table, target, name)
+    _check_call(table, target, given, name)
     one_of(f"{name}: preset", preset, PRESETS)
     sections = as_config(config)
     own = sections.setdefault("data", {})
@@ -455,8 +458,14 @@ def checked_sections(sections: dict[str, Any], name: str = NAME) -> ConfigFile:
     return check_config(Path(name), document)
 
 
-def _check_call(table: Any, target: Any, where: str) -> None:
-    """Raise UsageError, with the right call, unless a table has columns and targets are names."""
+def _check_call(table: Any, target: Any, given: Mapping[str, Any], where: str) -> None:
+    """Raise UsageError, with the right call, unless tables have columns and targets are names."""
+    for part, rows in given.items():
+        if isinstance(rows, float | int):
+            raise UsageError(
+                f"{where}: {part} must be a table (got {rows}); for a share of the rows write "
+                f"data={{'split': {{{part!r}: {rows}}}}}"
+            )
     names = [target] if isinstance(target, str) or not isinstance(target, Sequence) else target
     matrix = isinstance(table, np.ndarray) and table.dtype.names is None
     if matrix or not all(name is None or isinstance(name, str) for name in names):

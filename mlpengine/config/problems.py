@@ -50,11 +50,14 @@ def report_all(error: ValidationError, document: Document) -> None:
                 names.setdefault(path, []).extend(re.findall(r"'([^']*)'", text))
                 texts_of.setdefault(path, []).append(_listed(text))
     reported = {_real_path(one["loc"], document.data) for one in issues} | texts_of.keys()
+    keys = (one["loc"] for one in issues if one["loc"][-1:] == ("[key]",))
+    wrong_keys = {_real_path(loc, document.data) for loc in keys}
     for path, texts in texts_of.items():
         value = _value_at(path, document.data)
         if isinstance(value, dict) and any(path == one[: len(path)] != one for one in reported):
             continue  # errors within the mapping are more precise
-        text = f"must be {' or '.join(dict.fromkeys(texts))} (got {shown_value(value)})"
+        given = path[-1] if path in wrong_keys else value
+        text = f"must be {' or '.join(dict.fromkeys(texts))} (got {shown_value(given)})"
         if _is_switch(path, document.data):
             text = text.replace("must be ", "must be true, false or ", 1)
         else:

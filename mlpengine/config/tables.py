@@ -94,7 +94,7 @@ def read_tables(
             if name not in tables[part]:
                 text = (
                     f"{tables[part].source} needs the target column {name!r}, by which the model "
-                    "is measured; leave the file out and predict it with mlpengine predict"
+                    "is measured; leave these rows out and predict them with the model"
                 )
                 raise file.wrong(("data", f"{part}_source"), text)
     usable = {
@@ -331,7 +331,8 @@ def _own_target(file: ConfigFile, table: Table) -> list[str]:
     known = DATASETS.get(file.config.data.source)
     if known:
         return [known]
-    text = f"this key is required (one of the columns {', '.join(table.names[:20])})"
+    names = table.names if len(table.names) <= 20 else [*table.names[:14], "...", *table.names[-5:]]
+    text = f"this key is required (one of the columns {', '.join(names)})"
     raise file.wrong(("data", "target"), text)
 
 

@@ -266,9 +266,10 @@ def contribution_chart(
     output: object, names: Sequence[object], values: Array, base: float
 ) -> Chart:
     """Return the contributions of columns to an output of one row, from top to bottom."""
-    below = f"change from {number(base)}, the mean of the background"
-    chart = by_name(f"Contributions to {shortened(output)}", names, values, below, zero=True)
-    return chart._replace(shapes=[Mark(0.0), *chart.shapes])
+    title, below = f"Contributions to {shortened(output)}", "change of the prediction"
+    chart = by_name(title, names, values, below, zero=True)
+    note = f"From {number(base)}, the mean of the background."
+    return chart._replace(shapes=[Mark(0.0), *chart.shapes], note=note)
 
 
 def gradient_charts(samples: Data) -> list[Chart]:

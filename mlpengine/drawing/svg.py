@@ -28,7 +28,7 @@ from .markup import Markup, joined, shortened, tag
 
 WIDTH, HEIGHT = 360, 216
 RIGHT, TOP, BOTTOM = 350, 10, 180
-LEFT, NAMED = 52, 100
+LEFT, NAMED = 52, 116
 """Left end of a chart with numbers, and of a chart with names, beside the axis."""
 
 LONG = 8

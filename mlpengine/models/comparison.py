@@ -7,6 +7,7 @@ from mlpengine.core.spec import Array
 from mlpengine.core.structure import finite
 from mlpengine.core.wording import metric_text, plural, shown_name
 from mlpengine.diagnostics.thresholds import PROBABLE
+from mlpengine.diagnostics.verdict import two_digits
 from mlpengine.models.baselines import Guess, baseline_scores
 
 NO_LEAD = dict.fromkeys(("by", "ahead", "difference", "error", "better"))
@@ -104,7 +105,7 @@ class Comparison(NamedTuple):
         width = max(20, *(len(name) + 2 for name in self.names))
         lines = [f"{plural(self.rows, 'row'):<16}{''.join(f'{n:>{width}}' for n in self.names)}"]
         for name, pair in self.metrics.items():
-            cells = (f"{f'{metric_text(v)} +- {e:.2g}':>{width}}" for v, e in pair)
+            cells = (f"{f'{metric_text(v)} +- {two_digits(e)}':>{width}}" for v, e in pair)
             lines.append(f"{name:<16}{''.join(cells)}")
         return "\n".join([*lines, lead_text(self.lead.as_dict(self.names))])
 

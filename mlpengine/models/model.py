@@ -528,7 +528,7 @@ class Model:
         The ends stay in the range of targets: not below 0 for counts and for learned logarithms.
         """
         if not isinstance(self._task, Regression) or self.residuals is None:
-            raise self._without_folds("interval", "numbers")
+            raise self._without_folds("predict_interval", "numbers")
         low, high = self.residuals.interval(self._task.predict(output), level)
         ends = self._task.target_range
         return np.clip(low, *ends), np.clip(high, *ends)
@@ -600,7 +600,7 @@ class Model:
     def set_of(self, output: Array, level: float, *, by_class: bool = False) -> Array:
         """Return `predict_set` (rows, classes) for outputs (rows, out_dim)."""
         if self.sets is None:
-            raise self._without_folds("set", "classes")
+            raise self._without_folds("predict_set", "classes")
         chances = self._task.predicted_numbers(output)
         return self.sets.contain(chances, level, by_class=by_class)
 
@@ -609,11 +609,15 @@ class Model:
             return UsageError(
                 f"{where}: is not for censored times; write predict_quantile, or --quantile"
             )
-        networks = plural(len(self.networks), "network")
+        task, networks = self.preprocessor.task, plural(len(self.networks), "network")
+        advice = "mlpengine.fit(table, target='y', training={'folds': 8})"
+        if what == "numbers" and task == "classification":
+            advice = "predict_set(table), for classes"
+        elif what == "classes" and task == "regression":
+            advice = "predict_interval(table), for numbers"
         return UsageError(
             f"{where}: needs a model of {what} that was trained with training.folds "
-            f"(this one predicts {self.preprocessor.task}, {networks}); "
-            "write mlpengine.fit(table, target='y', training={'folds': 8})"
+            f"(this one predicts {task}, {networks}); write {advice}"
         )
 
     def spread(self, x: Features) -> Array:

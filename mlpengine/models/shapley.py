@@ -187,5 +187,6 @@ class RowExplanation:
         from mlpengine.drawing.svg import grid
 
         titles, lines = self._lines()
+        lines = [[cell.replace("+-", "±") for cell in cells] for cells in lines]
         table = scrolling_table(titles, lines, "Contributions of the columns", words=2)
         return cell_html(table, grid(self._charts()))

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from operator import itemgetter
 
 import numpy as np
 
@@ -30,6 +32,13 @@ STEP_ROWS = 500_000
 
 SLOW_STEPS, SLOW = 10, 0.05
 """Training ends if the loss falls by less than the share `SLOW` over this many steps."""
+
+STUCK = 9.0
+"""A network with this multiple of the median loss is in a local minimum, and is trained anew.
+
+On 300 rows without noise three of eight networks were; the error of the mean fell from .0088 to
+.0021.  On five other functions and samples none was.
+"""
 
 
 def smooth_units(inputs: int, outputs: int) -> int:
@@ -69,7 +78,8 @@ def smooth_networks(
 
     Its hidden layer reads x @ projection, standardized; as in `linear_networks`, an array of
     indices selects columns of x.  The networks have `dtype`, but training computes in float64.
-    Fold k has the seed `seed` + k.  Each of `threads` trains one network after another.
+    Fold k has the seed `seed` + k, or another seed if the first one leads to a local minimum.  Each
+    of `threads` trains one network after another.
     """
     picks = projection.ndim == 1
     x = train.x.astype(np.float64)
@@ -79,28 +89,34 @@ def smooth_networks(
     x /= scale
     sizes = [x.shape[1], smooth_units(x.shape[1], train.y.shape[1]), train.y.shape[1]]
 
-    def fit(k: int) -> Mlp:
+    def fit(k: int, more: int = 0) -> tuple[float, Mlp]:
         rows = np.flatnonzero(folds != k)
         part = [x[rows], train.y[rows].astype(np.float64)]
         if train.weights is not None:
             part.append(train.weights[rows])
-        mlp = Mlp(sizes, activation="tanh", seed=seed + k, dtype="float64")
-        _train(mlp, part)
+        mlp = Mlp(sizes, activation="tanh", seed=seed + k + more, dtype="float64")
+        loss = _train(mlp, part)
         whole = Mlp([train.x.shape[1], *sizes[1:]], activation="tanh", dtype=dtype)
         first = mlp.weights[0] / scale
         whole.weights[0][...] = whole.of_features(first, projection)
         whole.biases[0][...] = mlp.biases[0] - first @ shift
         whole.weights[1][...], whole.biases[1][...] = mlp.weights[1], mlp.biases[1]
-        return whole
+        return loss, whole
 
-    if not helps(first := fit(0)):
+    first, count = fit(0), int(folds.max()) + 1
+    if not helps(first[1]):
         return []
     with ThreadPoolExecutor(threads) as pool:
-        return [first, *pool.map(fit, range(1, int(folds.max()) + 1))]
+        fits = [first, *pool.map(fit, range(1, count))]
+        limit = STUCK * np.median([loss for loss, _ in fits])
+        stuck = [k for k, (loss, _) in enumerate(fits) if loss > limit]
+        for k, again in zip(stuck, pool.map(partial(fit, more=count), stuck), strict=True):
+            fits[k] = min(fits[k], again, key=itemgetter(0))
+    return [mlp for _, mlp in fits]
 
 
-def _train(mlp: Mlp, part: Sequence[Array]) -> None:
-    """Train a network on rows, targets and, as a third array, weights of rows."""
+def _train(mlp: Mlp, part: Sequence[Array]) -> float:
+    """Train a network on rows, targets and, as a third array, weights of rows; return its loss."""
     optimizer, weighted = BayesianRegularization(mlp), len(part) > 2
     step = TrainingStep(mlp, MeanSquaredError(), optimizer, len(part[0]), weighted=weighted)
     losses: list[float] = []
@@ -108,3 +124,4 @@ def _train(mlp: Mlp, part: Sequence[Array]) -> None:
         losses.append(step(*part))
         if len(losses) > SLOW_STEPS and losses[-1] > (1 - SLOW) * losses[-1 - SLOW_STEPS]:
             break
+    return losses[-1]

@@ -96,15 +96,13 @@ class Gradients:
         bound = self._bound.get(id(scratch))
         if bound is None:
             bound = scratch, self._bind(scratch)
-            self._bound[id(scratch)] = (
-                bound  # keeps the scratch, so that no other scratch gets its id
-            )
-        if self._last is not bound:
-            self._last = bound
+            self._bound[id(scratch)] = bound  # the scratch stays, so no other one gets its id
+        self._last = bound
         return bound[1]
 
     def _bind(self, scratch: Scratch) -> Backward:
-        scratch.require_training()
+        if not scratch.training:
+            raise TapeError("backward: needs a scratch with training=True (got training=False)")
         if scratch.mlp is not self.mlp:
             raise TapeError(
                 f"backward: scratch and gradients must be of one network "

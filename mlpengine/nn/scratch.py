@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from mlpengine.core.errors import ShapeError, TapeError
+from mlpengine.core.errors import ShapeError
 from mlpengine.core.named import arrays_by_name, one_or_named
 from mlpengine.core.placement import Storage
 from mlpengine.core.spec import Array
@@ -123,11 +123,6 @@ class Scratch:
                 like=self.program.plan.storages,
             )
         return self._shorter[rows]
-
-    def require_training(self) -> None:
-        """Raise TapeError unless a backward can follow the forward pass."""
-        if not self.training:
-            raise TapeError("backward: needs a scratch with training=True (got training=False)")
 
     def __getstate__(self) -> dict[str, Any]:
         names = ("mlp", "batch_size", "training", "backend", "rematerialization", "like")

@@ -21,7 +21,7 @@ from mlpengine.optim._denormals import (
 from mlpengine.optim._state import State, matching_state
 from mlpengine.optim.numpy_update import NumpyUpdate
 from mlpengine.optim.parameter_groups import Group, find_ranges
-from mlpengine.optim.schedules import PlateauSchedule, ScheduleLike
+from mlpengine.optim.schedules import PlateauSchedule, ScheduleLike, factors_of
 from mlpengine.optim.update_formulas import update_formulas
 from mlpengine.tape.flat import Flat
 
@@ -338,7 +338,7 @@ class Optimizer(ABC):
         rates: Array | float = self._lr
         decays: Array | float = self.weight_decay
         if self.schedule is not None:
-            rates = np.array([*map(self.schedule, steps)], np.float64) * self._lr
+            rates = np.array([*factors_of(self.schedule, steps)], np.float64) * self._lr
             if not (rates.min() >= 0.0 and rates.max() <= self._largest_lr):
                 wrong = map(self.scheduled_lr, steps)  # raises for the first invalid rate
                 rates = np.array([*wrong], np.float64)

@@ -8,8 +8,9 @@ and T = N - w, where N is `total_steps` with the warm-up.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from math import cos, inf, log2, pi
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
@@ -109,6 +110,21 @@ class _TimedSchedule(Schedule):
                 f"(total_steps {self.total_steps}, warm-up {self.warmup_steps})"
             )
         return span
+
+
+def factors_of(schedule: ScheduleLike, steps: range) -> Iterable[float]:
+    """Return the factor of each step."""
+    return (
+        _timed_factors(schedule, steps)
+        if isinstance(schedule, _TimedSchedule)
+        else map(schedule, steps)
+    )
+
+
+@lru_cache(2)
+def _timed_factors(schedule: _TimedSchedule, steps: range) -> tuple[float, ...]:
+    """Return the factor of each step; networks that train in turn ask for the same steps."""
+    return tuple(map(schedule, steps))
 
 
 @dataclass(frozen=True)

@@ -64,11 +64,11 @@ def backend_of(backend: str) -> tuple[str, str]:
     return auto_backend()
 
 
-def check_full_batch(step: Any, asked: str) -> None:
-    """Check the options of a full-batch step; warn if its backend is not the `asked` one."""
+def check_full_batch(step: Any, asked: str) -> str:
+    """Check the options of a full-batch step; return why only NumPy can run it, or ""."""
     optimizer, network = step.optimizer, step.mlp
     if not isinstance(optimizer, FullBatch):
-        return
+        return ""
     name = optimizer.name
     for option, problem in (
         ("clip_norm", step.clip_norm is not None),
@@ -84,11 +84,13 @@ def check_full_batch(step: Any, asked: str) -> None:
                 f"training step: {name} needs the loss mse (got {step.loss.title}); lbfgs takes "
                 "every loss"
             )
-        step._backend, step.not_compiled = "numpy", f"{name} has no compiled rule"
+        reason = f"{name} has no compiled rule"
         if asked == "compiled":
             from mlpengine.step.auto_backend import NUMPY_RUNS  # slow, and few imports need it
 
-            _log.warning(NUMPY_RUNS, step.not_compiled)
+            _log.warning(NUMPY_RUNS, reason)
+        return reason
+    return ""
 
 
 def check_names(mlp: Network, loss: Any, x: Any, y: Any) -> None:

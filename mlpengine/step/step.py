@@ -147,7 +147,8 @@ class TrainingStep:
         self.bad_rows: list[int] = []
         self.loss_value = self.grad_norm = self.clipped_norm = nan
         self.clipped_steps = 0
-        arguments.check_full_batch(self, backend)
+        if problem := arguments.check_full_batch(self, backend):
+            self._backend, self.not_compiled = "numpy", problem
         self._target: Any = None  # specs of targets, if not the loss's usual ones
         self._checked = False  # whether the first targets were checked
         self._start()

@@ -147,7 +147,7 @@ def test_check_refuses_what_cannot_be_compared(at, trained):
         "--set needs a config": ("check", "runs/c", "alike.csv", "--set", "seed=1"),
         "a run and a new table are needed": ("check", "c.yaml", "--drift", 0.1),
         "must be a share from 0 to 1": ("check", "runs/c", "alike.csv", "--drift", 2),
-        "needs column 'age'": ("check", "runs/c", "few.csv"),
+        "needs columns 'age', ": ("check", "runs/c", "few.csv"),
         "line 5, column 'height': a number is needed ('tall')": ("check", "runs/c", "tall.csv"),
     }
     lines = (trained / "alike.csv").read_text().splitlines()

@@ -100,6 +100,9 @@ Loop(step, X, Y, epochs=1)
 # fit of two arrays
 mlpengine.fit(X, Y)
     fit: target | float32[8, 4] and ndarray int64[8] | MlpClassifier().fit(x, y)
+# a share of the rows as a table
+mlpengine.fit(COLUMNS, "price", validation=0.2)
+    fit: validation must be a table (got 0.2) | data={'split': {'validation': 0.2}}
 # fit of a column
 mlpengine.fit(COLUMNS, COLUMNS["price"])
     fit: target | write mlpengine.fit(table, target='price')

@@ -8,7 +8,7 @@ from sklearn.preprocessing import StandardScaler
 
 import mlpengine
 import mlpengine.estimators._rows as estimators
-from mlpengine.core.errors import ConfigError, UsageError
+from mlpengine.core.errors import UsageError
 from mlpengine.estimators import MlpClassifier, MlpRegressor
 
 G = np.random.default_rng(0)
@@ -37,16 +37,6 @@ def test_class_weights_are_weights_of_rows():
         own = MlpClassifier(class_weight=given, **FEW).fit(X, Y)
         np.testing.assert_allclose(own.predict_proba(X), expected, rtol=1e-12)
     assert np.abs(clone(plain).fit(X, Y).predict_proba(X) - expected).max() > 1e-3
-
-
-def test_hidden_may_be_a_number():
-    one, many = (MlpRegressor(**(FEW | {"hidden": h})).fit(X, X[:, 0]) for h in (7, (7,)))
-    np.testing.assert_array_equal(one.mlp_.params.flat, many.mlp_.params.flat)
-    few = {"training": {"epochs": 1}}
-    one, many = (mlpengine.fit("diabetes", model={"hidden": h}, **few)[0] for h in (7, [7]))
-    np.testing.assert_array_equal(one.mlp.params.flat, many.mlp.params.flat)
-    with pytest.raises(ConfigError, match="hidden"):
-        mlpengine.fit("diabetes", model={"hidden": 0})
 
 
 def test_predict_proba_of_one_row_makes_few_calls(monkeypatch):

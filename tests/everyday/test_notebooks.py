@@ -85,5 +85,7 @@ def test_a_fit_plots_and_reports_itself(tmp_path):
     data = json.loads(re.search('id="report-data">(.*?)</script>', page)[1])
     assert (data["notes"], data["epochs"]["count"], data["score"]["rows"]) == ([], 2, 69)
     assert escape(page[:200]) in result.report()._repr_html_()
+    with pytest.raises(mlpengine.UsageError, match=r"must end in \.html"):
+        result.report("penguins")
     with pytest.raises(mlpengine.UsageError, match="report: the rows"):
         pickle.loads(pickle.dumps(result)).report()

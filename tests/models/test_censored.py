@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats as stats
 
+import mlpengine
 from mlpengine.data.features import TimeTarget
 from mlpengine.models import censored
 from mlpengine.models.task import CensoredTimes, Split, task_for
@@ -125,3 +126,15 @@ def test_best_outputs_cost_less_than_any_constant():
     lowest = Survival()(best, y)
     assert np.isfinite(lowest)
     assert lowest < Survival()(np.tile(constant, (60, 1)), y)
+
+
+def test_training_begins_near_a_constant():
+    rng = np.random.default_rng(0)
+    table = dict(zip("abc", rng.lognormal(0, 2, (3, 150)), strict=True))
+    table |= {"days": rng.exponential(9, 150) + 0.01, "died": np.ones(150)}
+    _, result = mlpengine.fit(
+        table, "days", data={"event": "died", "clip": "none"}, optimizer={"lr": 0.0}, seed=0,
+        loss={"name": "survival", "distribution": "weibull"},
+        training={"epochs": 1, "folds": None, "backend": "numpy"},
+    )  # fmt: skip
+    assert result.history.rows[0].train_loss < 2

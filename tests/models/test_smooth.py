@@ -52,6 +52,32 @@ def test_a_network_does_not_see_its_fold(monkeypatch):
     assert np.abs(one[1].params.flat - other[1].params.flat).max() > 0.1
 
 
+@pytest.mark.parametrize(
+    ("losses", "seeds", "used"),
+    [
+        ([17.0, 1.0, 2.0], [5, 6, 7], 1),
+        ([19.0, 1.0, 2.0, 18.0], [5, 6, 7, 8], 4),
+        ([19.0, 1.0, 2.0, 20.0], [5, 6, 7, 8], 1),
+    ],
+)
+def test_a_network_in_a_local_minimum_is_trained_anew(losses, seeds, used, monkeypatch):
+    trained, made, left = [], smooth.Mlp, iter(losses)
+
+    def mlp(*sizes, seed=None, **options):
+        trained.extend([] if seed is None else [seed])
+        return made(*sizes, seed=seed, **options)
+
+    def train(mlp, part):
+        mlp.weights[1].fill(len(trained))
+        return next(left)
+
+    monkeypatch.setattr(smooth, "Mlp", mlp)
+    monkeypatch.setattr(smooth, "_train", train)
+    networks = smooth_networks(part(), np.arange(len(X)) % 3, np.arange(3), 5, "f8")
+    assert trained == seeds
+    assert [one.weights[1][0, 0] for one in networks] == [used, 2, 3]
+
+
 def test_rows_without_weight_do_not_count():
     away = np.arange(len(X)) % 6 < 2
     rows = part(weights=(~away).astype("f4"))

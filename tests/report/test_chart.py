@@ -26,7 +26,6 @@ from mlpengine.drawing.chart_types import (
 from mlpengine.drawing.markup import number
 from mlpengine.drawing.svg import BOTTOM, LEFT, RIGHT, TOP, figure
 from mlpengine.report.collect import plain_data
-from mlpengine.report.page import drivers_section
 from mlpengine.report.predictions import of_numbers
 
 
@@ -152,12 +151,3 @@ def test_a_diverged_run_has_charts(value, rows):
     with np.errstate(all="ignore"):
         data = plain_data(gradients_of(series, 32))
     assert [*map(parsed, charts.gradient_charts(data))]
-
-
-def test_partial_dependence_is_announced_where_it_is_drawn():
-    one = {"column": "a", "loss": 0.2, "loss_error": 0.1, "metric": 0.1, "metric_error": None}
-    known = {"importances": [one], "columns": 1, "permuted": 1, "rows": 500, "part": "test"}
-    known |= {"metric": "r2", "outputs": ["y"], "dependence": []}
-    assert "artial dependence" not in drivers_section({"drivers": known})
-    known["dependence"] = [{"column": "a", "values": [1.0, 2.0], "predictions": [[3.0, 4.0]]}]
-    assert "artial dependence" in drivers_section({"drivers": known})

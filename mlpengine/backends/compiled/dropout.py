@@ -7,7 +7,7 @@ from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
 from mlpengine.backends.compiled.maps import Map
 from mlpengine.backends.compiled.statements import ForLoop
 from mlpengine.backends.values import MatrixValue, Values
-from mlpengine.ops import Dropout
+from mlpengine.ops import Dropout, Normal
 from mlpengine.ops.philox import lines_per_row
 
 
@@ -35,21 +35,26 @@ class Draw(Kernel):
         return [draw, *(Map.lower(instruction, values) or ())]
 
     def emit(self, writer: Writer, name: str) -> None:
-        op, out = self.op, self.out
-        rng, width = writer.layout.add_generator(op.rng), writer.layout.stride(out)
-        if op.layer == 0:
-            add_next_step(writer, name, rng)
-        pitch = lines_per_row(out.array.shape) * width
-        span = f"before + first * {width}, before + last * {width}"
-        body = [
-            f"const int64_t before = {rng}[2] * {pitch}; // bytes of the batch's rows before these",
-            f"draw_bytes({out.name} - before, {rng}, {op.layer}, {span});",
-        ]
+        out = self.out
+        rng, body = draw(writer, name, self.op, out, out.name, writer.layout.stride(out))
         writer.add(name, "rows", out.rows, self.text, body, [rng], [out.name], trains=True)
 
 
-def add_next_step(writer: Writer, name: str, rng: str) -> None:
-    """Add the function that moves a generator to its next step."""
-    step = ForLoop("i", "first", "last", [f"{rng}[1]++;"])
-    text = "The generator's next step"
-    writer.add(f"{name}_step", "prepare", 1, text, [step], [], [rng], trains=True)
+def draw(
+    writer: Writer, name: str, op: Dropout | Normal, out: MatrixValue, into: str, width: int
+) -> tuple[str, list[str]]:
+    """Return the generator, and the statements that write the bytes of `out` into an array.
+
+    The first op that draws also gets the function that moves the generator to its next step.
+    """
+    rng = writer.layout.add_generator(op.rng)
+    if op.layer == 0:
+        step = ForLoop("i", "first", "last", [f"{rng}[1]++;"])
+        text = "The generator's next step"
+        writer.add(f"{name}_step", "prepare", 1, text, [step], [], [rng], trains=True)
+    pitch = lines_per_row(out.array.shape) * width
+    return rng, [
+        f"const int64_t before = {rng}[2] * {pitch}; // bytes of the batch's rows before these",
+        f"draw_bytes({into} - before, {rng}, {op.layer}, before + first * {width}, "
+        f"before + last * {width});",
+    ]

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import pi
 
-from mlpengine.backends.compiled.dropout import add_next_step
+from mlpengine.backends.compiled.dropout import draw
 from mlpengine.backends.compiled.function_writer import Writer
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
 from mlpengine.backends.compiled.maps import Map
 from mlpengine.backends.compiled.statements import ForLoop, If, Statement
 from mlpengine.backends.values import MatrixValue, Values
 from mlpengine.ops import Normal
-from mlpengine.ops.philox import lines_per_row, padded_columns
+from mlpengine.ops.philox import padded_columns
 
 
 @dataclass(eq=False, repr=False)
@@ -38,11 +38,10 @@ class NormalRows(Kernel):
 
     def emit(self, writer: Writer, name: str) -> None:
         op, out, layout = self.op, self.out, writer.layout
-        rng, draws, pairs = layout.add_generator(op.rng), f"{name}_draws", -(-out.columns // 2)
+        draws, pairs = f"{name}_draws", -(-out.columns // 2)
         width = padded_columns(8 * pairs)
         layout.reserve(draws, out.rows * width, "uint8_t")
-        if op.layer == 0:
-            add_next_step(writer, name, rng)
+        rng, drawn = draw(writer, name, op, out, draws, width)
         second = f"z[{pairs} + j] = (real)(sin(angle) * radius);"
         pair: list[Statement] = [
             "uint32_t drawn[2];",
@@ -56,18 +55,7 @@ class NormalRows(Kernel):
         row = f"real *restrict z = {layout.at(out, 'i', '0')};"
         rows = [ForLoop("i", "first", "last", [row, ForLoop("j", 0, pairs, pair)])]
         zeros: list[Statement] = [row, ForLoop("j", 0, out.columns, ["z[j] = 0;"])]
-        pitch = lines_per_row(out.array.shape) * width
-        span = f"before + first * {width}, before + last * {width}"
-        body: list[Statement] = [
-            If(
-                "part.trains",
-                [
-                    f"const int64_t before = {rng}[2] * {pitch}; // bytes of the rows before these",
-                    f"draw_bytes({draws} - before, {rng}, {op.layer}, {span});",
-                    *rows,
-                ],
-                [ForLoop("i", "first", "last", zeros)],
-            )
-        ]
+        otherwise = [ForLoop("i", "first", "last", zeros)]
+        body: list[Statement] = [If("part.trains", [*drawn, *rows], otherwise)]
         reads: list[MatrixValue | str] = [rng, draws]
         writer.add(name, "rows", out.rows, self.text, body, reads, [out], takes_part=True)

@@ -44,12 +44,12 @@ def packing(
         fill,
     ]
     if tiling.joined > 1:
-        rows, columns = product.depth, product.columns
+        place, columns = f"panel + {product.depth} * LANES", product.columns
+        if not transposed:
+            body.append(f"repeat_columns(panel, {product.depth}, {columns});")
         if product.bias is not None:
-            bias = load_vector(product.bias.name, columns)
-            body.append(store(f"panel + {rows} * LANES", bias, columns))
-            rows += 1
-        body.append(f"repeat_columns(panel, {rows}, {columns});")
+            body.append(store(place, load_vector(product.bias.name, columns), columns))
+            body.append(f"repeat_columns({place}, 1, {columns});")
     return [ForLoop("p", "first", "last", body)]
 
 

@@ -21,19 +21,12 @@ SHARED void pack_panel(real *restrict panel, const real *restrict b, const int64
     }
 }
 
-/* Repeat the first `columns` entries of each of `rows` vectors, a divisor of LANES, to its end. */
-SHARED void repeat_columns(real *restrict panel, const int64_t rows, const int64_t columns) {
-  for (int64_t k = 0; k < rows; k++) {
-    const vec first = load_some(panel + k * LANES, columns);
-    for (int64_t v = columns; v < LANES; v += columns)
-      store_some(panel + k * LANES + v, first, columns);
-  }
-}
-
-/* The same for a matrix that is stored transposed: `w` has a row for each column. */
+/* The same for a matrix that is stored transposed: `w` has a row for each column.  If there are fewer
+   columns than lanes, they are repeated up to the end of the vector. */
 INLINE void pack_transposed_inline(real *restrict panel, const real *restrict w, const int64_t ld,
                                    const int64_t depth, const int64_t columns, int64_t j,
                                    const int64_t width) {
+  const int64_t repeats = columns < LANES && width == LANES;
 #if defined(TRANSPOSE_BY_SIXTEEN)
   for (int64_t k = 0; k < depth; k += 16)
     for (int64_t v = 0; v < width; v += 16) { /* every row of w before the next 16 terms */
@@ -42,7 +35,10 @@ INLINE void pack_transposed_inline(real *restrict panel, const real *restrict w,
       const int64_t rows = columns - j - v, n = MIN(16, depth - k);
       int64_t next = ld;
       if (rows < 16 || n < 16) { /* at an edge: fill the block with zeros */
-        for (int64_t i = 0; i < 16; i++) block[i] = load_some(from + i * ld, i < rows ? n : 0);
+        for (int64_t i = 0; i < 16; i++) {
+          const int64_t row = repeats ? i % columns : i;
+          block[i] = load_some(from + row * ld, row < rows ? n : 0);
+        }
         from = (const real *)block, next = 16;
       }
       UNROLL for (int i = 0; i < 16; i++) r[i] = load(from + i * next);
@@ -70,7 +66,8 @@ INLINE void pack_transposed_inline(real *restrict panel, const real *restrict w,
       const real *row[BLOCK];
       const int64_t n = MIN(BLOCK, depth - k);
       UNROLL for (int i = 0; i < BLOCK; i++) {
-        row[i] = j + v + i < columns ? w + (j + v + i) * ld + k : zeros;
+        const int64_t column = repeats ? (v + i) % columns : j + v + i;
+        row[i] = column < columns ? w + column * ld + k : zeros;
         if (n < BLOCK) row[i] = memcpy(ends[i], row[i], (size_t)n * sizeof(real));
       }
       load_transposed(r, row);
@@ -79,8 +76,10 @@ INLINE void pack_transposed_inline(real *restrict panel, const real *restrict w,
     }
 #else
   for (int64_t v = 0; v < width; v++)
-    for (int64_t k = 0; k < depth; k++)
-      panel[k * width + v] = j + v < columns ? w[(j + v) * ld + k] : 0;
+    for (int64_t k = 0; k < depth; k++) {
+      const int64_t column = repeats ? v % columns : j + v;
+      panel[k * width + v] = column < columns ? w[column * ld + k] : 0;
+    }
 #endif
 }
 
@@ -88,6 +87,15 @@ SHARED void pack_transposed(real *restrict panel, const real *restrict w, const 
                             const int64_t depth, const int64_t columns, int64_t j,
                             const int64_t width) {
   pack_transposed_inline(panel, w, ld, depth, columns, j, width);
+}
+
+/* Repeat the first `columns` entries of each of `rows` vectors, a divisor of LANES, to its end. */
+SHARED void repeat_columns(real *restrict panel, const int64_t rows, const int64_t columns) {
+  for (int64_t k = 0; k < rows; k++) {
+    const vec first = load_some(panel + k * LANES, columns);
+    for (int64_t v = columns; v < LANES; v += columns)
+      store_some(panel + k * LANES + v, first, columns);
+  }
 }
 
 /* Pack `rows` rows of `terms` entries for a tile: the entries of a term are contiguous.  They are

@@ -142,16 +142,16 @@ class ColumnReader:
 
 
 def text_column(
-    texts: Sequence[str], name: str, where: str, options: CsvOptions, as_text: bool = False
+    texts: Sequence[str], name: str, source: str, options: CsvOptions, as_text: bool = False
 ) -> Column:
     """Return texts in memory as a column, as in CSV; `as_text` keeps them as text.
 
-    Raises: DataError, led by `where`.
+    Raises: DataError, led by `source`.
     """
     reader = ColumnReader(name, options, TEXT if as_text else options.first_step(""))
     reader.add(texts)
-    table = Table({where: reader.column()}, where)
-    return table[where] if as_text else parsed_column(table[where], table, where, options)
+    table = Table({name: reader.column()}, source)
+    return table[name] if as_text else parsed_column(table[name], table, name, options)
 
 
 def parsed_column(column: Column, table: Table, name: str, options: CsvOptions) -> Column:

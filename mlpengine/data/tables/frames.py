@@ -221,7 +221,8 @@ def _of_objects(
     if all(isinstance(value, timedelta) for value in known):
         return Column(_spread([value.total_seconds() for value in known], missing))
     texts = [_text(value, where, row) for row, value in enumerate(values)]
-    column = text_column(texts, name, where, options, as_text)
+    source = where.removesuffix(f": column {name!r}")
+    column = text_column(texts, name, source, options, as_text)
     _require_unicode(column.levels, where)
     if name in options.labels:
         if blank := sum(isinstance(value, str) and not value.strip() for value in values):

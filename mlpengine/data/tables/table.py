@@ -177,6 +177,7 @@ class Table:
         have = ", ".join(map(repr, self.names[:20])) + (", ..." if len(self.names) > 20 else "")
         hint = self.header_hint
         what = f"{purpose} needs column" if purpose else "no column"
+        what += "s" * (len(problems) > 1)
         raise DataError(f"{self.source}: {what} {', '.join(problems)}; it has {have}{hint}")
 
     @property

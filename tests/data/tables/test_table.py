@@ -101,7 +101,7 @@ def test_unknown_columns_are_named_with_the_nearest():
     table = read_table("penguins")
     with pytest.raises(DataError) as caught:
         table.require(["specis", "zzz"], "the target")
-    assert "the target needs column 'specis' (did you mean 'species'?), 'zzz'" in str(caught.value)
+    assert "the target needs columns 'specis' (did you mean 'species'?), 'zzz'" in str(caught.value)
     with pytest.raises(DataError, match=r"penguins: no column 'islnd' \(did you mean 'island'"):
         table["islnd"]
 
