@@ -71,7 +71,7 @@ def by_xgboost(train, test, t, e, at):
     _, rounds, name, scale, own = min(tried, key=lambda one: one[0])
     location = np.log(xgb.train(own, matrix(train), rounds).predict(matrix(test)))
     output = np.stack([location, np.full_like(location, np.log(scale))], 1)
-    return location, task_for(TimeTarget(t, e), Survival(names[name])).survival(output, at)
+    return location, task_for(TimeTarget([t], e), Survival(names[name])).survival(output, at)
 
 
 def split_errors(given, t, e, split):

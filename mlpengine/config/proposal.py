@@ -303,9 +303,10 @@ def complete_config(
         table, task = table.drop([event]), "survival"
     if facts is None:
         facts = profile(table, target, task=None if task in ("auto", None) else task)
+    used = {*kept, data.get("weight"), data.get("exposure")}
     facts = replace(
         facts,
-        drop={n: why for n, why in facts.drop.items() if n not in kept and "drop" not in data},
+        drop={n: why for n, why in facts.drop.items() if n not in used and "drop" not in data},
         columns=[
             replace(c, kind="category") if c.name in kept and c.kind == "text" else c
             for c in facts.columns

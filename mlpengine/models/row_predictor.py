@@ -96,8 +96,10 @@ def _the_row(data: Any) -> Any:
         return data if is_scalar(next(iter(data.values()), ())) else None
     if isinstance(data, list):
         return data[0] if len(data) == 1 and isinstance(data[0], Mapping) else None
+    if hasattr(data, "iloc"):  # pandas; a column may be called row
+        if not hasattr(data, "columns") or len(data) != 1:
+            return None
+        return dict(zip(data.columns.tolist(), data.to_numpy()[0].tolist(), strict=True))
     if hasattr(data, "row") and hasattr(data, "columns") and len(data) == 1:  # polars
         return data.row(0, named=True)
-    if hasattr(data, "iloc") and hasattr(data, "columns") and len(data) == 1:  # pandas
-        return dict(zip(data.columns.tolist(), data.to_numpy()[0].tolist(), strict=True))
     return None

@@ -150,12 +150,15 @@ class Network(Recordable):
         rows = self._rows(x)
         if not hasattr(self._thread, "scratch"):
             self._thread.scratch = self.scratch(PREDICT_ROWS, training=False)
+        scratch = self._thread.scratch
+        if 0 < len(rows) <= PREDICT_ROWS and isinstance(scratch.output, np.ndarray):
+            copy: Array = self.forward(rows, scratch.for_rows(len(rows))).copy()
+            return copy  # sooner than in aligned zeros
         out: Array = self.empty_outputs(len(rows))
         for start in range(0, len(rows), PREDICT_ROWS):
             start = max(0, min(start, len(rows) - PREDICT_ROWS))
             part = rows[start : start + PREDICT_ROWS]
-            scratch = self._thread.scratch.for_rows(len(part))
-            out[start : start + len(part)] = self.forward(part, scratch)
+            out[start : start + len(part)] = self.forward(part, scratch.for_rows(len(part)))
         return out
 
     def _rows(self, x: Any) -> Any:

@@ -156,7 +156,9 @@ def test_nanoseconds_are_numbers():
     times[:2] = 0, -1  # for a missing time
     for table in (
         read_table(io.BytesIO(csv({"t": times, "x": X}))),
-        as_table(pd.DataFrame({"t": np.repeat(times, 9)})).rows(np.arange(60) * 9),
+        as_table(pd.DataFrame({"t": np.repeat(times, 9), "column_names": 1})).rows(
+            np.arange(60) * 9
+        ),
         as_table(pa.table({"t": times})),
     ):
         assert table["t"].kind == "number"

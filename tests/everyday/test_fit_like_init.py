@@ -50,14 +50,16 @@ def test_fit_is_init_and_train(capsys, table):
 
 
 def test_keys_that_are_given_take_the_place_of_those_of_init(table):
-    one = {"epochs": 2, "folds": None}
-    model, result = mlpengine.fit(
-        table, "price", training=one, model={"hidden": [5]}, optimizer="sgd", loss="mae"
-    )
+    one, hidden = {"epochs": 2, "folds": None}, {"hidden": [5]}
+    model, result = mlpengine.fit(  # a weight that is constant is no column to drop
+        table.assign(w=1), "price", training=one, model=hidden, optimizer="sgd", loss="mae",
+        data={"weight": "w"},
+    )  # fmt: skip
     assert [network.sizes[1:] for network in model.networks] == [(5, 1)]
     assert model.loss == "mae"
     assert result.decided[-1] == (
         "as given in place of that: training.epochs, training.folds, model.hidden, optimizer, loss"
+        ", data.weight"
     )
     rows = table.iloc[:100], table.iloc[100:]
     model, result = mlpengine.fit(rows[0], "price", validation=rows[1], training={"epochs": 2})

@@ -130,7 +130,7 @@ def test_one_row_is_predicted_as_among_others(penguins, diabetes):
     model, rows = penguins
     together = model.predict_proba(rows)
     for row, chances in zip(rows, together, strict=True):
-        for form in (row, pd.DataFrame([row]), polars.DataFrame([row])):
+        for form in (row, pd.DataFrame([{**row, "row": 0}]), polars.DataFrame([row])):
             np.testing.assert_allclose(model.predict_proba(form)[0], chances, atol=1e-6)
             assert model.predict(form).tolist() == [model.classes[chances.argmax()]]
     model, table = diabetes

@@ -9,7 +9,7 @@ import numpy as np
 
 from mlpengine.core.errors import DataError
 from mlpengine.core.spec import Array
-from mlpengine.data.features.column_kinds import comma_text, gap_advice, odd_row
+from mlpengine.data.features.column_kinds import comma_text, gap_advice, odd_row, odd_texts
 from mlpengine.data.features.thresholds import READ_ROWS, SLICE_NUMBERS
 from mlpengine.data.tables.parsing import WORDS
 from mlpengine.data.tables.table import Table
@@ -109,7 +109,7 @@ def read_slices(
         a missing value.
     """
     if table.block is None:  # a matrix holds numbers
-        for name in {source.column for source in sources}:
+        for name in dict.fromkeys(source.column for source in sources):
             check_numeric(table, name)
     count = table.n_rows if rows is None else len(rows)
     size = max(1, SLICE_NUMBERS // max(1, len(sources)))
@@ -167,6 +167,9 @@ def check_numeric(table: Table, name: str) -> None:
         comma = comma_text(column)
         if {level.lower() for level in column.used_levels()} <= {*WORDS, "0", "1"}:
             comma = "write true and false in all values, or 1 and 0"
+        if row is None and not odd_texts(column):
+            shown = f"such as {column.levels[0]!r:.60}"
+            comma = "all are numbers with another decimal mark; write the mark of the training rows"
         raise DataError(
             f"{table.where(name, row)}: a number is needed ({shown}); correct the value, or leave "
             f"it empty{gap_advice(value)}{f'; {comma}' if comma else ''}"

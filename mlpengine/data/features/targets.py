@@ -582,6 +582,8 @@ def _numbers(table: Table, name: str, role: str = "the target", *, gaps: bool = 
         value = odd[0] if row is None and odd else column.text(row or 0)
         if column.kind == "text":
             advice = comma_text(column) or f"correct the value{gap_advice(value)}"
+            if row is None and not odd:
+                advice = "write the decimal mark of the training rows in all values"
             if role == "the event":
                 advice = "write 1 where it was seen and 0 where the time is censored"
             if role == "the target" and len(odd) == len(column.levels):

@@ -115,7 +115,8 @@ def _is_categorical(values: Any) -> bool:
 
 
 def _frame_columns(frame: Any, source: str) -> dict[str, Any]:
-    given = list(frame.column_names if hasattr(frame, "column_names") else frame.columns)
+    is_arrow = hasattr(frame, "column_names") and not hasattr(frame, "iloc")
+    given = list(frame.column_names if is_arrow else frame.columns)
     names = list(map(str, given))
     if len(set(names)) < len(names):
         twice = sorted({name for name in names if names.count(name) > 1})

@@ -109,6 +109,13 @@ def test_a_text_that_is_in_another_part_is_blamed_without_a_line():
         fit_target(part, ["y"], "regression", standardize=True)
 
 
+def test_numbers_with_the_decimal_mark_of_another_file_are_named():
+    table = Table({"y": Column(np.zeros(3, np.int32), "text", ("1.5",))})
+    for refuse in (lambda: check_numeric(table, "y"), lambda: row_weights(table, "y")):
+        with pytest.raises(DataError, match=r"'1.5'.*; .* decimal mark"):
+            refuse()
+
+
 def test_texts_that_do_not_repeat_are_no_target():
     names = tuple(one + other for one in "abcdefghij" for other in "klmnopqrst")
     table = Table({"y": Column(np.arange(100, dtype=np.int32), "text", names)})
