@@ -22,7 +22,7 @@ class Structure:
 
     Attributes:
         key: equal keys mean equal C texts.
-        arrays: the arrays; programs with equal keys have them in the same order.
+        arrays: the arrays, in the same order for equal keys.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Structure:
         self.key = [target, *given, *map(self._instruction, instructions)]
 
     def source_like(self, source: CSource, other: "Structure") -> CSource | None:
-        """Return `source`, of the structure `other`, on this memory; None if the two differ."""
+        """Return the `source` of `other` with the arrays of this structure; None if they differ."""
         if self.key != other.key:
             return None
         pairs = zip(other.arrays, self.arrays, strict=True)
@@ -74,7 +74,7 @@ class Structure:
                 yield value
 
     def _place(self, array: Array | None) -> Any:
-        """Return shape, type and place of an array, relative to the first array of its memory."""
+        """Return the key of an array; its place is relative to the first array of its memory."""
         if array is None:
             return None
         self.arrays.append(array)
@@ -92,7 +92,7 @@ def _memory_of(array: Array) -> tuple[int, int, Any]:
 
 
 def _key_of(value: Any) -> Any:
-    """Return a key that is equal for values with the same C; unknown kinds have no equals."""
+    """Return a key that is equal for values with the same C; an unknown kind equals nothing."""
     if isinstance(value, int | float | str | None):
         return repr(value)
     if isinstance(value, tuple):
