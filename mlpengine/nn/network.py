@@ -89,7 +89,7 @@ class Network(Recordable):
     ) -> Scratch:
         """Return the buffers and bound calls of a forward pass over `batch_size` rows.
 
-        Unless `training`, there is no dropout, and activations share memory.  `backend` is as in
+        Without `training`, there is no dropout, and activations share memory.  `backend` is as in
         `Program`.
         """
         return Scratch(

@@ -83,9 +83,9 @@ class TrainingStep:
         clip_norm: maximum global L2 norm of the gradients; None does not clip.
         weighted: whether batches come with sample weights.
         backend: ``compiled``: machine code for these shapes, with NumPy for ops without a compiled
-            rule; ``numexpr``: NumExpr, with NumPy for ops without such a rule; ``numpy``; ``auto``:
-            compiled if there is a compiler, else NumPy.  Machine code treats denormal numbers
-            (below 1.2e-38 in float32) as zero.
+            rule; ``numexpr``: NumExpr, with NumPy for ops without a NumExpr rule; ``numpy``;
+            ``auto``: compiled if there is a compiler, else NumPy.  Machine code treats denormal
+            numbers (below 1.2e-38 in float32) as zero.
         threads: maximum number of threads of a compiled step; small shapes use fewer.  The result
             has the same bits for every number of threads.
         rematerialization: see `Mlp.scratch`.

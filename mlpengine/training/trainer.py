@@ -3,7 +3,7 @@
 Configs, `mlpengine.fit`, trials of a sweep and estimators read rows and settings, call `Trainer`,
 and keep or write the results.  `Trainer` decides, in this order:
 
-- folds and seeds: `Trainer.rows`, and `seeds_of`;
+- folds and seeds: `Trainer.row_count`, and `seeds_of`;
 - networks, and the inputs of each ensemble member type: `Trainer._make_networks`;
 - rows of a step, threads, backend: `step_rows`, `_allowed_threads`, `_chosen_backend`;
 - optimizers, schedules and steps: `Trainer._member` returns a `Member`;
@@ -104,7 +104,7 @@ class Member:
         return self._steps[weighted]
 
     def learn_once(self, part: Split) -> float:
-        """Make one step on each batch of a part, in order; return the sum over the rows' losses."""
+        """Make one step on each batch of a part, in order; return the sum of the rows' losses."""
         step, total = self.step(weighted=part.weights is not None), 0.0
         for start in range(0, len(part), step.batch_size):
             rows = slice(start, min(start + step.batch_size, len(part)))
@@ -440,7 +440,7 @@ class Trainer:
 
     @property
     def mean(self) -> NetworkMean:
-        """Mean of the networks in their current state, with equal weights for member types."""
+        """Mean of the networks in their current state, with `ensemble_weights`."""
         return NetworkMean(self.networks, self.task, self.ensemble_weights)
 
     def model(self, preprocessor: Preprocessor) -> Model:
