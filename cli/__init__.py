@@ -7,7 +7,7 @@ import sys
 def start() -> None:
     """Run the command line and exit with its code.
 
-    Ctrl-C before `main` handles it, during the first imports, ends it without a traceback.
+    Ctrl-C during the first imports, before `main` handles signals, prints no traceback.
     """
     try:
         from .main import main

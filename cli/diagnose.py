@@ -43,10 +43,10 @@ from .options import AS_JSON, OUTPUT_FILE, overrides_like
 from .streams import say
 
 PROBE_STEPS = 200
-"""Number of trial steps for a config."""
+"""Number of trial steps before the verdicts on a config."""
 
 TRIED_STEPS = 20
-"""Number of timed steps; the fastest step is the estimate."""
+"""Number of timed steps; the fastest one gives the time of a step."""
 
 EPILOG = """\b
 Examples:
@@ -100,7 +100,7 @@ def command(
 def _before(
     path: Path, overrides: list[Override]
 ) -> tuple[dict[str, Any], list[str], list[Verdict]]:
-    """Check a config; return everything as data and as lines, and the verdicts."""
+    """Check a config; return the report as data and as lines, and the verdicts."""
     data = load_data(load_config(path, overrides))
     trainer = trainer_of(data)
     step, part = trainer.step, data.parts["train"]
@@ -113,7 +113,7 @@ def _before(
         known = diagnostic_inputs(step, part, data.parts.get("validation"))
         diagnostics = probe(step, rows, step.batch_size, PROBE_STEPS, **known)
     reported = without(_columns(data), silenced)
-    reported += without(verdicts(diagnostics), {*silenced, *SHORT_RUNS})  # a trial is short
+    reported += without(verdicts(diagnostics), {*silenced, *SHORT_RUNS})  # short on purpose
     report = {
         "good": all(c.good for c in checks) and not reported,
         "estimate": estimate,
@@ -135,7 +135,7 @@ def _before(
 
 
 def _estimate(path: Path, trainer: Trainer) -> dict[str, Any]:
-    """Make a few steps; return the bytes of a step, and seconds and steps of the whole run.
+    """Time a few steps; return the bytes of a step, and seconds and steps of the whole run.
 
     Raises: NumericalError if the first step fails.
     """
@@ -169,7 +169,7 @@ def _columns(data: LoadedData) -> list[Verdict]:
 
 
 def _after(run: Path) -> tuple[dict[str, Any], list[str], list[Verdict]]:
-    """Read a run; return everything as data and as lines, and the verdicts."""
+    """Read a run; return the report as data and as lines, and the verdicts."""
     config = resolved_config(run)
     file = load_config(config)
     ended = next((name for name in (RESULT_FILE, FAILURE_FILE) if (run / name).is_file()), None)
@@ -214,7 +214,7 @@ def _measured(
         )
     diagnostics.planned_split = trainer.planned_split
     diagnostics.stops_early = trainer.settings.training.early_stopping is not None
-    with np.errstate(all="ignore"):  # weights may be huge
+    with np.errstate(all="ignore"):  # large weights may overflow
         measure_rows(diagnostics, task, part, networks)
         diagnostics.baseline_score = linear_comparison(data, model.mean)
     return joint_list(data.file, _columns(data), verdicts(diagnostics))

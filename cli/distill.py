@@ -1,4 +1,4 @@
-"""`mlpengine distill`: from a run of several networks to a run of one that predicts the same."""
+"""`mlpengine distill`: train one small network to imitate the ensemble of a run."""
 
 import json
 from contextlib import ExitStack
@@ -101,7 +101,7 @@ def command(
 
 
 def _check_overrides(file: ConfigFile, student: ConfigFile) -> None:
-    """Raise UsageError for overrides that a student, with its teacher's tables, cannot have."""
+    """Raise UsageError for overrides that a student cannot have."""
     before, data = file.config.data, student.config.data
     names = ("source", "validation_source", "test_source", "target")
     changed = [f"data.{name}" for name in names if getattr(before, name) != getattr(data, name)]
@@ -122,7 +122,7 @@ def _check_unchanged(run: Path, file: ConfigFile) -> None:
         known = json.loads((run / ENVIRONMENT_FILE).read_text(encoding="utf-8"))["data_sha256"]
         before = {str(name): str(value) for name, value in known.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return  # an older run, or a file that was removed
+        return  # a run of an older version, or a removed file
     now = digests(file)
     changed = [name for name in before if now.get(name, before[name]) != before[name]]
     if changed:

@@ -54,7 +54,7 @@ class Requirement(NamedTuple):
     limit: float
 
     def is_met(self, value: float | None) -> bool:
-        """Return whether a measured value meets it; a nonfinite value does not."""
+        """Return whether a measured value meets the requirement; None, not finite, does not."""
         return value is not None and COMPARISONS[self.comparison](value, self.limit)
 
 
@@ -172,7 +172,7 @@ def measure_parts(
 ) -> dict[str, dict[str, Any]]:
     """Return the metrics of each part, and for classes the confusion matrix.
 
-    Parts are names, rows and the model's outputs for the rows.
+    Each part is a tuple of its name, its rows and the model's outputs for the rows.
     """
     scorer = model.scorer(task)
     results: dict[str, dict[str, Any]] = {}
@@ -195,9 +195,9 @@ def _watching(model: Model, option: str, names: Sequence[str]) -> None:
 
 
 def file_table(model: Model, source: str, history: str | None = None) -> Table:
-    """Return a file (- is stdin) as a table with the kinds that training read.
+    """Read a file (- is stdin) as a table, with the column kinds of the training table.
 
-    `history` is a file of the rows before.
+    `history` is a file of earlier rows, for lags and windows.
     """
     stream: Any = sys.stdin.buffer if source == "-" else source
     table = read_table(stream, **model.preprocessor.read_arguments)
@@ -205,7 +205,7 @@ def file_table(model: Model, source: str, history: str | None = None) -> Table:
 
 
 def read_rows(model: Model, source: str, history: str | None = None) -> Table:
-    """Return the rows of a file with known targets."""
+    """Read a file; return the rows with a target, and print remarks and warnings."""
     table = file_table(model, source, history)
     target = model.preprocessor.target
     usable = usable_rows(

@@ -68,7 +68,7 @@ EXPORT_NAMES = {
     PAGE_FORMAT: "model.html",
     DEVICE_FORMAT: "training.c",
 }
-"""Default file names in a run directory; there, model.safetensors is the model itself."""
+"""Default file name by format; model.safetensors is taken by the model of the run."""
 
 
 @click.command("export", epilog=EPILOG)
@@ -153,7 +153,7 @@ def command(
 
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """Name the file that is not written in the message of an error."""
+    """Begin the message of an error with the path that was to be written."""
     try:
         yield
     except MlpEngineError as error:
@@ -211,7 +211,7 @@ def _write_training(
     config, training = run / RESOLVED, None
     if config.is_file():
         training = load_config(config, overrides).config.settings.training
-    elif overrides:  # a model file has no run
+    elif overrides:  # a model file has no config
         file = checked_sections({"data": {"source": str(run)}, "optimizer": "sgd"}, "export")
         training = with_overrides(file, overrides).config.settings.training
     settings: dict[str, Any] = {}
@@ -229,7 +229,7 @@ def _write_training(
 
 
 def _optimizer(training: TrainingSettings) -> MakeOptimizer:
-    """Return the optimizer of a run.  Raises: UsageError if it has no C."""
+    """Return the maker of a run's optimizer.  Raises: UsageError if c-train lacks the optimizer."""
     settings, kind = vars(training.optimizer).copy(), training.optimizer.kind
     groups, decay = settings.pop("groups", None), settings.pop("decay_schedule", "constant")
     why = "has parameter groups or a decay schedule" if groups or decay != "constant" else ""

@@ -26,19 +26,19 @@ from .stopping import Stopping
 from .streams import say
 
 SHORT = 4
-"""A trial has a config's epochs divided by this number."""
+"""Divisor of a config's epochs for a short run."""
 
 FEWEST_EPOCHS = 10
-"""Minimum epochs of a trial."""
+"""Minimum epochs of a short run."""
 
 MOST_TRIED = 5
 """Maximum number of repairs that are tried in short runs."""
 
 CLOSE = 0.01
-"""Maximum difference of scores at which the likelier of two repairs is chosen."""
+"""Maximum relative difference to the best score at which an earlier repair is chosen instead."""
 
 NO_JUDGE = ("constant", "shifted", "too_good")
-"""Verdicts on validation rows that make these rows unfit to judge a repair."""
+"""Verdicts after which the validation rows cannot judge a repair."""
 
 
 class Judged(NamedTuple):
@@ -49,7 +49,7 @@ class Judged(NamedTuple):
 
     @classmethod
     def of(cls, metrics: Mapping[str, Mapping[str, float | None]]) -> "Judged":
-        """Return the metric that judges a run from its metrics by part; never of test rows."""
+        """Choose the judging metric of a run from its metrics by part, never from the test rows."""
         known = metrics.get(OUT_OF_FOLD) or metrics.get("validation") or {}
         for name in ("macro_f1", "r2", *known):
             value = known.get(name)
@@ -64,14 +64,14 @@ class Judged(NamedTuple):
 
 
 def run_and_fix(begin: Start, session: Session, state: Stopping, shown: Shown) -> None:
-    """Run a session, then a second session with the best repair of its verdicts.
+    """Run a session, then a second session with the best repair that its verdicts ask for.
 
-    If there are several repairs, short runs choose one.  If this repair does not help, or if its
-    run has further verdicts, the values that `init` proposes are trained, too.  Scores are
-    compared on out-of-fold or validation rows, never on test rows.  Corrections of the data (a
-    column that reveals the target, a wrong cell) are part of each repair, and no score judges
-    them.  A failed first run is repeated, too.  JSON output has a line for each run, even a failed
-    one, and one for the comparison.
+    A repair is a set of settings.  If there are several repairs, short runs choose one.  A third
+    run, with the settings that `init` proposes, follows if the second does not score higher or has
+    further verdicts.  Scores are of out-of-fold or validation rows, never of test rows.  Each
+    repair includes the corrections of the data (a column that reveals the target, a wrong cell);
+    no score judges them.  A failed first run is repaired, too.  JSON output has one line for each
+    run and one for the comparison.
     """
     first, failure, before = session.directory.path, None, Judged()
     try:
@@ -120,7 +120,7 @@ def run_and_fix(begin: Start, session: Session, state: Stopping, shown: Shown) -
 def to_try(
     said: Sequence[Verdict], file: ConfigFile
 ) -> tuple[dict[str, Any], list[dict[str, Any]], str]:
-    """Return corrections of the data, the repairs to try, and the reason if there is none."""
+    """Return corrections of the data, the repairs to try, and a reason for having no repair."""
     corrected, settings = corrections(said, file), repairs(said)
     reason = "no verdict asks for a setting"
     unfit = [one.name for one in said if one.name in NO_JUDGE and one.severity != NOTE]
@@ -152,7 +152,7 @@ def trained(
     with ExitStack() as opened:
         try:
             loaded = start.load()
-        except (ConfigError, DataError, UsageError) as error:  # the config does not allow it
+        except (ConfigError, DataError, UsageError) as error:  # the repair does not fit the config
             say(f"fix      {error}", err=True)
             return Repaired(first, score, asks_more=True)
         session = start.session(*loaded, epoch_lines(shown.quiet), opened)

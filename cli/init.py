@@ -144,7 +144,7 @@ def command(
     if rows < parts:
         needed = plural(parts, "row")
         raise DataError(f"{data}: at least {needed} with a target are needed (got {rows})")
-    # the same check as in training
+    # raises DataError for a target that training would reject
     fit_target(table.rows(with_target), names, facts.task, standardize=True, event=event)
     others = other_settings(facts, table.rows(with_target), names, time)
     facts, division = _divided(facts, table.rows(with_target), divides, own_test=test is not None)
@@ -192,7 +192,7 @@ def command(
 
 
 def remarks(facts: Profile) -> list[str]:
-    """Return facts about the table that a person should know before training, a line each."""
+    """Return warnings about the table, a line each."""
     lines = [
         f"column {leak.column!r} is dropped: {leak.reason}"
         for leak in facts.leaks
@@ -214,7 +214,7 @@ def remarks(facts: Profile) -> list[str]:
 
 
 def _one_day(facts: Profile, time: str | None) -> list[str]:
-    """Return a warning if the column that orders rows has times of a single day."""
+    """Return a warning if all times of the time column are of a single day."""
     return [
         f"column {time!r} has times of one day: they order rows of several days by the hour; "
         "name a column of dates with --time, or leave it out"
@@ -226,7 +226,7 @@ def _one_day(facts: Profile, time: str | None) -> list[str]:
 def _check_columns(
     names: Sequence[str], target: Sequence[str], divides: Mapping[str, str], event: str | None
 ) -> None:
-    """Check the column that divides the rows, or has events.  Raises: UsageError."""
+    """Check the columns of --group, --time and --event.  Raises: UsageError."""
     if len(divides) > 1:
         raise UsageError("init: give --group or --time, not both")
     for key, name in {**divides, **({} if event is None else {"event": event})}.items():
@@ -241,7 +241,7 @@ def _check_columns(
 def _divided(
     facts: Profile, table: Table, divides: Mapping[str, str], *, own_test: bool
 ) -> tuple[Profile, Division | None]:
-    """Return the profile of the features, and the division of the rows with a target, if any."""
+    """Return the profile for the division, and the division of the rows with a target, if any."""
     for key, name in divides.items():
         facts, division = Division.of(facts, key, name)
         try:
@@ -256,7 +256,7 @@ def _check_name(given: str, source: str) -> None:
     """Check that a config can name a file."""
     try:
         source.encode()
-    except UnicodeEncodeError:  # bytes of a path that are no characters
+    except UnicodeEncodeError:  # the path has bytes that are not UTF-8
         name = given.encode(errors="backslashreplace").decode()
         text = f"{name}: a config is UTF-8 and cannot name this file; rename it"
         raise UsageError(text) from None

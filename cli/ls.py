@@ -62,7 +62,7 @@ def described(path: Path) -> dict[str, Any]:
         environment = json.loads((path / ENVIRONMENT_FILE).read_text(encoding="utf-8"))
         conform(environment, dict[str, Any], str(path / ENVIRONMENT_FILE))
     except (CheckpointError, OSError, ValueError, RecursionError):
-        environment = {}  # damaged, or not written so far
+        environment = {}  # damaged, or not yet written
     try:
         result = read_result(path)
     except (RunError, UsageError):

@@ -1,4 +1,4 @@
-"""The command `mlpengine`: it imports a subcommand when it is called, and exits cleanly."""
+"""The command `mlpengine`: it imports the called subcommand, and ends with an exit code."""
 
 import gc
 import os
@@ -38,7 +38,7 @@ COMMANDS = {
     "schema": "Print the JSON Schema of configs.",
     "export": "Write a trained model as ONNX, C, JavaScript or other formats.",
 }
-"""The subcommands and their help lines; each is the object `command` of its module."""
+"""The subcommands and their help lines; a subcommand is `command` in the module of its name."""
 
 EPILOG = """\b
 Example: from a table to predictions
@@ -59,17 +59,17 @@ RUNTIME_VARIABLES = {
 }
 """Default values of environment variables.
 
-Without the first one, pydantic reads the metadata of every installed package to find plugins.
-Without the second one, each thread of OpenBLAS, from the import of NumPy on, spins for 2^26 cycles
-before it sleeps.  With far fewer than 2^24, it would sleep between the products of a step."""
+PYDANTIC_DISABLE_PLUGINS keeps pydantic from searching every installed package for plugins.
+OPENBLAS_THREAD_TIMEOUT=n lets idle threads of OpenBLAS spin for 2^n cycles before they sleep.  Its
+default is 26.  With n far below 24, threads would sleep between the products of a step."""
 
 CLOSED_PIPE = 141
-"""Exit code of shells if the reader of the output has gone."""
+"""Exit code if the reader of stdout has closed the pipe, as in shells."""
 
 
 @contextmanager
 def _while_read() -> Iterator[None]:
-    """End quietly if the reader of the output has gone; click would exit with 1."""
+    """Exit with `CLOSED_PIPE` if the reader of stdout has gone; click would exit with 1."""
     try:
         yield
     except BrokenPipeError as error:
@@ -96,7 +96,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the subcommand; suggest the nearest name for one that does not exist."""
+        """Find the subcommand; for an unknown name, suggest a similar one."""
         name = args[0] if args else ""
         if name and not name.startswith("-") and name not in COMMANDS:
             from mlpengine.core.wording import suggestion
@@ -108,7 +108,7 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
-        """Read the command line, which --help and --version answer."""
+        """Parse the command line; --help and --version print their text and exit."""
         with _while_read():
             return super().make_context(*args, **extra)
 
@@ -136,16 +136,15 @@ def group(debug: bool) -> None:
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code."""
-    # Imports create about this many objects, and all of them stay.  With the default threshold,
-    # garbage collection among them takes a fifth of a short `train`'s processor time (Xeon,
-    # Nov. 2026).
+    # Imports create about this many permanent objects.  With Python's default threshold, garbage
+    # collection takes a fifth of the processor time of a short `train` (Xeon, Nov. 2026).
     gc.set_threshold(300_000)
     for name, value in RUNTIME_VARIABLES.items():
         os.environ.setdefault(name, value)
     keep_streams()
     code = run_in_job(list(sys.argv[1:] if args is None else args))
     for number in EXIT_CODES:
-        signal.signal(number, signal.SIG_IGN)  # the result is complete: its exit code stands
+        signal.signal(number, signal.SIG_IGN)  # no signal may change the exit code now
     gc.freeze()
     sys.exit(code)
 
@@ -153,7 +152,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 def run_in_job(args: list[str]) -> int:
     """Run the command line; if a rank fails before MPI has started, end all ranks.
 
-    Until MPI has started, signals end the process; launchers notice this end.
+    No signal is handled before MPI has started: a signal ends the process, and launchers notice.
     """
     is_rank = launched()[1] > 1 and next((a for a in args if a[:1] != "-"), "") == "train"
     if not is_rank:
@@ -170,7 +169,10 @@ def run_in_job(args: list[str]) -> int:
 
 
 def run(args: list[str], signals: Sequence[signal.Signals] | None = None) -> int:
-    """Run the command line and return its exit code; an expected error prints no traceback."""
+    """Run the command line and return its exit code; expected errors print no traceback.
+
+    `signals` are the signals to handle, by default `handled()`.
+    """
     received: list[int] = []
 
     def end(number: int, _frame: FrameType | None) -> NoReturn:
@@ -204,7 +206,7 @@ def run(args: list[str], signals: Sequence[signal.Signals] | None = None) -> int
     except SystemExit as ending:
         return ending.code if isinstance(ending.code, int) else 1
     except Exception as error:
-        if received:  # imports may turn the signal into another error
+        if received:  # an import may replace the signal's exception by another
             complain("interrupted")
             return received[-1]
         if debug:
@@ -213,7 +215,7 @@ def run(args: list[str], signals: Sequence[signal.Signals] | None = None) -> int
 
 
 def _usage(error: click.ClickException, args: Sequence[str]) -> str:
-    """Return a usage error of click in the form of all other errors."""
+    """Return the message of a usage error of click."""
     text = error.format_message().rstrip(".")
     text = text[:1].lower() + text[1:]
     context = getattr(error, "ctx", None)

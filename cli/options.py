@@ -35,7 +35,7 @@ HISTORY_OPTION = click.option(
 
 
 def check_history(history: str | None, file: object) -> None:
-    """Check that rows before are given for a table of rows.  Raises: UsageError."""
+    """Check that --history is given only with a table.  Raises: UsageError."""
     if history is not None and file is None:
         raise UsageError("--history: needs a table that OLD comes before; name it, too")
 

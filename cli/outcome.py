@@ -20,24 +20,22 @@ if TYPE_CHECKING:
     from .session import Session
 
 NOT_MET = 3
-"""Exit code if a result is not what --drift or --require demands."""
+"""Exit code if a result does not meet --drift or --require."""
 
 SHOWN_PARTS = ("train", OUT_OF_FOLD, "validation", "test")
 SHOWN_CLASSES = 10
-"""Largest number of classes with a whole confusion matrix; with more, the commonest mistakes are
-listed."""
+"""Maximum classes for a confusion matrix; with more, only the commonest mistakes are listed."""
 
 SHOWN_MISTAKES = 5
 MOSTLY_LINEAR = 0.8
-"""Smallest weight of linear models in an ensemble that the result mentions."""
+"""Minimum weight of linear models in an ensemble for a remark in the result."""
 
 ROW_OF_METRICS = 5
-"""Largest number of metrics for which each part is a row of the table; with more, it is a
-column."""
+"""Maximum metrics for a table with a row for each part; with more, parts are columns."""
 
 
 def outcome_data(session: "Session", result: Result, outcome: Mapping[str, Any]) -> str:
-    """Return the metrics of every part, the confusion of classes, and the path of the model."""
+    """Return the result as text: metrics of all parts, mistakes, verdicts, path of the model."""
     data, fitted = session.data, session.fitted
     sizes = {name: len(part) for name, part in data.parts.items()}
     for name in (OUT_OF_FOLD, "validation"):
@@ -81,10 +79,10 @@ def metrics_table(
     *,
     in_time: bool = False,
 ) -> list[str]:
-    """Return a row of metrics for each part, or a column for each part if there are many metrics.
+    """Return a table of metrics with a row for each part; with many metrics, parts are columns.
 
-    `spreads` are further rows, by the part that they follow and by their titles.  `in_time` states
-    whether the folds follow each other in time.
+    `spreads` has further rows below the row of a part, by part and title.  `in_time` states whether
+    the folds follow each other in time.
     """
     if not measured:
         return []
@@ -92,7 +90,7 @@ def metrics_table(
     scaled = isinstance(task, Regression) and task.scaled
     titles = ["loss*" if n == "loss" and scaled else n.replace("_", " ") for n in names]
     counts = {part_title(part): f"{rows[part]:,}" for part in measured}
-    if len(names) > ROW_OF_METRICS:  # more metrics than fit into 80 columns
+    if len(names) > ROW_OF_METRICS:  # a row would be longer than 80 characters
         lines = [_line("", 20, *counts), _line("rows", 20, *counts.values())]
         for one, name in zip(titles, names, strict=True):
             texts = (metric_text(values[name]) for values in measured.values())

@@ -216,16 +216,16 @@ def _blocks(
     sure: Sure,
     history: str | None,
 ) -> Iterator[tuple[dict[str, Any], Array]]:
-    """Yield the columns to write and the numbers behind them, for some rows at a time."""
+    """Read and predict blocks of rows; yield the columns to write and their numbers."""
     how = model.preprocessor.read_arguments
     has_types = isinstance(source, str) and table_format(source) is not None
     if key and key not in model.columns and not has_types:
-        how["text"] = [*how["text"], key]  # so that a code keeps its leading zeros
+        how["text"] = [*how["text"], key]  # text keeps the leading zeros of codes
     own = model.preprocessor
     kept = {*own.columns, *own.formula_columns, *filter(None, [key])}
     rows = outside = 0
     new = NewRows(own)
-    if own.history.names or history is not None:  # a row reads rows of other blocks
+    if own.history.names or history is not None:  # lags need rows of other blocks
         tables = iter([model.table(read_table(source, **how), history)])
     else:
         tables = read_blocks(source, kept=kept, **how)
@@ -247,7 +247,7 @@ def _blocks(
 
 
 def _joined(blocks: list[tuple[dict[str, Any], Array]]) -> tuple[dict[str, Any], Array]:
-    """Return blocks of rows as one block."""
+    """Join blocks of rows into one block."""
     columns: dict[str, Any] = {}
     for name, column in blocks[0][0].items():
         parts = [block[name] for block, _ in blocks]
@@ -259,16 +259,19 @@ def _joined(blocks: list[tuple[dict[str, Any], Array]]) -> tuple[dict[str, Any],
 def prediction_columns(
     model: Model, table: Table, sure: Sure = AS_THEY_ARE
 ) -> tuple[dict[str, Any], Array]:
-    """Return the columns to write by name, and their numbers as one matrix."""
+    """Return the predicted columns of a table by name, and their numbers as one matrix."""
     x = model.preprocessor.features_of(table)
-    with np.errstate(over="ignore", invalid="ignore"):  # weights may be as large as the dtype holds
+    with np.errstate(over="ignore", invalid="ignore"):  # large weights may overflow
         return output_columns(model, model.forward(x), sure, x)
 
 
 def output_columns(
     model: Model, output: Array, sure: Sure, x: Features | None = None
 ) -> tuple[dict[str, Any], Array]:
-    """Return `prediction_columns` for outputs (rows, out_dim); the spread needs the features."""
+    """Return the predicted columns for network outputs (rows, out_dim).
+
+    The spread over the networks needs the features `x`.
+    """
     preprocessor, task = model.preprocessor, model.task
     added = _how_sure(model, task, x, output, sure)
     quantiles = _quantiles(model, output, sure)
@@ -303,7 +306,7 @@ def _together(*parts: Mapping[str, Any]) -> dict[str, Any]:
 def _how_sure(
     model: Model, task: Task, x: Features | None, output: Array, sure: Sure
 ) -> dict[str, Any]:
-    """Return the columns of intervals, and of the spread over networks."""
+    """Return the columns of interval ends and of the spread over the networks."""
     added: dict[str, Any] = {}
     targets = _predicted(model)
     if sure.level is not None:
@@ -319,7 +322,7 @@ def _how_sure(
 
 
 def _quantiles(model: Model, output: Array, sure: Sure) -> dict[str, Any]:
-    """Return the columns of quantiles, and of survival at times; equal names are equal numbers."""
+    """Return the columns of quantiles and of survival; a level or time given twice has one."""
     columns: dict[str, Any] = {}
     for level in sure.quantiles:
         values = model.quantile_of(output, level, "--quantile")
@@ -331,22 +334,22 @@ def _quantiles(model: Model, output: Array, sure: Sure) -> dict[str, Any]:
 
 
 def _predicted(model: Model) -> list[str]:
-    """Return the names of the predicted numbers, or of the target."""
+    """Return the names of the predicted numbers; for classes, the name of the target."""
     task = model.task
     return task.target.names if isinstance(task, Regression) else model.target
 
 
 def _sets(sets: Array, classes: Sequence[object]) -> Coded:
-    """Return sets (rows, classes) as texts such as a|b; Parquet and JSON have lists instead."""
+    """Return boolean sets (rows, classes) as texts such as a|b, in Parquet and JSON as lists."""
     distinct, codes = np.unique(sets, axis=0, return_inverse=True)
     lists = [[classes[k] for k in np.flatnonzero(one).tolist()] for one in distinct]
     return Coded(codes, ["|".join(map(plain_text, one)) for one in lists], lists)
 
 
 def row_names(table: Table, key: str | None, taken: dict[str, Any]) -> dict[str, Any]:
-    """Return the column that identifies the rows: the column `key`, or each row's position.
+    """Return the column that identifies the rows: the column `key`, or without a key, numbers.
 
-    The position is `line`, the line in the file, if rows have lines; else `row`, from 1.
+    The numbers are lines of the file (`line`) or, for files without lines, rows from 1 (`row`).
     """
     if key is None:
         name = table.numbering
@@ -356,7 +359,7 @@ def row_names(table: Table, key: str | None, taken: dict[str, Any]) -> dict[str,
     codes, texts = coded(table[key])
     typed = _typed(table[key])
     if table[key].values.dtype.kind in "iu" and table[key].kind == "number":
-        texts = list(map(str, typed))  # all digits
+        texts = list(map(str, typed))  # with every digit
     return {key: Coded(codes, [*texts, ""], [*typed, None])}
 
 

@@ -1,6 +1,6 @@
 """Training on several ranks: the launcher, errors on any rank, and ranks that write nothing.
 
-Every command imports this file, so it imports little.
+Every command imports this module, so the module imports little.
 """
 
 import logging
@@ -39,8 +39,8 @@ LAUNCHED = {
     "OMPI_COMM_WORLD_RANK": "OMPI_COMM_WORLD_SIZE",
     "PMIX_RANK": "SLURM_NTASKS",
 }
-"""Variables with the rank and the number of ranks, set by the launchers of MPICH and Intel MPI, of
-Open MPI, and of Slurm."""
+"""Environment variables of the rank and of the number of ranks, by launcher: MPICH and Intel MPI,
+Open MPI, Slurm."""
 
 FORWARD_SECONDS = 0.5
 """Seconds for the launcher to forward a rank's output before it ends all ranks."""
@@ -58,10 +58,10 @@ def launched() -> tuple[int, int]:
 
 
 def end_job(code: int) -> None:
-    """Let the launcher end all ranks if this rank ends before it has started MPI.
+    """Ask MPICH's launcher to end all ranks, because this rank ends before it has started MPI.
 
-    MPICH's launcher would wait for the other ranks, which wait for this rank; Open MPI's launcher
-    ends them.
+    Otherwise the launcher would wait for the other ranks, and they wait for this rank.  Open MPI's
+    launcher ends them unasked.
     """
     with suppress(KeyError, ValueError, OSError):
         connection = int(os.environ["PMI_FD"])
@@ -73,7 +73,7 @@ def end_job(code: int) -> None:
 def start_ranks(asked: bool) -> "Ranks | None":
     """Return the ranks if a launcher started this process; None for a single process.
 
-    `asked` says that there is a launcher, even if its variables are unknown.
+    `asked` means that a launcher started this process, perhaps one with unknown variables.
     Raises: MissingExtraError without mpi4py; UsageError without a launcher, or with the launcher of
     another MPI library.
     """
@@ -108,7 +108,7 @@ def start_ranks(asked: bool) -> "Ranks | None":
 
 
 def is_root(ranks: "Ranks | None") -> bool:
-    """Return whether this process writes: rank 0, or the only one."""
+    """Return whether this process is rank 0 or the only process; only this process writes."""
     return ranks is None or ranks.rank == 0
 
 
@@ -141,9 +141,9 @@ def on_all(ranks: "Ranks | None", make: Callable[[], T]) -> T:
 
 
 def on_each(ranks: "Ranks | None", make: Callable[[], T]) -> T:
-    """Return the result of `make`; rank 0 runs it first, because it compiles and prepares for all.
+    """Return the result of `make`; rank 0 runs `make` before the others.
 
-    Raises: as `on_all`.
+    Rank 0 compiles steps and prepares files for all ranks.  Raises: as `on_all`.
     """
     if ranks is None:
         return make()
@@ -158,7 +158,7 @@ def on_each(ranks: "Ranks | None", make: Callable[[], T]) -> T:
 def aborting(ranks: "Ranks | None", state: "Stopping") -> Iterator[None]:
     """End all ranks if an error or a signal ends one of them.
 
-    A NumericalError occurs on every rank; rank 0 raises it.
+    A NumericalError occurs on every rank; rank 0 raises the error, and the others exit.
     """
     try:
         yield

@@ -73,7 +73,7 @@ def _collected(path: Path) -> tuple[dict[str, Any], Callable[[Mapping[str, Any]]
 
 
 def sweep_of(path: Path) -> dict[str, Any] | None:
-    """Return the numbers of a sweep from its directory; None if it is no sweep."""
+    """Return the numbers of the sweep in a directory; None if there is no sweep."""
     if not (path / SETTINGS).is_file():
         return None
     from .study import Study

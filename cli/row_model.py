@@ -27,7 +27,7 @@ CodeCell = Annotated[NumberCell, WrapValidator(_unchanged)]
 
 
 def row_model(preprocessor: Preprocessor) -> type[BaseModel]:
-    """Return the model of a row, with a field for each column, in order, and its name as alias."""
+    """Return the model of a row: a field per column, in order, with the name as its alias."""
     nullable = preprocessor.options.missing != "error"
     own, fields = preprocessor.columns, dict[str, Any]()
     for number, column in enumerate(preprocessor.table_columns):
@@ -40,7 +40,7 @@ def row_model(preprocessor: Preprocessor) -> type[BaseModel]:
 
 
 def _described(preprocessor: Preprocessor, column: str) -> tuple[Any, str, list[Any]]:
-    """Return the type of a column's values, a text on its range in training, and usual values."""
+    """Return the type of a column's cells, a text on their range in training, and examples."""
     for category in preprocessor.categories:
         if category.column == column:
             levels = _cells(category) or [""]

@@ -66,7 +66,7 @@ def command(run: Path, host: str, port: int, workers: int, access_log: bool) -> 
     proxy with both in front of it.
     """
     with TemporaryDirectory(prefix="mlpengine-") as counts:
-        if workers > 1:  # prometheus_client reads it when imported
+        if workers > 1:  # prometheus_client reads this variable at its import
             os.environ["PROMETHEUS_MULTIPROC_DIR"] = counts
         from .server import keep_workers, listen_at, serve
 

@@ -29,8 +29,7 @@ with importing("mlpengine serve", "serve"):
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
 OPEN_FILES = open_files()
-"""Limit of open files of this process.  Half of them may be connections; up to a sixteenth may be
-accepted before they are counted."""
+"""Limit of open files of this process; at most half of them are connections."""
 
 BACKLOG = 2_048
 """Number of connections that wait to be accepted."""
@@ -39,7 +38,7 @@ HEADER_BYTES = 1 << 14
 """Maximum bytes of a request's headers."""
 
 REQUEST_SECONDS = 20
-"""Seconds for a connection to send a whole request and get its answer."""
+"""Seconds between checks of a connection; a check closes it if no new request has begun."""
 
 STOP_SECONDS = 30
 """Seconds for a stopped service to answer the requests that it has started to read."""
@@ -66,7 +65,7 @@ class _Connection(H11Protocol):
         return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
 
     def _close_unless_new(self, before: Any) -> None:
-        """Close the connection if its request is still `before`, as at the last call."""
+        """Close the connection if its request is still `before`, the request at the last check."""
         if self.cycle is before:
             self.transport.abort()
         else:
@@ -78,33 +77,33 @@ class _Connection(H11Protocol):
 
 
 class _Server(Server):
-    """A server that leaves signals to its process, and lets more connections wait."""
+    """A server without handlers of signals, and with a long queue of waiting connections."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for listening in sockets or []:
-            listening.listen(BACKLOG)  # `Config.backlog` also limits how many are accepted at once
+            listening.listen(BACKLOG)  # `Config.backlog` limits the connections accepted at once
 
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
         return nullcontext()
 
 
 def listen_at(host: str, port: int) -> socket.socket:
-    """Return a socket that listens, before the first line says so.  Raises: UsageError."""
+    """Return a listening socket.  Raises: UsageError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         made = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         free = "; --port 0 takes a free one" if error.errno == EADDRINUSE else ""
         raise UsageError(f"serve: {host}, port {port}: {error.strerror or error}{free}") from None
-    # asyncio sends at once (TCP_NODELAY) where a socket says that it is TCP: else 40 ms an answer
+    # asyncio sets TCP_NODELAY only if a socket has IPPROTO_TCP; without it, answers take 40 ms
     return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, made.detach())
 
 
 def serve(model: Model, name: str, listening: socket.socket, access_log: bool) -> int:
-    """Answer requests until a signal; return its exit code.  A second signal ends the process.
+    """Answer requests until a signal; return the exit code of the signal.
 
-    The process that started a worker stops it, and also kills it.
+    A second signal ends a single process at once; a worker is killed by the process above it.
     """
     config = Config(
         service(model, name),
@@ -134,26 +133,26 @@ def serve(model: Model, name: str, listening: socket.socket, access_log: bool) -
         signal.signal(number, stop)
     if supervisor is not None:
         Thread(target=_stop_after, args=(supervisor,), daemon=True).start()
-    gc.set_threshold(700, 10, 10)  # the default: connections leave cycles
+    gc.set_threshold(700, 10, 10)  # Python's default; connections leave reference cycles
     server.run([listening])
     return codes[0] if codes else 1
 
 
 def _stop_after(process: BaseProcess) -> None:
-    """Stop this process when the process that started it has ended, even by a kill."""
+    """Stop this process when its parent process has ended, even by a kill."""
     process.join()
     signal.raise_signal(signal.SIGTERM)
 
 
 def _work(work: Callable[[], int]) -> None:
-    os._exit(work())  # a thread that is busy is not waited for
+    os._exit(work())  # without waiting for busy threads
 
 
 def keep_workers(work: Callable[[], int], count: int) -> int:
-    """Keep `count` processes that call `work` until a signal; return its exit code.
+    """Keep `count` processes that call `work` until a signal; return the signal's exit code.
 
-    The processes have what `work` holds, also those that replace others later.  They are killed at
-    a second signal, and if they do not end in time.
+    A process that ends is replaced.  At a signal, all processes are terminated.  At a second
+    signal, or if they do not end in time, they are killed.
     """
     codes: list[int] = []
     for number in handled():

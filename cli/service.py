@@ -32,15 +32,15 @@ with importing("mlpengine serve", "serve"):
     from prometheus_client.multiprocess import MultiProcessCollector
 
 ROW_LIMIT, BODY_LIMIT = 10_000, 8_000_000
-"""Limits of a request: rows, and bytes of its body."""
+"""Maximum rows, and maximum bytes, of the body of a request."""
 
 SMALL_BODY = 1 << 14
-"""Largest body, in bytes, that is answered in the event loop.
+"""Maximum bytes of a body that the event loop answers.
 
-A thread answers larger bodies one after another, so that small bodies do not wait for them."""
+One thread answers the larger bodies in turn, so that small bodies do not wait for large ones."""
 
 CELLS_TOLD, NAMES_COMPARED = 20, 100
-"""Number of cells that an error names, and of names compared with a missing name."""
+"""Maximum cells that an error names, and maximum unknown names compared with a missing name."""
 
 PAGE = Path(__file__).with_name("service.html")
 
@@ -59,7 +59,7 @@ class Refusal(BaseModel):
 
 
 class Answers:
-    """Answers requests with JSON bodies by the predictions of a model."""
+    """Answers JSON bodies of requests with the predictions of a model."""
 
     def __init__(self, model: Model) -> None:
         self.row = row_model(model.preprocessor)
@@ -71,7 +71,7 @@ class Answers:
         self._one_row = RowPredictor(model.populations, model.preprocessor, model.mean.combine)
 
     def answer(self, body: bytes, sure: Sure, *, at_once: bool) -> bytes:
-        """Return the answer to a body; `at_once` states that the event loop calls this."""
+        """Return the JSON answer to a body; the event loop, `at_once`, predicts one row faster."""
         value = _parsed(body)
         try:
             given = self._rows.validate_python(value if isinstance(value, list) else [value])
@@ -120,7 +120,7 @@ class Answers:
 
 
 def service(model: Model, name: str) -> FastAPI:
-    """Return the application; `name` is the model's name in its answers."""
+    """Return the application of a model; `name` is the model's name on the pages."""
     answers, thread = Answers(model), ThreadPoolExecutor(1)
     counts = prometheus.CollectorRegistry()
     seconds = prometheus.Histogram("mlpengine_seconds", "Seconds of a request", registry=counts)
@@ -171,7 +171,7 @@ def service(model: Model, name: str) -> FastAPI:
         shown = counts
         if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
             shown = prometheus.CollectorRegistry()
-            MultiProcessCollector(shown)  # type: ignore[no-untyped-call]  # sums over all workers
+            MultiProcessCollector(shown)  # type: ignore[no-untyped-call]  # sum over all workers
         return Response(prometheus.generate_latest(shown), media_type="text/plain; version=0.0.4")
 
     @app.get("/", include_in_schema=False)
@@ -194,7 +194,7 @@ def service(model: Model, name: str) -> FastAPI:
 
 
 def _parsed(body: bytes) -> Any:
-    """Return the values of a JSON text; each name may occur once in an object."""
+    """Parse a JSON body; a name that occurs twice in an object is an error."""
     try:
         return json.loads(body, object_pairs_hook=_object)
     except RecursionError:

@@ -56,17 +56,17 @@ if TYPE_CHECKING:
     from mlpengine.training.mlflow import MlflowLog
 
 WARM_START_MODEL = "warm_start.safetensors"
-"""The model whose weights the training started from, if any."""
+"""File of the model that gave the initial weights, if any."""
 
 CONFIG_DIGEST = "config_sha256"
 AFFECTS_REPRODUCIBILITY = ("packages", "python", "machine", "blas", "backend", "target")
-"""Keys of the environment that may change the last bits of a result."""
+"""Keys of the environment record; another value may change the last bits of a result."""
 
 _log = logging.getLogger("mlpengine")
 
 
 class EpochLogs(Callback):
-    """Writes metrics.csv and timings.csv.  The same seed reproduces only metrics.csv."""
+    """Writes metrics.csv, equal for equal seeds, and timings.csv."""
 
     def __init__(self, directory: RunDirectory) -> None:
         self._path = directory.path
@@ -135,13 +135,13 @@ class Session:
     """A training in its run directory.
 
     Attributes:
-        model: the model of the networks as they are now; `finish` completes its record.
-        fitted: the result of the training, after `finish` unless it was interrupted.
-        loop: the training loop, before `run`.
-        resumed: the checkpoint that the loop was loaded from, if any.
-        warm_start: the model whose weights the training starts from, if any.
-        measured: the metrics of all parts, after `finish`.
-        score: the comparison of the model with a linear model, after `finish`, if it was made.
+        model: the model with the initial weights; `finish` replaces it by the trained model.
+        fitted: the trained networks, set by `finish`; None if the training was interrupted.
+        loop: the training loop.
+        resumed: the checkpoint that gave the state of the loop, if any.
+        warm_start: the model that gives the initial weights, if any.
+        measured: the metrics of all parts, set by `finish` unless it was interrupted.
+        score: the comparison with a linear model, set by `finish` if the run gets a page.
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class Session:
             self._load(checkpoint)
 
     def write_inputs(self) -> None:
-        """Write config, environment and, last, the resolved config that resuming requires."""
+        """Write the inputs of the run; the resolved config is last, because resuming needs it."""
         file = self.data.file
         if self.warm_start is not None:
             self.warm_start.save(self.directory.path / WARM_START_MODEL)
@@ -213,7 +213,7 @@ class Session:
             raise
 
     def verdicts(self) -> list[Verdict]:
-        """Return the verdicts: on values, after the end also on columns, then the diagnostics'."""
+        """Return all verdicts so far, warnings first; columns are judged at the end."""
         of_run = self.diagnostics.verdicts() if self.diagnostics else []
         return joint_list(self.data.file, self.column_verdicts, of_run)
 
@@ -223,9 +223,9 @@ class Session:
         self.directory.close()
 
     def finish(self, result: Result) -> dict[str, Any]:
-        """Save the model, measure it on every part, save the result and return it.
+        """Measure the model on every part, save model and result, and return the result.
 
-        An interrupted run ends at once, with the validation metrics of its best epoch.
+        After an interrupt, the result has only the validation metrics of the best epoch.
         """
         data, directory = self.data, self.directory
         preprocessor = data.tables.preprocessor
@@ -281,7 +281,7 @@ class Session:
         return outcome
 
     def _compare(self, fitted: Fitted) -> None:
-        """Compare the model with a linear model, for the page and for the verdicts."""
+        """Compare the model with a linear model, for the report and the verdicts."""
         data = self.data
         if data.file.config.report.html:
             scored = scored_rows(data, fitted.mean, self.measured.last)
@@ -304,7 +304,7 @@ class Session:
         return {"spread": spread} if spread else {}
 
     def _best_epoch(self) -> dict[str, dict[str, float]]:
-        """Return the validation metrics of the best epoch; for several networks, their mean."""
+        """Return the validation metrics of the best epochs, averaged over the networks."""
         best = [(m.history.rows, m.best.epoch) for m in self.loop.members if m.best.epoch]
         rows = [history[epoch - 1] for history, epoch in best]
         names = self.loop.history.metrics if rows else ()
@@ -355,7 +355,7 @@ class Session:
             )
         for name in (*AFFECTS_REPRODUCIBILITY, "processor"):
             now, then = self.environment[name], checkpoint.header["environment"].get(name)
-            if name == "packages":  # a package that was absent computed nothing
+            if name == "packages":  # compare only packages that were installed at the checkpoint
                 then = {package: version for package, version in then.items() if version}
                 now = {package: now.get(package) for package in then}
             if None not in (now, then) and now != then:
@@ -380,7 +380,7 @@ def find_checkpoint(directory: RunDirectory) -> Checkpoint | None:
 
 
 def check_same_config(directory: RunDirectory, checkpoint: Checkpoint | None) -> None:
-    """Check that the config has not changed since the run began.  Raises: RunError if it has."""
+    """Raise RunError if the resolved config has changed since the run began."""
     header: Any = checkpoint.header if checkpoint else None
     if header is None:
         with suppress(OSError, ValueError, RecursionError):
@@ -395,16 +395,16 @@ def check_same_config(directory: RunDirectory, checkpoint: Checkpoint | None) ->
 
 
 def saved_preprocessor(checkpoint: Checkpoint) -> Preprocessor:
-    """Return the preprocessing of a checkpoint, which a resumed run uses unchanged.
+    """Return the preprocessing of a checkpoint, for use in the resumed run.
 
-    Raises: CheckpointError if no run wrote the checkpoint.
+    Raises: CheckpointError if the header of the checkpoint is invalid.
     """
     check_header(checkpoint)
     return restored_model(checkpoint).preprocessor
 
 
 def check_header(checkpoint: Checkpoint) -> None:
-    """Raise CheckpointError unless the header of a checkpoint has the form of a run."""
+    """Raise CheckpointError unless the header of a checkpoint is valid."""
     conform(checkpoint.header, CheckpointHeader, str(checkpoint.path))
     if not 1 <= checkpoint.header["environment"]["threads"] <= MAX_THREADS:
         raise CheckpointError(f"{checkpoint.path}: threads must be from 1 to {MAX_THREADS:,}")
@@ -417,7 +417,7 @@ def fingerprints(parts: Mapping[str, Split]) -> dict[str, int]:
     checksums = {}
     for name, part in parts.items():
         total = zlib.crc32(repr(part.x.shape).encode())
-        total = getattr(part.x, "checksum", total)  # features in a file have one
+        total = getattr(part.x, "checksum", total)  # features in a file store their checksum
         for array in (part.x, part.y, part.weights):
             if getattr(array, "nbytes", 0):
                 total = zlib.crc32(memoryview(array).cast("B"), total)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The start of a run, and the run up to its result, for all commands that train."""
+"""Start a run and train it, for all commands that train."""
 
 import json
 import logging
@@ -37,11 +37,11 @@ _log = logging.getLogger("mlpengine")
 
 
 class Start(NamedTuple):
-    """The start of a run: a config, or an earlier run with its newest checkpoint, if any.
+    """The inputs of a new run, or of an earlier run that continues.
 
-    `model` gives the initial weights, if there is a model.  `epochs` is given if an earlier run
-    continues to more epochs.  `directory` is the directory of the earlier run, or None on ranks
-    other than 0, which open no directory.
+    `model` gives the initial weights, if there is a model.  For an earlier run, `checkpoint` is its
+    newest checkpoint, `epochs` a new number of epochs, and `directory` its open directory.  Only
+    rank 0 has a directory.
     """
 
     config: Path
@@ -54,10 +54,10 @@ class Start(NamedTuple):
 
     @classmethod
     def of(cls, directory: RunDirectory, epochs: int | None = None) -> "Start":
-        """Return the start from which the run in an open directory continues.
+        """Return the inputs with which the run in an open directory continues.
 
         Raises: RunError if the run stopped before it wrote its config, or if the config was edited;
-        UsageError for `epochs` of a run without a checkpoint.
+        UsageError if `epochs` is given and the run has no checkpoint.
         """
         if not (directory.path / RESOLVED).is_file():
             raise RunError(
@@ -73,7 +73,7 @@ class Start(NamedTuple):
         return cls(config, overrides, None, model, checkpoint, epochs, directory)
 
     def load(self, ranks: Ranks | None = None) -> tuple[LoadedData, Trainer]:
-        """Read config and data, and make the trainer of these data."""
+        """Read config and data, and make the trainer."""
         file, model = load_config(self.config, self.overrides), self.model
         preprocessor = saved_preprocessor(self.checkpoint) if self.checkpoint else None
         if model is not None:
@@ -88,9 +88,9 @@ class Start(NamedTuple):
         callbacks: Sequence[Callback],
         opened: ExitStack,
     ) -> Session:
-        """Return the session; a new run gets a directory of its own.  `opened` closes the session.
+        """Return the session.  A new run gets a new directory; `opened` closes the directory.
 
-        Raises: UsageError if the run already has this number of epochs.
+        Raises: UsageError if the earlier run already has `epochs` epochs.
         """
         if self.directory is None:
             directory = RunDirectory.create(self.out or Path("runs") / data.file.name)
@@ -113,7 +113,7 @@ class Start(NamedTuple):
 
 
 def reopened(path: Path, epochs: int | None, ranks: Ranks | None, opened: ExitStack) -> Start:
-    """Return the start of an earlier run; only rank 0 opens and locks its directory.
+    """Return the inputs of an earlier run; only rank 0 opens and locks its directory.
 
     `epochs` replaces the number of epochs of the run.
     """
@@ -133,7 +133,7 @@ def reopened(path: Path, epochs: int | None, ranks: Ranks | None, opened: ExitSt
 def _longer(
     directory: RunDirectory, checkpoint: Checkpoint | None, epochs: int | None
 ) -> list[Override]:
-    """Return the overrides for a run that continues to another number of epochs."""
+    """Return the overrides for a run that continues, perhaps to another number of epochs."""
     if checkpoint is None:
         if epochs is None:
             return []
@@ -146,14 +146,14 @@ def _longer(
     if epochs is not None:
         backend = checkpoint.header["environment"].get("backend")
         asked = load_config(directory.path / RESOLVED).config.training.backend
-        # `auto` depends on the number of steps; another backend would change the bits of the run
+        # `auto` chooses by the number of steps; another backend would change the bits of the run
         if backend and asked == "auto":
             overrides.append(Override("--epochs", ("training", "backend"), backend))
     return overrides
 
 
 def epoch_lines(quiet: bool) -> list[Callback]:
-    """Return a callback that prints a line for each epoch, or nothing if `quiet`."""
+    """Return a callback that prints a line for each epoch, or no callback if `quiet`."""
     return [] if quiet else [Progress(True, live=False)]
 
 
@@ -167,7 +167,7 @@ class Shown(NamedTuple):
 def run_session(
     session: Session, state: Stopping, ranks: Ranks | None, shown: Shown
 ) -> dict[str, Any]:
-    """Run a session to its end, print and return its result, then write the page of the run."""
+    """Run a session to its end; print its result, write its report, and return the result."""
     if not shown.quiet:
         say(opening(session.data, session.trainer, session), err=True)
     state.attach(session.loop.stop)
@@ -186,7 +186,7 @@ def run_session(
         lost = False
         try:
             say(json.dumps(outcome) if shown.as_json else outcome_data(session, result, outcome))
-        except BrokenPipeError as error:  # the run is complete without a reader, too
+        except BrokenPipeError as error:  # nobody reads stdout; still write the report
             lost = error.strerror == CLOSED
         files = [] if state.code else write_run_page(session, outcome)
     if files and not shown.as_json:
@@ -200,7 +200,7 @@ def run_session(
 def write_run_page(session: Session, outcome: Mapping[str, Any], failure: str = "") -> list[Path]:
     """Write the report of a run that has ended or failed, if the config asks for it.
 
-    The run is complete even without a page; if it cannot be written, a warning says so.
+    If the report cannot be written, a warning says so; the run is complete nevertheless.
     """
     if not session.data.file.config.report.html:
         return []
@@ -228,7 +228,7 @@ def write_run_page(session: Session, outcome: Mapping[str, Any], failure: str = 
 
 
 def opening(data: LoadedData, trainer: Trainer, session: Session | None = None) -> str:
-    """Return a line each on the data, the network and the run directory."""
+    """Return lines on the data, the network and the run directory, and warnings on the data."""
     mlp, counts = trainer.networks[0], data.tables.rows
     parts = ", ".join(f"{count:,} {name}" for name, count in counts.items())
     rows = f"{plural(sum(counts.values()), 'row')} ({parts})"

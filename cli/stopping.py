@@ -1,7 +1,7 @@
-"""Signals that end training: the first ends it after the step, the second at once.
+"""Signals that end training: the first after the current step, the second at once.
 
-`mlpengine.core.system` has the exit codes.  The attached function is the `stop` of a loop; the
-loop then ends, and `mlpengine.training.checkpoint` saves its state.
+The first signal calls the attached function, usually the `stop` of a training loop.  The loop ends
+after the step, and `mlpengine.training.checkpoint` saves its state.
 """
 
 import os
@@ -23,7 +23,7 @@ HANGUP = 129
 
 
 def handled() -> list[signal.Signals]:
-    """Return the signals that end a command, without a hangup that is ignored, as by nohup."""
+    """Return the signals that end a command, without a hangup that nohup ignores."""
     return [
         number
         for number, code in EXIT_CODES.items()
@@ -55,7 +55,7 @@ class Stopping:
         self.code = code
         if self._stop is None:
             self._say(b"interrupted\n")
-            raise SystemExit(code)  # C code may swallow it; then `attach` stops
+            raise SystemExit(code)  # if C code swallows it, `attach` stops the loop
         self._say(b"\nstopping after this step; again to leave at once\n")
         self._stop()
 

@@ -1,4 +1,4 @@
-"""Standard streams of a command that may lose its terminal, its reader or the disk space."""
+"""Standard streams that survive a lost terminal, a closed pipe and a full disk."""
 
 import codecs
 import io
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 CLOSED = "is closed, so the printed lines are lost"
-"""Error message if a command that prints a result starts without standard output."""
+"""End of the error message if a command has started with stdout closed."""
 
 ESCAPE = "mlpengine.escape"
 """Name of the error handler of stdout for characters that its encoding lacks; see `escape`."""
@@ -25,7 +25,7 @@ ESCAPE = "mlpengine.escape"
 def escape(error: UnicodeError) -> tuple[str | bytes, int]:
     """Return the escape of a character that an encoding lacks, and the position after it.
 
-    A byte of a path that is not a character stays this byte.
+    A surrogate that stands for an undecodable byte of a path becomes this byte again.
     """
     if not isinstance(error, UnicodeEncodeError):
         raise error
@@ -49,7 +49,7 @@ class Messages(io.FileIO):
 class Results(io.FileIO):
     """Standard output; the first failure raises an error, and later text is dropped.
 
-    Raises: BrokenPipeError if the reader or the terminal has gone; OSError that names stdout.
+    Raises: BrokenPipeError if the reader or the terminal has gone; OSError for other failures.
     """
 
     _failed = False
@@ -68,7 +68,7 @@ class Results(io.FileIO):
             self._failed = True
             mode = os.fstat(self.fileno()).st_mode
             terminal = error.errno == EIO and stat.S_ISCHR(mode)
-            pipe = error.errno == EINVAL and stat.S_ISFIFO(mode)  # as Windows reports it
+            pipe = error.errno == EINVAL and stat.S_ISFIFO(mode)  # a closed pipe on Windows
             number = EPIPE if terminal or pipe else error.errno
             raise OSError(number, error.strerror, "stdout") from None
 
@@ -76,15 +76,15 @@ class Results(io.FileIO):
 def keep_streams() -> None:
     """Replace stdout and stderr, and open the null device for each standard stream that is closed.
 
-    Otherwise a file of the run would get the number of the closed stream, and messages would go
-    into this file.
+    Without the null device, the next opened file would get the number of the closed stream, and
+    messages would go into this file.
     """
     closed = set()
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number: this stream's
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, `number`
             closed.add(number)
     sys.stdin = sys.stdin or open(0, closefd=False, encoding="utf-8")  # noqa: SIM115
     codecs.register_error(ESCAPE, escape)

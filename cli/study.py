@@ -41,24 +41,23 @@ with importing("mlpengine sweep", "sweep"):
 TRIALS, JOURNAL_FILE = "trials", "journal.log"
 
 RETRIES = 3
-"""Number of times that a trial is run again after its worker died."""
+"""Maximum number of times that a trial is queued again after its worker was killed."""
 
 WARMUP = 5
-"""The median pruner ends no trial in the first 1 / WARMUP of the epochs."""
+"""Divisor of the epochs: the median pruner ends no trial in the first `epochs // WARMUP`."""
 
 START_TIME = timedelta(minutes=1)
-"""Seconds after which a trial without a directory counts as a trial without a worker."""
+"""Time after which a running trial without a run directory counts as lost."""
 
 SLOT, REASON = "slot", "reason"
-"""Attributes of a trial: its number in the sweep (the number sets the seed), and the reason of its
-failure."""
+"""Names of a trial's attributes: its number in the sweep, and the reason of its failure."""
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A trial that this process runs, with the lock on the run directory."""
+    """A trial that this process runs; `directory` is locked."""
 
     trial: Trial
     values: dict[str, Any]
@@ -66,7 +65,7 @@ class Claim:
 
 
 class Study:
-    """The trials of a sweep, whose directory has the config and the settings.
+    """The trials of the sweep in a directory.
 
     Raises: UsageError or RunError if the directory belongs to no sweep, or if the journal
     cannot be used.
@@ -86,13 +85,13 @@ class Study:
             pruner = _pruner(self.sweep.pruner, file.config.training.epochs)
             if begins:
                 self._begin("maximize" if self.sign < 0 else "minimize")
-            # hyperband uses the name of the study as a random seed
+            # hyperband derives a random seed from the name of the study
             self._study = optuna.load_study(
                 study_name=self.name, storage=self._storage, pruner=pruner
             )
 
     def _begin(self, direction: Literal["maximize", "minimize"]) -> None:
-        """Create the study and queue all trials; the trials of a grid get their values."""
+        """Create the study and queue all trials; for a grid, each with its values."""
         study = optuna.create_study(
             storage=self._storage, study_name=self.name, direction=direction
         )
@@ -120,7 +119,7 @@ class Study:
                     return None
                 trial = self._study.ask()
                 slot = trial.user_attrs.get(SLOT)
-                if slot is None:  # other workers took the last trials
+                if slot is None:  # other workers took the queued trials; this trial is new
                     self._study.tell(trial, state=TrialState.FAIL)
                     continue
                 directory = RunDirectory.create(self.path(trial.number))
@@ -133,14 +132,14 @@ class Study:
         return bool(self._study.get_trials(deepcopy=False, states=(TrialState.WAITING,)))
 
     def _queue_lost(self) -> None:
-        """Queue the trials again whose workers were killed."""
+        """Queue the trials of killed workers again."""
         for frozen in self._study.get_trials(states=(TrialState.RUNNING,)):
             path = self.path(frozen.number)
             if not (path / LOCK_FILE).is_file():
                 if datetime.now() - (frozen.datetime_start or datetime.now()) > START_TIME:
                     self._run_again(frozen, "its worker was killed", RETRIES)
                 continue
-            with suppress(RunError), RunDirectory.open(path):  # fails if its worker holds the lock
+            with suppress(RunError), RunDirectory.open(path):  # RunError: a worker holds the lock
                 if self._study.trials[frozen.number].state == TrialState.RUNNING:
                     self._run_again(frozen, "its worker was killed", RETRIES)
 
@@ -153,7 +152,7 @@ class Study:
         _Retry(max_retry=retries)(self._study, frozen)
 
     def report(self, claim: Claim, epoch: int, value: float) -> bool:
-        """Store the metric after an epoch; return whether the trial has to end."""
+        """Store the metric after an epoch; return whether the pruner ends the trial."""
         if self.sweep.pruner == "none" or not isfinite(value):
             return False
         with self._journal_errors():
@@ -181,7 +180,7 @@ class Study:
     def summary(self) -> dict[str, Any]:
         """Return the trials that have begun, by number, and the best trial.
 
-        Of equally good trials the first is the best.  Trials queued again are left out.
+        Among equal values, the first trial is the best.  A trial that was queued again counts once.
         """
         with self._journal_errors():
             known = self._study.get_trials(deepcopy=False)
@@ -232,7 +231,7 @@ class Study:
         }
 
     def importance(self) -> dict[str, float]:
-        """Return the share of each key in the spread of the metric; {} for too few trials."""
+        """Return the importance of each key for the metric (sum 1); {} for too few trials."""
         with self._journal_errors():
             complete = self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
             if len(complete) < 4 or len({trial.value for trial in complete}) < 2:
@@ -242,7 +241,7 @@ class Study:
 
     @contextmanager
     def _journal_errors(self) -> Iterator[None]:
-        """Turn errors of the journal into a RunError that names it."""
+        """Turn any error of the journal into a RunError."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ExperimentalWarning)  # retries, importance
@@ -257,7 +256,7 @@ class Study:
             ) from error
 
     def _sampler(self, slot: int) -> optuna.samplers.BaseSampler:
-        """Return the sampler of one trial; its seed follows from the config's seed and the slot."""
+        """Return the sampler of one trial, seeded by the config's seed and the slot."""
         seed = int(np.random.SeedSequence([self._seed, slot]).generate_state(1)[0])
         if self.sweep.sampler == "tpe":
             return optuna.samplers.TPESampler(seed=seed)
@@ -265,7 +264,10 @@ class Study:
 
 
 def _read(directory: Path) -> tuple[str, tuple[str, ...]]:
-    """Return name and settings of a sweep.  Raises: UsageError, RunError if there is no sweep."""
+    """Return name and settings of a sweep.
+
+    Raises: UsageError if there is no sweep; RunError if a file is damaged or was edited.
+    """
     if not directory.exists():
         raise UsageError(f"{directory}: there is no such sweep{similar_file(directory)}")
     if not (directory / SETTINGS).is_file():
@@ -304,5 +306,5 @@ def _suggest(trial: Trial, key: str, entry: SpaceSection) -> None:
 
 
 def _stored(entry: SpaceSection, value: Any) -> Any:
-    """Return a value in the form that Optuna stores: choices, also lists, as JSON."""
+    """Return a value in the form that Optuna stores: a choice as JSON text."""
     return json.dumps(value) if entry.choice else value

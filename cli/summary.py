@@ -17,7 +17,7 @@ from .outcome import SHOWN_PARTS, part_title
 from .streams import say
 
 SHOWN_LEVELS = 12
-"""Largest number of levels of a column, and of classes, that are listed."""
+"""Maximum number of listed levels of a column, and of listed classes."""
 
 EPILOG = """\b
 Examples:

@@ -1,4 +1,4 @@
-"""`mlpengine sweep`: trials of a config with other settings, in workers that come and go."""
+"""`mlpengine sweep`: train a config with many settings, in worker processes."""
 
 import json
 import os
@@ -164,7 +164,7 @@ def begin(
 
 
 def worker_count(section: SweepSection, given: int | None) -> int:
-    """Return the number of workers: as given, or one per core if no trial learns from others."""
+    """Return `given`, or 1 if trials learn from earlier trials, or one worker per core."""
     if given is not None:
         return given
     learns = section.sampler == "tpe" or section.pruner != "none"
@@ -172,7 +172,7 @@ def worker_count(section: SweepSection, given: int | None) -> int:
 
 
 def check_data(file: ConfigFile) -> None:
-    """Read the data, and check that the base config trains and has the metric of the sweep."""
+    """Read the data; check that the base config can train, and that it has the sweep's metric."""
     trainer = trainer_of(load_data(file))
     if file.config.sweep is not None:
         with file.errors_at("sweep", "metric"):
@@ -180,7 +180,7 @@ def check_data(file: ConfigFile) -> None:
 
 
 def located(file: ConfigFile) -> list[str]:
-    """Return settings that make the paths of data absolute."""
+    """Return settings that replace the paths of data files by absolute paths."""
     settings = []
     for key in ("source", "validation_source", "test_source"):
         source = getattr(file.config.data, key)
@@ -193,7 +193,7 @@ def located(file: ConfigFile) -> list[str]:
 def run_workers(directory: Path, count: int, state: Stopping, *, quiet: bool) -> int:
     """Run worker processes to their end; return the exit code of a worker that failed, or 0.
 
-    An error in one worker ends all workers; the trial of a killed worker is left to the others.
+    An error in one worker stops all workers.  If a worker is killed, others run its trial again.
     """
     context: Any = get_context(START_METHOD)
     words = ["sweep", "--join", str(directory), "--worker", *(["--quiet"] if quiet else [])]
@@ -216,7 +216,7 @@ def run_workers(directory: Path, count: int, state: Stopping, *, quiet: bool) ->
                 say("a worker was killed; others run its trial again", err=True)
             elif process.exitcode not in (0, *EXIT_CODES.values()) and not code:
                 code = process.exitcode
-                stop()  # a full disk stops all
+                stop()  # an error, such as a full disk, would recur in the others
     return code
 
 
@@ -229,7 +229,7 @@ def _work(words: list[str]) -> NoReturn:
 
 
 def finish(study: "Study") -> dict[str, Any]:
-    """Write the best config and the page; return the outcome.
+    """Write the best config and the report; return the outcome.
 
     Raises: RunError if every trial failed.
     """

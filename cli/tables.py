@@ -1,4 +1,4 @@
-"""Columns written as CSV, Parquet or .npy files, which are never left incomplete."""
+"""Write columns atomically as CSV, Parquet or .npy files."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -44,9 +44,9 @@ def write_table(path: Path, columns: Mapping[str, Any], numbers: Array) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Coded:
-    """A column with few distinct values: `labels[code]` for each code, and the last label for -1.
+    """A column of codes: code k stands for `labels[k]`, and code -1 for the last label.
 
-    `typed` are the labels in Parquet and JSON, by default `labels`.
+    `typed` has the labels for Parquet and JSON, by default `labels`.
     """
 
     codes: Array
@@ -66,7 +66,7 @@ class Coded:
 
 
 def csv_text(columns: Mapping[str, Any], *, header: bool = True) -> str:
-    """Return columns as CSV; text that looks like a formula gets a ' before it."""
+    """Return columns as CSV; text that looks like a formula gets a leading '."""
     fields = [
         column if isinstance(column, np.ndarray | Coded) else Coded(np.arange(len(column)), column)
         for column in columns.values()
@@ -86,7 +86,7 @@ def _is_float(field: Array | Coded) -> bool:
 
 
 def _cells(field: Array | Coded, rows: slice) -> list[object]:
-    """Return some rows of a column: numbers as numbers, and other cells as text."""
+    """Return some rows of a column, numbers unchanged and other cells as text."""
     if isinstance(field, Coded):
         used, codes = np.unique(field.codes[rows], return_inverse=True)
         labels = np.array([_label(field.labels[code]) for code in used.tolist()], object)

@@ -139,7 +139,7 @@ def command(
             session.loop.until = began + (time_limit or inf)
             shown = Shown(quiet, as_json)
             if fix:
-                from .fixing import run_and_fix  # imports much
+                from .fixing import run_and_fix  # a slow import
 
                 run_and_fix(begin, session, state, shown)
             else:
@@ -148,7 +148,7 @@ def command(
 
 
 OWN_TARGETS = Override("--warm-start", ("data", "transfer_set"), "null")
-"""Fine-tunes a student on true targets, not on the predictions of its teacher."""
+"""Override for a student: fine-tune on true targets, not on the teacher's predictions."""
 
 
 def _config_of(run: Path | None) -> Path:

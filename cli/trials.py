@@ -23,11 +23,10 @@ from .streams import say
 from .study import Claim, Study
 
 QUIET = ("report=false", "training.threads=1", "training.checkpoint=null")
-"""Settings of every trial: no page, no checkpoints, and one thread, because workers share the
-cores."""
+"""Settings of every trial: no report, no checkpoints, and one thread, as workers share cores."""
 
 UNFLUSHED_SECONDS = 10.0
-"""Number of first seconds of a trial in which only its weights are flushed to disk."""
+"""Seconds from the start of a trial in which no file but the model is flushed to disk."""
 
 
 class Reporter(Callback):
@@ -84,7 +83,7 @@ class Worker:
             if result.ending == "interrupted" and not reporter.pruned:
                 study.leave(claim)
                 return
-            flush(claim.directory.path / MODEL_FILE)  # flushed, because it is kept
+            flush(claim.directory.path / MODEL_FILE)  # before the journal counts the trial
             if reporter.pruned:
                 study.end(claim, "pruned")
                 ending = "ended early by the pruner"

@@ -16,17 +16,17 @@ from mlpengine.settings.base import options_of
 from mlpengine.settings.network import OWN_OPTIONS
 
 SCORED, SCORED_VALUES = 10_000, 1 << 24
-"""Largest numbers of evenly spaced rows, and of output values, for errors and charts."""
+"""Maximum evenly spaced rows, and maximum output values of these rows, for errors and charts."""
 
 WORK = 5e8
-"""Multiplications of a linear prediction right after training, which take about 0.1 s."""
+"""Maximum multiplications of a linear prediction right after training, about 0.1 s."""
 
 COMPARED, COMPARED_WORK = 2_000, 1.5e8
 """Maximum rows, and maximum multiplications of the linear prediction, for the verdict."""
 
 
 class ScoredRows(NamedTuple):
-    """Rows of one part, if possible rows that did not train the model, and their predictions.
+    """Rows of one part, with the model's outputs and predictions.
 
     `numbers` are the row indices in the part; `total` is the number of all rows of the part.
     """
@@ -47,10 +47,11 @@ def scored_rows(
     test: bool = True,
     most: int = SCORED,
 ) -> ScoredRows:
-    """Return up to `most` rows of the test part, else out-of-fold rows, else rows of another part.
+    """Return up to `most` rows, if possible rows that did not train the model.
 
-    `known` are name, rows and outputs of this part, if already computed.  With `test` False, the
-    test part is not used.
+    They are test rows; without test rows, out-of-fold rows; without folds, validation or training
+    rows.  `test=False` excludes the test rows.  `known` has name, rows and outputs of a part, if
+    already computed.
     """
     parts, folds = data.parts, data.folds
     order = ("test", "train") if folds is not None else ("test", "validation", "train")
@@ -77,8 +78,9 @@ def score_of(
     """Return the metrics of the model, and of a linear and a constant prediction.
 
     For a student, the metrics of its teacher and of a directly trained network follow the model's
-    metrics.  Standard errors belong to the mean over all rows of the part.  With a `threshold`, all
-    predict classes by it, otherwise the likeliest class.
+    metrics.  Standard errors are scaled from the scored rows to all rows of the part.  A
+    `threshold` decides the classes of all predictions; without a threshold, the likeliest class
+    is predicted.
     """
     task, train, folds = data.task, data.parts["train"], data.folds
     if isinstance(task, Classification) and threshold is not None:
@@ -114,10 +116,9 @@ def score_of(
 def linear_comparison(data: LoadedData, mean: NetworkMean) -> BaselineScore | None:
     """Compare a model with a linear model, for a verdict, on out-of-fold or validation rows.
 
-    None without such rows, for a linear model, and for predictions that are not finite.
-    Test rows are not used, because the verdict leads to a fix, and the test score would no longer
-    be independent.  The fix replaces the model by a linear model, or adds a linear model to each
-    fold.
+    Returns None without such rows, for a linear model, and for predictions that are not finite.
+    Test rows are not used: the verdict leads to a fix, and the test score would no longer be
+    independent.  The fix replaces the model by a linear model, or adds a linear model to each fold.
     """
     config = data.file.config
     if (data.folds is None and "validation" not in data.parts) or not config.model.hidden:

@@ -1,4 +1,4 @@
-"""From a checked config to rows, task, settings and trainer."""
+"""Load the rows of a checked config, and make its task, loss and trainer."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,7 +51,7 @@ class LoadedData:
     loss: Loss
     parts: dict[str, Split]
     given: TransferSet | None = None
-    """A transfer set in memory; None for the config's transfer set, if there is one."""
+    """A transfer set in memory, in place of the config's `data.transfer_set`."""
 
     @cached_property
     def transfer(self) -> TransferSet | None:
@@ -107,9 +107,9 @@ def load_data(
 ) -> LoadedData:
     """Read the data of a config.
 
-    With a `preprocessor` of a model or checkpoint, no other is fitted; if `is_new`, warnings tell
-    how the rows differ from the rows that the preprocessor was fitted on.  `tables` is the result
-    of an earlier `read_tables`.
+    A given `preprocessor`, of a model or checkpoint, is used instead of fitting one.  If `is_new`,
+    warnings tell how the rows differ from the rows that fitted the preprocessor.  `tables` is the
+    result of an earlier `read_tables`.
 
     Raises: ConfigError if settings do not fit the data or each other; DataError.
     """
@@ -205,7 +205,7 @@ PLACES: Mapping[tuple[str, ...], KeyPath] = {
     ("training", "optimizer"): ("optimizer",),
     ("training", "schedule"): ("schedule",),
 }
-"""Key paths of settings whose names differ from the names of their sections."""
+"""Key paths of settings that a config has in another section than `RunSettings`."""
 
 
 @contextmanager
@@ -223,7 +223,7 @@ def _errors_of_settings(file: ConfigFile) -> Iterator[None]:
 
 
 def _warn_of_new_rows(tables: Tables) -> None:
-    """Log a warning for each change of the training rows since the earlier run."""
+    """Log a warning for each difference from the rows that fitted the preprocessor."""
     new = NewRows(tables.preprocessor)
     table, rows = tables.parts["train"]
     for line in new.add(table.rows(rows)).lines():
@@ -270,7 +270,7 @@ def loss_and_task(file: ConfigFile, preprocessor: Preprocessor) -> tuple[Loss, T
 
 
 def _watch(file: ConfigFile, task: Task) -> None:
-    """Let the task compute the metrics in the config."""
+    """Let the task compute the metrics that the config names."""
     training = file.config.training
     named: dict[KeyPath, str] = {
         ("training", "metrics", k): name for k, name in enumerate(training.metrics)

@@ -16,7 +16,7 @@ class TableCheck(NamedTuple):
 
     Attributes:
         facts: columns with types, missing values and ranges; classes, leaks, duplicate rows.
-        dropped: the columns that training leaves out, each with the data's reason or "".
+        dropped: the columns that training leaves out, each with a reason found in the data, or "".
         warnings: a line for each problem of a column that is not dropped.
     """
 
@@ -73,7 +73,7 @@ class TableCheck(NamedTuple):
 
 
 def reasons(file: ConfigFile, facts: Profile) -> dict[str, str]:
-    """Return the columns that the config leaves out, with the data's reasons."""
+    """Return the columns that the config leaves out, with reasons found in the data."""
     data = file.config.data
     known = {leak.column: leak.reason for leak in facts.leaks}
     shown = {name: known.get(name) or facts.drop.get(name, "") for name in data.drop}

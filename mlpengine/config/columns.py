@@ -36,7 +36,8 @@ from mlpengine.settings import FeatureSettings, Fix
 def joint_list(file: ConfigFile, of_data: Iterable[Verdict], of_run: Iterable[Verdict]) -> Verdicts:
     """Return the verdicts on data and run as one list, warnings first, then notes.
 
-    Silenced verdicts are left out.  If both have an outlier, the verdict with its cell stays.
+    Silenced verdicts are left out.  If both report an outlier, only the data's verdict stays,
+    because it names the cell.
     """
     of_data = [*of_data]
     twice = {one.name for one in of_data} & {"outlier"}
@@ -97,7 +98,7 @@ def _of_texts(file: ConfigFile, tables: Tables) -> list[Verdict]:
             levels = column.used_levels()
             texts = sum(not is_number(level) for level in levels)
             if 2 * texts < len(levels):
-                continue  # such as 85+ among ages: a few levels of another kind
+                continue  # most levels are numbers, such as ages with a few texts like 85+
             if (marked := marked_number(column)) or comma_text(column):
                 example = f", such as {brief(marked[0])!r}" if marked else ""
                 evidence = f"Column {brief(name)!r} has numbers written as texts{example}."
@@ -155,7 +156,7 @@ def _of_target(tables: Tables) -> list[Verdict]:
 
 
 def column_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
-    """Return a verdict for each column, even dropped, that explains nearly all of the target."""
+    """Return a verdict for each column, used or dropped, that explains nearly all of the target."""
     task, target = tables.preprocessor.task, tables.preprocessor.target
     if target is None or len(target.columns) != 1 or task == "multilabel":
         return []

@@ -38,13 +38,13 @@ from mlpengine.training.trainer import Trainer
 from mlpengine.training.transfer import SMALLEST_CHANCE, TRANSFER_FILE, TransferSet
 
 DIRECT_VALIDATION = 10
-"""Training rows for each row that chooses the best epoch of the direct network."""
+"""Of this many training rows, one chooses the best epoch of the directly trained network."""
 
 Predict = Callable[[Any], Any]
 """Function from rows without targets to numbers, or to probabilities of the sorted classes."""
 
 RowsOf = Callable[[str, Array], Array]
-"""Function from a column and rows to the rows that its cells are from."""
+"""Function from a column and row indices to the row indices that its cells are taken from."""
 
 
 STUDENT_SECTIONS = ("model", *TOP_SECTIONS, "training")
@@ -55,7 +55,7 @@ KEPT_TRAINING = ("backend", "checkpoint", "dtype", "metrics", "threads")
 
 
 NUMBERS = "regression", "survival"
-"""Tasks whose loss a student keeps."""
+"""Tasks that predict numbers; a student of such a task has its teacher's loss."""
 
 
 def student_sections(rows: int) -> dict[str, Any]:
@@ -125,7 +125,7 @@ class Teacher:
         return replace(transfer, beside={part: outputs})
 
     def reads(self, columns: Sequence[str]) -> list[str]:
-        """Return the columns that the teacher uses: permuting their cells changes a prediction."""
+        """Return the columns that the teacher uses: a permutation of the cells has an effect."""
         plain, rng = self._predicted("train", lambda _, rows: rows), np.random.default_rng(0)
         read = []
         for name in columns:
@@ -153,7 +153,7 @@ class Teacher:
         return ClassSets.of(predicted, validation.truth)
 
     def _label(self, mixed: SyntheticRows | None) -> tuple[Array, Array]:
-        """Return targets and predictions of training rows, or of synthetic rows `mixed`."""
+        """Return a student's targets and the teacher's predictions of training or `mixed` rows."""
 
         def rows_of(column: str, rows: Array) -> Array:
             return rows if mixed is None else rows[mixed.sources([column])[column]]
@@ -207,7 +207,7 @@ class Teacher:
         return Table(columns, table.source, first_line=table.first_line, origin=rows_of("", rows))
 
     def _frame(self, part: str, rows_of: RowsOf) -> Any:
-        """Return rows of a part without targets, as a data frame of the given kind."""
+        """Return rows of a part without targets, as a data frame of the caller's type."""
         frame, rows = self.frames.get(part, self.frames.get("train")), self._rows(part)
         if isinstance(frame, Mapping) or not hasattr(frame, "columns"):
             table = self._table(part, rows_of)
@@ -268,7 +268,7 @@ def _checked(given: Any, rows: int, fitted: Preprocessor) -> Array:
 
 
 def _form(loss: Loss) -> tuple[str, object]:
-    """Return name and levels or distribution, which determine the meaning of a loss's outputs."""
+    """Return the name and the levels or distribution of a loss: they define its outputs."""
     return loss.name, getattr(loss, "levels", getattr(loss, "distribution", ()))
 
 
@@ -277,8 +277,9 @@ def _drawn(
 ) -> Array:
     """Draw targets (rows, targets) for predictions of a loss (rows, targets, predictions).
 
-    The student's loss must be least for the teacher's predictions.  So mean and deviation, or a
-    time, give two equally frequent targets; quantiles give targets that are uniform between them.
+    The expected loss of the drawn targets is least at the teacher's predictions.  Mean and
+    deviation, or a survival time, give one of two equally likely targets.  Quantiles give targets
+    with a uniform density between neighboring quantiles.
     """
     if isinstance(loss, Survival):
         return loss.drawn(values, rng)
@@ -299,7 +300,7 @@ def _drawn(
 
 
 def _outputs(data: LoadedData, predicted: Array) -> Array:
-    """Return the network outputs for these predictions."""
+    """Return the network outputs that give these predictions."""
     task, kind = data.task, data.parts["train"].x.dtype
     if isinstance(task, Regression):
         outputs = task.target.scaled(predicted)

@@ -33,7 +33,7 @@ def as_overrides(settings: Mapping[str, Any]) -> list[Override]:
 def corrections(verdicts: Sequence[Verdict], file: ConfigFile) -> dict[str, Any]:
     """Return the corrections of the data in the verdicts' fixes, by dotted key.
 
-    If a config gets classes, smooth members are left out, because they predict numbers.
+    If the task becomes classification, smooth members are left out; they predict only numbers.
     """
     settings = {k: value for k, (value, _) in combined_fix(verdicts).items() if k in CORRECTIONS}
     members = file.config.training.members
@@ -44,7 +44,7 @@ def corrections(verdicts: Sequence[Verdict], file: ConfigFile) -> dict[str, Any]
 
 
 def repairs(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
-    """Return settings to try, the likeliest first: all fixes, each verdict's fix, alternatives.
+    """Return settings to try, the likeliest first: all fixes together, then fixes one by one.
 
     Corrections of the data are left out.
     """
@@ -68,7 +68,7 @@ PROPOSED = (
 
 
 def proposed_settings(data: LoadedData) -> dict[str, Any]:
-    """Return the `PROPOSED` settings that the data's config lacks."""
+    """Return the `PROPOSED` settings, without values that the data's config already has."""
     rows = sum(data.tables.rows.values())
     run = recipe("plain", str(data.tables.preprocessor.task), rows)
     training = plain(run.training)

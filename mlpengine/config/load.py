@@ -22,7 +22,7 @@ from mlpengine.settings.network import options_for
 
 
 class Override(NamedTuple):
-    """A value that is set outside the file; `label` is its position in messages."""
+    """A value that is set outside the file; `label` names the override in messages."""
 
     label: str
     path: tuple[str, ...]
@@ -119,7 +119,7 @@ def parse_override(text: str) -> Override:
 
 
 def load_config(path: str | Path, overrides: Iterable[Override] = ()) -> ConfigFile:
-    """Read a config file, apply the overrides in any order, and check everything.
+    """Read a config file, apply the overrides, and check everything.
 
     Raises: ConfigError with every problem: its file and line, its key path and, for a misspelled
     name, the nearest valid name.
@@ -160,7 +160,7 @@ def problems_with(path: Path, overrides: Iterable[Override]) -> list[Problem]:
 
 
 def _apply_all(overrides: Iterable[Override], document: Document) -> None:
-    """Apply overrides: sections and networks before their options; the last one of a key counts."""
+    """Apply overrides, sections before their options; of two for one key, the last counts."""
     for override in sorted(overrides, key=lambda o: (len(o.path), o.path[-1] != "network")):
         _apply(override, document)
 
@@ -168,7 +168,7 @@ def _apply_all(overrides: Iterable[Override], document: Document) -> None:
 def _apply(override: Override, document: Document) -> None:
     """Put a value into the document, and create missing sections above it."""
     for path in [p for p in document.places if p[: len(override.path)] == override.path]:
-        del document.places[path]  # the file no longer has this value
+        del document.places[path]  # the value no longer comes from the file
     value = parse_yaml(override.text, override.label, document, override.path, line=0)
     section: dict[str, Any] = document.data
     for depth, key in enumerate(override.path[:-1], start=1):

@@ -1,4 +1,4 @@
-"""Settings that a table may need if its target is not what it seems; a person decides."""
+"""Settings for a target that may be times, counts, ordered classes or a series."""
 
 import re
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ ORDERS = (
     ("tiny", "small", "medium", "large", "huge"),
     ("strongly disagree", "disagree", "neutral", "agree", "strongly agree"),
 )
-"""Classes from the lowest to the highest."""
+"""Names of ordered classes, each list from the lowest to the highest."""
 
 
 def other_settings(

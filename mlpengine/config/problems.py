@@ -125,7 +125,7 @@ def shown_value(value: Any) -> str:
 
 
 def _listed(text: str) -> str:
-    """Write a list of names without a conjunction, because several texts are joined by one."""
+    """Remove "or" from a list of names, because the caller joins several texts with "or"."""
     return text.replace("' or '", "', '") if text.count("'") > 2 else text.removeprefix("one of ")
 
 
@@ -244,7 +244,7 @@ def _options_at(path: KeyPath, data: Any) -> Mapping[str, Option]:
 
 
 def _members(kind: Any) -> Iterator[Any]:
-    """Yield the sections that a value of a type may be, or the types of a mapping's values."""
+    """Yield the section classes of a type; for a mapping, the section classes of its values."""
     for one in _parts(kind):
         if isinstance(one, Family):
             yield from one.members

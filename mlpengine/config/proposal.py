@@ -32,9 +32,9 @@ from mlpengine.settings.training import SMOOTH, MemberType, trained
 
 
 class Division(NamedTuple):
-    """The column that divides the rows: its key in ``data.split``, its name and values.
+    """The column that divides the rows, and its key in ``data.split``.
 
-    `blocks` is the number of distinct values.  Rows with equal values stay together.
+    Rows with equal values in the column are a block and stay together.  `blocks` limits the folds.
     """
 
     key: str
@@ -45,7 +45,7 @@ class Division(NamedTuple):
     def of(cls, profile: Profile, key: str, name: str) -> "tuple[Profile, Division]":
         """Return the profile and the division.
 
-        The profile loses the column of the division, unless it has dates.
+        The profile loses the column of the division, except a time column of dates.
         """
         column = next(column for column in profile.columns if column.name == name)
         division = cls(key, name, column.distinct)
@@ -72,7 +72,7 @@ def fitting_division(
 ) -> Division:
     """Return a division with so few blocks that the training rows can fill its folds.
 
-    `table` has the rows with a target; a profile for a division lacks the division's column.
+    `table` has the rows with a target; `profile` is the result of `Division.of`.
 
     Raises: DataError if the rows cannot be divided in this way.
     """
@@ -103,8 +103,8 @@ def propose(
 ) -> str:
     """Return a commented YAML config that predicts `target` from the other columns.
 
-    `test` is a separate file for the final score, instead of a fifth of the rows.  A profile for a
-    `division`, or for events in a column `event`, lacks this column.
+    `test` is a separate file for the final score, instead of a fifth of the rows.  With a
+    `division`, `profile` is the result of `Division.of`.  The column `event` is not in `profile`.
     `others` are the result of `other_settings`; they become comments.
     Columns are dropped, with the reason, if they are the target in another coding or cannot be
     learned from.  Columns that explain nearly all of the target stay, with a comment.
@@ -271,7 +271,7 @@ def _reading(profile: Profile, target: Sequence[str]) -> str:
 
 
 def doubts(profile: Profile, target: Sequence[str]) -> list[str]:
-    """Return a line if a target with few numbers may be classes or amounts."""
+    """Return a line if a target with few distinct numbers may be classes or quantities."""
     counts, reading = profile.classes.values(), _reading(profile, target)
     alike = len(counts) > 0 and max(counts) <= 2 * min(counts)
     return [f"column {target[0]!r}{reading}"] if reading and not alike else []
@@ -284,11 +284,11 @@ def complete_config(
     kept: Collection[str] = (),
     facts: Profile | None = None,
 ) -> list[str]:
-    """Add the settings of `propose` that a config lacks for a table; return them as text.
+    """Add the settings of `propose` that a config lacks for a table; return `decisions`.
 
     If the table lacks the target, nothing is added.
-    `kept` are columns that are not dropped; `facts` is the profile of the table, if known.  If the
-    config has separate validation rows, folds are left out.
+    `kept` are columns that must not be dropped; `facts` is the profile of the table, if known.  If
+    the config has validation rows or `seeds`, folds are left out.
 
     Raises: DataError for a target that cannot be learned, or as `propose`.
     """
@@ -373,9 +373,9 @@ ENCODING = "  encoding: piecewise  # quantile bins of each number are inputs, to
 
 
 def drop_rates(sections: dict[str, Any], optimizer: Any) -> None:
-    """Remove from `sections` what a config with this `optimizer` cannot have.
+    """Remove learning rate, gradient clipping and batch size from `sections`.
 
-    A full-batch optimizer has no learning rate, gradient clipping or batch size.
+    Only full-batch optimizers do not take these settings; others leave `sections` unchanged.
     """
     name = optimizer.get("name") if isinstance(optimizer, Mapping) else optimizer
     if isinstance(name, str) and issubclass(OPTIMIZERS.get(name, Adam), FullBatch):
@@ -408,7 +408,7 @@ HOW = {"group": "rows of one group stay together", "time": "the newest rows are 
 
 
 def _dates(profile: Profile, target: Sequence[str]) -> list[str]:
-    """Return the date columns that are features; times of a single day are no dates."""
+    """Return the date columns that are features, without columns of times of a single day."""
     left_out = {*profile.drop, *target}
     dates = [c for c in profile.columns if c.kind == "date" and c.name not in left_out]
     return [c.name for c in dates if not c.is_of_one_day]

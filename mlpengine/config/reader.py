@@ -29,7 +29,7 @@ from mlpengine.data.tables import DATASETS, FORMATS
 MAX_BYTES = 1 << 19
 MAX_DEPTH = 12
 MAX_VALUES = 20_000
-"""Maximum bytes and maximum number of values of a config, which are read in about a second."""
+"""Maximum number of values of a config; so many values are read in about a second."""
 
 MAX_PROBLEMS = 20
 
@@ -55,7 +55,7 @@ class Problem(NamedTuple):
 class Document:
     """Plain data, the position of each key path, and the problems so far.
 
-    `raw` is the text of the file.
+    `raw` has the bytes of the file.
     """
 
     source: str
@@ -92,7 +92,7 @@ def dotted(path: KeyPath) -> str:
 def read_document(path: Path) -> Document:
     """Read a YAML file with a mapping at its top level.
 
-    Raises: ConfigError if the file cannot be read or is not YAML of the kind described above.
+    Raises: ConfigError if the file cannot be read, or is not YAML of this module's dialect.
     """
     source = str(path)
     if path.suffix.lower() in (".csv", ".tsv", *FORMATS) and path.exists():
@@ -238,7 +238,7 @@ class _Plain:
                     return text.lower() == "true"
                 case "int":
                     number = int(text, 0 if _prefixed(text) else 10)
-                    str(number)  # refuses long numbers that int reads in base 16
+                    str(number)  # raises ValueError for a hexadecimal number of too many digits
                     return number
                 case "float":
                     return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))

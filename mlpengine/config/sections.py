@@ -66,8 +66,8 @@ def sections_of(run: RunSettings) -> dict[str, Any]:
 def fill_missing(given: dict[str, Any], more: Mapping[str, Any]) -> None:
     """Add the keys of `more` that are missing, at every depth.
 
-    If a mapping in `given` has another name (such as another optimizer), it gets no keys of `more`.
-    A network gets only the options that it has.
+    A mapping in `given` with another name, such as another optimizer, gets no keys of `more`.
+    A network gets only the options that it accepts.
     """
     if given.get("network") in OWN_OPTIONS:
         more = options_for(given["network"], more)

@@ -24,7 +24,7 @@ FIXED = (
     "training.folds",
     "training.threads",
 )
-"""Keys that no space has: they choose the rows that compare trials, or how trials run."""
+"""Keys that a space must not have: they choose the rows that compare trials, or how trials run."""
 
 MEASURES_LOSS = (
     "loss",

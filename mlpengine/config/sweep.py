@@ -12,7 +12,7 @@ from mlpengine.core.fields import Count, Positive
 from mlpengine.settings.base import STRICT, rule
 
 SWEEP, SETTINGS = "sweep.yaml", "sweep.json"
-"""File names in a sweep's directory: the config as it was given; name, overrides and digest."""
+"""Files in a sweep's directory: the given config, and its name, overrides and digest."""
 
 BEST = "best.yaml"
 """The config of the best trial."""

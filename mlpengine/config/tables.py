@@ -74,8 +74,8 @@ def read_tables(
 ) -> Tables:
     """Read and split the data of a config, and fit the preprocessing on the training rows.
 
-    `source` is the result of an earlier `read_source`.  A fitted `preprocessor` replaces a new one.
-    `own` are the tables of parts with a separate file.  Rows without a target are left out.
+    `source` is the result of an earlier `read_source`.  A given `preprocessor` is used instead of
+    fitting one.  `own` has separate tables by part.  Rows without a target are left out.
 
     Raises: ConfigError for a file or column that does not exist; DataError for data that cannot be
     learned.
@@ -161,7 +161,7 @@ def _rare_texts(fitted: Preprocessor, table: Table) -> Iterator[str]:
 
 
 def close_numbers(fitted: Preprocessor, source: str) -> Iterator[str]:
-    """Yield a warning for each column of numbers whose differences float64 cannot resolve."""
+    """Yield a warning for each column of numbers that are too close together for float64."""
     numbers = fitted.fitted_numbers
     for name, (low, high) in numbers.ranges.items():
         if low < high and name in numbers.constant:
@@ -229,7 +229,7 @@ def preprocessor_of(file: ConfigFile, target: list[str]) -> Preprocessor:
 
 
 def history_of(file: ConfigFile) -> RowHistory:
-    """Return the columns of earlier rows that a config derives."""
+    """Return the columns that a config derives from earlier rows: lags and windows."""
     return RowHistory.of(file.config.data, file.config.data.split.time)
 
 
@@ -271,8 +271,8 @@ def read_source(
 def digests(file: ConfigFile) -> dict[str, str]:
     """Return the SHA-256 of each file of a config by its name, as ``sha256sum`` prints it.
 
-    Data sets of the package are left out, because the package's version determines them; so are
-    streamed files.
+    Data sets of the package are left out, because the package's version determines them.  Streamed
+    files are left out, too.
     """
     data = file.config.data
     names = [name for name in (data.source, data.validation_source, data.test_source) if name]
@@ -406,7 +406,7 @@ def _duplicates(
 def _learned_once(
     file: ConfigFile, table: Table, target: list[str], rows: Array
 ) -> tuple[Array, Array | None, DuplicateRows | None]:
-    """Return the rows to learn from, their weights, and which rows are still duplicates."""
+    """Merge repeated training rows; return the rows, their weights, and remaining duplicates."""
     duplicates, name = _duplicates(file, table, target, rows), file.config.data.weight
     target = [*target, *filter(None, [file.config.data.event])]
     if duplicates is None or not len(rows):

@@ -1,4 +1,4 @@
-"""Descriptions of errors in a text that is not YAML, in the words of people who write it."""
+"""Descriptions of YAML errors in plain words."""
 
 import re
 

@@ -39,7 +39,7 @@ _Representer.add_representer(str, _Representer.represent_text)
 
 
 def yaml_text(tree: Mapping[str, Any]) -> str:
-    """Return a mapping, with its comments where it is a `CommentedMap`, as YAML."""
+    """Return a mapping as YAML, with the comments of a `CommentedMap`."""
     yaml, text = YAML(), StringIO()
     yaml.Representer, yaml.width = _Representer, LONGEST_LINE
     yaml.dump(tree, text)

@@ -1,4 +1,4 @@
-"""The description of a run: the network, its features, its training, and the split of the rows.
+"""The settings of a run: features, network, training, and division of the rows.
 
 Each class has the options of one subject, with defaults, limits and descriptions.  Configs and
 their schema, estimators, recipes, sweeps and the fixes of verdicts use these classes.

@@ -1,4 +1,4 @@
-"""The declaration of settings: pydantic dataclasses, short forms of values, and their checks."""
+"""Tools to declare settings: pydantic configuration, short forms of values, error texts."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING
@@ -20,9 +20,9 @@ from mlpengine.core.errors import UsageError
 from mlpengine.core.fields import Limits, Option
 
 STRICT = ConfigDict(extra="forbid", allow_inf_nan=False, defer_build=True)
-"""No unknown keys, no infinities; a validator is built when a value is first read.
+"""pydantic configuration: unknown keys and infinities are errors; validators are built when used.
 
-Numbers and flags are strict by their types (`Flag`, `mlpengine.core.fields.Limits`).
+The types `Flag` and `mlpengine.core.fields.Limits` make flags and numbers strict.
 """
 
 Flag: TypeAlias = Annotated[bool, Strict()]
@@ -41,7 +41,7 @@ def _in_a_list(value: Any) -> Any:
 
 
 def one_or_more(item: Any) -> BeforeValidator:
-    """Return the annotation of a tuple; a file may have a single item without a list, or null."""
+    """Return the annotation of a tuple that a file may write as a list, one item, or null."""
     return BeforeValidator(_in_a_list, json_schema_input_type=item | list[item] | None)
 
 
@@ -91,14 +91,14 @@ def _switched(value: Any) -> Any:
 
 
 def switch(kind: Any) -> BeforeValidator:
-    """Return the annotation of optional settings: false means None, true means their defaults."""
+    """Return the annotation of optional settings: false means None, true the default settings."""
     return BeforeValidator(_switched, json_schema_input_type=kind | bool | None)
 
 
 def defaults(kind: Callable[[], Any]) -> Callable[[], Any]:
-    """Return a factory of default settings as a function.
+    """Return a function that creates default settings, for use as a default factory.
 
-    pydantic inspects the signature of every factory, which takes 1 ms for a class.
+    pydantic inspects the signature of every factory; a class as a factory would take 1 ms.
     """
     return lambda: kind()
 
@@ -129,13 +129,13 @@ EXPECTED: Mapping[str, str] = {
 """Descriptions of valid values, by the type of pydantic's error."""
 
 UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
-"""The errors of pydantic for an unknown key."""
+"""Types of pydantic's errors for an unknown key."""
 
 
 def expected(issue: ErrorDetails) -> str:
-    """Return what a value must be, from one pydantic error about it."""
+    """Return the description of valid values for one pydantic error."""
     kind, context = issue["type"], issue.get("ctx", {})
-    if kind == "missing":  # of an item of a list
+    if kind == "missing":  # a missing item of a list
         kind, context = "too_short", {"min_length": int(issue["loc"][-1]) + 1}
     return EXPECTED.get(kind, issue["msg"]).format(**context)
 

@@ -1,4 +1,4 @@
-"""Options whose values are engine objects: a loss, an optimizer, an input layer.
+"""Options with engine objects as values: a loss, an optimizer, a schedule, an input layer.
 
 A file may have a name (``optimizer: adam``), a mapping with a name (``{name: adam, lr: 1e-3}``),
 or a mapping without a name; then the default name is used.
@@ -37,13 +37,13 @@ from mlpengine.settings.base import STRICT, Flag, one_or_more, rule
 
 
 def keys_of(kind: Any) -> list[tuple[str, Option]]:
-    """Return the options of an engine class that files may have, by their names in the class."""
+    """Return the options of an engine class that a file may set, as pairs of name and option."""
     return [(name, one) for name, one in options_of(kind).items() if not one.given]
 
 
 @cache
 def model_of(kind: Any, name: str = "") -> type[BaseModel]:
-    """Return the model of a mapping: the options of a class, and its `name` if it has one."""
+    """Return the pydantic model that validates the options of a class, and a `name` if given."""
     title = kind.__name__.removesuffix("Settings")
     about = (getdoc(kind) or "").partition("\n\n")[0]
     named: Any = (Literal[name], Field(default=name, description=about))
@@ -56,7 +56,7 @@ def model_of(kind: Any, name: str = "") -> type[BaseModel]:
 
 
 def _type_of(option: Option) -> Any:
-    """Return the type of an option in a file: flags are strict, and objects are mappings."""
+    """Return the type of an option in a file; flags are strict, and dataclasses are mappings."""
     if isinstance(option.default, bool):
         return Flag
     base = get_args(option.type)[0] if get_origin(option.type) is Annotated else option.type
@@ -71,9 +71,9 @@ def _type_of(option: Option) -> Any:
 
 
 def build(kind: Any, mapping: Mapping[str, Any], name: str = "") -> Any:
-    """Return the object of a class from a mapping of its options.
+    """Create an object of a class from a mapping of its options.
 
-    Raises: ValidationError, or the error of a rule of the class at its key.
+    Raises: ValidationError for a wrong value; PydanticCustomError if the class refuses the values.
     """
     values = model_of(kind, name).model_validate(mapping)
     try:
@@ -84,7 +84,7 @@ def build(kind: Any, mapping: Mapping[str, Any], name: str = "") -> Any:
 
 
 def _at_its_key(text: str, keys: Collection[str]) -> PydanticCustomError:
-    """Return the error of a rule of a class; its text begins with the class or the key."""
+    """Return the error for a message that begins with a key, or with a class and a key."""
     for told in (text, text.partition(": ")[2]):
         key, _, reason = told.partition(" ")
         if key.removesuffix(":") in keys:
@@ -93,17 +93,17 @@ def _at_its_key(text: str, keys: Collection[str]) -> PydanticCustomError:
 
 
 class Of:
-    """Annotation of an option whose value is an object of an engine class."""
+    """Annotation of an option with an object of an engine class as its value."""
 
     def __init__(self, kind: type) -> None:
         self.kind = kind
 
     def complete(self, value: Any) -> Any:
-        """Return the complete mapping for a value."""
+        """Return the mapping for a short form, such as a name; other values are unchanged."""
         return value
 
     def member(self, mapping: Mapping[str, Any]) -> type[BaseModel]:
-        """Return the model of a mapping."""
+        """Return the pydantic model that validates a mapping."""
         return model_of(self.kind)
 
     def read(self, value: Any) -> Any:
@@ -117,7 +117,7 @@ class Of:
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """Read a value by the model of its class, the only one that is built."""
+        """Validate with `read`, so that only the model of the named class is built."""
         return no_info_plain_validator_function(self.read)
 
     def __get_pydantic_json_schema__(
@@ -128,10 +128,10 @@ class Of:
 
 
 class Family(Of):
-    """Annotation of an option whose value is an object of a named class.
+    """Annotation of an option with an object of a class in `registry` as its value.
 
-    Without a name, the class is `default`, or ``formula`` if the mapping has this key; `none` is
-    the name of None.  `takes` are further values that are possible in Python, but not in a file.
+    Without a name, the class is `default`, or ``formula`` if the mapping has this key.  `none` is
+    the name of None.  `takes` accepts further values, possible in Python but not in a file.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class Family(Of):
 
     @property
     def members(self) -> list[type[BaseModel]]:
-        """The models of mappings, by name."""
+        """The pydantic models, one for each name."""
         return [self.member({"name": name}) for name in self.names if name != self.none]
 
     def complete(self, value: Any) -> Any:
@@ -188,7 +188,7 @@ class Family(Of):
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """Return the schema of mappings by name, and of the names that need no settings."""
+        """Return the schema: a mapping, or a name alone if no option of its class is required."""
         short = [
             one.model_fields["name"].default
             for one in self.members

@@ -31,7 +31,7 @@ SECTIONS: dict[type, str] = {
 class Fix:
     """A value for the option `name` of the class `of`.
 
-    The config checks the value.
+    Only a config checks the value.
 
     Raises: UsageError if the class has no such option.
     """
@@ -99,8 +99,8 @@ def command_text(settings: Mapping[str, Any]) -> str:
 def call_text(settings: Mapping[str, Any], parameters: Mapping[str, str] | None = None) -> str:
     """Return settings as a call in Python, such as ``fit(..., optimizer={'lr': 0.1})``.
 
-    With `parameters`, the names of an estimator's parameters by key, it is a call of `set_params`;
-    its parameter ``settings`` takes the other keys.
+    `parameters` has an estimator's parameters by key.  With them, the text is a call of
+    `set_params`, and the parameter ``settings`` gets the other keys.
     """
     sections: dict[str, Any] = {}
     for key, value in settings.items():

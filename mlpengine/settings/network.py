@@ -29,7 +29,7 @@ OWN_OPTIONS: dict[str, tuple[str, ...]] = {
     "mlp": ("hidden", "learned_activation", "parametrization"),
     "residual": ("blocks", "width", "expansion", "residual_dropout"),
 }
-"""The options that only one network has."""
+"""The options that only this network has, by the name of the network."""
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -91,7 +91,7 @@ class NetworkSettings:
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        """Refuse options of another network, and layers that are not as many as activations."""
+        """Refuse options of another network, and lists that do not match the number of layers."""
         for name, option in options_of(NetworkSettings).items():
             value = getattr(self, name)
             if value != option.default and not options_for(self.network, {name: value}):
@@ -110,7 +110,7 @@ class NetworkSettings:
 
 
 def options_for(network: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options, and values of them, that a network has."""
+    """Return the options that a network accepts, without values that only `mlp` accepts."""
     foreign = {n for other, names in OWN_OPTIONS.items() if other != network for n in names}
     return {
         name: value
@@ -120,6 +120,6 @@ def options_for(network: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_of_layers(name: str, value: Any) -> bool:
-    """Return whether an option has a value that only dense layers have."""
+    """Return whether only the network `mlp` accepts this value of an option."""
     each = name in ("activation", "dropout") and isinstance(value, list | tuple) and len(value) > 1
     return each or (name == "initializer" and value == "unit_variance")

@@ -16,7 +16,7 @@ Preset: TypeAlias = Literal["plain", "realmlp"]
 PRESETS: tuple[str, ...] = get_args(Preset)
 
 MIDDLE = 20_000
-"""Number of rows that the recipe `plain` assumes for its sizes if the number is unknown."""
+"""Number of rows that `recipe` assumes if the number is unknown."""
 
 Sizes: TypeAlias = tuple[
     float, list[int], tuple[float, float], float, int, int, int | Literal["auto"]
@@ -38,7 +38,7 @@ of two member types in each fold.
 
 
 def recipe(preset: str, task: str, rows: float = MIDDLE) -> RunSettings:
-    """Return the settings of a preset for a task and a number of rows, the others by default."""
+    """Return the settings of a preset for a task and a number of rows."""
     run = _realmlp(task) if preset == "realmlp" else _plain(task, rows)
     if task != "regression":
         return run
@@ -64,10 +64,10 @@ def _plain(task: str, rows: float) -> RunSettings:
 def _realmlp(task: str) -> RunSettings:
     """Return the recipe of Holzmueller et al. 2024, arXiv 2407.04491, table A.1 (RealMLP-TD).
 
-    Left out: embeddings of categories.  One-hot features equal them in the paper's ablation.
-    Without label smoothing the log loss of one network on three tables of 178 to 569 rows was 1.4
-    to 3.8 times as large.  The temperature is not part of the paper's recipe.  It undoes the effect
-    of smoothing on probabilities.
+    Embeddings of categories are left out; one-hot features are as good in the paper's ablation.
+    On three tables of 178 to 569 rows, the log loss of one network without label smoothing was 1.4
+    to 3.8 times the loss with label smoothing.  The temperature is not part of the paper's recipe;
+    it undoes the effect of label smoothing on probabilities.
     """
     numbers = task == "regression"
     training = TrainingSettings(
@@ -109,13 +109,13 @@ def _realmlp(task: str) -> RunSettings:
 
 
 COPIES, MADE_ROWS = 20, 100_000
-"""Synthetic rows for each training row of a student, and the most synthetic rows in all."""
+"""Synthetic rows for each training row of a student, and maximum synthetic rows in total."""
 
 STUDENT_BATCH, STUDENT_STEPS, STUDENT_EPOCHS = 32, 15_000, 6
-"""Rows of a step of a student, and the fewest steps and epochs of its training."""
+"""Batch size, minimum steps and minimum epochs of a student's training."""
 
 FEW_ROWS = 1_000
-"""Training rows up to which a student has a third of the learning rate."""
+"""Maximum training rows for the lower of a student's two learning rates."""
 
 
 def made_rows_for(rows: int) -> int:
@@ -126,9 +126,9 @@ def made_rows_for(rows: int) -> int:
 def student_recipe(rows: int) -> RunSettings:
     """Return the settings of a one-network student for a number of training rows.
 
-    Measured with means of 16 networks as teachers (November 2026).  A student was worse without
-    synthetic rows, without bins, with relu or silu, with a tenth of the decay, and with three times
-    the steps.  On few rows a student was also worse with a higher learning rate.
+    Measured with means of 16 networks as teachers (November 2026).  Each of these changes made the
+    student worse: no synthetic rows, no bins, relu or silu, a tenth of the weight decay, three
+    times the steps, and on few rows the higher learning rate.
     """
     steps = (rows + made_rows_for(rows)) / STUDENT_BATCH
     lr = 0.001 if rows <= FEW_ROWS else 0.003
@@ -145,10 +145,10 @@ def student_recipe(rows: int) -> RunSettings:
 
 
 FOLDS, ROWS_OF_FOLD = 8, 10
-"""Default number of networks that are trained together, and minimum rows for each."""
+"""Default number of folds, with one network each, and minimum rows of a fold."""
 
 FOLDED_ROWS = 100_000
-"""Rows beyond which one network is trained: with many rows, folds gain little and take long."""
+"""Maximum rows for folds; with more rows, folds gain little, and one network is trained."""
 
 
 def folds_for(rows: int, blocks: int | None = None) -> int | None:
@@ -162,7 +162,7 @@ def folds_for(rows: int, blocks: int | None = None) -> int | None:
 
 
 def validation_share_for(rows: int) -> float:
-    """Return the share of rows that choose the best epoch of one network."""
+    """Return the share of validation rows for a training without folds."""
     return 0.05 if rows > FOLDED_ROWS else 0.1
 
 
@@ -170,10 +170,10 @@ ENCODED_COLUMNS, ENCODED_ROWS = 300, 100
 """Maximum columns and minimum rows for features by quantile bins."""
 
 SEVERAL_MEMBERS_ROWS = 4_000
-"""Maximum rows for which several member types are trained by steps in each fold."""
+"""Maximum rows for the member type `plain` beside `piecewise` in each fold."""
 
 LINEAR_CELLS = 1 << 22
-"""Maximum values of a table, with up to `SEVERAL_MEMBERS_ROWS` rows, for linear members."""
+"""Maximum rows times columns for linear members, for up to `SEVERAL_MEMBERS_ROWS` rows."""
 
 SMOOTH_FEATURES, SMOOTH_ROWS = 40, 20_000
 """Maximum features and rows for smooth members."""
@@ -190,9 +190,10 @@ def encodes(rows: int, numbers: int, preset: str) -> bool:
 def members_for(
     rows: int, columns: int, preset: str, *, encoded: bool, numbers_from: int | None = None
 ) -> tuple[MemberType, ...]:
-    """Return the ensemble member types; none where all members are alike.
+    """Return the ensemble member types; () if all members are of one type.
 
-    `numbers_from` is the number of features from which numbers are predicted; None for classes.
+    `numbers_from` is the number of features; None for other tasks than regression, and for
+    several targets with missing values.
     """
     if folds_for(rows) is None:
         return ()

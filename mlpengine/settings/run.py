@@ -13,7 +13,7 @@ from mlpengine.settings.network import NetworkSettings
 from mlpengine.settings.training import TrainingSettings
 
 VERDICTS: dict[str, None] = {}
-"""The names of all verdicts; `mlpengine.diagnostics.add_rule` fills it."""
+"""The names of all verdicts, filled by `mlpengine.diagnostics.add_rule`."""
 
 VerdictName: TypeAlias = Annotated[str, Names(VERDICTS)]
 

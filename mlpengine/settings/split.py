@@ -9,7 +9,7 @@ from mlpengine.core.fields import Fraction
 from mlpengine.settings.base import STRICT, Flag, rule
 
 VALIDATION = 0.15
-"""Share of rows for validation, unless given or replaced by folds or rows of their own."""
+"""Default share of validation rows, without folds and without a table of validation rows."""
 
 
 @dataclass(frozen=True, config=STRICT)

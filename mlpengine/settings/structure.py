@@ -19,7 +19,7 @@ JSON = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 @cache
 def _adapter(kind: Any) -> TypeAdapter[Any]:
-    """Return the validator of a list with one value of a type, by the rules of `JSON`."""
+    """Return the strict validator of a list that holds one value of a type."""
     return TypeAdapter(list[kind], config=JSON)
 
 
@@ -65,7 +65,7 @@ def fault_of(error: ValidationError, value: Any) -> str:
 
 
 def _place(loc: tuple[int | str, ...], value: Any) -> list[int | str]:
-    """Return the part of a path that leads into a value, without names of members of unions."""
+    """Return the keys of an error's path that exist in the value, without names of types."""
     place: list[int | str] = []
     for key in loc:
         inside = key in value if isinstance(value, dict) else isinstance(value, list)

@@ -43,7 +43,7 @@ MAX_NETWORKS = 1_000
 """Largest number of networks that are trained together."""
 
 FEWEST_WAITED = 10
-"""Minimum number of epochs without a better value before stopping, for the patience `auto`."""
+"""Minimum number of epochs for the patience `auto`."""
 
 Several: TypeAlias = Annotated[int, Limits(at_least=2, at_most=MAX_NETWORKS, whole=True)]
 
@@ -74,7 +74,7 @@ class EarlyStopping:
     min_delta: NonNegative = Field(default=0.0, description="Smallest improvement that counts.")
 
     def epochs_after(self, best: int) -> int:
-        """Return the number of epochs without a better value that end training, by the best one."""
+        """Return the patience in epochs if `best` is the number of the best epoch."""
         return max(best, FEWEST_WAITED) if self.patience == "auto" else self.patience
 
 

@@ -24,7 +24,7 @@ class StepGroup:
     Args:
         batch: rows of the program's batch.
         itemsize: bytes of a number.
-        kept: (id of the op, address) of arrays that this group writes and NumPy's rules read.
+        kept: pairs (id of the op, address) of an op's work arrays that NumPy's rules read later.
 
     Attributes:
         instructions: the added instructions.
@@ -37,7 +37,7 @@ class StepGroup:
         self._needed: list[tuple[str, int]] = []
 
     def add(self, instruction: InstructionLike) -> str:
-        """Add an instruction and return ""; if it does not fit, end the group and return why."""
+        """Add an instruction and return ""; if it does not fit, return why, and the group ends."""
         known = len(self._values.all)
         try:
             kernels = lower_instruction(instruction, self._values)

@@ -30,10 +30,10 @@ class InstructionLike(Protocol):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LossInstruction:
-    """A bound loss as an instruction: reads output, target, weight; writes gradient and value.
+    """A loss as an instruction that reads output, target and sample weights.
 
-    The value is `weight` times a sum over rows, divided by `mean_rows`, by default the rows of the
-    output.  The gradient has the same factors.
+    It writes the gradient and the value.  The value is `weight` times the sum of the losses of the
+    rows, divided by `mean_rows`.  By default, `mean_rows` is the number of rows of the output.
     """
 
     op: GradOp
@@ -54,10 +54,10 @@ class Kernel(ABC):
         text: description for comments and messages.
         reads: values that the kernel reads.
         writes: values that the kernel computes, stored or not.
-        header: name, without ``.h``, of a further header whose functions the kernel calls.
+        header: name of a header that the kernel needs besides the common ones, without ``.h``.
         whole_vectors: whether the kernel writes whole vectors, beyond the end of a row.
-        draws: whether the results are random and differ from row to row.
-        any_phase: whether the kernel can also process rows of parameters and gradients.
+        draws: whether the results are random numbers for each row.
+        any_phase: whether the kernel can also run outside the phases of rows, on parameters.
         called_in: phase of the kernel's functions, set by `lower`.
     """
 

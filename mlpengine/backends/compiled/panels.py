@@ -1,4 +1,4 @@
-"""Packed panels of b, two vectors wide with contiguous rows, which tiles read sequentially."""
+"""Panels: packed copies of b, two vectors wide, that tiles read sequentially."""
 
 from collections.abc import Sequence
 
@@ -9,14 +9,14 @@ from mlpengine.backends.compiled.tiling import Tiling
 from mlpengine.backends.values import is_short
 
 FEW_ENTRIES = 4096
-"""Up to this many entries, packing is compiled for exactly the matrix's size.
+"""Maximum entries of a transposed matrix for which packing is compiled with constant sizes.
 
-A step of 4-32-32-1 on 32 rows then takes 4 % less time, and the compiler takes 0.04 s more
-(two-core Intel Xeon, November 2026)."""
+Compared with variable sizes, a step of 4-32-32-1 on 32 rows takes 4 % less time, and compiling
+takes 0.04 s longer (two-core Intel Xeon, November 2026)."""
 
 
 def panel_count(product: MatrixProduct, layout: Layout) -> int:
-    """Return the number of entries in the packed panels of b, and of a bias behind short rows."""
+    """Return the number of entries in the panels of b, and in a bias vector if rows are short."""
     vectors = -(-product.columns // layout.lanes)
     return vectors * layout.lanes * (product.depth + is_short(product.columns, layout.lanes))
 
@@ -26,8 +26,8 @@ def packing(
 ) -> Sequence[Statement]:
     """Return the loop that fills panels `first` to `last` of b.
 
-    The rows of a panel whose tiles are joined are repeated up to the end of their vector; the last
-    one is the bias.
+    If rows of a tile are joined, each row of the panel is repeated until it fills a vector, and the
+    bias follows as a further row.
     """
     transposed = tiling.packing == "transposed"
     pack = "pack_transposed" if transposed else "pack_panel"
@@ -36,7 +36,7 @@ def packing(
     vectors = -(-product.columns // layout.lanes)
     matrix = f"{product.b.name}, {layout.stride(product.b)}, {product.depth}, {product.columns}"
     full, thin = (f"{pack}(panel, {matrix}, j, {width});" for width in ("WIDE * LANES", "LANES"))
-    # a panel has two vectors; if their number is odd, the last panel has one
+    # a panel is two vectors wide; the last one is one vector wide if the number of vectors is odd
     fill: Statement = full if vectors % 2 == 0 else If(f"p < {vectors // 2}", [full], [thin])
     body: list[Statement] = [
         "const int64_t j = p * WIDE * LANES;",
@@ -54,10 +54,9 @@ def packing(
 
 
 def row_packing(product: MatrixProduct, name: str, layout: Layout) -> Sequence[Statement]:
-    """Return the calls that fill rows `first` to `last` of all panels of b."""
+    """Return the calls that fill rows `first` to `last` of all panels; threads divide the rows."""
     b, ld = product.b.name, layout.stride(product.b)
     vectors, lanes = -(-product.columns // layout.lanes), layout.lanes
-    # row by row, so that several threads can fill disjoint rows of all panels
     return [
         f"pack_panel({name} + {v * lanes * product.depth} + first * {wide * lanes}, "
         f"{b} + first * {ld}, {ld}, last - first, {product.columns}, {v * lanes}, {wide * lanes});"
@@ -69,7 +68,7 @@ def row_packing(product: MatrixProduct, name: str, layout: Layout) -> Sequence[S
 def pack_panel(
     product: MatrixProduct, tiling: Tiling, layout: Layout, wide: int, panel: str
 ) -> str:
-    """Return the statement that packs the terms k0 to k1 of the panel of column j."""
+    """Return the statement that packs terms k0 to k1 of the panel that begins at column j."""
     b, ld = product.b.name, layout.stride(product.b)
     size = f"{ld}, k1 - k0, {product.columns}, j, {wide} * LANES"
     if tiling.packing == "transposed":

@@ -30,18 +30,21 @@ from mlpengine.backends.values import MatrixValue, UnsupportedError, Values, is_
 from mlpengine.ops import Linear, MatMul
 
 SMALL_PRODUCT = 4096
-"""With fewer weights, threads divide a product by rows, like the loss before it.
+"""Minimum number of weights for which threads divide the columns of a product.
 
-Reading few weights twice takes less time than a barrier."""
+If threads divide rows, each thread reads all weights.  For fewer weights, this takes less time
+than a barrier, which is needed between divisions by rows and by columns."""
 
 MIN_CLAIMABLE = 8
-"""With this many tiles or panels for each thread, threads claim them dynamically."""
+"""Minimum number of tiles or panels per thread for threads to claim them dynamically."""
 
 READ_ONCE = 8
-"""Up to so many rows, a product reads its other operand once, or twice with low tiles."""
+"""Maximum rows of a weight gradient for which padding an operand does not pay.
+
+At most two tiles cover these rows, so the operand is read at most twice."""
 
 MAX_THREADS_TO_PACK = 2
-"""Up to this many threads, each packs all panels; more threads divide the packing."""
+"""Maximum number of threads that each pack all panels; more threads share one packed copy."""
 
 
 class Product(MatrixProduct, Kernel):
@@ -77,9 +80,9 @@ class Product(MatrixProduct, Kernel):
 
     @classmethod
     def of_matrices(cls, instruction: InstructionLike, values: Values) -> Sequence[Kernel]:
-        """Return the products for a rule of `MatMul`, as products of `Linear` on other operands.
+        """Return the products for a rule of `MatMul` with a single matrix b.
 
-        All axes but the last are rows of a; b is a single matrix.
+        All axes of a but the last are rows.  The products have the forms of `Linear`.
         """
         if instruction.kind != "backward":
             (a, b), (out,) = values.read_each(instruction.reads), instruction.writes
@@ -100,13 +103,13 @@ class Product(MatrixProduct, Kernel):
         return kernels
 
     def _is_turned(self, lanes: int) -> bool:
-        """Return whether to compute the transpose, because its rows fill vectors of `lanes`."""
+        """Return whether c is narrow, so that the rows of its transpose fill vectors better."""
         return self.sums_rows and self.columns <= lanes and self.rows >= 2 * lanes
 
     def read_by_vectors(self, lanes: int) -> list[MatrixValue]:
         vectors = [v for m in self.epilogue for v in m.reads] + present(self.bias)
-        # Rows along the columns of c are read by whole vectors, without a packed copy with
-        # padded rows.  Padding does not pay if they are read only once.
+        # A weight gradient reads the rows of this operand by whole vectors, often without packing.
+        # Padding the rows does not pay if the product reads them only once or twice.
         if self.sums_rows and self.rows > READ_ONCE:
             vectors.append(self.a if self._is_turned(lanes) else self.b)
         return [value for value in vectors if not is_short(value.columns, lanes)]
@@ -118,8 +121,8 @@ class Product(MatrixProduct, Kernel):
         panels = -(-product.columns // (2 * layout.lanes))
         small = product.columns * product.depth < SMALL_PRODUCT
         by_columns = writer.by_columns and not (reduce or small or panels < writer.threads)
-        # With columns, each thread packs and reads only its own panels.  With rows, all threads
-        # read all panels; packing them once needs a barrier.
+        # If threads divide columns, each thread packs and reads only its own panels.  If threads
+        # divide rows, all threads read all panels, and packing them once needs a barrier.
         each_packs = writer.threads <= MAX_THREADS_TO_PACK or by_columns
         often = (writer.chunk < writer.batch and not reduce) or not each_packs
         times = writer.times(product.a.rows)
@@ -189,7 +192,7 @@ class Product(MatrixProduct, Kernel):
         )
 
     def _turned(self, writer: Writer, name: str) -> MatrixProduct | None:
-        """Return the transpose of a narrow weight gradient as a product, whose vectors are full."""
+        """Return the product of the transposed gradient if `_is_turned`, else None."""
         if not self._is_turned(writer.layout.lanes):
             return None
         array = np.empty((self.columns, self.rows), self.c.array.dtype)
@@ -258,7 +261,7 @@ class Product(MatrixProduct, Kernel):
 
 
 def _need_leaf(values: Values, *operands: MatrixValue | None) -> None:
-    """Raise UnsupportedError for a weight that depends on rows: weights are packed before rows."""
+    """Raise UnsupportedError if a weight depends on rows; weights are packed before the rows."""
     gathers = values.batch is not None and any(a is not None for a in values.batch.gathered)
     for value in present(*operands):
         if value.kind != "parameters" and (value.written or gathers):
@@ -268,11 +271,11 @@ def _need_leaf(values: Values, *operands: MatrixValue | None) -> None:
 def _claims(
     product: MatrixProduct, tiling: Tiling, depth: int, panels: int, threads: int
 ) -> Literal["", "before", "within"]:
-    """Return how threads claim the tiles of a product, or its `panels` if it has any.
+    """Return how threads claim the tiles of a product, or its `panels` if there are any.
 
-    "" is a static division, for too few tiles or panels.  Products of several passes are divided
-    statically, too, because a pass adds to sums of the same thread, and so are products with packed
-    rows, because the rows are packed once for all panels.
+    The result "" is a static division.  It is used for few tiles or panels.  It is used for several
+    passes, too, because each pass adds to sums of the same thread.  Panels of a product with packed
+    rows are also divided statically, because a thread packs the rows once for all its panels.
     """
     few = MIN_CLAIMABLE * threads
     if panels:
@@ -283,7 +286,7 @@ def _claims(
 
 
 def _pack_ahead(product: MatrixProduct, tiling: Tiling, writer: Writer, name: str) -> None:
-    """Add the function that packs all panels."""
+    """Add the function that packs all panels before the product."""
     b, panel, layout = product.b, f"{name}_panels", writer.layout
     layout.reserve(panel, panel_count(product, layout))
     function, text = f"{name}_pack", f"{b.name} in panels"

@@ -1,7 +1,7 @@
 """One C function for functions that differ only in names, so that equal layers compile once.
 
-The shared function is called with a table of its own buffers.  Each replaced function calls the
-shared function with a table of its buffers.
+Each replaced function calls the shared function with the addresses of the replaced function's
+buffers.
 """
 
 import re
@@ -13,18 +13,18 @@ from mlpengine.backends.compiled.printing import parameter_names, print_statemen
 from mlpengine.backends.compiled.statements import CFunction, Statement
 
 _WORD = re.compile(r"\b(at_|limit_|scale_|)(\w+?)((?:_t\d+)?)\b")
-"""A name, or a name made from it: vector, limit and scale of a dropout, an intermediate."""
+"""A name with the prefixes and the suffix of names that are made from it, such as ``limit_``."""
 
 _ANY_WORD = re.compile(r"\w+")
-"""Equal functions have equal texts without their words."""
+"""Any word; functions that differ only in names are equal without their words."""
 
 
 class Shared(NamedTuple):
-    """The first of several equal functions, which replaces the others.
+    """The replacement of a function by a shared one.
 
     Attributes:
-        function: the first function.
-        table: the names of one function's buffers, in the order of the first function's buffers.
+        function: the first of the equal functions.
+        table: names of the replaced function's buffers, in the order of the first one's buffers.
     """
 
     function: CFunction
@@ -32,7 +32,7 @@ class Shared(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Name of the shared function; the first function keeps its own name, as all others do."""
+        """Name of the shared function; the replaced functions keep their names."""
         return f"{self.function.name}_shared"
 
     def call(self, layout: Layout) -> list[Statement]:
@@ -45,7 +45,10 @@ class Shared(NamedTuple):
 def find_shared(
     functions: Sequence[CFunction], layout: Layout, values: Container[str]
 ) -> dict[CFunction, Shared]:
-    """Return the functions of several statements that equal another; `values` are also compared."""
+    """Return the replacements of `functions` that differ from others only in names.
+
+    Such names are names of functions, buffers and `values`.  Functions of one line are not shared.
+    """
     target = vector_c(layout.itemsize)
     similar: dict[str, list[tuple[CFunction, list[CFunction], str]]] = {}
     for function in functions:

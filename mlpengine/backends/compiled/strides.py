@@ -1,4 +1,4 @@
-"""Positions of entries in memory, like NumPy's strides, but for arrays with padded rows."""
+"""Positions of entries in arrays with padded rows, from strides like NumPy's."""
 
 from collections.abc import Iterable, Sequence
 from math import prod
@@ -10,19 +10,19 @@ from mlpengine.backends.values import MatrixValue, UnsupportedError
 
 
 class LoopAxis(NamedTuple):
-    """An axis of a loop: its length, and the distance of its entries in each (unpadded) array."""
+    """An axis of a loop: its length, and its stride in each array, in entries without padding."""
 
     length: int
     strides: tuple[int, ...]
 
 
 def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the distances along each axis of an array of `shape`."""
+    """Return the strides of a contiguous array of `shape`, in entries."""
     return tuple(prod(shape[i + 1 :]) for i in range(len(shape)))
 
 
 def fit_axes(axes: Iterable[LoopAxis], values: Sequence[MatrixValue]) -> list[LoopAxis]:
-    """Return `axes`, split so that none leaves a (padded) row of any value within the row."""
+    """Split `axes` so that each axis stays within a row or steps over whole rows of every value."""
     fitted = [*axes]
     for k, value in enumerate(values):
         columns, split = value.columns, list[LoopAxis]()
@@ -43,7 +43,7 @@ def fit_axes(axes: Iterable[LoopAxis], values: Sequence[MatrixValue]) -> list[Lo
 
 
 def in_memory(layout: Layout, value: MatrixValue, distance: int) -> int:
-    """Return the distance in memory of two entries that are `distance` apart without padding."""
+    """Return the distance with padding of two entries that are `distance` apart without it."""
     sign, size = (-1, -distance) if distance < 0 else (1, distance)
     rows, columns = divmod(size, value.columns)
     return sign * (rows * layout.stride(value) + columns)
@@ -52,14 +52,14 @@ def in_memory(layout: Layout, value: MatrixValue, distance: int) -> int:
 def address_in(
     layout: Layout, value: MatrixValue, steps: Iterable[tuple[str, int]], start: int
 ) -> str:
-    """Return the C address of an entry: `start`, plus each variable times its distance."""
+    """Return the C address of entry `start`, plus each variable times its step."""
     terms = [f" + {name} * {n}" for name, step in steps if (n := in_memory(layout, value, step))]
     first = in_memory(layout, value, start)
     return value.name + "".join(terms) + (f" + {first}" if first else "")
 
 
 def index_of(start: int, strides: Sequence[int], role: str = "j") -> str:
-    """Return the index of an entry: `start`, plus each variable ``role_0`` ... times its stride."""
+    """Return the C index `start`, plus each variable ``role_0``, ``role_1`` ... times a stride."""
     terms = [f" {'-' if n < 0 else '+'} {role}_{i} * {abs(n)}" for i, n in enumerate(strides) if n]
     return f"{start}{''.join(terms)}"
 

@@ -18,11 +18,8 @@ from mlpengine.ops.op import GradOp
 class Structure:
     """Everything that the C text of a program depends on, and the arrays of the program.
 
-    `options` are the other arguments of `make_source`.
-
-    Attributes:
-        key: equal keys mean equal C texts.
-        arrays: the arrays; programs with equal keys have them in the same order.
+    `options` are the other arguments of `make_source`.  Equal `key`s mean equal C texts, and the
+    same order of `arrays`.
     """
 
     def __init__(
@@ -37,7 +34,7 @@ class Structure:
         self.key = [target, *given, *map(self._instruction, instructions)]
 
     def source_like(self, source: CSource, other: "Structure") -> CSource | None:
-        """Return `source`, of the structure `other`, on this memory; None if the two differ."""
+        """Return the `source` of `other` with the arrays of this structure; None if they differ."""
         if self.key != other.key:
             return None
         pairs = zip(other.arrays, self.arrays, strict=True)
@@ -74,7 +71,7 @@ class Structure:
                 yield value
 
     def _place(self, array: Array | None) -> Any:
-        """Return shape, type and place of an array, relative to the first array of its memory."""
+        """Return the key of an array; its place is relative to the first array of its memory."""
         if array is None:
             return None
         self.arrays.append(array)
@@ -92,7 +89,7 @@ def _memory_of(array: Array) -> tuple[int, int, Any]:
 
 
 def _key_of(value: Any) -> Any:
-    """Return a key that is equal for values with the same C; unknown kinds have no equals."""
+    """Return a key that is equal for values with the same C; an unknown kind equals nothing."""
     if isinstance(value, int | float | str | None):
         return repr(value)
     if isinstance(value, tuple):

@@ -1,11 +1,11 @@
-"""Matrix products as C: register tiles, packed panels, and an epilogue fused into the last pass.
+"""Matrix products c = a b as C.  `tiling` chooses the sizes of tiles and panels.
 
-`tiling` chooses the sizes of tiles and panels.
+A tile is up to `Tiling.height` rows by two vectors of c.  Its sums stay in registers during a pass,
+in which a product adds up to `depth_block` terms to each sum.  After the last pass, the epilogue
+applies the maps that are fused into the product.
 
-A tile is up to `Tiling.height` rows by two vectors of c.  Registers hold the tile's sums for
-`depth_block` terms.  A panel is a packed copy of b, two vectors wide, with contiguous rows.  So all
-tiles read b sequentially, however far apart its rows are.  A group of panels stays in the
-second-level cache.
+A panel is a packed copy of b, two vectors wide.  Tiles read a panel sequentially, however far apart
+the rows of b are.  A group of panels stays in the second-level cache.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,14 +37,14 @@ TILE_PARAMETERS = (
 )
 
 LONG_EPILOGUE = 20
-"""Number of operations on a vector above which an epilogue is a function, not a part of each tile.
+"""Number of operations above which an epilogue is a function, not unrolled into each tile.
 
-A tile contains the epilogue up to 28 times, and each height has its own tile.  For example, the
-preset realmlp for 442 rows of 10 features compiles in 2.1 instead of 8.6 s of processor time, and a
-step takes equally long (Xeon with AVX-512, GCC 12, float32, November 2026)."""
+The tile of each height would contain the epilogue up to 28 times.  As a function, the preset
+realmlp for 442 rows of 10 features compiles in 2.1 s of processor time, unrolled in 8.6 s.  A step
+takes equally long (Xeon with AVX-512, GCC 12, float32, November 2026)."""
 
 OPERATIONS_OF_FUNCTION = 16
-"""Number of operations that take as long as an elementary function such as exp."""
+"""Number of operations that an elementary function such as exp counts as."""
 
 
 def heights(rows: int, tallest: int) -> set[int]:
@@ -57,8 +57,8 @@ def tile_tops(rows: int, tallest: int) -> list[int]:
     tops = [0]
     while tops[-1] < rows:
         left = rows - tops[-1]
-        # Tiles get one row less until the rest divides evenly.  So two heights cover almost any
-        # number of rows, and fewer heights mean fewer tiles to compile.
+        # Tiles have one row less until full tiles cover the remaining rows.  Two heights then cover
+        # almost any number of rows, and only these tiles are compiled.
         tops.append(tops[-1] + (tallest if left % tallest == 0 else min(left, tallest - 1)))
     return tops
 
@@ -79,8 +79,8 @@ def tile_function(product: MatrixProduct, tiling: Tiling, name: str, layout: Lay
     at = layout.at(keep, "r", "v * LANES")
     lanes = "lanes" if layout.ends_within(keep) else ""
     finish = _finish(product, tiling, name, layout) if _is_long(product) else None
-    # Between passes, sums are in the memory of c, or of a value computed from c.
-    passes = product.depth > tiling.depth_block  # sums are in memory between passes
+    # Between two passes, sums are in the memory of c, or of a value computed from c.
+    passes = product.depth > tiling.depth_block
     kept = [keep] if passes else []
     body: list[Statement] = [
         *_moves(product.tile_matrices if finish is None else kept, layout),
@@ -122,7 +122,7 @@ def tile_function(product: MatrixProduct, tiling: Tiling, name: str, layout: Lay
 
 
 def _is_long(product: MatrixProduct) -> bool:
-    """Return whether the epilogue is too long to be unrolled into the tiles of every height."""
+    """Return whether the epilogue must be a function (see `LONG_EPILOGUE`)."""
     outputs = [f for m in product.epilogue for f in m.rule.outputs.values()]
     given = {v for m in product.epilogue for v in m.rule.given.values()}
     nodes = [FUNCTIONS[node.name] for node in order(outputs, given) if node.args]
@@ -131,7 +131,7 @@ def _is_long(product: MatrixProduct) -> bool:
 
 
 def _vectors(tiling: Tiling) -> str:
-    """Return the number of vectors in a column of a tile, after rows are joined."""
+    """Return how many rows of vectors a tile has after rows are joined."""
     return "rows" if tiling.joined == 1 else f"(rows + {tiling.joined - 1}) / {tiling.joined}"
 
 
@@ -165,14 +165,15 @@ def product_statements(
     by_columns: bool = False,
     claimed: bool = False,
 ) -> Sequence[Statement]:
-    """Return the loops over the tiles of rows `first` to `last` of c, or of panels `by_columns`.
+    """Return the loops over the tiles of c.
 
-    If tiles are `claimed`, threads claim the tiles of the first group of panels from the list
-    ``list``, and the tiles of each further group from the next list.
+    A call computes the rows `first` to `last` of c; if `by_columns`, the panels `first` to `last`.
+    If `claimed`, threads claim tiles instead: tiles of the first group of panels from the list
+    ``list``, and tiles of each further group from the next list.
 
-    `slices` are the numbers of rows of a call; `times` rows belong to each row of the batch.
-    Panels are packed and read by groups.  Tiles of the same rows follow each other along c, so
-    rows of `a` stay in the first-level cache, and c is written sequentially.
+    `slices` are the possible numbers of rows of a call.  `times` is the number of rows of c for
+    each row of the batch.  Consecutive tiles share the rows of `a`, which stay in the first-level
+    cache, and write c sequentially.
     """
     used = set().union(*(heights(n, tiling.height) for n in slices))
     across = product.sums_rows
@@ -185,7 +186,7 @@ def product_statements(
     body: list[Statement] = []
 
     def loops(makes: Callable[[int, int], Statement]) -> list[Statement]:
-        """Return a loop over a group's panels for each width."""
+        """Return a loop over the panels of a group for each width of panels."""
         return [
             ForLoop(
                 "j",
@@ -202,8 +203,8 @@ def product_statements(
     elif tiling.ahead:
         columns_at = f"{name}_panels + j * {product.depth}"
     else:
-        # Each thread packs a group of panels into its own memory right before reading the group: no
-        # thread waits for another, and the panels are in the cache.
+        # Each thread packs a group of panels into its own memory right before reading the group.
+        # No thread waits for another thread, and the panels are in the cache.
         own = f" + part.index * {group_size(product, tiling, layout)}"
         columns_at = f"{name}_panels{own} + (j - {start}) * {block}"
         body += loops(lambda wide, _: pack_panel(product, tiling, layout, wide, columns_at))
@@ -246,7 +247,7 @@ def product_statements(
         bound = f"const int64_t right = MIN(left + {width}, to);"
         body = [ForLoop("left", "from", "to", [bound, *body], width)]
     begin, end = ("begin", "end") if across else (0, product.depth)
-    # The loop over terms is outermost, so a slice of b is packed once for all tiles of rows.
+    # The loop over passes is outermost, so each part of b is packed once for all rows.
     passes = ForLoop(
         "k0", begin, end, [f"const int64_t k1 = MIN(k0 + {block}, {end});", *body], step=block
     )
@@ -271,7 +272,7 @@ def group_count(product: MatrixProduct, tiling: Tiling, layout: Layout) -> int:
 
 
 def row_copy_size(product: MatrixProduct, tiling: Tiling, layout: Layout, *, claimed: bool) -> int:
-    """Return the size of the packed rows of a: rows of one tile if tiles are claimed, else all."""
+    """Return the size of the packed copy of `a`: one tile's rows if tiles are claimed, else all."""
     rows = tiling.height if claimed else product.rows
     return padded_length(rows * tiling.depth_block, layout.lanes)
 
@@ -283,27 +284,27 @@ def group_size(product: MatrixProduct, tiling: Tiling, layout: Layout) -> int:
 
 
 def _moves(matrices: Sequence[MatrixValue], layout: Layout) -> list[str]:
-    """Return the statements that move `matrices` to the first entries of a tile.
+    """Return the statements that move the pointers of `matrices` to the start of a tile.
 
-    Constant offsets from these entries compile faster than sums of four numbers.
+    Constant offsets from there compile faster than indices that are sums of four numbers.
     """
     return [f"{v.name} += {f'i * {layout.stride(v)} + ' if v.rows > 1 else ''}j;" for v in matrices]
 
 
 def _vector(body: Sequence[Statement], lanes: str) -> list[Statement]:
-    """Return the statements for a vector of a tile; ``lanes`` is the number of its valid lanes."""
+    """Return `body`; if it uses ``lanes``, after the vector's number of valid lanes."""
     count = ["const int64_t lanes = part && v == wide - 1 ? part : LANES;"] if lanes else []
     return [*count, *body]
 
 
 def _spans(product: MatrixProduct, layout: Layout) -> list[tuple[int, int, int, int]]:
-    """Return runs of equally wide panels: vectors, first and last column, lanes of the last one."""
+    """Return runs of equally wide tiles: their vectors, first column, end, and lanes if partial."""
     lanes, vectors = layout.lanes, -(-product.columns // layout.lanes)
     within = any(map(layout.ends_within, _unpadded(product)))
     part = product.columns % lanes if within else 0
     pairs = vectors // 2 * 2
-    # Tiles are two vectors wide.  An odd vector has its own tile, and so has the last vector if it
-    # ends within the caller's rows; then no other tile needs a mask.
+    # Tiles are two vectors wide.  An odd last vector has its own tile.  If the last vector ends
+    # within the caller's rows, its tile is a run of its own, and no other tile needs a mask.
     spans = [(2, 0, pairs * lanes, 0), (1, pairs * lanes, vectors * lanes, 0)]
     if part:
         wide = 2 - vectors % 2
@@ -315,12 +316,12 @@ def _spans(product: MatrixProduct, layout: Layout) -> list[tuple[int, int, int, 
 
 
 def _accumulator(product: MatrixProduct) -> MatrixValue:
-    """Return a stored value; its memory holds the sums between passes."""
+    """Return the value with the memory that holds the sums between passes."""
     return next((v for v in product.writes if v.stored), product.c)
 
 
 def _unpadded(product: MatrixProduct) -> list[MatrixValue]:
-    """Return the values that a tile reads or writes by vectors along c, if b is not packed."""
+    """Return the values that a tile may read or write by vectors along the rows of c."""
     return [*product.tile_matrices, *present(product.bias), *([product.b] * product.sums_rows)]
 
 
@@ -334,7 +335,7 @@ def _tile_buffers(product: MatrixProduct, tiling: Tiling, name: str) -> list[str
 def _epilogue(
     product: MatrixProduct, tiling: Tiling, name: str, layout: Layout, total: str
 ) -> list[Statement]:
-    """Return the statements for each vector of c, from its sums `total`, before it is stored."""
+    """Return the statements that compute and store a vector of c from its sums `total`."""
     known = {product.c: f"at_{product.c.name}"}
     joined, row, column = tiling.joined > 1, "r", "v * LANES"
     within = any(map(layout.ends_within, _unpadded(product)))

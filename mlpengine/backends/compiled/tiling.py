@@ -9,30 +9,27 @@ from mlpengine.backends.compiled.target import CompileTarget
 from mlpengine.backends.values import is_short
 
 LONGEST_DEPTH = 400
-"""Maximum number of terms of a pass.
+"""Maximum number of float32 terms that a product adds in one pass; half as many float64 terms.
 
-The rows of a tile then stay in the first-level cache.  Panels of 25 or 50 kB are read from the
-second-level cache at the same speed."""
+With more terms, several passes add to the same sums.  Within a pass, the entries of `a` that a tile
+reads stay in the first-level cache."""
 
 GROUP_BYTES = 256 * 1024
-"""Bytes of a group of panels, half of a second-level cache; all tiles of some rows read it."""
+"""Bytes of a group of panels, which all tiles read in turn: half of a second-level cache."""
 
 PACK_BYTES = 256 * 1024
-"""A matrix with more bytes that is read by columns is packed first.
+"""Bytes of the largest matrix that tiles read by columns without packing: 64 pages.
 
-Each of its rows is on another page, and the first-level translation buffer has 64 entries."""
+The first-level translation buffer has 64 entries."""
 
 SMALLEST_PANEL = 8 * 1024
-"""Minimum bytes of a panel that is read right after it is written.
+"""Minimum bytes of a panel that a thread packs right before reading it.
 
-The first rows of a smaller panel are still in the store buffer, and a wide load would wait for
-several stores."""
+Smaller panels are packed ahead of all products.  Their first rows would still be in the store
+buffer, where a wide load waits for several stores."""
 
 MIN_READS = 4
-"""Packing pays if at least this many tiles read a panel.
-
-With packing, a product of 512 to 256 columns took a third more time with 2 tiles, and a seventh
-more with 4 (EPYC of Zen 5, November 2026)."""
+"""Minimum number of tiles that read a panel; for fewer reads, writing the panel does not pay."""
 
 PAGE_BYTES = 4096
 
@@ -40,32 +37,36 @@ DOT_ROWS = 2
 """Rows of a tile of dot products; more rows would not fit into the registers."""
 
 SUM_COST = 4
-"""Number of operations for summing the lanes of a vector and reading its part of b."""
+"""Estimated operations for an entry of a dot product besides its multiplications."""
 
 MANY_ROWS = 64
+"""Minimum rows of a product for tiles of more than 8 rows, if one tile does not cover all rows.
+
+Compared with 8 rows, tiles of up to 14 rows shorten the products of 784-256-128-10 by a tenth with
+a batch of 128, and a step by 2.6% with a batch of 64.  Compiling them takes 0.1 to 0.5 s longer
+(Xeon with AVX-512, one thread, GCC 12, November 2026)."""
+
 FEW_TERMS = 16384
-"""Minimum rows of a product, and minimum multiplications in each row, for the highest tiles.
+"""Minimum multiplications for a row of such a product.
 
-The registers limit the height of a tile.
-
-With higher tiles, the products of 784-256-128-10 with a batch of 128 take a tenth less time, and so
-do products of wider layers (Xeon with AVX-512, one thread, interleaved, November 2026).  With a
-batch of 64, a step of this network takes 2.6% less time, and steps of four other shapes, with 64 or
-96 rows, take 4 to 5% less.  Each height must be compiled: for these five shapes this takes 0.1 to
-0.5 s more.  The weight gradients of 64-256-128-10 with a batch of 32 have 8,192 terms for each row.
-With tiles of 8 rows, this network compiles in 0.83 s, with 12 and 13 rows in 0.96 s, and a step
-takes equally long (the same machine, GCC 12)."""
+With 8,192, tiles of 12 or 13 rows made no step faster than tiles of 8 rows, but took 0.13 s longer
+to compile (64-256-128-10 with a batch of 32, on the same machine)."""
 
 Packing = Literal["none", "panels", "transposed"]
 
 
 class Tiling(NamedTuple):
-    """How a product is computed, in tiles of at most `height` rows.
+    """How a product c = a b is computed.
 
-    With `ahead`, all panels are packed first, and all threads and rows share them.  Otherwise each
-    group of panels is packed right before its use and stays in the caches.  With `dots`, the lanes
-    of a vector are terms of one entry instead of columns; their sum is an entry of c.  The epilogue
-    computes `joined` rows of a tile as one vector.
+    Attributes:
+        height: maximum number of rows of a tile.
+        packing: how b is copied into panels.
+        ahead: whether all panels are packed before the product, or each group before its use.
+        pack_rows: whether the entries of `a` that a tile reads are copied, too.
+        depth_block: number of terms in a pass.
+        group: number of panels in a group.
+        dots: whether the lanes of a vector are terms of one entry of c, instead of columns.
+        joined: number of rows of a tile that the epilogue computes as one vector.
     """
 
     height: int
@@ -81,14 +82,13 @@ class Tiling(NamedTuple):
 def choose_tiling(
     product: MatrixProduct, layout: Layout, depth: int, share: int, *, often: bool
 ) -> Tiling:
-    """Return the tiling of sums over `depth` terms at a time.
+    """Return the tiling of a product with sums of `depth` terms and `share` rows for each thread.
 
-    `share` is the number of rows for each thread.  With `often`, several slices of rows or several
-    threads read the same panels, so panels are packed ahead.  The tiling depends only on the shapes
-    and the target, so it is the same in every run.
+    With `often`, several slices of rows or several threads read the same panels, so panels are
+    packed ahead.  Equal arguments give equal tilings in every run.
     """
     size = layout.itemsize
-    # All passes have equal length: a short last pass would load and store all sums for few terms.
+    # All passes are equally long: each pass loads and stores all sums, also for a few terms.
     passes = max(1, -(-depth * size // (LONGEST_DEPTH * 4)))
     joined = _joined_rows(product, layout) if passes == 1 else 1
     if joined == 1 and _has_few_columns(product, layout):
@@ -96,10 +96,10 @@ def choose_tiling(
     block = -(-depth // passes)
     across = product.sums_rows
     height = tile_rows(layout.target, share, depth * product.columns)
-    # In "forward", the columns of c belong to the rows of w, so a vector would have to gather from
-    # several rows.  Packing therefore transposes w.  The other forms read b along its rows.  They
-    # pack b if that pays, or if a vector would end beyond a row of the caller's array, because such
-    # rows have no padding.
+    # In "forward", adjacent columns of c belong to different rows of w.  Packing transposes w, so
+    # that a vector need not gather from several rows.  The other forms read b along its rows.  They
+    # pack b if packing pays.  They also pack w if a vector would end beyond a row of w, because the
+    # caller's array has no padding.
     packing: Packing = "none"
     if product.form == "forward":
         packing = "transposed"
@@ -109,8 +109,8 @@ def choose_tiling(
     ):
         packing = "panels"
     row_bytes = layout.stride(product.a) * size
-    # If rows are a multiple of a page apart, the same column of all rows maps to one set of the
-    # first-level cache, and the rows of a tile would evict each other.
+    # If rows lie a multiple of a page apart, all entries of a column map to one set of the
+    # first-level cache, and the rows of a tile evict each other.
     pack_rows = row_bytes % PAGE_BYTES == 0 and share >= 64
     if across:
         pack_rows = (
@@ -125,14 +125,11 @@ def choose_tiling(
 
 
 def tile_rows(target: CompileTarget, rows: int, terms: int) -> int:
-    """Return the number of rows in a tile, two vectors wide, for a product with `rows` rows.
+    """Return the number of rows in a tile for `rows` rows with `terms` multiplications each.
 
-    Each row takes `terms` multiplications.
-
-    The tile leaves registers for a row of b and an entry of a.  Tiles of 8 rows have 16 sums, which
-    hide the latency of any multiplier, and low tiles fit more shapes.  With vectors of 64 bytes the
-    second-level cache is the limit: higher tiles read panels less often, and one tile may cover all
-    rows.
+    A tile has at most 8 rows: its 16 sums hide the latency of any multiplier.  With vectors of 64
+    bytes, reading panels from the second-level cache takes longer than multiplying.  Higher tiles
+    read panels less often, so they are used for few rows and for large products.
     """
     limit = highest_tile(target)
     if target.vector_bytes < 64 or (rows > limit and (rows < MANY_ROWS or terms < FEW_TERMS)):
@@ -142,7 +139,7 @@ def tile_rows(target: CompileTarget, rows: int, terms: int) -> int:
 
 
 def highest_tile(target: CompileTarget) -> int:
-    """Return the largest number of rows for which a tile fits into the registers."""
+    """Return the largest number of rows, of two vectors each, that fits into the registers."""
     return (target.registers - 4) // 2
 
 
@@ -157,10 +154,10 @@ def _joined_rows(product: MatrixProduct, layout: Layout) -> int:
 
 
 def _has_few_columns(product: MatrixProduct, layout: Layout) -> bool:
-    """Return whether dot products need fewer operations than vectors with few lanes in use.
+    """Return whether dot products need fewer operations than vectors along the columns of c.
 
-    With dot products, a step of 64-128-10 with a batch of 64 takes 4 % less time (EPYC of Zen 5,
-    November 2026).
+    A step of 64-128-10 with a batch of 64 takes 4 % less time with dot products than with vectors
+    along columns (EPYC of Zen 5, November 2026).
     """
     if product.form != "forward" or product.columns > layout.lanes:
         return False
@@ -168,13 +165,13 @@ def _has_few_columns(product: MatrixProduct, layout: Layout) -> bool:
 
 
 def _is_panel(product: MatrixProduct, layout: Layout) -> bool:
-    """Return whether the memory layout of b equals the layout of its only panel."""
+    """Return whether b in memory already looks like a packed panel."""
     stride = layout.stride(product.b)
     return stride % layout.lanes == 0 and stride <= 2 * layout.lanes
 
 
 def _pays(product: MatrixProduct, layout: Layout, depth: int, reads: int) -> bool:
-    """Return whether packing b into panels pays; `reads` tiles read each panel."""
+    """Return whether packing b saves time if `reads` tiles read each panel."""
     row_bytes = layout.stride(product.b) * layout.itemsize
     pays = reads >= MIN_READS
     if layout.target.reads_columns:
@@ -186,8 +183,8 @@ def _pays(product: MatrixProduct, layout: Layout, depth: int, reads: int) -> boo
 def _reads_badly(depth: int, row_bytes: int, ways: int = 4) -> bool:
     """Return whether reading a column of `depth` rows misses the first-level caches.
 
-    Either the rows span more pages than the translation buffer holds, or their lines map to so few
-    of the 64 sets of the first-level cache that they do not fit into `ways` of its ways.
+    The column may span more pages than the translation buffer holds.  Or its cache lines map to
+    few of the 64 sets of the first-level cache, and do not fit into `ways` lines of each set.
     """
     lines = max(row_bytes // 64, 1)
     sets = 64 // gcd(lines, 64)
