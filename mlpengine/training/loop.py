@@ -123,7 +123,7 @@ class Callback:
         """Called after each step that `skip_budget` does not exempt."""
 
     def on_steps_skipped(self, loop: "Loop", norms: list[float]) -> None:
-        """Called after steps without `on_train_batch_end`, with their gradient norms."""
+        """Called after steps that `skip_budget` exempts, with the gradient norms of these steps."""
 
     def on_train_epoch_end(self, loop: "Loop", row: EpochRow) -> None:
         """Called after each whole epoch and its validation, with the measurements in `row`."""
@@ -138,7 +138,7 @@ class Callback:
         """Called at the end; networks have the best weights."""
 
     def skip_budget(self, loop: "Loop") -> SkipBudget:
-        """Return the number of next steps that need no `on_train_batch_end`.
+        """Return the number of next steps that are exempt from `on_train_batch_end`.
 
         A compiled step makes these steps in a single, faster call.  If a callback overrides
         `on_train_batch_end` but not this method, it is called after each step.
