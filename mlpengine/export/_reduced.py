@@ -27,8 +27,8 @@ def reduced(network: Network) -> Reduced:
     """Return a network with fewer weights and the same outputs as `network`, up to rounding.
 
     Factors and masks of the input layer are multiplied into the first weights.  A learned
-    activation becomes a plain activation if all alphas are 1, and none if all alphas are 0.  A layer
-    without activation is merged with the next layer, unless the merged layer is larger.  An
+    activation becomes a plain activation if all alphas are 1, and is left out if all are 0.  A
+    layer without activation is merged with the next layer, unless the merged layer is larger.  An
     embedding that no weight reads is left out.  Features that no weight reads are left out if this
     saves more numbers than a list of the kept features has.  If nothing is left out, or for classes
     other than `Mlp` and `Residual`, the result is `network` itself.
