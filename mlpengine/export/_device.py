@@ -30,10 +30,10 @@ MakeOptimizer = Callable[[Mlp], Optimizer]
 
 @dataclass(frozen=True)
 class StepCode:
-    """The statements of a step, the size of its scratch, and positions.
+    """The statements of a step, the length of its scratch array, and positions in the array.
 
-    `factors` are the positions of dy and x by layer; a layer's gradient is dy times x.  `given` are
-    the positions of the features and of the scaled targets.
+    `factors` has the positions of dy and x of each layer; the product of dy and x is the gradient
+    of the layer's weights.  `given` has the positions of the features and of the scaled targets.
     """
 
     statements: list[Statement]
@@ -44,7 +44,7 @@ class StepCode:
 
 @dataclass(frozen=True)
 class DeviceStep:
-    """Everything that a file for a device is printed from.
+    """The inputs of the C files of a training step.
 
     Attributes:
         mlp: the network, without dropout; its weights are initial weights or, in frozen layers,
@@ -113,7 +113,7 @@ class DeviceStep:
         return sum(self.mlp.weights[i].size + self.mlp.biases[i].size for i in self.trained)
 
     def layer_values(self, layers: Collection[int]) -> Array:
-        """Return weights and biases of some layers, one after another."""
+        """Return weights and biases of some layers as one vector."""
         pairs = [(self.mlp.weights[i], self.mlp.biases[i]) for i in layers]
         return np.concatenate([np.empty(0), *(a.ravel() for pair in pairs for a in pair)])
 

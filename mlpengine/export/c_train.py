@@ -71,17 +71,18 @@ def export_training(
         model: a model with its preprocessing, or a network alone; dropout is left out.
         path: path of the source; its name, without ``.c``, is the prefix of all names in the
             header.
-        optimizer: for a network, such as ``Sgd`` or ``lambda mlp: Adam(mlp, lr=1e-3)``; its
-            schedule is left out, because the application sets ``lr`` in the state.
-        loss: by default the model's loss; a network alone needs one.
+        optimizer: function from a network to an optimizer, such as ``Sgd`` or
+            ``lambda mlp: Adam(mlp, lr=1e-3)``; the optimizer's schedule is left out, because the
+            application sets ``lr`` in the state.
+        loss: by default the model's loss; a network alone needs a loss.
         clip_norm: maximum norm of the gradients; None does not clip.
         freeze: layers that are not trained, with weights in flash; by default the network's frozen
             layers.
-        real: type of all numbers, by default the model's; a compiler may choose the other type.
+        real: type of all numbers, by default the model's; ``-DNAME_REAL=TYPE`` compiles another.
         package: ``arduino`` or ``platformio``; `path` is then the folder of a library with an
             example sketch that reads sensors and trains in a loop.
 
-    Raises: UsageError for what has no C, or for options that do not fit the model.
+    Raises: UsageError for a part without a C form, or for options that do not fit the model.
     """
     path = Path(path)
     if package is not None:
@@ -131,7 +132,7 @@ def export_training(
 
 
 def _plain(model: Model | Mlp, freeze: Iterable[int] | None) -> Mlp:
-    """Return the network without dropout.  Raises: UsageError if it cannot train in C."""
+    """Return the network without dropout.  Raises: UsageError if the network cannot train in C."""
     if isinstance(model, Model) and model.members is not None:
         count = len(model.networks)
         raise UsageError(

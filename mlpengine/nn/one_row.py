@@ -18,9 +18,9 @@ class OneRow:
     """The forward pass over one row for networks of one architecture.
 
     Write the features to `input` (1, in_dim) and call the object; `outputs` (networks, 1, out_dim)
-    then has the result.  For a `Population` of dense layers, `together` is True: one NumPy call
-    computes a product or a function for all networks, because small networks need less time for the
-    arithmetic than for the calls.
+    then has the result.  For a `Population` of dense layers, `together` is True: each NumPy call
+    computes a product or a function for all networks.  In small networks, calls take more time than
+    the arithmetic.
     """
 
     def __init__(self, networks: Sequence[Network]) -> None:

@@ -12,10 +12,10 @@ from mlpengine.formula import plan, variable, variables
 from mlpengine.optim._denormals import flush_signed, flush_square
 
 ROUND_BYTES = 192 * 1024
-"""Bytes of each vector that one round of calls updates.
+"""Maximum bytes of a block, the part of a vector that is updated at a time.
 
-Adam uses five vectors, and a call reads or writes two or three.  A block then fits into a
-second-level cache of half a megabyte or more, and a call's arithmetic outweighs its fixed cost.
+A call uses blocks of two or three vectors, which fit into a second-level cache of a megabyte.  For
+much smaller blocks, the fixed cost of a call would outweigh the arithmetic.
 """
 
 
@@ -25,10 +25,10 @@ class NumpyUpdate:
     Attributes:
         blocks: slices of the parameters that are updated in turn, each with its factor of the
             learning rate.
-        cells: for each learning-rate factor, the constants of a step by name, set before its calls.
+        cells: for each learning-rate factor, the constants by name; `Optimizer.advance` sets them.
         keeps: for each pair of factors (learning rate, weight decay), the constant that multiplies
-            the weights.
-        flushes: the calls that flush moments, and weights that only decay.
+            the weights before the update.
+        flushes: the calls that flush moments and, with weight decay, the parameters.
     """
 
     def __init__(self, update: Update) -> None:
@@ -69,7 +69,7 @@ class NumpyUpdate:
         return calls
 
     def _constant(self, value: float) -> Array:
-        """Return a 0-d operand; with a Python float a call takes twice as long."""
+        """Return a 0-d array; calls with a Python float would take twice as long."""
         return np.array(value, self._dtype)
 
     def _decay(self, block: slice) -> Calls:

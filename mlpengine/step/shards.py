@@ -215,7 +215,7 @@ class Shards:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BoundShards(BoundStep):
-    """The step of a batch in shards; `scratch`, gradients and loss are those of the first shard.
+    """The step of a batch in shards; `scratch`, `grads` and `loss` belong to the first shard.
 
     After `calls`, ``grads.flat`` is the gradient of the batch on every rank.
 

@@ -61,8 +61,7 @@ class Tiling(NamedTuple):
     Attributes:
         height: maximum number of rows of a tile.
         packing: how b is copied into panels.
-        ahead: whether all panels are packed before the product, for all threads and rows to share.
-            If not, each group of panels is packed right before its use.
+        ahead: whether all panels are packed before the product, or each group before its use.
         pack_rows: whether the entries of `a` that a tile reads are copied, too.
         depth_block: number of terms in a pass.
         group: number of panels in a group.
