@@ -385,7 +385,7 @@ class _ArrowBlocks:
         return Parsed(steps, table, _has_codes(content, self.body.header.delimiter))
 
     def add(self, content: bytes, parsed: Parsed) -> int | None:
-        """Add the rows of a block; return their number, or None if only Python can read the block."""
+        """Add the rows of a block; return their number, or None if only Python can read them."""
         steps, table, has_codes = parsed
         readers = {place: self.body.readers[place] for place in steps}
         if table is None:
