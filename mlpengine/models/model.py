@@ -727,7 +727,7 @@ class Model:
         }
 
     def state_dict(self) -> dict[str, Array]:
-        """Return copies of the parameters by name; members are along axis 0 if there are several."""
+        """Return copies of the parameters by name; several members are stacked along axis 0."""
         more = {} if self.smooth is None else self.smooth.state_dict()
         return (self.members or self.mlp).state_dict() | {
             f"{SMOOTH_PREFIX}{name}": rows for name, rows in more.items()
