@@ -42,7 +42,7 @@ class ActivationNames(Sequence[str]):
 ACTIVATIONS = ActivationNames()
 
 _ROWS = Spec((2, 3), np.dtype("float32"))
-"""Example of an input; an activation must return its shape and dtype."""
+"""Example of an input; an activation must keep this shape and dtype."""
 
 ActivationLike = str | GradOp | None
 """A name of `ACTIVATIONS`, a formula of x, an op such as ``LeakyRelu(0.2)``, or None."""

@@ -60,7 +60,7 @@ class Recording(NamedTuple):
 
     @property
     def predicts(self) -> bool:
-        """Whether input and output are single, and predictions differ only by missing dropout."""
+        """Whether input and output are single, and only dropout is left out of predictions."""
         plain = "" in self.inputs and "" in self.outputs
         return plain and not any(isinstance(r.op, Normal | BatchNorm) for r in self.tape.records)
 

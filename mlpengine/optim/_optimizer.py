@@ -41,7 +41,7 @@ WeightDecay: TypeAlias = Annotated[
     NonNegative, "Decoupled decay of weights, times the learning rate."
 ]
 Betas: TypeAlias = Annotated[tuple[Fraction, Fraction], "Decay of the two moments."]
-"""Options that several optimizers have."""
+"""`LearningRate`, `WeightDecay` and `Betas` are types of options of several optimizers."""
 
 STEP_LIMITS = Limits(at_least=0, whole=True)
 
@@ -152,7 +152,7 @@ class Optimizer(ABC):
     name: ClassVar[str] = ""
 
     moments: dict[str, Array]
-    """Flat vectors by name, which you may read and write between steps."""
+    """Flat vectors by name; you may read and write these vectors between steps."""
 
     current_lr: float
     """Learning rate of the last update; before any update, the rate of the first update."""
@@ -270,7 +270,7 @@ class Optimizer(ABC):
 
     @property
     def lr(self) -> float:
-        """Base learning rate; the schedule multiplies it.  It may be zero."""
+        """Base learning rate, at least 0; a schedule multiplies this rate."""
         return self._lr
 
     @lr.setter
@@ -347,7 +347,7 @@ class Optimizer(ABC):
         return rates, decays
 
     def step(self, model: HasParams, grads: HasFlat) -> None:
-        """Update the parameters of `model` with `grads.flat`, which stays unchanged."""
+        """Update the parameters of `model` with `grads.flat`, without changing the gradients."""
         try:
             own = model.params is self.params
         except AttributeError:
@@ -419,8 +419,8 @@ class Optimizer(ABC):
         """Return formulas for the new moments and parameters ``p``, in order of computation.
 
         A subclass's method names as parameters what the formulas read: ``p``, the gradient ``g``,
-        old moments, hyper-parameters and numbers.  An argument with a default may be missing from
-        the moments.
+        old moments, hyper-parameters and numbers.  A parameter with a default may be absent, such
+        as a moment that only some settings need.
         """
 
     def state_dict(self) -> State:
@@ -477,7 +477,7 @@ class Optimizer(ABC):
         )
 
     def _bind(self, grads: HasFlat) -> tuple[HasFlat, Callable[[], None]]:
-        """Bind the step for `grads`; the reference keeps its id from being reused."""
+        """Bind the step for `grads`; a reference keeps the id of `grads` from being reused."""
         if not isinstance(getattr(grads, "flat", None), np.ndarray):
             raise UsageError(
                 f"{self._where}: step needs gradients such as mlp.gradients(batch_size=32) "

@@ -106,14 +106,14 @@ class AdamW(Adam, name="adamw"):
 class NAdam(Optimizer, name="nadam"):
     """NAdam, Adam with Nesterov momentum: the step looks ahead along the first moment.
 
-    With m, v and v_hat as in `Adam`, mu(t) = beta1 * (1 - 0.96**(t * momentum_decay) / 2) and M(t)
-    the product of mu(1) to mu(t):
-    m_hat = (1 - mu(t)) / (1 - M(t)) * grads + mu(t + 1) / (1 - M(t + 1)) * m and
-    params -= lr * m_hat / (sqrt(v_hat) + eps), as in PyTorch.
+    As in PyTorch, params -= lr * m_hat / (sqrt(v_hat) + eps), with
+    m_hat = (1 - mu(t)) / (1 - M(t)) * grads + mu(t + 1) / (1 - M(t + 1)) * m.
+    Here, mu(t) = beta1 * (1 - 0.96**(t * momentum_decay) / 2), and M(t) is the product of mu(1) to
+    mu(t); m, v and v_hat are as in `Adam`.
 
     Moments: ``first`` and ``second``, as in `Adam`.
     Numbers: `rate`, the factor of the gradient; `ahead`, the factor of the first moment; `product`,
-    M(t), which each step carries to the next step.
+    the carried number M(t).
 
     Source: Dozat 2016, Incorporating Nesterov Momentum into Adam.
     """

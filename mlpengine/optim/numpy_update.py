@@ -14,8 +14,8 @@ from mlpengine.optim._denormals import flush_signed, flush_square
 ROUND_BYTES = 192 * 1024
 """Maximum bytes of a block, the part of a vector that is updated at a time.
 
-A call uses blocks of two or three vectors, which fit into a second-level cache of a megabyte.  For
-much smaller blocks, the fixed cost of a call would outweigh the arithmetic.
+The blocks of two or three vectors in a call fit into a second-level cache of a megabyte.  In much
+smaller blocks, the fixed cost of a call would outweigh the arithmetic.
 """
 
 

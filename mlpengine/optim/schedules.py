@@ -282,8 +282,8 @@ class PlateauSchedule(Schedule, name="plateau"):
     but not below `min_factor`.  Then the next `cooldown` values are ignored.  NaN is never better.
     For a metric that should rise, observe its negative.
 
-    The fields do not change; `state_dict` holds the state, which is saved with the optimizer's
-    state.  Each optimizer needs its own object.
+    The fields do not change.  `state_dict` returns the state; the optimizer saves this state with
+    its own.  Each optimizer needs its own object.
 
     Source: PyTorch's ReduceLROnPlateau, mode min, with a threshold that also works below zero.
     """

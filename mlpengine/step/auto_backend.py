@@ -13,7 +13,7 @@ NUMPY_RUNS = "backend: NumPy runs instead of compiled code (%s)"
 """Message for a step that cannot be compiled."""
 
 SAVED_BY_CALLS = 30e-6
-"""Seconds that machine code saves per step, compared with NumPy, because Python calls are absent.
+"""Seconds that machine code saves per step, compared with NumPy's Python calls.
 
 This number and the next three were measured on one thread of a Xeon with AVX-512
 (``benchmarks/compiling.py``)."""

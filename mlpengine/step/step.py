@@ -83,9 +83,9 @@ class TrainingStep:
         clip_norm: maximum global L2 norm of the gradients; None does not clip.
         weighted: whether batches come with sample weights.
         backend: ``compiled``: machine code for these shapes, with NumPy for ops without a compiled
-            rule; ``numexpr``: NumExpr, with NumPy for ops without such a rule; ``numpy``; ``auto``:
-            compiled if there is a compiler, else NumPy.  Machine code treats denormal numbers
-            (below 1.2e-38 in float32) as zero.
+            rule; ``numexpr``: NumExpr, with NumPy for ops without a NumExpr rule; ``numpy``;
+            ``auto``: compiled if there is a compiler, else NumPy.  Machine code treats denormal
+            numbers (below 1.2e-38 in float32) as zero.
         threads: maximum number of threads of a compiled step; small shapes use fewer.  The result
             has the same bits for every number of threads.
         rematerialization: see `Mlp.scratch`.
@@ -285,11 +285,11 @@ class TrainingStep:
         return True
 
     def bound(self, rows: int) -> BoundStep:
-        """Return the step for `rows` rows: `write` or `gather` a batch into it, then `run` it.
+        """Return the step for `rows` rows; `write` or `gather` a batch, then `run` the step.
 
-        Without shards, you may also write a batch into its ``scratch.input`` and ``loss.target``.
-        One backend runs the steps of all sizes: if one size cannot be compiled, no size is.  Call
-        this method for all sizes before training, so that the backend does not change.
+        Without shards, you may also write a batch into ``scratch.input`` and ``loss.target``.
+        One backend runs the steps of all sizes.  If one size cannot be compiled, NumPy runs all
+        sizes.  Call this method for all sizes before training to keep the backend.
         Raises: ShapeError for no rows, or for more rows than the batch size.
         """
         bound = self._bound.get(rows)

@@ -36,7 +36,7 @@ class StepBuilder:
     Attributes:
         weighted: whether batches come with sample weights.
         threads: maximum number of threads of a compiled step.
-        target: function from a number of rows to the specs of the targets; None for usual targets.
+        target: specs of the targets; None for the loss's usual targets.
     """
 
     loss: Loss

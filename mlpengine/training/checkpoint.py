@@ -1,4 +1,4 @@
-"""Checkpoints of a run; at any time, at least one of them can be read.
+"""Checkpoints of a run; after the first, at least one can be read at any time.
 
 `mlpengine.core.files` has the functions that write files safely.
 """
@@ -116,7 +116,7 @@ class Checkpointer(Callback):
     writing is slow, the time between checkpoints grows.  A finished run keeps one checkpoint.
     """
 
-    order = 100  # after the callbacks, because it saves their state
+    order = 100  # after the callbacks with a state, because a checkpoint has this state
 
     def __init__(
         self,

@@ -34,7 +34,7 @@ from mlpengine.training.best import Best
 from mlpengine.training.history import EpochRow, History
 
 CHECKED_ROWS = 512
-"""Number of training rows whose outputs must be finite with the final weights."""
+"""Number of training rows that must have finite outputs with the final weights."""
 
 HOPELESS = 1e12
 """A run fails if its loss exceeds this multiple of the loss of the best constant output."""
@@ -71,7 +71,7 @@ class Learner(Uncopyable):
         step: the training step, with its buffers, and the loss and norms of the last step.
         history: a row for each whole epoch.
         best: the best epoch so far.
-        chooses: whether the network's own validation part chooses the best epoch, not the loop.
+        chooses: whether the network's own validation part (not the loop) chooses the best epoch.
         fused_steps: runs many steps in one call; None if steps run one by one.
         epoch: number of the current epoch, from 1.
         batch_rows: indices, in the training part, of the rows of the last batch.

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 class Result:
     """The outcome of a run.
 
-    Each network then holds the weights of its best epoch; `best_epochs` lists these epochs.
+    After a run, each network holds the weights of its best epoch; `best_epochs` has these epochs.
     """
 
     ending: Ending
@@ -53,7 +53,7 @@ class Result:
         return max(self.best_epochs)
 
     def charts(self) -> "list[Chart]":
-        """Return the charts of `history`; if all networks share a best epoch, it is marked."""
+        """Return the charts of `history`, with a mark at a best epoch that all networks share."""
         same = len({*self.best_epochs}) == 1
         return self.history.charts(self.best_epoch if same and self.best_epoch else None)
 
@@ -140,8 +140,8 @@ class Callback:
     def skip_budget(self, loop: "Loop") -> SkipBudget:
         """Return the number of next steps that are exempt from `on_train_batch_end`.
 
-        A compiled step makes these steps in a single, faster call.  If a callback overrides
-        `on_train_batch_end` but not this method, it is called after each step.
+        A compiled step makes these steps in a single, faster call.  A callback that overrides
+        `on_train_batch_end` but not this method is called after each step.
         """
         return SkipBudget(0)
 
@@ -175,9 +175,9 @@ class Loop(Uncopyable):
     therefore a score on new rows.  A group ends when all its networks would stop early.  Without
     folds, each network's own validation chooses its epoch and ends its training.
 
-    `callbacks` are called in increasing `order`; they may read the attributes below.  With several
-    networks, they are called after an epoch of all networks that still train, with mean
-    measurements.
+    `callbacks` are called in increasing `order`, and may read the attributes below.  With several
+    networks, an epoch ends for callbacks when all networks that still train have made the epoch;
+    measurements are then means.
 
     If a step has several ranks, each rank runs the same loop with its own callbacks.  A stop within
     an epoch then takes effect one step later.  The processes of the argument `ranks` share several
@@ -516,7 +516,7 @@ class Loop(Uncopyable):
         self._call("on_train_epoch_end", self.history.rows[-1])
 
     def _check_monitor(self) -> None:
-        """Raise NumericalError if the first epoch has a finite loss, but no finite metric."""
+        """Raise NumericalError if the monitored metric, but not the loss, is nonfinite at first."""
         rule, rows = self.members[0].early_stopping, [m.history.rows for m in self.members]
         first = [one[0].validation for one in rows if len(one) == 1]
         if rule is None or not any(first):

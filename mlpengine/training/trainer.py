@@ -3,7 +3,7 @@
 Configs, `mlpengine.fit`, trials of a sweep and estimators read rows and settings, call `Trainer`,
 and keep or write the results.  `Trainer` decides, in this order:
 
-- folds and seeds: `Trainer.rows`, and `seeds_of`;
+- folds and seeds: `Trainer.row_count`, and `seeds_of`;
 - networks, and the inputs of each ensemble member type: `Trainer._make_networks`;
 - rows of a step, threads, backend: `step_rows`, `_allowed_threads`, `_chosen_backend`;
 - optimizers, schedules and steps: `Trainer._member` returns a `Member`;
@@ -70,7 +70,7 @@ _log = logging.getLogger("mlpengine")
 
 
 class Member:
-    """A network with its optimizer and its steps; a step is bound at its first use.
+    """A network with an optimizer and training steps; a step is bound at the first use.
 
     A copy or pickle has its own network and optimizer, and binds its steps again.
 
@@ -104,7 +104,7 @@ class Member:
         return self._steps[weighted]
 
     def learn_once(self, part: Split) -> float:
-        """Make one step on each batch of a part, in order; return the sum over the rows' losses."""
+        """Make one step on each batch of a part, in order; return the sum of the rows' losses."""
         step, total = self.step(weighted=part.weights is not None), 0.0
         for start in range(0, len(part), step.batch_size):
             rows = slice(start, min(start + step.batch_size, len(part)))
@@ -186,8 +186,8 @@ class Trainer:
         members, ensemble_weights: members and weights of an earlier training to continue.
         more_rows: whether more rows follow later (`partial_fit`).  Batches may then be larger than
             the rows, and initial weights do not depend on the rows.
-        calibration_set: synthetic rows that calibrate a student network; `train` has the other
-            rows, which the teacher labeled.
+        calibration_set: synthetic rows that calibrate a student network; `train` has the rows with
+            a teacher's labels.
 
     Attributes:
         networks: the networks, grouped by type, in the order of folds or seeds.
@@ -440,7 +440,7 @@ class Trainer:
 
     @property
     def mean(self) -> NetworkMean:
-        """Mean of the networks in their current state, with equal weights for member types."""
+        """Mean of the networks in their current state, with `ensemble_weights`."""
         return NetworkMean(self.networks, self.task, self.ensemble_weights)
 
     def model(self, preprocessor: Preprocessor) -> Model:
@@ -455,7 +455,7 @@ class Trainer:
 
         If folds follow each other in time, residuals come from the newest folds only, because
         networks that also trained on later rows have smaller errors on earlier rows.  In this case,
-        residuals are not scaled by `Fitted.mean_error`, which is None.
+        `Fitted.mean_error` is None and does not scale the residuals.
 
         If the settings ask for it, a temperature divides the last layers of a classifier.
         Out-of-fold rows or the validation part choose the temperature.

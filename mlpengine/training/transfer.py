@@ -36,7 +36,7 @@ CALIBRATION_ROWS = 4_096
 """Number of synthetic rows that calibrate a student, and are not used to train the student."""
 
 SMALLEST_CHANCE = 1e-9
-"""Lower bound of probabilities whose logarithm is taken."""
+"""Lower bound of probabilities before the logarithm."""
 
 Labeling = Callable[[SyntheticRows | None], tuple[Array, Array]]
 """Function from synthetic rows to targets and predictions; None stands for training rows."""
