@@ -213,12 +213,16 @@ class Teacher:
             table = self._table(part, rows_of)
             names = [name for name in table.names if name not in self._targets]
             return {name: _cells(table, name) for name in names}
+        is_arrow = hasattr(frame, "column_names") and not hasattr(frame, "iloc")
         cells = {}
-        for name in frame.columns:
+        for name in frame.column_names if is_arrow else frame.columns:
             if name not in self._targets:
                 column, taken = frame[name], rows_of(str(name), rows)
-                cells[name] = column.array[taken] if hasattr(column, "array") else column[taken]
-        return type(frame)(cells)
+                if is_arrow:
+                    cells[name] = column.take(taken)
+                else:
+                    cells[name] = column.array[taken] if hasattr(column, "array") else column[taken]
+        return type(frame).from_pydict(cells) if is_arrow else type(frame)(cells)
 
 
 def _cells(table: Table, name: str) -> Array:
