@@ -54,7 +54,7 @@ class Requirement(NamedTuple):
     limit: float
 
     def is_met(self, value: float | None) -> bool:
-        """Return whether a measured value meets the requirement; None, not finite, does not."""
+        """Return whether a measured value meets the requirement; False for None (not finite)."""
         return value is not None and COMPARISONS[self.comparison](value, self.limit)
 
 

@@ -75,7 +75,7 @@ def command(
 
 
 def _row(run: Path, file: str | None, number: int, history: str | None) -> RowExplanation:
-    """Explain the row of a line; a row of a file needs only the training rows' description."""
+    """Explain one row, by its number, of a file or of the training rows."""
     model, background = load(run), None
     if file is None:
         config = resolved_config(run, f"; say which rows to use: mlpengine explain {run} FILE")

@@ -322,7 +322,7 @@ def _how_sure(
 
 
 def _quantiles(model: Model, output: Array, sure: Sure) -> dict[str, Any]:
-    """Return the columns of quantiles and of survival; a level or time given twice has one."""
+    """Return the columns of quantiles and of survival probabilities, by name."""
     columns: dict[str, Any] = {}
     for level in sure.quantiles:
         values = model.quantile_of(output, level, "--quantile")
@@ -347,9 +347,9 @@ def _sets(sets: Array, classes: Sequence[object]) -> Coded:
 
 
 def row_names(table: Table, key: str | None, taken: dict[str, Any]) -> dict[str, Any]:
-    """Return the column that identifies the rows: the column `key`, or without a key, numbers.
+    """Return the column that identifies the rows: the column `key`, or numbers if `key` is None.
 
-    The numbers are lines of the file (`line`) or, for files without lines, rows from 1 (`row`).
+    The column of numbers is `line`, the lines of the file, or, without lines, `row`, from 1.
     """
     if key is None:
         name = table.numbering
@@ -359,7 +359,7 @@ def row_names(table: Table, key: str | None, taken: dict[str, Any]) -> dict[str,
     codes, texts = coded(table[key])
     typed = _typed(table[key])
     if table[key].values.dtype.kind in "iu" and table[key].kind == "number":
-        texts = list(map(str, typed))  # with every digit
+        texts = list(map(str, typed))  # whole numbers keep every digit
     return {key: Coded(codes, [*texts, ""], [*typed, None])}
 
 

@@ -70,7 +70,9 @@ SCHEMA_LINE = "# yaml-language-server: $schema="
 def fitting_division(
     profile: Profile, table: Table, division: Division, *, own_test: bool
 ) -> Division:
-    """Return a division with so few blocks that the training rows can fill its folds.
+    """Lower `blocks` until the training rows have enough blocks for the folds.
+
+    Returns the division.
 
     `table` has the rows with a target; `profile` is the result of `Division.of`.
 

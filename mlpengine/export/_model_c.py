@@ -217,7 +217,7 @@ def _declared(code: NetworkCode) -> str:
 def _header(
     name: str | None, functions: Sequence[str], real: Real, macros: str, text: str, reason: str
 ) -> dict[str, bytes]:
-    """Return the header of the functions that begin with `name`, by its suffix."""
+    """Return the header of the functions, by its suffix .h; {} if `name` is None."""
     if name is None:
         return {}
     header = PREDICTION_HEADER.format(

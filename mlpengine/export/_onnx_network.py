@@ -82,7 +82,7 @@ class _Writer:
         return self.names[self.recording.output.index]
 
     def name(self, value: Value | None) -> str:
-        """Return the name of a value, "" for None; the first read of a leaf adds its constant."""
+        """Return the name of a value, "" for None; add a parameter's constant at its first use."""
         if value is None:
             return ""
         if value.index not in self.names:

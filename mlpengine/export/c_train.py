@@ -5,6 +5,7 @@
 instruction list as the compiled training step.
 """
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from mlpengine.core.errors import UsageError
 from mlpengine.export._device import DeviceStep, MakeOptimizer
 from mlpengine.export._device_c import header, network_title, reals, scratch, source
 from mlpengine.export._device_test import self_test
+from mlpengine.export._model_c import why_double
 from mlpengine.export._package import (
     Package,
     checked_folder,
@@ -23,6 +25,7 @@ from mlpengine.export._package import (
     training_sketch,
     write_folder,
 )
+from mlpengine.export._table_c import DOUBLE
 from mlpengine.export.network_c import Real, real_of
 from mlpengine.models.model import Model
 from mlpengine.nn import Mlp
@@ -31,6 +34,8 @@ from mlpengine.ops import Loss
 from mlpengine.optim import Optimizer, Sgd
 
 __all__ = ["DeviceFiles", "MakeOptimizer", "Package", "Real", "export_training"]
+
+_log = logging.getLogger("mlpengine")
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,7 @@ class DeviceFiles:
         source, header, test: paths.
         others: paths of a library's further files: its manifest, and a sketch.
         state: bytes of a state, in RAM.
-        scratch: bytes of stack for a training step or a prediction, without 512 for registers.
+        scratch: bytes of stack for a training step or a prediction; registers need 512 more.
         title: network, loss and optimizer on one line.
     """
 
@@ -82,6 +87,8 @@ def export_training(
         package: ``arduino`` or ``platformio``; `path` is then the folder of a library with an
             example sketch that reads sensors and trains in a loop.
 
+    A warning is logged if a float rounds values of a column by much of the column's spread.
+
     Raises: UsageError for a part without a C form, or for options that do not fit the model.
     """
     path = Path(path)
@@ -119,6 +126,8 @@ def export_training(
         sketch = training_sketch(name, classes=step.has_classes)
         texts |= library_files(package, name, title, sketch, trains=True)
     head, test, file, *others = write_folder(path if package else path.parent, texts)
+    if whole is not None and real == "float" and (reason := why_double(whole)):
+        _log.warning("warning: %s: %s; %s", file, reason, DOUBLE)
     size = 4 if real == "float" else 8
     return DeviceFiles(
         file,

@@ -609,7 +609,7 @@ class Model:
                 f"{where}: is not for censored times; write predict_quantile, or --quantile"
             )
         task, networks = self.preprocessor.task, plural(len(self.networks), "network")
-        advice = "mlpengine.fit(table, target='y', training={'folds': 8})"
+        advice = f"mlpengine.fit(table, {self.preprocessor.target!r}, training={{'folds': 8}})"
         if what == "numbers" and task == "classification":
             advice = "predict_set(table), for classes"
         elif what == "classes" and task == "regression":
@@ -865,7 +865,9 @@ def _check_loss(loss: object, options: object) -> None:
     """Check the name of a loss in a file, and the structure of its options."""
     kind = REGISTRY.get(loss, object) if isinstance(loss, str) else object
     if not issubclass(kind, Loss):
-        raise CheckpointError(f"loss: must be the name of one (got {loss!r})")
+        raise CheckpointError(
+            f"loss: no loss has the name {loss!r}; if it is your own, import its module first"
+        )
     if is_dataclass(kind):
         conform(options, kind, "loss_options")
     elif options != {}:

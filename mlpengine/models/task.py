@@ -295,7 +295,7 @@ class Threshold(NamedTuple):
 
 
 class Classification(Task):
-    """One of several classes, by softmax over as many logits.
+    """One of several classes, by softmax over as many logits; see `BinaryClassification` for one.
 
     The likeliest class is predicted.  Two classes may have a `threshold`, to choose the class.
     """
@@ -309,6 +309,10 @@ class Classification(Task):
         self, outputs: int, labels: Sequence[object] = (), threshold: Threshold | None = None
     ) -> None:
         super().__init__(outputs)
+        if outputs == 1 and type(self) is Classification:
+            raise UsageError(
+                "Classification: needs 2 or more outputs; write BinaryClassification(1)"
+            )
         self.labels, self.threshold = [str(label) for label in labels], threshold
 
     def with_threshold(self, threshold: Threshold | None) -> Self:
@@ -415,7 +419,7 @@ class MultiLabel(Task):
 
 
 class Regression(Task):
-    """Numbers; `target` converts between outputs and units, and `loss` has the predictions.
+    """Numbers; `target` converts outputs to units, or is their count; `loss` has the predictions.
 
     With `orders`, the loss predicts several quantiles.  Quantiles are sorted and never cross.
 
@@ -430,7 +434,11 @@ class Regression(Task):
     has_errors: ClassVar[bool] = True
     """Whether prediction minus target is an error; for censored times, no error is known."""
 
-    def __init__(self, target: NumberTarget, loss: EntryLoss | None = None) -> None:
+    def __init__(self, target: NumberTarget | int, loss: EntryLoss | None = None) -> None:
+        if not isinstance(target, NumberTarget):
+            count = COUNT.check("Regression: target", target)
+            names = [f"y{i}" for i in range(count)]
+            target = NumberTarget(names, [0.0] * count, [1.0] * count)
         self.target, self.loss = target, loss or MeanSquaredError()
         super().__init__(target.n_outputs * self.loss.columns)
         (first, *others), leaves = self.loss.predictions, self.loss.formulas.outputs

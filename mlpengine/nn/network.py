@@ -46,7 +46,7 @@ class Network(Recordable):
     >>> step = TrainingStep(network, MeanSquaredError(), Adam(network), batch_size=32)
 
     With shapes of several inputs, `record` gets a node for each input, in order; it may return
-    several outputs by name.  Data and outputs are then arrays by name, too.
+    several outputs by name.  Data and outputs of such networks are arrays by name, too.
 
     ``copy.copy`` shares the parameters; a deep or pickled copy has its own parameters.
 

@@ -32,7 +32,7 @@ class _Unsaved(NamedTuple):
 
 
 class Saved:
-    """A network that a file describes by its class and its constructor's arguments."""
+    """A network that files describe by the class and the constructor's arguments."""
 
     __slots__ = ("__weakref__", "_arguments", "_expected", "_made_with", "params")
 

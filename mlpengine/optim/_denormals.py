@@ -5,9 +5,9 @@ entry of 1 falls below the smallest normal number after about 830 steps.  Arithm
 numbers is many times slower than on normal numbers, and NumPy cannot make the processor flush them
 to zero.  Therefore, every few steps
 
-* a *signed* moment (a mean of gradients) has its entries below `threshold` set to zero;
-* a *square* moment (a mean of squares) has its entries raised to at least `smallest_square`, which
-  is also its initial value.
+* the entries of *signed* moments (means of gradients) below `threshold` are set to zero;
+* the entries of *square* moments (means of squares) are raised to at least `smallest_square`, the
+  initial value of these moments.
 
 From one flush to the next, decay multiplies an entry by at least `MAX_DECAY`.  Both limits are so
 far above the denormals that no decayed entry, and no difference of nearly equal entries, is

@@ -152,13 +152,12 @@ class Optimizer(ABC):
     name: ClassVar[str] = ""
 
     moments: dict[str, Array]
-    """Flat vectors by name, which you may read and write between steps."""
+    """Flat vectors by name; you may read and write these vectors between steps."""
 
     current_lr: float
     """Learning rate of the last update; before any update, the rate of the first update."""
 
     def __init_subclass__(cls, *, name: str = "", **kwargs: Any) -> None:
-        """Register the class by its name in configs."""
         super().__init_subclass__(**kwargs)
         if name:
             cls.name, OPTIMIZERS[name] = name, cls
@@ -347,7 +346,7 @@ class Optimizer(ABC):
         return rates, decays
 
     def step(self, model: HasParams, grads: HasFlat) -> None:
-        """Update the parameters of `model` with `grads.flat`, which stays unchanged."""
+        """Update the parameters of `model` with `grads.flat`, without changing the gradients."""
         try:
             own = model.params is self.params
         except AttributeError:

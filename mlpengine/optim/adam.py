@@ -113,7 +113,7 @@ class NAdam(Optimizer, name="nadam"):
 
     Moments: ``first`` and ``second``, as in `Adam`.
     Numbers: `rate`, the factor of the gradient; `ahead`, the factor of the first moment; `product`,
-    M(t), which each step carries to the next step.
+    the carried number M(t).
 
     Source: Dozat 2016, Incorporating Nesterov Momentum into Adam.
     """

@@ -13,7 +13,7 @@ class Lion(Optimizer, name="lion"):
     Then m = beta2 * m + (1 - beta2) * grads.  Every parameter moves by `lr`.  Use an `lr` that is 3
     to 10 times smaller than Adam's, and a weight decay that is larger by the same factor.
 
-    Moments: ``first`` = m / (1 - beta2).  If its gradients stay zero, a parameter stops when its
+    Moments: ``first`` = m / (1 - beta2).  A parameter with zero gradients stops moving when the
     moment is flushed to zero (below 1e-25 in float32).
     Numbers: `share`; the sign of first * share + grads is the sign of the step.
 

@@ -14,8 +14,8 @@ from mlpengine.optim._denormals import flush_signed, flush_square
 ROUND_BYTES = 192 * 1024
 """Maximum bytes of a block, the part of a vector that is updated at a time.
 
-A call uses blocks of two or three vectors, which fit into a second-level cache of a megabyte.  For
-much smaller blocks, the fixed cost of a call would outweigh the arithmetic.
+The blocks of two or three vectors in a call fit into a second-level cache of a megabyte.  In much
+smaller blocks, the fixed cost of a call would outweigh the arithmetic.
 """
 
 
@@ -73,14 +73,12 @@ class NumpyUpdate:
         return np.array(value, self._dtype)
 
     def _decay(self, block: slice) -> Calls:
-        """Yield the calls that decay the weights in `block`."""
         for run in self._update.ranges:
             part = self._update.params[max(run.start, block.start) : min(run.stop, block.stop)]
             if part.size and run.weight_decay:
                 yield call(np.multiply, part, self.keeps[run.lr, run.weight_decay], part)
 
     def _step(self, block: slice, grads: Array, constants: Mapping[str, Array]) -> Calls:
-        """Yield the calls that update one block."""
         size, update = block.stop - block.start, self._update
         vectors = {name: moment[block] for name, moment in update.moments.items()}
         vectors |= {"p": update.params[block], "g": grads}

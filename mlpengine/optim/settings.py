@@ -14,7 +14,7 @@ DecaySchedule: TypeAlias = Annotated[
 
 
 class OptimizerSettings:
-    """The options of an optimizer, as its constructor declares them; `kind` is its class.
+    """The options of an optimizer's constructor; `kind` is the optimizer's class.
 
     For example, the options of Adam are an object of ``settings_class(Adam)``, a frozen dataclass.
     """

@@ -66,7 +66,7 @@ def _threshold(model: Model) -> Markup:
 
 
 def _background(model: Model) -> list[list[Any]]:
-    """Return rows with which an explanation compares a typed row; [] without a summary of them."""
+    """Return the rows that a typed row is compared with; [] if the model has no summary."""
     columns = model.preprocessor.columns
     if not columns or columns[-1] not in model.preprocessor.summary["columns"]:
         return []

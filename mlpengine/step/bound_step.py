@@ -45,9 +45,9 @@ class BoundStep(Uncopyable):
     loss: BoundLoss
     calls: tuple[Call, ...]
     fused: "Executor | None" = None
-    """The whole step with the update as machine code; `calls` is then empty."""
+    """The whole step with the update as machine code, or None; with it, `calls` is empty."""
     update: "Executor | None" = None
-    """Machine code for gradient norm, clipping and update, which run after `calls`, or None."""
+    """Machine code for gradient norm, clipping and update after `calls`, or None."""
 
     program: "Executor | None" = None
     """`calls` as machine code that can gather the rows, or None."""

@@ -19,7 +19,7 @@ class CompiledSteps:
     Args:
         step: a training step with `BoundStep.fused`.
         data: arrays with rows that fit the step's buffers.
-        order: int64 row indices, which may be shuffled in place between calls.
+        order: int64 row indices; they may be shuffled in place between calls.
         rows: number of rows in an epoch; the last batch may be shorter.
         max_steps: maximum number of steps in one call.
     """

@@ -69,7 +69,7 @@ class Ranks:
         return ""
 
     def share_of_cores(self) -> int:
-        """Return the number of this machine's cores for each of its ranks."""
+        """Return the number of cores for each rank on this machine."""
         from mpi4py import MPI
 
         here = self.comm.Split_type(MPI.COMM_TYPE_SHARED)

@@ -285,11 +285,11 @@ class TrainingStep:
         return True
 
     def bound(self, rows: int) -> BoundStep:
-        """Return the step for `rows` rows: `write` or `gather` a batch into it, then `run` it.
+        """Return the step for `rows` rows; `write` or `gather` a batch, then `run` the step.
 
-        Without shards, you may also write a batch into its ``scratch.input`` and ``loss.target``.
-        One backend runs the steps of all sizes: if one size cannot be compiled, no size is.  Call
-        this method for all sizes before training, so that the backend does not change.
+        Without shards, you may also write a batch into ``scratch.input`` and ``loss.target``.
+        One backend runs the steps of all sizes.  If one size cannot be compiled, NumPy runs all
+        sizes.  Call this method for all sizes before training to keep the backend.
         Raises: ShapeError for no rows, or for more rows than the batch size.
         """
         bound = self._bound.get(rows)

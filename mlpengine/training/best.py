@@ -14,7 +14,7 @@ from mlpengine.training.history import EpochRow
 
 
 class Best:
-    """The best epoch so far, with its weights; without validation, this is the newest epoch."""
+    """The best epoch so far, with its weights; the newest epoch if there is no validation."""
 
     def __init__(self, params: Array, rule: EarlyStopping) -> None:
         self.params, self.weights = params, params.copy()

@@ -1,4 +1,4 @@
-"""Checkpoints of a run; at any time, at least one of them can be read.
+"""Checkpoints of a run; after the first, at least one can be read at any time.
 
 `mlpengine.core.files` has the functions that write files safely.
 """

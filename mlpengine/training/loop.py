@@ -53,7 +53,7 @@ class Result:
         return max(self.best_epochs)
 
     def charts(self) -> "list[Chart]":
-        """Return the charts of `history`; if all networks share a best epoch, it is marked."""
+        """Return the charts of `history`, with a mark at a best epoch that all networks share."""
         same = len({*self.best_epochs}) == 1
         return self.history.charts(self.best_epoch if same and self.best_epoch else None)
 
@@ -175,9 +175,9 @@ class Loop(Uncopyable):
     therefore a score on new rows.  A group ends when all its networks would stop early.  Without
     folds, each network's own validation chooses its epoch and ends its training.
 
-    `callbacks` are called in increasing `order`; they may read the attributes below.  With several
-    networks, they are called after an epoch of all networks that still train, with mean
-    measurements.
+    `callbacks` are called in increasing `order`, and may read the attributes below.  With several
+    networks, an epoch ends for callbacks when all networks that still train have made the epoch;
+    measurements are then means.
 
     If a step has several ranks, each rank runs the same loop with its own callbacks.  A stop within
     an epoch then takes effect one step later.  The processes of the argument `ranks` share several
@@ -467,7 +467,6 @@ class Loop(Uncopyable):
     def _make_epoch(
         self, members: Sequence[tuple[int, Learner]], pool: ThreadPoolExecutor | None, workers: int
     ) -> None:
-        """Run the next epoch of each given network."""
         remaining = iter(members)
         if pool is None:
             self._run_each(remaining)
@@ -577,7 +576,6 @@ def _seeds(
 
 
 def _overrides(callback: Callback, name: str) -> bool:
-    """Return whether a callback's class overrides a method."""
     return getattr(type(callback), name) is not getattr(Callback, name)
 
 

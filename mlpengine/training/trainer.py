@@ -70,7 +70,7 @@ _log = logging.getLogger("mlpengine")
 
 
 class Member:
-    """A network with its optimizer and its steps; a step is bound at its first use.
+    """A network with an optimizer and training steps; a step is bound at the first use.
 
     A copy or pickle has its own network and optimizer, and binds its steps again.
 
@@ -186,8 +186,8 @@ class Trainer:
         members, ensemble_weights: members and weights of an earlier training to continue.
         more_rows: whether more rows follow later (`partial_fit`).  Batches may then be larger than
             the rows, and initial weights do not depend on the rows.
-        calibration_set: synthetic rows that calibrate a student network; `train` has the other
-            rows, which the teacher labeled.
+        calibration_set: synthetic rows that calibrate a student network; `train` has the rows with
+            a teacher's labels.
 
     Attributes:
         networks: the networks, grouped by type, in the order of folds or seeds.
@@ -304,7 +304,6 @@ class Trainer:
     # threads, backends, optimizers, steps
 
     def _allowed_threads(self) -> int:
-        """Return the number of threads that the settings and the ranks allow."""
         given, ranks, networks = self.settings.training.threads, self.ranks, len(self.seeds)
         threads = cores() if given == "auto" else given
         if given == "auto" and networks > 1:
@@ -316,7 +315,6 @@ class Trainer:
         return min(threads, ranks.cores)
 
     def _chosen_backend(self) -> str:
-        """Return the backend for the steps of all networks."""
         training, size = self.settings.training, self.batch_size
         if training.backend != "auto":
             return training.backend
@@ -455,7 +453,7 @@ class Trainer:
 
         If folds follow each other in time, residuals come from the newest folds only, because
         networks that also trained on later rows have smaller errors on earlier rows.  In this case,
-        residuals are not scaled by `Fitted.mean_error`, which is None.
+        `Fitted.mean_error` is None and does not scale the residuals.
 
         If the settings ask for it, a temperature divides the last layers of a classifier.
         Out-of-fold rows or the validation part choose the temperature.

@@ -36,7 +36,7 @@ CALIBRATION_ROWS = 4_096
 """Number of synthetic rows that calibrate a student, and are not used to train the student."""
 
 SMALLEST_CHANCE = 1e-9
-"""Lower bound of probabilities whose logarithm is taken."""
+"""Lower bound of probabilities before the logarithm."""
 
 Labeling = Callable[[SyntheticRows | None], tuple[Array, Array]]
 """Function from synthetic rows to targets and predictions; None stands for training rows."""
@@ -61,8 +61,7 @@ class CalibrationSet:
     def calibrate(self, task: Task, forward: Callable[[Array], Array]) -> dict[str, Any]:
         """Return the residuals or prediction sets of a student.
 
-        They combine the teacher's errors on new rows with the student's differences from the
-        teacher.
+        They combine the teacher's errors on new rows with the student's distance from the teacher.
         """
         if isinstance(task, Regression):
             predicted = task.predict(forward(self.x))
