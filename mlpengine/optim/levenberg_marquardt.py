@@ -116,7 +116,6 @@ class LevenbergMarquardt(FullBatch, name="levenberg_marquardt"):
         return loss, norm
 
     def _bend(self, problem: Objective, work: "_Work") -> None:
-        """Add the bend to `work.change`."""
         np.multiply(work.change, REACH, work.moved)
         work.moved += work.weights
         self._put(work.moved)
