@@ -296,7 +296,7 @@ class Threshold(NamedTuple):
 
 
 class Classification(Task):
-    """One of several classes, by softmax over as many logits.
+    """One of several classes, by softmax over as many logits; see `BinaryClassification` for one.
 
     The predicted class is the likeliest class or, with two classes and a `threshold`, its choice.
     """
@@ -310,6 +310,10 @@ class Classification(Task):
         self, outputs: int, labels: Sequence[object] = (), threshold: Threshold | None = None
     ) -> None:
         super().__init__(outputs)
+        if outputs == 1 and type(self) is Classification:
+            raise UsageError(
+                "Classification: needs 2 or more outputs; write BinaryClassification(1)"
+            )
         self.labels, self.threshold = [str(label) for label in labels], threshold
 
     def with_threshold(self, threshold: Threshold | None) -> Self:
@@ -416,7 +420,7 @@ class MultiLabel(Task):
 
 
 class Regression(Task):
-    """Numbers in the table's units; `target` scales them, and `loss` says what is predicted.
+    """Numbers; `target` scales them, or is their count, and `loss` says what is predicted.
 
     With `orders`, several quantiles are predicted and sorted, so that they never cross.
 
@@ -431,7 +435,11 @@ class Regression(Task):
     has_errors: ClassVar[bool] = True
     """Whether a prediction minus its target is an error: a censored time has none."""
 
-    def __init__(self, target: NumberTarget, loss: EntryLoss | None = None) -> None:
+    def __init__(self, target: NumberTarget | int, loss: EntryLoss | None = None) -> None:
+        if not isinstance(target, NumberTarget):
+            count = COUNT.check("Regression: target", target)
+            names = [f"y{i}" for i in range(count)]
+            target = NumberTarget(names, [0.0] * count, [1.0] * count)
         self.target, self.loss = target, loss or MeanSquaredError()
         super().__init__(target.n_outputs * self.loss.columns)
         (first, *others), leaves = self.loss.predictions, self.loss.formulas.outputs
