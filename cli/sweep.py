@@ -98,7 +98,7 @@ def command(
     """Train the YAML file CONFIG with other values of some keys, and find the best.
 
     Each trial is an ordinary run in a directory below the sweep's.  Workers may be added, stopped
-    or killed at any time: another worker, or the next --join, runs their trials again.
+    or killed at any time.  Another worker, or the next --join, runs their unfinished trials again.
     """
     from .study import Study
     from .trials import Worker

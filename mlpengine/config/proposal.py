@@ -375,9 +375,9 @@ ENCODING = "  encoding: piecewise  # quantile bins of each number are inputs, to
 
 
 def drop_rates(sections: dict[str, Any], optimizer: Any) -> None:
-    """Remove learning rate, gradient clipping and batch size from `sections`.
+    """Remove from `sections` the settings that a config with this `optimizer` cannot have.
 
-    Only full-batch optimizers do not take these settings; others leave `sections` unchanged.
+    A full-batch optimizer has no learning rate, gradient clipping or batch size.
     """
     name = optimizer.get("name") if isinstance(optimizer, Mapping) else optimizer
     if isinstance(name, str) and issubclass(OPTIMIZERS.get(name, Adam), FullBatch):
