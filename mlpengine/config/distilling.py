@@ -38,7 +38,7 @@ from mlpengine.training.trainer import Trainer
 from mlpengine.training.transfer import SMALLEST_CHANCE, TRANSFER_FILE, TransferSet
 
 DIRECT_VALIDATION = 10
-"""Of this many training rows, one chooses the best epoch of the directly trained network."""
+"""One in this many training rows chooses the best epoch of the directly trained network."""
 
 Predict = Callable[[Any], Any]
 """Function from rows without targets to numbers, or to probabilities of the sorted classes."""
@@ -125,7 +125,7 @@ class Teacher:
         return replace(transfer, beside={part: outputs})
 
     def reads(self, columns: Sequence[str]) -> list[str]:
-        """Return the columns that the teacher uses: a permutation of the cells has an effect."""
+        """Return the columns that the teacher uses: permuting their cells changes predictions."""
         plain, rng = self._predicted("train", lambda _, rows: rows), np.random.default_rng(0)
         read = []
         for name in columns:
@@ -201,7 +201,6 @@ class Teacher:
         return self.data.tables.parts[part][1]
 
     def _table(self, part: str, rows_of: RowsOf) -> Table:
-        """Return rows of a part as a table."""
         table, rows = self.data.tables.parts[part]
         columns = {name: table[name].take(rows_of(name, rows)) for name in table.names}
         return Table(columns, table.source, first_line=table.first_line, origin=rows_of("", rows))

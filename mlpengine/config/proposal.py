@@ -70,7 +70,9 @@ SCHEMA_LINE = "# yaml-language-server: $schema="
 def fitting_division(
     profile: Profile, table: Table, division: Division, *, own_test: bool
 ) -> Division:
-    """Return a division with so few blocks that the training rows can fill its folds.
+    """Lower `blocks` until the training rows have enough blocks for the folds.
+
+    Returns the division.
 
     `table` has the rows with a target; `profile` is the result of `Division.of`.
 
@@ -195,7 +197,6 @@ def _section(name: str, options: Mapping[str, Any]) -> list[str]:
 
 
 def _line(section: str, key: str, value: Any) -> str:
-    """Return a setting as YAML with a comment."""
     return f"  {key}: {_flow(value)}{_remark(section, key)}"
 
 
@@ -204,7 +205,6 @@ def _remark(section: str, key: str) -> str:
 
 
 def _flow(value: Any) -> str:
-    """Return a value as YAML on one line."""
     if isinstance(value, Mapping):
         return f"{{{', '.join(f'{_flow(key)}: {_flow(one)}' for key, one in value.items())}}}"
     if isinstance(value, list):
@@ -373,9 +373,9 @@ ENCODING = "  encoding: piecewise  # quantile bins of each number are inputs, to
 
 
 def drop_rates(sections: dict[str, Any], optimizer: Any) -> None:
-    """Remove learning rate, gradient clipping and batch size from `sections`.
+    """Remove from `sections` the settings that a config with this `optimizer` cannot have.
 
-    Only full-batch optimizers do not take these settings; others leave `sections` unchanged.
+    A full-batch optimizer has no learning rate, gradient clipping or batch size.
     """
     name = optimizer.get("name") if isinstance(optimizer, Mapping) else optimizer
     if isinstance(name, str) and issubclass(OPTIMIZERS.get(name, Adam), FullBatch):
@@ -415,7 +415,6 @@ def _dates(profile: Profile, target: Sequence[str]) -> list[str]:
 
 
 def _shares(profile: Profile, division: Division | None, *, own_test: bool) -> dict[str, float]:
-    """Return the shares of validation and test rows."""
     shares = {"validation": validation_share_for(profile.n_rows), "test": 0.2}
     if folds_of(profile, division):
         del shares["validation"]

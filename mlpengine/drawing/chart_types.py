@@ -130,7 +130,7 @@ def _label(value: float, step: float, largest: float) -> str:
 
 
 def thinned(y: Array, points: int = POINTS) -> Array:
-    """Return the indices of about `points` points: both ends, and the extremes of equal parts."""
+    """Return the indices of about `points` points: both ends, and the extremes of intervals."""
     known = np.flatnonzero(np.isfinite(y))
     if len(known) <= points:
         return known

@@ -121,8 +121,8 @@ def scrolling_table(
 ) -> Markup:
     """Return a table that scrolls in its own box.
 
-    The first `words` columns hold text, the others numbers.  Screen readers read the title; it is
-    visible only if `named`.
+    The first `words` columns hold text, the others numbers.  Screen readers read the title; the
+    title is visible only if `named`.
     """
     heads = [
         tag("th", text, scope="col", class_="n" if k >= words else None) if text else tag("td")

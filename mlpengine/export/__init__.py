@@ -2,7 +2,7 @@
 
 ``export(model, "model.onnx")`` writes an ONNX model with the preprocessing.  The ONNX model reads a
 table's columns by name and returns labels and probabilities, or numbers in the target's units.
-Before the file is written, its predictions are compared with mlpengine's predictions.
+Before the file is written, the ONNX model's predictions are compared with mlpengine's predictions.
 """
 
 from collections.abc import Callable, Mapping
@@ -90,8 +90,8 @@ def export(
         name: for C, prefix of functions and macros, so that a program can contain several models; a
             header with their declarations is written beside the file.
         package: for C, ``arduino`` or ``platformio``; `path` is then the folder of a library with
-            file, header and an example sketch.  The library is called `name`, by default as the
-            folder.
+            file, header and an example sketch.  The name of the library is `name`, by default the
+            name of the folder.
 
     Raises: UsageError for an unknown format; MissingExtraError for ONNX without its packages;
         NumericalError if ONNX and mlpengine give different outputs.

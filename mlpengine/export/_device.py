@@ -102,7 +102,7 @@ class DeviceStep:
 
     @property
     def trained_entries(self) -> Array:
-        """Positions of the trained parameters among all, in the order of the state."""
+        """Positions of the trained parameters among all parameters, in the order of the state."""
         names = [name for i in self.trained for name in self.mlp.layers[i].names]
         places = [self.mlp.params.places[name] for name in names]
         return np.concatenate([np.arange(place.start, place.stop) for place in places])
@@ -130,7 +130,7 @@ class DeviceStep:
 
     @cached_property
     def update(self) -> UpdateCode:
-        """The C of the optimizer."""
+        """The C code of the optimizer."""
         update = self.optimizer.describe_update()
         if self.optimizer.average is not None:
             raise UsageError("export: an optimizer must have no average to train in C")
@@ -143,7 +143,7 @@ class DeviceStep:
 
     @cached_property
     def table(self) -> TableCode | None:
-        """The C of the preprocessing."""
+        """The C code of the preprocessing; None for a network alone."""
         if self.model is None:
             return None
         return table_code(self.model, self.name, self.functions, real=self.real, trains=True)
@@ -192,7 +192,7 @@ class DeviceStep:
     def step(self) -> "StepCode":
         """Forward, loss and backward.
 
-        Raises: UsageError for an activation or a loss without C.
+        Raises: UsageError for an activation or a loss without a C form.
         """
         mlp, scratch = self.mlp, self.mlp.scratch(1)
         grads, spec = mlp.gradients(1), self.target_spec

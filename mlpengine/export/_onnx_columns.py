@@ -123,7 +123,7 @@ def _cosine(graph: Graph, angle: str) -> str:
 
 
 def _one_hot(graph: Graph, category: Category, missing: Collection[str]) -> list[str]:
-    """Return one feature per level, then unknown, then missing where training had gaps."""
+    """Return a feature for each level, for unknown levels and, if training had gaps, for gaps."""
     x, numbers = category.column, numeric_levels(category)
     if numbers is not None:
         known = [graph.node("Equal", x, graph.constant(numbers[None, :]))]

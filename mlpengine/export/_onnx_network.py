@@ -82,7 +82,7 @@ class _Writer:
         return self.names[self.recording.output.index]
 
     def name(self, value: Value | None) -> str:
-        """Return the name of a value, "" for None; the first read of a leaf adds its constant."""
+        """Return the name of a value, "" for None; add a parameter's constant at its first use."""
         if value is None:
             return ""
         if value.index not in self.names:
@@ -108,7 +108,6 @@ class _Writer:
         return self.graph.constant(np.array(shape, np.int64))
 
     def node(self, op: str, *inputs: str, **attributes: Any) -> str:
-        """Add a node with one output and return that value's name."""
         return self.graph.node(op, *inputs, **attributes)
 
 

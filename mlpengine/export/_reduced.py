@@ -42,7 +42,7 @@ def reduced(network: Network) -> Reduced:
 
 
 class _Layer(NamedTuple):
-    """A dense layer; `alpha` are the shares of a learned activation."""
+    """A dense layer; `alpha` has the shares of a learned activation."""
 
     weight: Array
     bias: Array
@@ -140,7 +140,7 @@ def _in_dim(network: TabularNetwork, columns: Array | None) -> int:
 
 
 def _filled(network: TabularNetwork, columns: Array | None, values: Mapping[str, Array]) -> Reduced:
-    """Set the parameters of a network from those `values` that have their names."""
+    """Set the parameters of a network from `values`, by name."""
     for name, view in network.params.views.items():
         view[...] = values[name]
     return Reduced(network, columns)

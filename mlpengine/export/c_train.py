@@ -46,7 +46,7 @@ class DeviceFiles:
         source, header, test: paths.
         others: paths of a library's further files: its manifest, and a sketch.
         state: bytes of a state, in RAM.
-        scratch: bytes of stack for a training step or a prediction, without 512 for registers.
+        scratch: bytes of stack for a training step or a prediction; registers need 512 more.
         title: network, loss and optimizer on one line.
     """
 

@@ -278,7 +278,6 @@ def _one_each(
 
 
 def _dropout_rates(dropout: float | Sequence[float], hidden: int) -> tuple[float, ...]:
-    """Return the rate of each hidden layer."""
     try:
         given = np.atleast_1d(np.asarray(dropout, np.float64)).tolist()
     except (TypeError, ValueError) as error:

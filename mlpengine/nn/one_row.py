@@ -104,6 +104,5 @@ class _Together:
 
 
 def _place(x: Array) -> int:
-    """Return the address of an array."""
     address: int = x.__array_interface__["data"][0]
     return address

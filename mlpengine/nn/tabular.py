@@ -198,7 +198,6 @@ class TabularNetwork(Network):
 
     @property
     def _input_layer_groups(self) -> dict[str, tuple[str, ...]]:
-        """Groups of the input layer's parameters."""
         names = self.params.specs
         return {
             "embedding": tuple(name for name in names if name.startswith(f"{EMBEDDING}.")),

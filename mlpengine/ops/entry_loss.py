@@ -133,8 +133,7 @@ class EntryLoss(Loss):
     def check_targets(self, target: Array, where: Callable[[int, int], str]) -> None:
         """Check that all targets (rows, targets) are in `target_range`.
 
-        Raises: DataError for the first invalid target; the message begins with
-            ``where(row, column)``.
+        Raises: DataError, led by ``where(row, column)``, for the first invalid target.
         """
         if isfinite(self.target_range[0]) and (outside := self.outside(target)).any():
             row, column = (int(i[0]) for i in outside.nonzero())

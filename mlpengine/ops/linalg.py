@@ -189,10 +189,7 @@ def _is_single(shape: tuple[int, ...]) -> bool:
 
 
 def _wide(x: Spec, lead: tuple[int, ...], b: Spec) -> Spec:
-    """Return the spec of the gradient of `x` before the sum over broadcast axes, or an empty spec.
-
-    The spec is empty if no axis of `x` is broadcast.
-    """
+    """Return the spec of the gradient of `x` before the sum over broadcast axes, else empty."""
     needed = x.shape[:-2] != lead and not _is_single(b.shape)
     return Spec((*lead, *x.shape[-2:]) if needed else (0,), x.dtype)
 

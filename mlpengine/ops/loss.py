@@ -21,9 +21,8 @@ VALUE = Spec((), np.dtype(np.float64))
 """Spec of the value of a loss: float64 for operands of any dtype."""
 
 MAX_BINDINGS = 8
-"""Maximum number of `BoundLoss` objects that a loss caches.
-
-Enough for training and validation, full and last batches, with and without weights."""
+"""Maximum number of `BoundLoss` objects that a loss caches: train and validation, full and last
+batches, with and without weights."""
 
 
 LOSSES: dict[str, type["Loss"]] = {}
@@ -280,10 +279,7 @@ FEW_COLUMNS = 32
 
 
 def row_totals(x: Array, wide: Array, out: Array) -> Calls:
-    """Yield the calls that write the float64 sum of each row of `x` into `out`.
-
-    `wide` is a buffer with the spec `wide_spec`.
-    """
+    """Yield the calls that write the float64 row sums of `x`; `wide` has the spec `wide_spec`."""
     columns = x.shape[1]
     if columns == 1:
         yield call(out.__setitem__, ..., x[:, 0])

@@ -22,7 +22,7 @@ the program runs these calls in every step::
                 yield call(np.dot, dy, w, dx)
             ...
 
-So views (``w.T``), constants and decisions of a rule cost time only once.
+So a rule makes its views (``w.T``) and constants only once.
 """
 
 import inspect

@@ -91,10 +91,7 @@ class Philox:
         self.state[1] += np.uint64(1)
 
     def limit(self, stream: int, rate: float) -> Array:
-        """Return the array, (1,) of int64, with the number of byte values that drop an entry.
-
-        `scale_rates` changes the number in place.
-        """
+        """Return (1,) of int64: the number of byte values that drop, set by `scale_rates`."""
         return self._limits.setdefault((stream, rate), np.zeros(1, np.int64))
 
     def scale_rates(self, share: float) -> None:
@@ -157,10 +154,7 @@ class _Stream:
         self._first, self._bytes = None, None
 
     def write(self, out: Array, width: int, pitch: int) -> None:
-        """Write bytes of the current step into `out`.
-
-        A row of `out` is the start of `width` bytes; a row of the batch has `pitch` bytes.
-        """
+        """Write the step's bytes; rows have `width` padded bytes, rows of the batch `pitch`."""
         step = self._rng.step
         first = step - step % self._steps
         if self._bytes is None:

@@ -26,9 +26,7 @@ PAIRS = {
     "weibull": (-1.7930997245749267, 0.6062575559405392),
     "loglogistic": (-1.5434046384182083, 1.5434046384182083),
 }
-"""Two values of z by distribution.
-
-The loss of two events at these values is lowest at the location 0 and the scale 1."""
+"""Two z by distribution; the summed loss of events at both is lowest at location 0 and scale 1."""
 
 WIDE = 40.0
 """Maximum distance, in scales, of a bound from the nearer of the location and the other bound.
@@ -36,9 +34,7 @@ WIDE = 40.0
 A farther bound is moved; this changes the probability of the interval by less than 1e-16."""
 
 FAR, LEVELS = 4.0, 20
-"""The smallest z with a continued fraction for the normal tail, and the levels of the fraction.
-
-The relative error is 1e-13."""
+"""The z from which the normal tail is a continued fraction, and its levels: precise to 1e-13."""
 
 
 @dataclass(frozen=True)

@@ -158,7 +158,6 @@ class Optimizer(ABC):
     """Learning rate of the last update; before any update, the rate of the first update."""
 
     def __init_subclass__(cls, *, name: str = "", **kwargs: Any) -> None:
-        """Register the class by its name in configs."""
         super().__init_subclass__(**kwargs)
         if name:
             cls.name, OPTIMIZERS[name] = name, cls

@@ -143,7 +143,6 @@ class Lbfgs(FullBatch, name="lbfgs"):
         return bool(low.at)
 
     def _at(self, problem: Objective, at: float) -> Point:
-        """Evaluate the problem at a position along the direction."""
         assert self._work is not None
         start, _, direction, part, _ = self._work
         np.multiply(direction, at, part)
@@ -158,9 +157,7 @@ def _dot(one: Array, other: Array) -> float:
 
 
 def _between(low: Point, high: Point) -> float:
-    """Return the position of the minimum of a cubic interpolation of two points.
-
-    The result lies in the middle 80 % between the points.
+    """Return the minimum of a cubic interpolation, within the middle 80 % between two points.
 
     Source: Nocedal and Wright 2006, eq. 3.59.
     """

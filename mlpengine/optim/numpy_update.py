@@ -73,14 +73,12 @@ class NumpyUpdate:
         return np.array(value, self._dtype)
 
     def _decay(self, block: slice) -> Calls:
-        """Yield the calls that decay the weights in `block`."""
         for run in self._update.ranges:
             part = self._update.params[max(run.start, block.start) : min(run.stop, block.stop)]
             if part.size and run.weight_decay:
                 yield call(np.multiply, part, self.keeps[run.lr, run.weight_decay], part)
 
     def _step(self, block: slice, grads: Array, constants: Mapping[str, Array]) -> Calls:
-        """Yield the calls that update one block."""
         size, update = block.stop - block.start, self._update
         vectors = {name: moment[block] for name, moment in update.moments.items()}
         vectors |= {"p": update.params[block], "g": grads}

@@ -46,7 +46,6 @@ class Schedule(ABC):
     )
 
     def __init_subclass__(cls, *, name: str = "", **kwargs: object) -> None:
-        """Register the class by its name in configs, if it has a name."""
         super().__init_subclass__(**kwargs)
         if name:
             cls.name, SCHEDULES[name] = name, cls
@@ -265,8 +264,6 @@ class OneCycleSchedule(_TimedSchedule, name="one_cycle"):
 
 @dataclass
 class _PlateauState:
-    """The state of a plateau schedule."""
-
     scale: float = 1.0
     best: float = inf
     bad: int = 0

@@ -74,7 +74,7 @@ class ReportBudget(NamedTuple):
 
 
 QUICK = ReportBudget(work=WORK, passes=3e8, rows=2_000, curves=3)
-"""Budget of the report at the end of training, for about 0.1 s."""
+"""Budget of the report at the end of training; this report takes about 0.1 s."""
 
 THOROUGH = ReportBudget(work=2e10, passes=5e10, rows=20_000, curves=6)
 
@@ -104,7 +104,7 @@ class RunData:
 
 
 class Collected(NamedTuple):
-    """The data of a report, ready for JSON, and the scored rows for a comparison with a run."""
+    """The data of a report, ready for JSON, and the scored rows, for comparisons of runs."""
 
     data: dict[str, Any]
     scored: ScoredRows | None = None

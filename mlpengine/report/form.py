@@ -28,7 +28,7 @@ FORM_POLICY = (
 DAY = 86_400
 
 BACKGROUND_EVALUATIONS, BACKGROUND_ROWS = 1_500, (8, 100)
-"""Background rows times columns of an explanation; minimum and maximum of the background rows."""
+"""An explanation compares a row with BACKGROUND_EVALUATIONS / columns rows, within these limits."""
 
 
 def form_page(model: Model) -> str:
@@ -60,13 +60,12 @@ def form_page(model: Model) -> str:
 
 
 def _threshold(model: Model) -> Markup:
-    """Return a sentence on the threshold."""
     value, _, name = model.threshold_text.partition(" for ")
     return tag("p", f"The page says {name} if its probability is above {value}.", class_="hint")
 
 
 def _background(model: Model) -> list[list[Any]]:
-    """Return rows with which an explanation compares a typed row; [] without a summary of them."""
+    """Return the rows that a typed row is compared with; [] if the model has no summary."""
     columns = model.preprocessor.columns
     if not columns or columns[-1] not in model.preprocessor.summary["columns"]:
         return []

@@ -54,7 +54,7 @@ def in_order(members: Iterable[MemberType]) -> list[MemberType]:
 
 
 def trained(members: Iterable[MemberType]) -> list[MemberType]:
-    """Return the member types that are trained by the loop."""
+    """Return the member types that the training loop trains."""
     return [one for one in members if one not in _LAST]
 
 
@@ -104,7 +104,6 @@ class ThresholdChoice:
 
     @model_validator(mode="after")
     def _one_aim(self) -> Self:
-        """Require a metric or costs."""
         if (self.metric is None) == (self.costs is None):
             raise rule("give metric or costs, one of both")
         return self
@@ -205,7 +204,7 @@ class TrainingOptions:
 
     @property
     def fold_members(self) -> list[MemberType]:
-        """The member types in each fold, in order; none where all networks are alike."""
+        """The member types in each fold, in order; empty if all networks are of one type."""
         return in_order(self.members) if self.folds else []
 
     @property

@@ -69,10 +69,7 @@ class FullBatchSteps:
         self._problems: dict[int, BatchProblem] = {}
 
     def minimize(self, bound: BoundStep) -> tuple[float, float]:
-        """Make a step; return the loss and the gradient norm before the step.
-
-        The optimizer counts the step if both are finite.
-        """
+        """Make a step, counted if finite; return loss and gradient norm before the step."""
         optimizer = self._optimizer
         problem = self._problems.get(id(bound))
         if problem is None:

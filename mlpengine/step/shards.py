@@ -196,7 +196,6 @@ class Shards:
             )
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the settings and the contents of all buffers; bound steps are not copied."""
         return {
             "settings": self._settings,
             "scratches": [copy(scratch) for scratch in self.scratches],

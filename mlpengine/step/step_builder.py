@@ -51,8 +51,7 @@ class StepBuilder:
     ) -> tuple[BoundStep, str]:
         """Return the step for `rows` rows, and "" or the reason why it is not compiled.
 
-        `whole` is the step of whole batches on these buffers.  The program of `whole` can often run
-        shorter batches.
+        `whole` is the step of whole batches on these buffers; its program can run shorter batches.
         """
         problem = ""
         if compiled:
@@ -200,7 +199,6 @@ class _StepParts:
 
     @cached_property
     def losses(self) -> list[LossInstruction]:
-        """The losses of the outputs."""
         whole, loss = self.bound_loss, self.loss
         each = [(loss, whole, 1.0)]
         if isinstance(loss, LossSum):
@@ -298,7 +296,6 @@ class _StepParts:
             yield group.instructions, ""
 
     def _calls_of(self, loss: InstructionLike) -> Sequence[Call]:
-        """Return the calls of one of the losses."""
         parts = self.bound_loss.parts or {"": self.bound_loss}
         bounds = zip(self.losses, parts.values(), strict=True)
         return next(bound.calls for each, bound in bounds if each is loss)

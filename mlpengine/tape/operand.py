@@ -75,10 +75,7 @@ def apply(op: GradOp, *operands: Any) -> Any:
 
 
 def cast_scalars(op: GradOp, operands: Sequence[Any]) -> Sequence[Any]:
-    """Return the operands of an element-wise op; 0-d floats are cast to the arrays' dtype.
-
-    If all floats are 0-d, they are cast to the widest dtype among them.
-    """
+    """Return operands with 0-d floats cast to the arrays' dtype or, without arrays, the widest."""
     if not isinstance(op, Elementwise | Where):
         return operands
     start = 1 if isinstance(op, Where) else 0  # skip the condition of `where`

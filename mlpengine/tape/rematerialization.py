@@ -147,10 +147,7 @@ class _FlowNetwork:
         self._predecessors[start].add(end)
 
     def sink_side(self, source: Hashable, sink: Hashable) -> set[Hashable]:
-        """Return the nodes on the sink's side of the minimum cut that is nearest to the sink.
-
-        Source: Edmonds and Karp 1972.
-        """
+        """Return the sink's side of the minimum cut nearest to the sink (Edmonds and Karp 1972)."""
         while path := self._augmenting_path(source, sink):
             edges = list(pairwise(path))
             amount = min(self._residual[a][b] for a, b in edges)

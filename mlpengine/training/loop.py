@@ -467,7 +467,6 @@ class Loop(Uncopyable):
     def _make_epoch(
         self, members: Sequence[tuple[int, Learner]], pool: ThreadPoolExecutor | None, workers: int
     ) -> None:
-        """Run the next epoch of each given network."""
         remaining = iter(members)
         if pool is None:
             self._run_each(remaining)
@@ -577,7 +576,6 @@ def _seeds(
 
 
 def _overrides(callback: Callback, name: str) -> bool:
-    """Return whether a callback's class overrides a method."""
     return getattr(type(callback), name) is not getattr(Callback, name)
 
 

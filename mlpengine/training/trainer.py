@@ -304,7 +304,6 @@ class Trainer:
     # threads, backends, optimizers, steps
 
     def _allowed_threads(self) -> int:
-        """Return the number of threads that the settings and the ranks allow."""
         given, ranks, networks = self.settings.training.threads, self.ranks, len(self.seeds)
         threads = cores() if given == "auto" else given
         if given == "auto" and networks > 1:
@@ -316,7 +315,6 @@ class Trainer:
         return min(threads, ranks.cores)
 
     def _chosen_backend(self) -> str:
-        """Return the backend for the steps of all networks."""
         training, size = self.settings.training, self.batch_size
         if training.backend != "auto":
             return training.backend

@@ -61,8 +61,7 @@ class CalibrationSet:
     def calibrate(self, task: Task, forward: Callable[[Array], Array]) -> dict[str, Any]:
         """Return the residuals or prediction sets of a student.
 
-        They combine the teacher's errors on new rows with the student's differences from the
-        teacher.
+        They combine the teacher's errors on new rows with the student's distance from the teacher.
         """
         if isinstance(task, Regression):
             predicted = task.predict(forward(self.x))
