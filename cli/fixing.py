@@ -35,7 +35,7 @@ MOST_TRIED = 5
 """Maximum number of repairs that are tried in short runs."""
 
 CLOSE = 0.01
-"""Maximum relative difference to the best score at which an earlier repair is chosen instead."""
+"""Relative difference to the best score; the first repair within this difference is chosen."""
 
 NO_JUDGE = ("constant", "shifted", "too_good")
 """Verdicts after which the validation rows cannot judge a repair."""
@@ -169,7 +169,7 @@ def words(repair: Mapping[str, Any]) -> str:
 def best_repair(
     begin: Start, tried: Sequence[Mapping[str, Any]], shown: Shown
 ) -> Mapping[str, Any]:
-    """Return the first repair whose short run scores within `CLOSE` of the best."""
+    """Try repairs in short runs; return the first one with a score within `CLOSE` of the best."""
     if len(tried) == 1:
         return tried[0]
     scores = [short_run(begin, one) for one in tried]

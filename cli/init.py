@@ -242,7 +242,7 @@ def _check_columns(
 def _divided(
     facts: Profile, table: Table, divides: Mapping[str, str], *, own_test: bool
 ) -> tuple[Profile, Division | None]:
-    """Return the profile for the division, and the division of the rows with a target, if any."""
+    """Return the profile, and the division by --group or --time; None without these options."""
     for key, name in divides.items():
         facts, division = Division.of(facts, key, name)
         try:

@@ -223,10 +223,11 @@ def _usage(error: click.ClickException, args: Sequence[str]) -> str:
         return f"error: {text}"
     takes_settings = any(option.metavar == "KEY=VALUE" for option in context.command.params)
     if isinstance(error, click.NoSuchOption):
-        from mlpengine.core.wording import suggestion
+        from mlpengine.core.wording import nearest
 
         names = [name for option in context.command.params for name in option.opts]
-        hint = suggestion(error.option_name, names)
+        near = nearest(error.option_name.strip("-"), [name.strip("-") for name in names])
+        hint = f" - did you mean '--{near}'?" if f"--{near}" in names else ""
         if takes_settings:
             hint = _setting(error.option_name, args) or hint
         text = f"no such option {error.option_name!r}{hint}"
@@ -237,9 +238,14 @@ def _usage(error: click.ClickException, args: Sequence[str]) -> str:
 
 def _setting(option: str, args: Sequence[str]) -> str:
     """Return `` - write --set KEY=VALUE`` for an option that is the name of a setting, or ""."""
-    from mlpengine.config.problems import path_of
+    from mlpengine.config.problems import OTHER_NAMES, key_paths, path_of
+    from mlpengine.config.schema import Config
 
-    path = path_of(option.lstrip("-").replace("-", "_"))
+    key = option.lstrip("-").replace("-", "_")
+    path = path_of(OTHER_NAMES.get(key, key))
+    keys = [str(one[-1]) for one in key_paths(Config) if path and one[:-1] == path]
+    if path and keys and "name" not in keys:
+        return f" - write --set {'.'.join(map(str, path))}.KEY=VALUE, KEY one of {', '.join(keys)}"
     after = next((later for one, later in pairwise([*args, ""]) if one == option), "")
     inside = next((one for one in args if one.startswith(f"{option}=")), "").partition("=")[2]
     return f" - write --set {'.'.join(map(str, path))}={inside or after}" if path else ""

@@ -115,13 +115,13 @@ def command(
 
     --interval adds <target>_low and <target>_high, from out-of-fold errors.  --set adds
     <target>_set, such as a|b; a set is empty if no class is likely enough.  The sets contain the
-    true class for the given share of all rows or, with --by-class, of the rows of each class; these
-    sets are larger.  --threshold replaces the model's threshold (0.5, or the one that
-    training.threshold chose).  --quantile adds <target>_0.1 and so on, --times survival_365 and so
-    on: the chance that the event of a censored time has not happened by then.  --spread adds the
-    standard deviation over the networks, of the number or of the probability of the predicted
-    class.  A .npy file holds numbers only: probabilities or predicted values, and 0 or 1 for each
-    class of --set.  The column of --id keeps the type that its file has; in CSV it is text.
+    true class for the given share of all rows or, with --by-class, of the rows of each class; sets
+    with --by-class are larger.  --threshold replaces the model's threshold (0.5, or the threshold
+    that training.threshold chose).  --quantile adds <target>_0.1 and so on.  --times adds
+    survival_365 and so on, the chance that the event of a censored time has not happened by then.
+    --spread adds the standard deviation over the networks, of the number or of the probability of
+    the predicted class.  A .npy file holds numbers only: probabilities or predicted values, and 0
+    or 1 for each class of --set.  The column of --id keeps its type; in CSV the column is text.
     """
     _check_levels(level, set_level, by_class=by_class)
     path = None if out == "-" else Path(out)
@@ -322,7 +322,7 @@ def _how_sure(
 
 
 def _quantiles(model: Model, output: Array, sure: Sure) -> dict[str, Any]:
-    """Return the columns of quantiles and of survival; a level or time given twice has one."""
+    """Return the columns of quantiles and of survival probabilities, by name."""
     columns: dict[str, Any] = {}
     for level in sure.quantiles:
         values = model.quantile_of(output, level, "--quantile")
@@ -347,9 +347,9 @@ def _sets(sets: Array, classes: Sequence[object]) -> Coded:
 
 
 def row_names(table: Table, key: str | None, taken: dict[str, Any]) -> dict[str, Any]:
-    """Return the column that identifies the rows: the column `key`, or without a key, numbers.
+    """Return the column that identifies the rows: the column `key`, or numbers if `key` is None.
 
-    The numbers are lines of the file (`line`) or, for files without lines, rows from 1 (`row`).
+    The column of numbers is `line`, the lines of the file, or, without lines, `row`, from 1.
     """
     if key is None:
         name = table.numbering
@@ -359,7 +359,7 @@ def row_names(table: Table, key: str | None, taken: dict[str, Any]) -> dict[str,
     codes, texts = coded(table[key])
     typed = _typed(table[key])
     if table[key].values.dtype.kind in "iu" and table[key].kind == "number":
-        texts = list(map(str, typed))  # with every digit
+        texts = list(map(str, typed))  # whole numbers keep every digit
     return {key: Coded(codes, [*texts, ""], [*typed, None])}
 
 

@@ -67,6 +67,6 @@ def _described(preprocessor: Preprocessor, column: str) -> tuple[Any, str, list[
 def _cells(category: Category) -> list[Any]:
     """Return the levels of a category as cells: texts and dates, or numbers, or booleans."""
     if not category.text:
-        with suppress(ValueError):  # JSON has no dates
+        with suppress(ValueError):  # dates are not JSON; their levels stay texts
             return [json.loads(level) for level in category.levels]
     return list(category.levels)

@@ -45,6 +45,6 @@ def schema_text() -> str:
 
 
 def write_schema(path: Path) -> None:
-    """Write the schema, atomically.  Raises: UsageError if it would replace no .json file."""
+    """Write the schema, atomically.  Raises: UsageError if `path` is another file than .json."""
     keep_other_kinds(path, ".json")
     write_atomically(path, schema_text().encode())

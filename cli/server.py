@@ -38,7 +38,7 @@ HEADER_BYTES = 1 << 14
 """Maximum bytes of a request's headers."""
 
 REQUEST_SECONDS = 20
-"""Seconds between checks of a connection; a check closes it if no new request has begun."""
+"""Seconds between checks of a connection; a check closes a connection without a new request."""
 
 STOP_SECONDS = 30
 """Seconds for a stopped service to answer the requests that it has started to read."""
@@ -48,7 +48,7 @@ TICK = 0.2
 
 
 class _Connection(H11Protocol):
-    """A connection that is closed if a request takes too long, or to make room for a newer one."""
+    """A connection that closes if a request takes too long, or if a newer connection needs room."""
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)

@@ -71,7 +71,10 @@ class Answers:
         self._one_row = RowPredictor(model.populations, model.preprocessor, model.mean.combine)
 
     def answer(self, body: bytes, sure: Sure, *, at_once: bool) -> bytes:
-        """Return the JSON answer to a body; the event loop, `at_once`, predicts one row faster."""
+        """Return the JSON answer to a body.
+
+        `at_once` means that the event loop calls; then a single row takes a faster path.
+        """
         value = _parsed(body)
         try:
             given = self._rows.validate_python(value if isinstance(value, list) else [value])

@@ -60,13 +60,13 @@ WARM_START_MODEL = "warm_start.safetensors"
 
 CONFIG_DIGEST = "config_sha256"
 AFFECTS_REPRODUCIBILITY = ("packages", "python", "machine", "blas", "backend", "target")
-"""Keys of the environment record; another value may change the last bits of a result."""
+"""Keys of the environment.  If their values differ, the last bits of a result may differ."""
 
 _log = logging.getLogger("mlpengine")
 
 
 class EpochLogs(Callback):
-    """Writes metrics.csv, equal for equal seeds, and timings.csv."""
+    """Writes metrics.csv and timings.csv.  Equal seeds give an equal metrics.csv."""
 
     def __init__(self, directory: RunDirectory) -> None:
         self._path = directory.path
@@ -140,7 +140,7 @@ class Session:
         loop: the training loop.
         resumed: the checkpoint that gave the state of the loop, if any.
         warm_start: the model that gives the initial weights, if any.
-        measured: the metrics of all parts, set by `finish` unless it was interrupted.
+        measured: the metrics of all parts, set by `finish` unless the training was interrupted.
         score: the comparison with a linear model, set by `finish` if the run gets a page.
     """
 

@@ -1,7 +1,7 @@
 """Signals that end training: the first after the current step, the second at once.
 
 The first signal calls the attached function, usually the `stop` of a training loop.  The loop ends
-after the step, and `mlpengine.training.checkpoint` saves its state.
+after the step, and `mlpengine.training.checkpoint` saves the state of the loop.
 """
 
 import os
@@ -32,7 +32,7 @@ def handled() -> list[signal.Signals]:
 
 
 class Stopping:
-    """The signal that was received, if any; `code` is its exit code.
+    """The received signal; `code` is the exit code of the signal, or 0 before a signal.
 
     With `quiet`, as on ranks other than 0, nothing is printed.
     """

@@ -98,7 +98,7 @@ def command(
     """Train the YAML file CONFIG with other values of some keys, and find the best.
 
     Each trial is an ordinary run in a directory below the sweep's.  Workers may be added, stopped
-    or killed at any time: another worker, or the next --join, runs their trials again.
+    or killed at any time.  Another worker, or the next --join, runs their unfinished trials again.
     """
     from .study import Study
     from .trials import Worker
@@ -164,7 +164,7 @@ def begin(
 
 
 def worker_count(section: SweepSection, given: int | None) -> int:
-    """Return `given`, or 1 if trials learn from earlier trials, or one worker per core."""
+    """Return the number of workers: `given`, 1 if trials learn from earlier ones, or the cores."""
     if given is not None:
         return given
     learns = section.sampler == "tpe" or section.pruner != "none"
@@ -172,7 +172,7 @@ def worker_count(section: SweepSection, given: int | None) -> int:
 
 
 def check_data(file: ConfigFile) -> None:
-    """Read the data; check that the base config can train, and that it has the sweep's metric."""
+    """Read the data; check that the config can train and that its task has the sweep's metric."""
     trainer = trainer_of(load_data(file))
     if file.config.sweep is not None:
         with file.errors_at("sweep", "metric"):

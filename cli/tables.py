@@ -55,7 +55,7 @@ class Coded:
 
     @classmethod
     def joined(cls, parts: "Sequence[Coded]") -> "Coded":
-        """Return the rows of several columns as one column."""
+        """Join the rows of several columns into one column."""
         labels = list(chain(*(part.labels for part in parts)))
         typed = list(chain(*(part.typed for part in parts)))
         ends = accumulate((len(part.labels) for part in parts), initial=0)

@@ -1,9 +1,9 @@
-"""The backends by name; they run training steps and replace NumPy rules in programs."""
+"""Backends: other implementations than NumPy for training steps and for single rules."""
 
 from typing import Literal
 
 BackendName = Literal["auto", "numpy", "numexpr", "compiled"]
-"""Name of a backend that may run a training step.
+"""Name of the backend of a training step.
 
-``auto`` is ``compiled`` if there is a compiler and the run is long enough to be worth a
-compilation, else ``numpy``.  It is never ``numexpr``, the fastest backend in no measured case."""
+``auto`` is ``compiled`` if there is a compiler and the run is long enough to pay for compiling,
+else ``numpy``.  ``auto`` is never ``numexpr``, the fastest backend in no measured case."""

@@ -1,7 +1,7 @@
-"""Backends of tape programs; an op without a rule of the backend uses its own NumPy rules.
+"""Backends of tape programs: rules that replace the NumPy rules of ops.
 
-Like an op's own rule, a backend's rule is a function ``rule(*arrays, out=..., **work)`` that yields
-calls.  It is chosen by op and direction when a program is bound, never during a replay.
+A rule is a function ``rule(*arrays, out=..., **work)`` that yields calls.  Rules are chosen by op
+and direction when a program is bound to arrays, not when it runs.
 """
 
 from collections.abc import Callable
@@ -15,13 +15,13 @@ Rule = Callable[..., Calls]
 
 
 class Backend(NamedTuple):
-    """A name, and a function that returns a replacement for an op's rule, or None."""
+    """A backend: `find` returns its rule for an op and a direction, or None."""
 
     name: str
     find: Callable[[GradOp, Direction], Rule | None] = lambda op, direction: None
 
     def rule(self, op: GradOp, direction: Direction) -> Rule:
-        """Return this backend's rule for `op`, or else the op's own."""
+        """Return this backend's rule for `op`, or else the rule of the op."""
         own: Rule = getattr(op, direction)
         return self.find(op, direction) or own
 

@@ -1,7 +1,7 @@
-"""Rules of element-wise ops as fused NumExpr kernels, from their formulas.
+"""Rules of element-wise ops as fused NumExpr kernels, from the formulas of the ops.
 
-Constants are operands with the arrays' dtype, because a Python float would promote a float32
-expression to float64.  Kernels are compiled when a program is bound; a replay only calls them.
+Constants are arrays with the dtype of the operands, because a Python float would promote a float32
+expression to float64.  NumExpr compiles the kernels when a program is bound to arrays.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -66,7 +66,7 @@ def _backward(op: Elementwise, *residuals: Array, out: Slots, **work: Array) -> 
 
 
 def find_rule(op: GradOp, direction: Direction) -> Callable[..., Calls] | None:
-    """Return the fused rule of an op if NumPy takes several calls and NumExpr has all functions."""
+    """Return the fused rule of an op if NumPy needs several calls and NumExpr has all functions."""
     if not isinstance(op, Elementwise):
         return None
     f = op.formulas

@@ -1,7 +1,7 @@
 """Values of a generated program: each write to an array makes a new value.
 
-Planned arrays share memory over time.  A `MatrixValue` for every write lets kernels be fused and
-reordered by their operands, independently of the memory that NumPy uses.
+Arrays of a program share memory at different times.  With a `MatrixValue` for each write, kernels
+can be fused and reordered by their operands, whatever memory NumPy uses.
 """
 
 import re
@@ -19,11 +19,11 @@ from mlpengine.ops import Dropout
 
 
 class UnsupportedError(Exception):
-    """An instruction has no compiled rule, so NumPy computes it."""
+    """An instruction has no compiled rule; NumPy computes it."""
 
 
 Origin = Literal["parameters", "rows", "sums"]
-"""Origin of a value: parameters alone, the rows of a batch, or sums over all rows."""
+"""Origin of a value: from parameters alone, from rows of a batch, or from sums over all rows."""
 
 
 class Batch(NamedTuple):
@@ -31,11 +31,10 @@ class Batch(NamedTuple):
 
     Attributes:
         rows: number of rows.
-        gathered: buffers of the batch, from which all other values of its rows follow; empty if
-            they are unknown.
+        gathered: buffers of inputs, targets and weights, or empty if they are unknown.
         parameters: the flat vector of all parameters.
-        scalar: whether the program becomes statements on single numbers, with integers stored as
-            numbers.
+        scalar: whether the program becomes statements on single numbers; integers are then stored
+            as real numbers.
     """
 
     rows: int
@@ -44,7 +43,7 @@ class Batch(NamedTuple):
     scalar: bool = False
 
     def kind_of(self, leaf: Array) -> Origin:
-        """Return the origin of an array that the program reads only."""
+        """Return the origin of an array that the program does not write."""
         given = [array for array in self.gathered if array is not None]
         if given:
             return "rows" if address_of(leaf) in map(address_of, given) else "parameters"
@@ -53,7 +52,7 @@ class Batch(NamedTuple):
         return "rows" if leaf.ndim > 1 and self.times(len(leaf)) else "parameters"
 
     def times(self, rows: int) -> int:
-        """Return how many of `rows` rows belong to each row of the batch; 0 if none."""
+        """Return how many of `rows` rows belong to each row of the batch, or 0."""
         times, others = divmod(rows, max(self.rows, 1))
         return 0 if others else times
 
@@ -62,11 +61,14 @@ class Batch(NamedTuple):
 class MatrixValue:
     """A matrix: the last axis of an array as columns, all other axes together as rows.
 
-    `written` tells whether a kernel computes the value, and `final` whether it must be in `array`
-    after the replay.  A `mask` belongs to a dropout with random bytes in memory.  `padded` values
-    lie in the program's workspace, with rows padded to whole vectors unless they are `short`; all
-    others lie in `array`.  Several short rows fill a vector, one after the other.  `kind` is the
-    origin of the value.
+    Attributes:
+        written: whether a kernel computes the value.
+        final: whether the value must be in `array` after the program has run.
+        padded: whether the value lies in the program's workspace, not in `array`.
+        short: whether rows follow each other without padding to whole vectors (see `is_short`).
+        stored: whether the value is in memory, not only in registers.
+        mask: the dropout, if the value is its mask; memory then holds the random bytes.
+        kind: the origin of the value.
     """
 
     name: str
@@ -91,7 +93,7 @@ class MatrixValue:
 
     @cached_property
     def address(self) -> int:
-        """The address of the array."""
+        """Address of the array."""
         return address_of(self.array)
 
     def overlaps(self, other: "MatrixValue") -> bool:
@@ -104,12 +106,12 @@ class MatrixValue:
 
 
 def is_short(columns: int, lanes: int) -> bool:
-    """Return whether several rows fill a vector exactly."""
+    """Return whether several rows of `columns` entries fill a vector exactly."""
     return 0 < columns < lanes and lanes % columns == 0
 
 
 def padded_length(columns: int, lanes: int) -> int:
-    """Return the length of a row of whole vectors."""
+    """Return `columns`, rounded up to whole vectors."""
     return -(-columns // lanes) * lanes
 
 
@@ -118,9 +120,9 @@ class Values:
     """The values of a list of instructions, read in order.
 
     Attributes:
-        batch: the rows of the program's batch; None if rows do not matter.
-        reshaped: pairs of a value, which the previous instruction left, and the same numbers in
-            the shape that an instruction reads.
+        names: C names by address.
+        batch: the batch of the program; None if rows do not matter.
+        reshaped: pairs of a value and the value with its numbers in another shape.
     """
 
     names: Mapping[int, str]
@@ -130,7 +132,7 @@ class Values:
     _current: list[MatrixValue] = field(default_factory=list)
 
     def read(self, array: Array) -> MatrixValue:
-        """Return the value that `array` holds; with one axis, it may be a column of rows."""
+        """Return the value that `array` holds; for one axis, it may be a matrix of one column."""
         _require_plain(array)
         fresh = MatrixValue(self._name("x", array), array.reshape(array.shape or 1))
         other = None
@@ -150,11 +152,11 @@ class Values:
         return self._add(fresh)
 
     def read_each(self, arrays: Iterable[Array | None]) -> list[Any]:
-        """Return the values that arrays hold now; None for a missing array."""
+        """Return the values that `arrays` hold, and None for a missing array."""
         return [None if array is None else self.read(array) for array in arrays]
 
     def write(self, array: Array | None, role: str, kind: Origin | None = None) -> MatrixValue:
-        """Return a new value for `array`; if `kind` is rows, one axis becomes a column."""
+        """Return a new value for `array`; if `kind` is rows, a vector becomes a column."""
         assert array is not None
         _require_plain(array)
         shape = array.shape or (1,)
@@ -166,14 +168,14 @@ class Values:
         return self._add(fresh)
 
     def make(self, shape: tuple[int, ...], like: MatrixValue, role: str) -> MatrixValue:
-        """Return a new value with `shape` and the dtype and kind of `like`; no array holds it."""
-        array = np.empty(shape, like.array.dtype)  # nothing uses its memory
+        """Return a new value of `shape` in no array, with the dtype and kind of `like`."""
+        array = np.empty(shape, like.array.dtype)  # its memory is not used
         value = MatrixValue(f"{role}{len(self.all)}", array, written=True, kind=like.kind)
         self.all.append(value)
         return value
 
     def count(self, value: MatrixValue) -> int:
-        """Return the number of batch rows in a value, or 1 if it has none."""
+        """Return the number of rows of the batch if a value depends on rows, else 1."""
         if value.kind != "rows":
             return 1
         if self.batch is None:
@@ -183,26 +185,27 @@ class Values:
         return self.batch.rows
 
     def finish(self, output: Array | None = None) -> None:
-        """Mark values that must be in the caller's arrays after the replay: all, or `output`."""
+        """Set `final`: only `output` must be in the caller's array, or all current values."""
         for value in self.current():
             value.final = output is None or value.address == address_of(output)
 
     def is_current(self, value: MatrixValue) -> bool:
-        """Return whether `current` contains a value; fast for a recently written value."""
+        """Return whether `current` contains a written value; fast for a recent one."""
         held = any(other is value for other in reversed(self._current))
         return held and all(copy is not value for _, copy in self.reshaped)
 
     def current(self) -> list[MatrixValue]:
-        """Return the written values that arrays hold now."""
+        """Return the written values that no later write has replaced."""
         copies = {copy for _, copy in self.reshaped}
         return [value for value in self._current if value.written and value not in copies]
 
     def place(self, lanes: int, any_length: Iterable[MatrixValue]) -> None:
-        """Assign values to the workspace if their rows are not whole vectors.
+        """Set `padded` and `short`, the places of written values.
 
-        The values `any_length` are exceptions, because their kernels accept rows of any length.
-        Values that are not final are in the workspace, too, because kernels may run in another
-        order than in NumPy.  No two final values share memory.
+        A final value may stay in its array if its rows are whole vectors, or if it is in
+        `any_length`, because its kernels accept rows of any length.  All other values are in the
+        workspace, because kernels may run in another order than in NumPy, where such arrays share
+        memory.  No two final values share memory.
         """
         exceptions = set(any_length)
         for value in self.all:
@@ -231,6 +234,5 @@ def _require_plain(array: Array) -> None:
 
 
 def _share_memory(array: Array, other: Array) -> bool:
-    """Return whether two contiguous arrays have bytes in common."""
     first, second = address_of(array), address_of(other)
     return first < second + other.nbytes and second < first + array.nbytes

@@ -1,4 +1,4 @@
-"""Compiled element-wise rules, made from the formulas of the ops."""
+"""Element-wise rules of the compiled backend, from the formulas of the ops."""
 
 from collections.abc import Collection, Mapping
 
@@ -9,14 +9,14 @@ from mlpengine.ops.op import Direction
 
 
 class VectorRule:
-    """Formulas on vectors, by an op's buffers: ``y``, and ``dx`` for an operand ``x``."""
+    """Formulas of outputs by name: ``y``, or ``dx`` for an operand ``x``; `given` are operands."""
 
     def __init__(self, given: Mapping[str, Expr], outputs: Mapping[str, Expr]) -> None:
         self.given, self.outputs = given, outputs
 
     @cached_property
     def reads(self) -> tuple[str, ...]:
-        """Names of the buffers that the outputs depend on."""
+        """Names of the operands that the outputs depend on."""
         nodes = set(order(self.outputs.values(), self.given.values()))
         return tuple(name for name, node in self.given.items() if node in nodes)
 
@@ -30,7 +30,7 @@ class VectorRule:
         return VectorRule(self.given, {n: f for n, f in self.outputs.items() if n in names})
 
     def steps(self, names: Mapping[str, str], prefix: str = "") -> list[tuple[str, Expr]]:
-        """Return the steps of the outputs (see `in_steps`); other names begin with `prefix`."""
+        """Return the outputs in steps (see `in_steps`); intermediate names begin with `prefix`."""
         given = {self.given[name]: names[name] for name in self.reads}
         outputs = {names[name]: formula for name, formula in self.outputs.items()}
         return in_steps(outputs, given, prefix or f"{next(iter(outputs))}_t")

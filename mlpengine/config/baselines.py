@@ -1,4 +1,4 @@
-"""Baselines of a config's model, on rows that did not train the model."""
+"""Comparison of a model with baselines, on rows that did not train the model."""
 
 from typing import Any, NamedTuple
 

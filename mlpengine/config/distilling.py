@@ -38,7 +38,7 @@ from mlpengine.training.trainer import Trainer
 from mlpengine.training.transfer import SMALLEST_CHANCE, TRANSFER_FILE, TransferSet
 
 DIRECT_VALIDATION = 10
-"""Of this many training rows, one chooses the best epoch of the directly trained network."""
+"""One in this many training rows chooses the best epoch of the directly trained network."""
 
 Predict = Callable[[Any], Any]
 """Function from rows without targets to numbers, or to probabilities of the sorted classes."""
@@ -125,7 +125,7 @@ class Teacher:
         return replace(transfer, beside={part: outputs})
 
     def reads(self, columns: Sequence[str]) -> list[str]:
-        """Return the columns that the teacher uses: a permutation of the cells has an effect."""
+        """Return the columns that the teacher uses: permuting their cells changes predictions."""
         plain, rng = self._predicted("train", lambda _, rows: rows), np.random.default_rng(0)
         read = []
         for name in columns:
@@ -213,12 +213,16 @@ class Teacher:
             table = self._table(part, rows_of)
             names = [name for name in table.names if name not in self._targets]
             return {name: _cells(table, name) for name in names}
+        is_arrow = hasattr(frame, "column_names") and not hasattr(frame, "iloc")
         cells = {}
-        for name in frame.columns:
+        for name in frame.column_names if is_arrow else frame.columns:
             if name not in self._targets:
                 column, taken = frame[name], rows_of(str(name), rows)
-                cells[name] = column.array[taken] if hasattr(column, "array") else column[taken]
-        return type(frame)(cells)
+                if is_arrow:
+                    cells[name] = column.take(taken)
+                else:
+                    cells[name] = column.array[taken] if hasattr(column, "array") else column[taken]
+        return type(frame).from_pydict(cells) if is_arrow else type(frame)(cells)
 
 
 def _cells(table: Table, name: str) -> Array:

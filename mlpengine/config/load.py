@@ -160,7 +160,7 @@ def problems_with(path: Path, overrides: Iterable[Override]) -> list[Problem]:
 
 
 def _apply_all(overrides: Iterable[Override], document: Document) -> None:
-    """Apply overrides, sections before their options; of two for one key, the last counts."""
+    """Apply overrides, sections before their options; the last override of a key counts."""
     for override in sorted(overrides, key=lambda o: (len(o.path), o.path[-1] != "network")):
         _apply(override, document)
 

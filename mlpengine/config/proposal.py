@@ -70,7 +70,9 @@ SCHEMA_LINE = "# yaml-language-server: $schema="
 def fitting_division(
     profile: Profile, table: Table, division: Division, *, own_test: bool
 ) -> Division:
-    """Return a division with so few blocks that the training rows can fill its folds.
+    """Lower `blocks` until the training rows have enough blocks for the folds.
+
+    Returns the division.
 
     `table` has the rows with a target; `profile` is the result of `Division.of`.
 
@@ -374,9 +376,9 @@ ENCODING = "  encoding: piecewise  # quantile bins of each number are inputs, to
 
 
 def drop_rates(sections: dict[str, Any], optimizer: Any) -> None:
-    """Remove learning rate, gradient clipping and batch size from `sections`.
+    """Remove from `sections` the settings that a config with this `optimizer` cannot have.
 
-    Only full-batch optimizers do not take these settings; others leave `sections` unchanged.
+    A full-batch optimizer has no learning rate, gradient clipping or batch size.
     """
     name = optimizer.get("name") if isinstance(optimizer, Mapping) else optimizer
     if isinstance(name, str) and issubclass(OPTIMIZERS.get(name, Adam), FullBatch):

@@ -134,7 +134,7 @@ def _is_table(source: str) -> ConfigError:
 
 
 def parse_yaml(text: str, source: str, document: Document, at: KeyPath = (), line: int = 1) -> Any:
-    """Return the value of a YAML document; record its positions and problems in `document`.
+    """Return the value of a YAML text; record positions and problems in `document`.
 
     `at` is the key path of the value; `line` is the number of its first line, 0 if it has none.
     Raises: ConfigError at once if the text is not YAML.

@@ -211,7 +211,7 @@ class Config:
 
 @cache
 def reader() -> TypeAdapter[Config]:
-    """Return the validator of a config's plain values; it is built at the first call."""
+    """Return the validator of a config's plain values, built at the first call."""
     return TypeAdapter(Config)
 
 

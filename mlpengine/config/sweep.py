@@ -101,7 +101,7 @@ class SweepSection:
 
     @property
     def count(self) -> int:
-        """Number of trials: `trials`, or of a grid at most its combinations."""
+        """Number of trials: `trials`, but for a grid at most the number of combinations."""
         if self.sampler != "grid":
             return self.trials
         return min(self.trials, prod(len(entry.values or ()) for entry in self.space.values()))

@@ -1,1 +1,1 @@
-"""Tools that all rooms share: files, operating systems, messages, memory, checks of options."""
+"""Tools for all packages: files, operating systems, messages, memory, checks of options."""

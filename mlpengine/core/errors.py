@@ -16,7 +16,7 @@
     ├── CompileError              generated code could not be built           (RuntimeError)
     └── MissingExtraError         an optional package cannot be imported      (ImportError)
 
-A message reads ``<where>: <what must hold> (<the values that broke it>)``.
+A message reads ``<where>: <what must hold> (<the wrong values>)``.
 """
 
 from collections.abc import Iterator
@@ -45,9 +45,9 @@ __all__ = [
 
 
 class MlpEngineError(Exception):
-    """Base class of all errors; `exit_code` is the exit code of the command line.
+    """Base class of all errors; the command line ends with `exit_code`.
 
-    Long values in their messages are shortened (see `shortened`).
+    `str` shortens long values in messages (see `shortened`).
     """
 
     exit_code: ClassVar[int] = 1
@@ -83,7 +83,7 @@ class GradcheckError(MlpEngineError, AssertionError):
 class UsageError(MlpEngineError):
     """The caller asked for something impossible; the library did nothing.
 
-    `setting` is the path of the wrong setting, such as ("training", "freeze"), if it is known.
+    `setting` is the path of the wrong setting, such as ("training", "freeze"), or () if unknown.
     """
 
     exit_code: ClassVar[int] = 2
@@ -122,14 +122,14 @@ class CompileError(MlpEngineError, RuntimeError):
 
 
 def install_line(extra: str) -> str:
-    """Return the command that installs an extra, in an environment or a clone."""
+    """Return the command that installs an extra."""
     return f"pip install 'mlpengine[{extra}]'"
 
 
 class MissingExtraError(MlpEngineError, ImportError):
     """An optional package is missing, or its import fails.
 
-    The message gives the command that installs the package, or the `failure`.
+    The message gives the command that installs the package or, if an import failed, `failure`.
     """
 
     def __init__(self, feature: str, extra: str, failure: str = "") -> None:
@@ -147,7 +147,7 @@ class MissingExtraError(MlpEngineError, ImportError):
 
 @contextmanager
 def at_setting(*path: str) -> Iterator[None]:
-    """Add the path of the wrong setting, such as "training", "freeze", to a UsageError."""
+    """Set `setting` of each UsageError that leaves the ``with`` block to `path`."""
     try:
         yield
     except UsageError as error:
@@ -157,10 +157,9 @@ def at_setting(*path: str) -> Iterator[None]:
 
 @contextmanager
 def importing(feature: str, extra: str) -> Iterator[None]:
-    """Import the packages of an extra within a ``with`` block.
+    """Turn any error of the imports in a ``with`` block into MissingExtraError.
 
-    Raises: MissingExtraError for any error of an import.  If the versions of its dependencies do
-        not fit, a package may raise AttributeError or TypeError as well as ImportError.
+    A package with dependencies of wrong versions may raise AttributeError or TypeError.
     """
     try:
         yield

@@ -1,9 +1,9 @@
-"""Options of engine classes; the annotation of an option gives its limits and its description.
+"""Options of classes; the annotation of an option gives its limits and its description.
 
 An option is a field of a dataclass, or a keyword-only parameter of a constructor, such as
 ``delta: Annotated[Positive, "Where it turns linear."] = 1.0``.  `check_options` checks the options
-of a new object.  `options_of` lists the options of a class for configs, their schema and the
-reference pages.
+of a new object.  `options_of` lists the options of a class for configs, the schema of configs and
+the reference pages.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -31,7 +31,7 @@ class Limits:
     whole: bool = False
 
     def check(self, where: str, value: Any) -> Any:
-        """Return a float, or an int if `whole` is set; else raise UsageError, led by `where`."""
+        """Return a float or, if `whole` is set, an int; raise UsageError, led by `where`."""
         is_number = isinstance(value, Integral if self.whole else Real)
         if not is_number or isinstance(value, bool) or not self._allow(value):
             hint = ""
@@ -61,7 +61,7 @@ class Limits:
         return f"{number} {' and '.join(texts)}".replace("above 0", "above zero")
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        """Return the limits as a schema for pydantic."""
+        """Return the schema of a number with these limits."""
         bounds = {"gt": self.above, "ge": self.at_least, "lt": self.below, "le": self.at_most}
         given = {name: bound for name, bound in bounds.items() if bound is not None}
         finite = {} if self.whole else {"allow_inf_nan": False}
@@ -87,18 +87,18 @@ Count: TypeAlias = Annotated[int, COUNT]
 
 
 class Given:
-    """Mark an option that is not in configs: it is rare, or the data or the step determines it."""
+    """Mark of an option that configs lack because it is rare or follows from data or step."""
 
 
 @dataclass(frozen=True)
 class ConfigKey:
-    """Give an option another name in configs than in the class."""
+    """Mark of an option with another name in configs than in the class."""
 
     name: str
 
 
 class Option(NamedTuple):
-    """Option of a class; `default` is `MISSING` if the option is required."""
+    """An option of a class; `default` is `MISSING` if the option is required."""
 
     name: str
     type: Any
@@ -106,7 +106,7 @@ class Option(NamedTuple):
 
     @property
     def description(self) -> str:
-        """Description of the option, a sentence."""
+        """Description of the option: a sentence, or "" if there is none."""
         return next((mark for mark in self._marks if isinstance(mark, str)), "")
 
     @property
@@ -124,7 +124,7 @@ class Option(NamedTuple):
         return getattr(self.type, "__metadata__", ())
 
     def check(self, where: str, value: Any) -> Any:
-        """Return a value in the class's type; else raise UsageError, led by `where`."""
+        """Return `value` in the type of the option; raise UsageError, led by `where`."""
         if isinstance(self.default, bool) and not isinstance(value, bool):
             raise UsageError(f"{where} must be True or False (got {quoted(value)})")
         limits = _limits_in(self.type)
@@ -143,7 +143,7 @@ class Option(NamedTuple):
 
 
 def _limits_in(kind: Any) -> Limits | None:
-    """Return the limits in the annotation of a number, of an optional number or of a tuple."""
+    """Return the limits in an annotation, also inside an optional or a tuple; None if absent."""
     marks = (*getattr(kind, "__metadata__", ()), *map(_limits_in, get_args(kind)))
     return next((mark for mark in marks if isinstance(mark, Limits)), None)
 
@@ -175,7 +175,7 @@ def _options_of(kind: Any) -> Mapping[str, Option]:
 
 
 def _keyword_only(kind: type) -> dict[str, Parameter]:
-    """Return the keyword-only parameters of a constructor, with its base's for ``**others``."""
+    """Return the keyword-only parameters of a constructor; for ``**others``, also its base's."""
     parameters = signature(kind).parameters.values()
     own = {one.name: one for one in parameters if one.kind is Parameter.KEYWORD_ONLY}
     if any(one.kind is Parameter.VAR_KEYWORD for one in parameters) and kind.__base__:
@@ -184,9 +184,9 @@ def _keyword_only(kind: type) -> dict[str, Parameter]:
 
 
 def check_options(owner: Any, where: str = "") -> None:
-    """Check the fields of a dataclass against their limits.
+    """Check the fields of a dataclass against their limits, and convert their values.
 
-    Raises: UsageError, led by `where` or the name of the class.
+    Raises: UsageError; the message begins with `where` or the name of the class.
     """
     where = where or type(owner).__name__
     for name, option in options_of(type(owner)).items():
@@ -196,7 +196,7 @@ def check_options(owner: Any, where: str = "") -> None:
 
 
 def one_of(where: str, value: Any, names: Collection[str]) -> None:
-    """Raise UsageError, led by `where`, unless `names` contains a value."""
+    """Raise UsageError unless `value` is one of `names`; the message begins with `where`."""
     if not isinstance(value, str) or value not in names:
         near = suggestion(value, names) if isinstance(value, str) else ""
         raise UsageError(f"{where} must be one of {', '.join(names)} (got {quoted(value)}){near}")

@@ -1,4 +1,4 @@
-"""Atomic writes of files, and errors that name the wrong file."""
+"""Atomic writes of files, and errors that name the file."""
 
 import os
 import secrets
@@ -16,7 +16,7 @@ from mlpengine.core.errors import MlpEngineError, RunError, UsageError
 from mlpengine.core.wording import nearest, shortened
 
 TEMPORARY = ".tmp-"
-"""Prefix of incomplete files; a killed process may leave such a file behind."""
+"""Prefix of the names of incomplete files; a killed process may leave such a file."""
 
 _flushed_from = ContextVar("flushed_from", default=-inf)
 
@@ -37,20 +37,20 @@ def writing(path: str | Path, what: str = "written") -> Iterator[None]:
 
 
 def checked_path(path: object, where: str) -> Path:
-    """Return the caller's value as a path.  Raises: UsageError if it is not a path."""
+    """Return `path` as a `Path`.  Raises: UsageError for a value that is not a path."""
     if not isinstance(path, str | os.PathLike):
         raise UsageError(f"{where}: needs the path of a file (got {path!r:.60})")
     return Path(path)
 
 
 def read_file(path: Path) -> bytes:
-    """Return the bytes of a file.  Raises: RunError with the path and the cause."""
+    """Return the bytes of a file.  Raises: RunError if the file cannot be read."""
     with writing(path, "read"):
         return path.read_bytes()
 
 
 def first_line(path: Path) -> str:
-    """Return a text file's kind and first line for a message; "" for other files."""
+    """Return a message about a text file in place of a model; "" for other files."""
     with suppress(OSError, UnicodeDecodeError):
         with path.open("rb") as file:
             start = file.read(200)
@@ -63,7 +63,7 @@ def first_line(path: Path) -> str:
 
 
 def similar_file(path: Path) -> str:
-    """Return `` - did you mean 'x'?`` for the most similar file in this or a similar folder."""
+    """Return `` - did you mean 'x'?`` for a similar path in the same or a similar folder, or ""."""
     folder = path.parent
     with suppress(OSError):
         if not folder.is_dir():
@@ -76,7 +76,7 @@ def similar_file(path: Path) -> str:
 
 
 def missing(path: Path, what: str) -> UsageError:
-    """Return the error of a command whose path does not exist."""
+    """Return the error for a path that does not exist; the text suggests another path."""
     usual = Path("runs") / path.name
     near = f" - did you mean {str(usual)!r}?" if is_run(usual) else similar_file(path)
     near = near or f"; {_models_in(path.parent)}"
@@ -84,19 +84,19 @@ def missing(path: Path, what: str) -> UsageError:
 
 
 def keep_input(out: Path, source: str | Path, what: str) -> None:
-    """Raise UsageError if the output would replace the input."""
+    """Raise UsageError if `out` is the input file `source`; `what` describes the input."""
     if out.exists() and os.path.exists(source) and out.samefile(source):
         raise UsageError(f"{out}: is {what}; name another file by --out")
 
 
 def keep_other_kinds(out: Path, *suffixes: str) -> None:
-    """Raise UsageError if the output would replace a file without one of these suffixes."""
+    """Raise UsageError if `out` is an existing file with a suffix other than `suffixes`."""
     if out.suffix not in suffixes and out.is_file():
         raise UsageError(f"{out}: exists and does not end in {suffixes[0]}; name another file")
 
 
 RESOLVED = "config.resolved.yaml"
-"""The config of a run with all defaults and overrides."""
+"""Name of the file with the config of a run, with all defaults and overrides."""
 
 OWN_FOLDERS = frozenset({"checkpoints", "tensorboard"})
 OWN_FILES = frozenset(
@@ -107,11 +107,11 @@ OWN_FILES = frozenset(
         *("sweep.yaml", "sweep.json", "best.yaml", "journal.log"),
     }
 )
-"""The files and folders that runs and sweeps need, so that no command writes others there."""
+"""Files of runs and sweeps that no other command may overwrite."""
 
 
 def keep_own_files(out: str | Path) -> None:
-    """Raise UsageError if an output would be one of the files that a run or a sweep needs."""
+    """Raise UsageError if `out` is one of the `OWN_FILES` of a run or lies in an own folder."""
     folder, name = os.path.split(out)
     folder = os.path.realpath(folder)
     parent, inside = os.path.split(folder)
@@ -122,12 +122,12 @@ def keep_own_files(out: str | Path) -> None:
 
 
 def is_run(directory: Path) -> bool:
-    """Return whether a directory belongs to a run that has begun."""
-    return os.path.isfile(directory / RESOLVED)  # Path.is_file raises where a name is too long
+    """Return whether a directory is the directory of a run that has begun."""
+    return os.path.isfile(directory / RESOLVED)  # Path.is_file raises for a name that is too long
 
 
 def not_a_run(directory: Path, lacks: str = "model and no checkpoint") -> UsageError:
-    """Return the error of a command for a directory without a run; the text lists runs inside."""
+    """Return the error for a directory that is no run; the text lists runs in the directory."""
     inside = next((one for one in (directory, directory / "runs") if _models(one)), directory)
     right = "".join(f"; write {inside / name}" for name in _models(inside)[:1])
     text = f"holds no {lacks}; {_models_in(inside)}{right}"
@@ -146,7 +146,7 @@ def _models(directory: Path) -> list[str]:
 
 
 def _models_in(directory: Path) -> str:
-    """Return a text that lists runs and model files of a directory, or how to make a run."""
+    """Return a text with the runs and models in a directory, or with the command for a run."""
     if names := _models(directory):
         more = ", ..." * (len(names) > 8)
         return f"{directory} has {', '.join(names[:8])}{more}"
@@ -154,7 +154,7 @@ def _models_in(directory: Path) -> str:
 
 
 def make_directory(directory: Path) -> None:
-    """Make a directory and its parents.  Raises: RunError naming it and the cause."""
+    """Make a directory and its parents.  Raises: RunError with the path and the cause."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -163,10 +163,10 @@ def make_directory(directory: Path) -> None:
 
 @contextmanager
 def unflushed(seconds: float) -> Iterator[None]:
-    """Write files without flushing them to disk in the first `seconds` of this context.
+    """Let `sync` do nothing in the first `seconds` of the ``with`` block.
 
-    It is for files that the process can quickly write again: a power cut may leave some of them
-    empty or missing, but a killed process loses none.
+    Use this for files that are quickly written again.  A power cut may leave such files empty or
+    missing; the end of the process loses none of them.
     """
     token = _flushed_from.set(monotonic() + seconds)
     try:
@@ -176,24 +176,24 @@ def unflushed(seconds: float) -> Iterator[None]:
 
 
 def sync(descriptor: int) -> None:
-    """Flush an open file to disk, except within `unflushed`."""
+    """Flush an open file to disk, unless `unflushed` is active."""
     if monotonic() >= _flushed_from.get():
         os.fsync(descriptor)
 
 
 def flush(path: Path) -> None:
-    """Flush a file and its name to disk, even within `unflushed`; an error is a RunError."""
+    """Flush a file and its name to disk, even within `unflushed`.  Raises: RunError."""
     with writing(path):
         system.flush_to_disk(path)
         system.flush_to_disk(path.parent)
 
 
 def write_atomically(path: str | Path, data: bytes) -> None:
-    """Write a file whole or not at all, and flush it to disk.
+    """Write a file completely or not at all, and flush the file to disk.
 
-    The function first writes a new file with a random name into the opened directory, then renames
-    it.  So neither a link at the new name nor a renamed directory redirects the bytes.  A device or
-    a pipe is written directly.
+    The function writes a file with a random name into the opened directory, and then renames this
+    file to `path`.  So neither a link at `path` nor a renamed directory redirects the bytes.  To a
+    device or a pipe, the function writes directly.
 
     Raises: RunError with the path and the cause.
     """
@@ -212,7 +212,7 @@ def write_atomically(path: str | Path, data: bytes) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Lock a file within a ``with`` block; a file system without locks gives no lock."""
+    """Lock a file within a ``with`` block; on a file system without locks, lock nothing."""
     with writing(path):
         descriptor = system.open_file(path, os.O_RDWR | os.O_CREAT)
     try:
@@ -224,14 +224,14 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def remove_unfinished(directory: Path) -> None:
-    """Remove the temporary files of killed processes; no other process may use the directory."""
+    """Remove files of killed processes; no other process may write into `directory` meanwhile."""
     for path in directory.glob(f"{TEMPORARY}*"):
         with writing(path):
             path.unlink(missing_ok=True)
 
 
 def write_all(descriptor: int, data: bytes | memoryview) -> None:
-    """Write every byte; on a full disk one system call may write fewer and report success."""
+    """Write all bytes; a single call of `os.write` may write fewer bytes without an error."""
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
@@ -255,7 +255,7 @@ def _replace(path: Path, directory: int | None, data: bytes) -> None:
 
 
 def is_device(path: Path) -> bool:
-    """Return whether a path is a pipe or a device, which has no size."""
+    """Return whether a path is a pipe, a device or another special file."""
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:

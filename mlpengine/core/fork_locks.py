@@ -1,4 +1,4 @@
-"""Locks that are free in a forked child, even if a thread of the parent held them."""
+"""Locks that are free in a forked child, even if other threads of the parent use the locks."""
 
 import functools
 import threading
@@ -13,8 +13,8 @@ T = TypeVar("T")
 def process_lock() -> threading.RLock:
     """Return a re-entrant lock for data that must be consistent in a forked child.
 
-    A fork waits until no other thread holds the lock, so the child finds it free.  Make such locks
-    at module level only: they are never removed.
+    A fork waits until no other thread holds the lock, so the lock is free in the child.  Make such
+    locks at module level only, because Python never frees them.
     """
     lock = threading.RLock()
     hold_at_fork(lock)
@@ -24,8 +24,9 @@ def process_lock() -> threading.RLock:
 class cached_property(functools.cached_property[T]):  # noqa: N801
     """`functools.cached_property` without the lock of Python 3.11.
 
-    That lock belongs to the class: a fork would leave it locked while another thread computes the
-    value for any object of the class.  As in later versions, two threads may compute a value.
+    All objects of a class share that lock.  If another thread computed a value during a fork, the
+    lock would stay locked in the child.  Without the lock, as in Python 3.12, two threads may
+    compute the same value.
     """
 
     def __set_name__(self, owner: type, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Lazy names of a package: the first use of a name imports its module."""
+"""Lazy names of a package: the first use of a name imports the module of the name."""
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -9,7 +9,7 @@ from typing import Any
 def lazy_names(
     package: str, places: Mapping[str, Sequence[str]], rooms: Sequence[str] = ()
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` of a package: names by module, and public modules."""
+    """Return `__getattr__` and `__dir__` of a package with names by module, and with `rooms`."""
     place_of = {name: place for place, names in places.items() for name in names}
 
     def find(name: str) -> Any:

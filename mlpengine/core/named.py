@@ -14,8 +14,7 @@ class NamedRows:
     """Named arrays with the rows along the first axis.
 
     As in a data frame, a name selects one array.  Any other index selects rows of all arrays, and
-    `len` is the number of rows.  The empty name stands for a single array without a name;
-    `one_or_named` returns this array itself.
+    `len` is the number of rows.
 
     >>> rows = NamedRows({"left": np.zeros((4, 2)), "right": np.ones((4, 3))})
     >>> len(rows), rows["right"].shape, rows[1:3]["left"].shape
@@ -51,7 +50,7 @@ class NamedRows:
         return self.arrays.items()
 
     def write(self, values: Any, where: str) -> None:
-        """Copy arrays of the same names and shapes into these; errors are as in `write_into`."""
+        """Copy arrays with the same names and shapes into these arrays (see `write_into`)."""
         need_names(values, self.arrays, where)
         for name, array in self.arrays.items():
             place = f"{where}[{name!r}]"
@@ -63,7 +62,7 @@ class NamedRows:
 
 
 def need_names(values: Any, names: Mapping[str, Any], where: str, *, more: bool = False) -> None:
-    """Raise ShapeError unless `values` are arrays with these names, in any order (or `more`)."""
+    """Raise ShapeError unless `values` are arrays with exactly these names, or with `more`."""
     if not isinstance(values, Mapping | NamedRows):
         wanted = ", ".join(f"{name!r}: ..." for name in names)
         raise ShapeError(f"{where} must be arrays by name, {{{wanted}}} (got {quoted(values)})")
@@ -80,29 +79,29 @@ def need_array(value: Any, where: str) -> None:
 
 
 def one_or_named(values: Mapping[str, Any]) -> Any:
-    """Return the single array, stored under the empty name, or all arrays as `NamedRows`."""
+    """Return the array with the empty name, which is a single array, or else `NamedRows`."""
     return values[""] if "" in values else NamedRows(values)
 
 
 def as_rows(value: Any) -> Any:
-    """Return an array unchanged, a mapping as `NamedRows`."""
+    """Return a mapping as `NamedRows`, and any other value as one array."""
     if isinstance(value, NamedRows):
         return value
     return NamedRows(value) if isinstance(value, Mapping) else unmasked(value, "rows")
 
 
 def arrays_by_name(value: Any) -> dict[str, Any]:
-    """Return a mapping of arrays by name; the inverse of `one_or_named`."""
+    """Return the arrays by name; a single array has the empty name."""
     return value.arrays if isinstance(value, NamedRows) else {"": value}
 
 
 def arrays_in(*values: Any) -> list[Any]:
-    """Return the arrays in `values` as a flat list: arrays, the arrays of `NamedRows`, and None."""
+    """Return a flat list of the arrays in `values`: arrays, `NamedRows`, or None (kept)."""
     return [array for value in values for array in arrays_by_name(value).values()]
 
 
 def matched(values: Sequence[Any], others: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """Pair the arrays of both, by name or by position, in the order of `others`."""
+    """Pair the arrays of `values` and `others`: by position, and in `NamedRows` by name."""
     pairs: list[tuple[Any, Any]] = []
     for value, other in zip(values, others, strict=True):
         arrays = arrays_by_name(value)
@@ -111,7 +110,7 @@ def matched(values: Sequence[Any], others: Sequence[Any]) -> list[tuple[Any, Any
 
 
 def row_specs(value: Any, rows: int) -> Any:
-    """Return the spec of `value`, or its specs by name, with `rows` rows."""
+    """Return the spec of `value` (named arrays: specs by name), but with `rows` rows."""
     if isinstance(value, NamedRows | Mapping):
         return {name: row_specs(value[name], rows) for name in value}
     return Spec((rows, *value.shape[1:]), value.dtype)

@@ -1,4 +1,4 @@
-"""Placement of buffers in one block of memory; buffers with disjoint lifetimes may overlap."""
+"""Placement of buffers in one block of memory; buffers in use at different times may overlap."""
 
 from bisect import insort
 from collections.abc import Iterable, Sequence
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 ALIGNMENT = 64
-"""Bytes of a cache line and of the widest vector register."""
+"""Size in bytes of a cache line and of the widest vector register."""
 
 
 @dataclass(eq=False)
 class Storage:
-    """A range of bytes with a lifetime; several buffers may use it one after another."""
+    """A range of bytes that is in use from the step `first` to the step `last`."""
 
     nbytes: int
     first: int
@@ -24,16 +24,16 @@ def place(
 ) -> int:
     """Set the offset of every storage; return the size of the arena in bytes.
 
-    Offsets are multiples of `alignment`.  If every storage fits into a storage of `like` with the
-    same lifetime, it takes that storage's offset.
+    Offsets are multiples of `alignment`.  If each storage fits into the storage of `like` at the
+    same position, with the same lifetime, all storages get the offsets of `like`.
 
-    Otherwise the largest storage is placed first.  Each storage gets the lowest offset where it
-    overlaps no other storage in space and time.
+    If not, storages are placed by size, the largest first.  Each storage gets the lowest offset at
+    which it shares no bytes with storages that are in use at the same time.
     Source: Pisarchyk and Lee 2020, "Efficient memory management for deep neural net inference",
     arXiv 2001.03288, section 5.2 (greedy by size).
     """
     storages = [*storages]
-    # Short and whole batches get equal addresses, so that one compiled program runs both.
+    # Short and whole batches get equal offsets, so that one compiled program runs both.
     if _fit(storages, like):
         for storage, model in zip(storages, like, strict=True):
             storage.offset = model.offset
@@ -55,7 +55,7 @@ def place(
 
 
 def _fit(storages: Sequence[Storage], like: Sequence[Storage]) -> bool:
-    """Return whether each storage fits into the storage of `like` at the same position."""
+    """Return whether each storage fits into the storage of `like` at the same list position."""
     return len(storages) == len(like) and all(
         s.nbytes <= model.nbytes and (s.first, s.last) == (model.first, model.last)
         for s, model in zip(storages, like, strict=True)

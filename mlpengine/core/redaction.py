@@ -1,12 +1,12 @@
-"""Removal of secrets from messages and pages: passwords in URLs, names of directories."""
+"""Removal of private text from messages and pages: passwords, and names of directories."""
 
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-# A scheme begins at the start of a run of its characters, so the pattern does not try again from
-# each later character: the time stays linear.
+# The lookbehind lets a match begin only at the start of a word.  Without it, the search would try
+# each character of a long word, in quadratic time.
 _SCHEME = re.compile(r"(?<![\w+.-])[+.-]*\w[\w+.-]+:/{1,2}")
 _TOKEN = re.compile(r"""[^\s"\\]+""")
 _HOST = re.compile(
@@ -21,15 +21,15 @@ _SECRET = re.compile(
 def redacted(text: str) -> str:
     """Return text, such as a URL or a command line, with ``***`` in place of each password.
 
-    A password is the text before the ``@`` of a URL, the end of a URL without ``@``
-    (``scheme://user:password``), or the text after ``password=`` and similar keys.  Port numbers
-    stay.
+    A password is the text between ``:`` and ``@`` in a URL, the text after ``:`` in a URL without
+    ``@`` (``scheme://user:password``), or the text after ``password=`` and similar keys.  Port
+    numbers stay.
     """
     return _SECRET.sub(r"\1***", _TOKEN.sub(_without_password, text) if ":/" in text else text)
 
 
 def _without_password(token: re.Match[str]) -> str:
-    """Return a word with ``***`` in place of the passwords of the URLs in it."""
+    """Return a word of the text with ``***`` in place of passwords of URLs."""
     text = token[0]
     first = _SCHEME.search(text)
     if first is None:
@@ -55,14 +55,14 @@ _DIRECTORIES = re.compile(
 
 
 def shown_path(path: Path) -> Path:
-    """Return a path for a page: below the working directory relative to it, else the last part."""
+    """Return a path relative to the working directory; of paths outside, only the last part."""
     here = Path.cwd()
     path = path.relative_to(here) if path.is_relative_to(here) else path
     return Path(path.name) if path.is_absolute() else path
 
 
 def without_directories(value: Any) -> Any:
-    """Return `value` with each absolute path in texts, lists and mappings cut to its last part."""
+    """Return `value` without the directories of absolute paths, also in lists and mappings."""
     return _without(value, [f"{one}/" for one in {str(Path.cwd()), str(Path.home())} - {"/"}])
 
 

@@ -1,4 +1,4 @@
-"""Evenly spaced rows of arrays, and gathering of rows without allocation."""
+"""Selection of rows by index: evenly spaced indices, and copies without allocation."""
 
 from typing import Any, Protocol
 
@@ -10,24 +10,24 @@ from mlpengine.core.spec import Array
 
 
 class Gathered(Protocol):
-    """Rows that are computed or read at the moment when they are gathered."""
+    """Rows that are computed or read when they are needed."""
 
     def gather(self, indices: Array, out: Any, /) -> None:
         """Write the rows with these indices into `out`."""
 
 
 def evenly_spaced(rows: int, count: int) -> Array:
-    """Return up to `count` evenly spaced row indices, with the first and the last row."""
+    """Return up to `count` evenly spaced row indices, including the first and the last row."""
     return np.linspace(0, rows - 1, min(count, rows)).astype(np.int64)
 
 
 def gather_rows(rows: Array | Gathered | NamedRows, indices: Array, out: Any) -> None:
     """Copy `rows[indices]` into `out` without allocation; `rows` may be memory-mapped.
 
-    The indices must be in range: a wrong index is clipped without an error.
+    The indices must be in range; there is no check, and wrong indices are clipped.
 
-    Raises: DataError if `rows` is not C-contiguous or has another dtype than `out`.  NumPy would
-        then copy far more than the batch in each call.
+    Raises: DataError if `rows` is not C-contiguous or has another dtype than `out`, because NumPy
+        would then copy far more than the batch in each call.
     """
     if isinstance(rows, NamedRows):
         for name, array in rows.arrays.items():
@@ -36,8 +36,8 @@ def gather_rows(rows: Array | Gathered | NamedRows, indices: Array, out: Any) ->
         rows.gather(indices, out)
     elif not rows.flags.c_contiguous or rows.dtype != out.dtype:
         raise DataError(
-            f"gather_rows: C-contiguous rows of dtype {out.dtype} are needed "
-            f"(strides {rows.strides} of {rows.dtype})"
+            f"rows must be a contiguous {out.dtype} array (got {rows.dtype}, strides "
+            f"{rows.strides}); write np.ascontiguousarray(rows, {str(out.dtype)!r})"
         )
     else:
         rows.take(indices, 0, out, "clip")

@@ -1,4 +1,4 @@
-"""Shape and dtype of an array before it exists, and type aliases for the rules of ops."""
+"""Specs (shape and dtype) of arrays, and type aliases for the rules of ops."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ __all__ = ["Spec", "call"]
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike as ArrayLike
     from numpy.typing import DTypeLike as DTypeLike
-else:  # NumPy's own alias is a long union: `help` would print ten lines for each use
+else:  # NumPy's aliases are long unions; `help` would print ten lines for each use
     ArrayLike, DTypeLike = NewType("ArrayLike", object), NewType("DTypeLike", object)
 
 Array: TypeAlias = np.ndarray[tuple[Any, ...], np.dtype[Any]]
@@ -23,7 +23,7 @@ Slots: TypeAlias = Sequence[Array | None]
 """One gradient buffer per operand, in order; None for an operand without gradient."""
 
 Call: TypeAlias = Callable[[], object]
-"""A function with its arguments; ``call()`` runs it."""
+"""A function bound to its arguments; it is called without arguments."""
 
 Calls: TypeAlias = Iterator[Call]
 """The calls of a rule, in the order in which a program runs them."""
@@ -69,7 +69,7 @@ class Spec:
 
 
 def floating(dtype: DTypeLike, where: str) -> np.dtype[Any]:
-    """Return `dtype` as float32 or float64; raise DtypeError, led by `where`, for any other."""
+    """Return float32 or float64; raise DtypeError, led by `where`, for any other `dtype`."""
     try:
         chosen = None if dtype is None else np.dtype(dtype)
     except TypeError:

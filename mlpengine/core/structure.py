@@ -1,7 +1,7 @@
 """Checks of parsed JSON, key by key, and conversion of numbers for JSON.
 
-A hash shows that a file is unchanged, but not who wrote it.  So the content is checked before
-anything is built from it.
+The hash of a file shows that the file is unchanged, but not that it is valid.  So these functions
+check the content before an object is built from it.
 """
 
 from collections.abc import Collection, Mapping
@@ -24,7 +24,7 @@ WORDS: dict[type, str] = {
 
 
 def finite(value: Any) -> Any:
-    """Return a value for JSON: in lists and mappings, too, non-finite numbers become None."""
+    """Return a value for JSON; None replaces non-finite numbers, also in lists and mappings."""
     if isinstance(value, float):
         return float(value) if isfinite(value) else None
     if isinstance(value, Mapping):
@@ -33,7 +33,7 @@ def finite(value: Any) -> Any:
 
 
 def of_type(value: Any, kind: type[Wanted], where: str) -> Wanted:
-    """Return a JSON value of type `kind`; raise CheckpointError, led by `where`, for another."""
+    """Return `value`; raise CheckpointError, led by `where`, if its JSON type is not `kind`."""
     good = isinstance(value, int | float if kind is float else kind)
     if isinstance(value, bool) and kind is not bool:
         good = False
@@ -47,7 +47,7 @@ def of_type(value: Any, kind: type[Wanted], where: str) -> Wanted:
 def check_keys(
     value: Any, where: str, needed: Collection[str], others: Collection[str] = ()
 ) -> None:
-    """Raise CheckpointError unless a mapping has all keys `needed`, and else only `others`."""
+    """Raise CheckpointError if a mapping lacks a key of `needed`, or has one not in `others`."""
     of_type(value, dict, where)
     for problem, names in (
         ("lacks", {*needed} - value.keys()),

@@ -1,7 +1,7 @@
 """Differences between operating systems: files, locks, signals, cores.
 
-No other module asks which system it runs on.  Windows has no descriptors of directories, no reads
-at an offset and no signals between processes, and it does not release the names of open files.
+No other module tests the operating system.  Windows lacks descriptors of directories, reads at an
+offset and signals between processes.  Open files cannot be removed or renamed there.
 """
 
 import os
@@ -32,24 +32,24 @@ if sys.platform == "win32":
     EXIT_CODES = {signal.SIGINT: 130, signal.SIGBREAK: 130, signal.SIGTERM: 143}
 else:
     EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
-"""Exit codes by the signal that ends a command: Ctrl-C, a closed terminal, a request to end."""
+"""Exit codes of a command by signal: Ctrl-C, a closed terminal, or a request to end."""
 
 START_METHOD = "fork" if sys.platform == "linux" else "spawn"
-"""Start method of workers.  A fork copies all imports, but some libraries of macOS break it."""
+"""Start method of worker processes.  "fork" saves imports; some libraries of macOS break in it."""
 
 LOCKED_BYTE = 1 << 30
-"""Offset of the byte that is locked on Windows.
+"""Offset of the byte that is locked on Windows, beyond the end of every lock file.
 
-Other processes cannot read a locked byte, so the offset lies beyond the end of every lock file."""
+Other processes cannot read a locked byte."""
 
 PATIENCE, PAUSE = 2.0, 0.01
-"""Seconds to wait on Windows for a file that another process uses, and between two attempts."""
+"""Seconds that Windows waits for a file in use: in total, and between two attempts."""
 
 _at_offset = nullcontext() if sys.platform != "win32" else Lock()
 
 
 def open_file(path: Path, flags: int, *, follow: bool = True, directory: int | None = None) -> int:
-    """Open a binary file that no child process inherits; unless `follow`, refuse a link."""
+    """Open a binary file that no child process inherits; without `follow`, a link is an OSError."""
     if sys.platform == "win32":
         if not follow and path.is_symlink():
             raise OSError(ELOOP, os.strerror(ELOOP))
@@ -58,7 +58,7 @@ def open_file(path: Path, flags: int, *, follow: bool = True, directory: int | N
 
 
 def open_unnamed(path: Path) -> int:
-    """Create a file that the system removes when its descriptor is closed, even by a crash."""
+    """Create a file that the system removes when the descriptor is closed, also after a crash."""
     flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC
     if sys.platform == "win32":
         return open_file(path, flags | os.O_TEMPORARY)
@@ -69,10 +69,10 @@ def open_unnamed(path: Path) -> int:
 
 @contextmanager
 def opened_directory(path: Path, *, follow: bool = True) -> Iterator[tuple[Path, int | None]]:
-    """Yield a prefix for the paths of files in a directory, and the matching ``dir_fd``.
+    """Open a directory; yield a prefix for paths of its files, and the matching ``dir_fd``.
 
-    Except on Windows, the paths stay in this directory even if another directory takes its name.
-    Unless `follow`, a link is refused.
+    Paths with this prefix and ``dir_fd`` stay in the opened directory even if it is renamed (not on
+    Windows).  Without `follow`, a link is an OSError.
     """
     if sys.platform == "win32":
         yield path, None
@@ -86,7 +86,7 @@ def opened_directory(path: Path, *, follow: bool = True) -> Iterator[tuple[Path,
 
 
 def replace(source: Path, target: Path, directory: int | None = None) -> None:
-    """Rename a file in an open directory; on Windows, wait up to `PATIENCE` for its readers."""
+    """Rename a file in an open directory; on Windows, wait up to `PATIENCE` for readers of it."""
     end = time.monotonic() + PATIENCE
     while True:
         try:
@@ -99,7 +99,7 @@ def replace(source: Path, target: Path, directory: int | None = None) -> None:
 
 
 def remove_unused(path: Path) -> None:
-    """Remove a file if it exists; on Windows a file in use stays."""
+    """Remove a file if it exists; on Windows, leave a file that is in use."""
     try:
         path.unlink(missing_ok=True)
     except PermissionError:
@@ -108,7 +108,7 @@ def remove_unused(path: Path) -> None:
 
 
 def flush_to_disk(path: Path) -> None:
-    """Flush a file to disk, or, except on Windows, the entries of a directory."""
+    """Flush a file or a directory to disk; on Windows, a directory needs no flush."""
     if sys.platform == "win32":
         if path.is_dir():
             return
@@ -122,7 +122,7 @@ def flush_to_disk(path: Path) -> None:
 
 
 def read_into(descriptor: int, view: memoryview, offset: int) -> int:
-    """Read bytes from `offset` into a view, not moving the file's position; return their number."""
+    """Read bytes from `offset` into a view; return their number.  The file's position stays."""
     if sys.platform != "win32":
         return os.preadv(descriptor, [view], offset)
     with _at_offset:
@@ -137,7 +137,7 @@ def read_into(descriptor: int, view: memoryview, offset: int) -> int:
 
 
 def reserve(descriptor: int, size: int) -> None:
-    """Reserve space for an empty file, if the system can, so that a full disk fails at once."""
+    """Reserve disk space for an empty file, if possible, so that a full disk fails at once."""
     if sys.platform == "win32":
         os.ftruncate(descriptor, size)
     elif size and hasattr(os, "posix_fallocate"):
@@ -147,7 +147,7 @@ def reserve(descriptor: int, size: int) -> None:
 def lock(descriptor: int, *, wait: bool = True) -> bool:
     """Lock a file until it is closed or the process ends; return whether the lock succeeded.
 
-    Without `wait`, a lock of another process makes it fail at once.
+    Without `wait`, return False at once if another process holds the lock.
     Raises: OSError on a file system without locks.
     """
     if sys.platform == "win32":
@@ -164,7 +164,7 @@ def lock(descriptor: int, *, wait: bool = True) -> bool:
 
 
 def hold_at_fork(held: AbstractContextManager[object]) -> None:
-    """Hold a lock during every fork, so that the child finds it free; nothing on Windows."""
+    """Hold a lock during every fork, so that the lock is free in the child; nothing on Windows."""
     if sys.platform != "win32":
         os.register_at_fork(
             before=held.__enter__,
@@ -177,13 +177,13 @@ hold_at_fork(_at_offset)
 
 
 def call_in_forks(action: Callable[[], None]) -> None:
-    """Call `action` at the start of every forked child; nothing on Windows."""
+    """Call `action` at the start of every forked child; Windows has no forks."""
     if sys.platform != "win32":
         os.register_at_fork(after_in_child=action)
 
 
 def end_group(process: "subprocess.Popen[str]") -> None:
-    """Kill a process that leads a session, with its children; on Windows the process alone."""
+    """Kill the leader of a session and its children; on Windows, only the process itself."""
     if sys.platform == "win32":
         process.kill()
         return
@@ -192,7 +192,7 @@ def end_group(process: "subprocess.Popen[str]") -> None:
 
 
 def other_writers(status: os.stat_result) -> str:
-    """Return why other users may write to a file or directory; "" if not, or on Windows."""
+    """Return why other users may write to a file or directory; "" if not, and on Windows."""
     if sys.platform == "win32":
         return ""
     if status.st_uid != os.getuid():
@@ -212,7 +212,7 @@ def lets_others_replace(status: os.stat_result) -> bool:
 
 @contextmanager
 def ends_within(seconds: int) -> Iterator[None]:
-    """Limit the process to `seconds` in a ``with`` block, then end it; no effect on Windows."""
+    """End the process if a ``with`` block takes longer than `seconds`; no limit on Windows."""
     if sys.platform == "win32":
         yield
         return
@@ -234,14 +234,14 @@ def usable_cores() -> set[int]:
 
 
 def processor_lines() -> list[str]:
-    """Return the lines in which Linux describes the processors; [] on other systems."""
+    """Return the lines of /proc/cpuinfo; [] on other systems than Linux."""
     with suppress(OSError, UnicodeDecodeError):
         return Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     return []
 
 
 def processor() -> str | None:
-    """Return the name of the processor, if no other process is needed to ask for it."""
+    """Return the name of the processor on Linux or Windows; None if unknown."""
     for line in processor_lines():
         key, _, name = line.partition(":")
         if key.strip() == "model name":
@@ -269,7 +269,7 @@ def open_files() -> int:
 
 
 def start_worker() -> None:
-    """Ignore Ctrl-C in this worker, because the parent handles it; `interrupt` still works."""
+    """Let this worker ignore Ctrl-C, because the parent handles it; `interrupt` still works."""
     if sys.platform == "win32":
         _kernel.SetConsoleCtrlHandler(_ignore_console, True)
         Thread(target=_raise_when_told, args=(Listener(_pipe(os.getpid())),), daemon=True).start()
@@ -278,7 +278,7 @@ def start_worker() -> None:
 
 
 def interrupt(pid: int) -> None:
-    """Interrupt a process that has called `start_worker`, as Ctrl-C does."""
+    """Interrupt, as Ctrl-C would, a process that has called `start_worker`."""
     if sys.platform == "win32":
         try:
             Client(_pipe(pid)).close()
@@ -290,14 +290,14 @@ def interrupt(pid: int) -> None:
 
 
 def words_of(command: str) -> list[str]:
-    """Split a command line (ValueError for an open quotation); Windows keeps backslashes."""
+    """Split a command line (ValueError for an open quotation); on Windows, keep backslashes."""
     if sys.platform == "win32":
         return [word.strip('"') for word in shlex.split(command, posix=False)]
     return shlex.split(command)
 
 
 def is_orphan(parent: int) -> bool:
-    """Return whether the parent of this process, `parent`, has ended."""
+    """Return whether the parent of this process, with the id `parent`, has ended."""
     if sys.platform == "win32":
         process = parent_process()
         return process is not None and not process.is_alive()
@@ -310,7 +310,7 @@ if sys.platform == "win32":
     _ignore_console = ctypes.WINFUNCTYPE(ctypes.c_int, ctypes.c_uint)(lambda _event: 1)
 
     def _lock_byte(descriptor: int) -> bool:
-        """Return whether the byte is locked; under Wine `msvcrt.locking` does not report a lock."""
+        """Try to lock the byte; return the success (under Wine, `msvcrt.locking` lacks errors)."""
         handle = ctypes.c_void_p(msvcrt.get_osfhandle(descriptor))
         if _kernel.LockFile(handle, LOCKED_BYTE, 0, 1, 0):
             return True

@@ -1,4 +1,4 @@
-"""Tuned numbers; each room keeps its own in `thresholds.py`."""
+"""Tuned numbers; each package has its own in a module `thresholds`."""
 
 from typing import TypeVar
 
@@ -9,5 +9,5 @@ BY_HAND = "chosen by hand"
 
 
 def tuned(value: T, unit: str, meaning: str, chosen_by: str = BY_HAND) -> T:
-    """Return a tuned number; its unit, meaning and origin are for readers only."""
+    """Return `value`; unit, meaning and origin of the number document it in the source."""
     return value

@@ -8,10 +8,10 @@ from typing import Any
 from unicodedata import normalize
 
 LONGEST_NAME = 200
-"""Maximum length of a name that `nearest` compares."""
+"""Maximum length of names that `nearest` compares."""
 
 LONGEST_WORD, LONGEST_LINE, MOST_LINES = 200, 2000, 200
-"""Maximum characters of a word and of a line, and maximum lines of a message."""
+"""Limits of a message: characters of a word, characters of a line, number of lines."""
 
 _LONG_WORD = re.compile(rf"(?<!\S)\S{{{LONGEST_WORD + 1},}}")
 
@@ -31,7 +31,7 @@ DISPLAY_NAMES = {
 
 
 def plural(number: int, noun: str, many: str = "") -> str:
-    """Return a number with its noun: "1 row", "1,234 rows"; `many` is an irregular plural."""
+    """Return a number with a noun: "1 row", "1,234 rows"; `many` is an irregular plural."""
     return f"{number:,} {noun if number == 1 else many or f'{noun}s'}"
 
 
@@ -42,7 +42,7 @@ def best_text(epochs: Sequence[int]) -> str:
 
 
 def networks_text(networks: int, sizes: str, linear_models: int = 0) -> str:
-    """Return the networks of a model in words: its sizes alone if it is a single network."""
+    """Return the networks of a model in words; for a single network, only its sizes."""
     if networks == 1 and not linear_models:
         return sizes
     kinds = [f"{plural(networks, 'network')} of {sizes}"] * (networks > 0)
@@ -50,7 +50,7 @@ def networks_text(networks: int, sizes: str, linear_models: int = 0) -> str:
 
 
 def printable(text: str) -> str:
-    """Return text from a file as one line, with control characters escaped as by `repr`."""
+    """Return text from a file as one line: control characters are escaped as in `repr`."""
     if text.isprintable():
         return text
     odd = [c for c in {*text} if not (c.isprintable() or "\ud800" <= c <= "\udfff")]
@@ -58,7 +58,7 @@ def printable(text: str) -> str:
 
 
 def quoted(value: object) -> str:
-    """Return a value as text for a message: an array as dtype and shape, a class as its name."""
+    """Return a short text of a value for a message; of arrays, only dtype and shape."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
     if isinstance(shape := getattr(value, "shape", None), tuple):
@@ -99,7 +99,7 @@ def cut_apart(texts: Sequence[str], length: int) -> list[str]:
 
 
 def as_setting(value: Any) -> str:
-    """Return a JSON value as configs and `--set` write it: null, not None."""
+    """Return a JSON value in the notation of configs and `--set`: null, not None."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -110,7 +110,7 @@ def suggestion(wrong: object, names: Iterable[str]) -> str:
 
 
 def nearest(wrong: object, names: Iterable[str]) -> str | None:
-    """Return the most similar name, or None; case decides between names of equal letters.
+    """Return the most similar name, or None; case matters only if names differ by case alone.
 
     >>> nearest("Prise", ["price", "Price", "size"])
     'Price'
@@ -147,7 +147,7 @@ def metric_text(value: float | None) -> str:
 
 
 def script_json(value: object) -> str:
-    """Return JSON for a script element of a page; no text in it can end the element."""
+    """Return JSON for a script element of a page, with ``<``, ``>`` and ``&`` escaped."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
@@ -155,7 +155,7 @@ def script_json(value: object) -> str:
 
 
 def differing(first: Any, second: Any) -> tuple[Any, Any]:
-    """Return two values; of mappings, at every depth, only different keys, sorted."""
+    """Return two values; from mappings, at every depth, leave out keys with equal values."""
     if not isinstance(first, dict) or not isinstance(second, dict):
         return first, second
     names = sorted(n for n in first.keys() | second if first.get(n) != second.get(n))

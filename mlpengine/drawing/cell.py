@@ -1,4 +1,4 @@
-"""Cells of notebooks: the one place where an object becomes HTML with a style of its own."""
+"""HTML for cells of notebooks, with its own style."""
 
 from collections.abc import Sequence
 

@@ -15,7 +15,7 @@ from mlpengine.core.spec import Array
 from .markup import MINUS, by_power, number, shortened
 
 POINTS = 300
-"""Largest number of points of a curve on a page."""
+"""Maximum number of points of a curve on a page."""
 
 SHADES = 8
 """Number of shades of the cells of a confusion matrix."""
@@ -30,10 +30,10 @@ DASHES = ((), (5.0, 2.0), (1.0, 1.2), (5.0, 2.0, 1.0, 2.0))
 """Dashes and gaps of curves by color, in line widths, to distinguish curves that coincide."""
 
 NO_RANGE = 1e-300
-"""A range of at most this width counts as a single value; a fifth of the smallest float is 0."""
+"""Maximum width of a range that counts as one value; ticks would underflow in smaller ranges."""
 
 NAME_LENGTH = 14
-"""Largest number of characters of a name beside an axis."""
+"""Maximum number of characters of a name beside an axis."""
 
 
 class Axis(NamedTuple):
@@ -45,7 +45,7 @@ class Axis(NamedTuple):
     ticks: tuple[tuple[float, str], ...]
 
     def share(self, values: Array | Sequence[float] | float) -> Array:
-        """Return the positions of values between the ends, cut off at 0 and 1."""
+        """Return positions of values, 0 at `low` and 1 at `high`, clipped to -0.02 and 1.02."""
         numbers = np.asarray(values, np.float64)
         low, high = self.low, self.high
         if self.log:
@@ -63,8 +63,8 @@ def axis(
 ) -> Axis:
     """Return the axis of some values.
 
-    `log` None chooses powers of ten if the values span nearly one power.  With `zero` the axis
-    begins at 0; with `whole` its ticks are whole numbers.
+    `log=None` chooses a logarithmic axis if the largest value exceeds 8 times the smallest.  With
+    `zero` the axis includes 0; with `whole` its ticks are whole numbers.
     """
     known = np.concatenate([np.ravel(np.asarray(one, np.float64)) for one in values])
     known = known[np.isfinite(known)]
@@ -128,7 +128,7 @@ def _label(value: float, step: float) -> str:
 
 
 def thinned(y: Array, points: int = POINTS) -> Array:
-    """Return the indices of the points that a screen can show: ends and extremes of each column."""
+    """Return the indices of about `points` points: both ends, and the extremes of intervals."""
     known = np.flatnonzero(np.isfinite(y))
     if len(known) <= points:
         return known
@@ -155,7 +155,7 @@ class LegendEntry(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A curve, broken where y is not finite, and with dots if it has few points."""
+    """A curve, broken where y is not finite; with `dots`, each point has a dot."""
 
     x: Array
     y: Array
@@ -174,7 +174,7 @@ class Points(NamedTuple):
 
 
 class Bars(NamedTuple):
-    """A histogram: `counts` between `edges`, of which there is one more."""
+    """A histogram of n `counts` between n + 1 `edges`."""
 
     edges: Array
     counts: Array
@@ -215,7 +215,7 @@ class Chart(NamedTuple):
     Args:
         below: the meaning of x, and its unit.
         note: a sentence below the chart.
-        words: further text for people who do not see the chart, after the text of the shapes.
+        words: further sentences for the description that screen readers read.
     """
 
     title: str

@@ -35,11 +35,11 @@ from .markup import number, shortened
 Data = Mapping[str, Any]
 
 DOTTED_POINTS = 30
-"""Largest number of points of a curve that has a dot for each point."""
+"""Maximum points of a curve with a dot at each point."""
 
 
 def training_charts(epochs: Data) -> list[Chart]:
-    """Return losses, metrics and learning rate by epoch."""
+    """Return charts of losses, metrics and learning rate by epoch."""
     curves, best = epochs["curves"], epochs.get("best")
     prefix = "validation_"
     measured = [n.removeprefix(prefix) for n in curves if n.startswith(prefix)]
@@ -68,7 +68,7 @@ def training_charts(epochs: Data) -> list[Chart]:
 
 
 def curves_of(columns: Mapping[str, Array]) -> dict[str, dict[str, Array]]:
-    """Return the columns of a `History` by epoch, thinned to the points that a screen can show."""
+    """Return the columns of a `History` as curves over the epochs, thinned for a screen."""
     epochs, curves = columns["epoch"], {}
     for name, values in columns.items():
         if name != "epoch":
@@ -84,7 +84,7 @@ def by_epoch(
     *,
     powers: bool = False,
 ) -> list[Chart]:
-    """Return a chart of named curves, each with `epoch` and `value`, or None if all are empty."""
+    """Return a chart of named curves, each with `epoch` and `value`; [] if all are empty."""
     known = [
         (name, array_of(curve["epoch"]), array_of(curve["value"]))
         for name, curve in curves
@@ -94,7 +94,7 @@ def by_epoch(
         return []
     values = np.concatenate([y for *_, y in known])
     if any(name == "R²" for name, *_ in known):
-        values = np.maximum(values, -1.0)  # lower values say no more
+        values = np.maximum(values, -1.0)  # the axis leaves out lower values
     lines = [
         Line(x, y, color, name, dots=len(x) <= DOTTED_POINTS)
         for color, (name, x, y) in enumerate(known, start=1)
@@ -216,7 +216,7 @@ def _columns(rows: Sequence[Data], *names: str) -> Iterator[Array]:
 
 
 def shades(counts: Array) -> Array:
-    """Return levels of the share of each true class, or 0 where a cell has no row."""
+    """Return the shade of each cell, from 0 to `SHADES`, by its share of the rows of a class."""
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     levels: Array = np.ceil(shares * SHADES * 0.999).astype(int)
     return levels
@@ -255,7 +255,7 @@ def _dependence(curve: Data, outputs: Sequence[object]) -> list[Chart]:
 def by_name(
     title: str, names: Sequence[object], values: Array, below: str, *, zero: bool = False
 ) -> Chart:
-    """Return a value for each name, from top to bottom."""
+    """Return a chart of one value for each name, from top to bottom."""
     up = name_axis(names)
     words = [f"{name}: {number(x)}" for name, x in zip(names, values.tolist(), strict=True)]
     dots = Points(values, array_of(place for place, _ in up.ticks))
@@ -265,7 +265,7 @@ def by_name(
 def contribution_chart(
     output: object, names: Sequence[object], values: Array, base: float
 ) -> Chart:
-    """Return the contributions of columns to an output of one row, from top to bottom."""
+    """Return a chart of the contributions of columns to an output of one row."""
     title, below = f"Contributions to {shortened(output)}", "change of the prediction"
     chart = by_name(title, names, values, below, zero=True)
     note = f"From {number(base)}, the mean of the background."
@@ -273,7 +273,7 @@ def contribution_chart(
 
 
 def gradient_charts(samples: Data) -> list[Chart]:
-    """Return norms, update ratios, gradients by layer, units and the noise scale."""
+    """Return charts of norms, update ratios, gradients by layer, units and the noise scale."""
     panels = (_norms, _updates, _gradients, _units, _noise)
     return [chart for chart in (panel(samples) for panel in panels) if chart is not None]
 
@@ -306,7 +306,7 @@ def _gradients(known: Data) -> Chart | None:
 def _by_layer(
     title: str, known: Data, quantity: str, guide: float | None, note: str
 ) -> Chart | None:
-    """Return a chart of a positive quantity of each layer by step, and its usual value."""
+    """Return a chart of a positive quantity of each layer by step; `guide` is a usual value."""
     steps = array_of(known["layer_steps"])
     layers = {layer: array_of(v) for layer, v in known["by_layer"][quantity].items()}
     positive = {layer: np.where(values > 0, values, np.nan) for layer, values in layers.items()}

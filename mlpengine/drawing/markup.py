@@ -1,4 +1,4 @@
-"""HTML and SVG as trees of calls, which escape text unless it is markup already."""
+"""HTML and SVG by nested calls; all text is escaped, except `Markup`."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -64,7 +64,7 @@ def _safe(text: str) -> str:
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """Return a number with some significant digits, times a power of ten if needed."""
+    """Return a number with `digits` significant digits, times a power of ten if needed."""
     if value is None or value != value:
         return DASH
     if not isfinite(value):
@@ -79,7 +79,7 @@ def number(value: float | None, digits: int = 4) -> str:
 
 
 def by_power(value: float, digits: int = 2) -> str:
-    """Return a number with some digits, without trailing zeros, times a power of ten."""
+    """Return a number with `digits` digits, without trailing zeros, times a power of ten."""
     mantissa, power = f"{value:.{max(0, digits - 1)}e}".split("e")
     mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
     return _sign(f"{mantissa}·10{str(int(power)).translate(_SUPERSCRIPTS)}")
@@ -121,8 +121,8 @@ def scrolling_table(
 ) -> Markup:
     """Return a table that scrolls in its own box.
 
-    The first `words` columns hold text, the others numbers.  Screen readers read the title; it is
-    visible only if `named`.
+    The first `words` columns hold text, the others numbers.  Screen readers read the title; the
+    title is visible only if `named`.
     """
     heads = [
         tag("th", text, scope="col", class_="n" if k >= words else None) if text else tag("td")

@@ -1,4 +1,4 @@
-"""The style of whole pages, and the same style within one element, for cells of notebooks."""
+"""The style of whole pages, and of single elements in cells of notebooks."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -39,10 +39,10 @@ def page_style() -> Markup:
 
 @cache
 def cell_style() -> Markup:
-    """Return the style of the content of elements of class `CELL_CLASS`.
+    """Return the style inside elements of class `CELL_CLASS`.
 
     The colors follow the color scheme of the browser, or the theme of JupyterLab.  The selector has
-    the class twice, so that its rules precede the notebook's rules for tables.
+    the class twice, so that its rules take precedence over the notebook's rules for tables.
     """
     light, dark = _LIGHT + _colors(LIGHT), _DARK + _colors(DARK)
     return Markup(

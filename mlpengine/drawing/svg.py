@@ -29,10 +29,10 @@ from .markup import Markup, joined, shortened, tag
 WIDTH, HEIGHT = 360, 216
 RIGHT, TOP, BOTTOM = 350, 10, 180
 LEFT, NAMED = 52, 116
-"""Left end of a chart with numbers, and of a chart with names, beside the axis."""
+"""Left end of the axes with numbers beside them, and with names beside them."""
 
 LONG = 8
-"""Number of characters beside an axis that need the wider margin."""
+"""Maximum characters of the texts beside an axis for the narrow margin."""
 
 
 def figure(chart: Chart) -> Markup:
@@ -53,7 +53,7 @@ def figure(chart: Chart) -> Markup:
 
 
 def strip(value: float, error: float, highest: float, look: str = "f1") -> Markup:
-    """Return a bar from 0 to a value, with its spread, as wide as a cell of a table."""
+    """Return a bar from 0 to a value, with a line for its error, for a cell of a table."""
     width = 120.0
     scale = width / highest if highest > 0 else 0.0
     end = max(0.0, min(width, value * scale))

@@ -1,8 +1,8 @@
 """Export of trained models: safetensors, ONNX, C, JavaScript.
 
-``export(model, "model.onnx")`` writes an ONNX model with the preprocessing: it reads a table's
-columns by name, and returns labels and probabilities, or numbers in the target's units.  Before
-the file is written, the ONNX model is run and compared with mlpengine's predictions.
+``export(model, "model.onnx")`` writes an ONNX model with the preprocessing.  The ONNX model reads a
+table's columns by name and returns labels and probabilities, or numbers in the target's units.
+Before the file is written, the ONNX model's predictions are compared with mlpengine's predictions.
 """
 
 from collections.abc import Callable, Mapping
@@ -45,7 +45,7 @@ FORMATS: dict[str, Callable[..., tuple[bytes, Exported]]] = {
     "c": to_c,
     "js": to_js,
 }
-"""The formats by the suffix of a file; a module may also end in .mjs."""
+"""Function for each format, by the suffix of a file; JavaScript files may also end in .mjs."""
 
 
 def format_of(path: str | Path, format: str | None = None) -> str:
@@ -82,16 +82,17 @@ def export(
     name: str | None = None,
     package: Package | None = None,
 ) -> Exported:
-    """Write a model to `path`, atomically; return the contents of the file.
+    """Write a model to `path`, atomically; return a description of the file.
 
     Args:
-        model: a model with its preprocessing, or a network alone; its ONNX form has its inputs.
-        path: path of the file; a file with the suffix of the format is replaced.
+        model: a model with its preprocessing, or a network alone, to be fed with features.
+        path: path of the file; an existing file with the suffix of the format is replaced.
         format: one of `FORMATS`; by default the format for the suffix of `path`.
         name: for C, prefix of functions and macros, so that a program can contain several models; a
             header with their declarations is written beside the file.
         package: for C, ``arduino`` or ``platformio``; `path` is then the folder of a library with
-            file, header and an example sketch.  The library is called `name`, or like the folder.
+            file, header and an example sketch.  The name of the library is `name`, by default the
+            name of the folder.
 
     Raises: UsageError for an unknown format; MissingExtraError for ONNX without its packages;
         NumericalError if ONNX and mlpengine give different outputs.

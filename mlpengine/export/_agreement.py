@@ -26,7 +26,10 @@ def label_array(classes: Sequence[Label]) -> Array:
 
 
 def largest_difference(model: Model, table: Table, outputs: list[Any]) -> float:
-    """Return the difference of `outputs` for a table from our own; infinity if a label differs."""
+    """Return the largest difference of `outputs` for a table from mlpengine's outputs.
+
+    Infinity if a label differs, except labels that are almost equally likely.
+    """
     ours, task = model.forward(model.preprocessor.features_of(table)), model.task
     expected = task.predicted_numbers(ours)
     if isinstance(task, Regression):
@@ -50,7 +53,7 @@ def largest_difference(model: Model, table: Table, outputs: list[Any]) -> float:
 
 
 def largest_error(outputs: Array, ours: Array) -> float:
-    """Return the largest difference, relative to our largest value if this value exceeds 1."""
+    """Return the largest difference, in each column relative to our largest value if above 1."""
     wide = ours.astype(np.float64)
     scale = np.abs(wide).max(axis=0, initial=1.0)
     return float((np.abs(outputs - wide) / scale).max(initial=0.0))

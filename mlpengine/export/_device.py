@@ -30,10 +30,10 @@ MakeOptimizer = Callable[[Mlp], Optimizer]
 
 @dataclass(frozen=True)
 class StepCode:
-    """The statements of a step, the size of its scratch, and positions.
+    """The statements of a step, the length of its scratch array, and positions in the array.
 
-    `factors` are the positions of dy and x by layer; a layer's gradient is dy times x.  `given` are
-    the positions of the features and of the scaled targets.
+    `factors` has the positions of dy and x of each layer; the product of dy and x is the gradient
+    of the layer's weights.  `given` has the positions of the features and of the scaled targets.
     """
 
     statements: list[Statement]
@@ -44,7 +44,7 @@ class StepCode:
 
 @dataclass(frozen=True)
 class DeviceStep:
-    """Everything that a file for a device is printed from.
+    """The inputs of the C files of a training step.
 
     Attributes:
         mlp: the network, without dropout; its weights are initial weights or, in frozen layers,
@@ -102,7 +102,7 @@ class DeviceStep:
 
     @property
     def trained_entries(self) -> Array:
-        """Positions of the trained parameters among all, in the order of the state."""
+        """Positions of the trained parameters among all parameters, in the order of the state."""
         names = [name for i in self.trained for name in self.mlp.layers[i].names]
         places = [self.mlp.params.places[name] for name in names]
         return np.concatenate([np.arange(place.start, place.stop) for place in places])
@@ -113,7 +113,7 @@ class DeviceStep:
         return sum(self.mlp.weights[i].size + self.mlp.biases[i].size for i in self.trained)
 
     def layer_values(self, layers: Collection[int]) -> Array:
-        """Return weights and biases of some layers, one after another."""
+        """Return weights and biases of some layers as one vector."""
         pairs = [(self.mlp.weights[i], self.mlp.biases[i]) for i in layers]
         return np.concatenate([np.empty(0), *(a.ravel() for pair in pairs for a in pair)])
 
@@ -130,7 +130,7 @@ class DeviceStep:
 
     @cached_property
     def update(self) -> UpdateCode:
-        """The C of the optimizer."""
+        """The C code of the optimizer."""
         update = self.optimizer.describe_update()
         if self.optimizer.average is not None:
             raise UsageError("export: an optimizer must have no average to train in C")
@@ -143,7 +143,7 @@ class DeviceStep:
 
     @cached_property
     def table(self) -> TableCode | None:
-        """The C of the preprocessing."""
+        """The C code of the preprocessing; None for a network alone."""
         if self.model is None:
             return None
         return table_code(self.model, self.name, self.functions, real=self.real, trains=True)
@@ -192,7 +192,7 @@ class DeviceStep:
     def step(self) -> "StepCode":
         """Forward, loss and backward.
 
-        Raises: UsageError for an activation or a loss without C.
+        Raises: UsageError for an activation or a loss without a C form.
         """
         mlp, scratch = self.mlp, self.mlp.scratch(1)
         grads, spec = mlp.gradients(1), self.target_spec

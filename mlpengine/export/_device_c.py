@@ -210,7 +210,7 @@ def reals(step: DeviceStep) -> int:
 
 
 def scratch(step: DeviceStep) -> int:
-    """Return the number of reals on the stack of train or of predict, the larger one."""
+    """Return the number of reals on the stack of train or of predict, whichever is larger."""
     return max(1, step.step.size, step.forward.size)
 
 

@@ -24,19 +24,19 @@ TEST_STEPS = 100
 """Number of steps of the self-test."""
 
 TEST_ROWS = 40
-"""Number of rows of the self-test, one per step; after the last row, the first one is next."""
+"""Number of rows of the self-test; each step trains on the next row, and the rows repeat."""
 
 CLOSE = 3e-5, 1e-12
-"""Largest difference of the first two steps from Python's steps, in float and in double."""
+"""Maximum difference of the first two steps from Python's steps, for float and for double."""
 
 CURVE = 3e-2, 1e-9
-"""Maximum difference of all losses: root mean square, relative to the losses.
+"""Maximum root mean square difference of all losses from Python's losses, relative to the losses.
 
-``benchmarks/device.py --bounds`` chose both in November 2026, with GCC 12 on x86-64: 229 random
-networks and 18 trained models of penguins and diabetes differ by at most 2.1e-6 in the first two
-steps (median 2e-7), and by at most 4.8e-6 in the losses (median 2e-7).  The bound of the losses is
-wider, because an optimizer such as Adam takes a full step for a gradient near zero: on 100
-different rows 3 of 248 models differed by 2e-5 to 2.2e-3."""
+Measured by ``benchmarks/device.py --bounds`` (November 2026, GCC 12, x86-64) on 229 random networks
+and 18 trained models: C and Python differ by at most 2.1e-6 in the first two steps, and by at most
+4.8e-6 in the losses.  The bound of the losses is wider, because an optimizer such as Adam takes a
+full step for a gradient near zero: on 100 different rows, the losses of 3 of 248 models differed by
+2e-5 to 2.2e-3."""
 
 GROWTH = 1e3
 """Training diverges if a loss exceeds this multiple of the largest loss at the initial weights."""
@@ -139,7 +139,7 @@ CHECK = """\
 
 
 class Vector(NamedTuple):
-    """Numbers that are compared after a step: their name, their place in C, and their size."""
+    """Numbers to compare after a step: their name, C expression, expected values and scale."""
 
     what: str
     place: str
@@ -150,7 +150,7 @@ class Vector(NamedTuple):
 class TestRows(NamedTuple):
     """The rows of the self-test: cells (rows, inputs) as a device reads them, features and targets.
 
-    `y` are the targets as a device reads them; `targets` are those that the network learns.
+    `y` has the targets as a device reads them, and `targets` as the network learns them.
     """
 
     x: Array
@@ -164,9 +164,10 @@ class TestRows(NamedTuple):
 
 
 class Golden(NamedTuple):
-    """The results of training on the rows; `vectors` are compared after the second step.
+    """Python's results of training on the rows.
 
-    In the first step all moments are zero, so that a wrong decay would have no effect.
+    `vectors` are compared after the second step, because in the first step all moments are zero,
+    and a wrong decay of the moments would have no effect.
     """
 
     lr: float
@@ -214,9 +215,9 @@ def _scale(values: Array) -> float:
 def golden_of(step: DeviceStep) -> tuple[TestRows, Golden]:
     """Return the rows of the self-test and the results of Python in double precision.
 
-    The gradients of the first two rows are at least a tenth of the usual gradient.  A smaller
-    gradient may be the rounding error of a probability near 1, which differs between float and
-    double; Adam would take a full step for this error.
+    The order of the rows gives the first two rows gradients of at least a tenth of the median.  A
+    smaller gradient may be only the rounding error of a probability near 1.  This error differs
+    between float and double, and Adam would take a full step for the error.
     """
     rows = _rows(step)
     start = _train(step, rows, 0.0)

@@ -9,10 +9,10 @@ from pathlib import Path
 class Exported:
     """The contents of an exported file.
 
-    `inputs` and `outputs` map names to dtypes; files of weights have no inputs, and their outputs
-    are the arrays.  `difference` is the largest difference between the outputs of an ONNX model and
-    mlpengine's outputs; other files are not run.  `beside` are further files, by the suffix of
-    their names; `paths` are the paths of all files.
+    `inputs` and `outputs` map names to dtypes; the outputs of a file of weights are its arrays.
+    `difference` is the largest difference between the outputs of an ONNX model and mlpengine's
+    outputs; None for other files.  `beside` has the contents of further files by suffix.  `paths`
+    are the paths of all files.
     """
 
     format: str

@@ -19,9 +19,9 @@ MODULE_LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 """Levels of the intervals and sets in a module."""
 
 ROUNDED_IN_PAGES = 1e-6
-"""Largest rounding error of a cell as a float, in units of the column's spread.
+"""Maximum rounding error of a cell as a float, in units of the column's spread.
 
-Beyond this error all numbers are double; JavaScript computes with doubles equally fast."""
+With a larger error, all numbers are double.  JavaScript computes with doubles equally fast."""
 
 TITLE = """\
 /* {title}, written by mlpengine: an ES module without dependencies. */
@@ -68,7 +68,7 @@ def to_js(model: Model | Network) -> tuple[bytes, Exported]:
 def _definitions(
     model: Model | Network,
 ) -> tuple[NetworkCode, list[Definition], str, int, int]:
-    """Return network, definitions, a function from arguments to the text of a call, and sizes."""
+    """Return network, definitions, format string of a call, and numbers of inputs and outputs."""
     if isinstance(model, Network):
         code = network_code(model, name="network")
         return code, code.definitions, "(network({}), 1)", code.in_dim, code.out_dim

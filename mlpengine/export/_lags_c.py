@@ -97,7 +97,7 @@ def lags_c(
 ) -> tuple[str, str]:
     """Return the declarations and the definitions of a history, or "" without derived columns.
 
-    `columns` are the columns of a row in C.  Unless `name` is None, all names begin with it.
+    `columns` are the columns of a row in C.  Unless `name` is None, all names begin with `name`.
     """
     if not history.names:
         return "", ""

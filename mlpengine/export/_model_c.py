@@ -34,10 +34,10 @@ from mlpengine.models.task import MultiLabel, Regression
 from mlpengine.nn import Network
 
 LATEST = 1e12
-"""Largest time from 1970, in seconds, to a date in an example."""
+"""Maximum distance of an example's date from 1970, in seconds."""
 
 ROUNDED = 5e-5
-"""Largest rounding error of a cell as a float, in units of the column's spread."""
+"""Maximum rounding error of a cell as a float, in units of the column's spread."""
 
 ABOUT = """\
 Predicts one row.  x has {inputs} numbers, one for each column, at its place
@@ -70,7 +70,7 @@ extern "C" {{
 """
 
 CHECKED = "#define {name}(x, out) {name}({prefix}_of_real(x), {prefix}_of_real(out))\n"
-"""Macros that rename functions; C does not replace the name of a macro in its own text."""
+"""Macro that checks the arguments of a function; C does not expand a macro in its own text."""
 
 PREDICT_DECLARATION = """\
 /* Reads the {inputs} numbers of a row and writes {outputs}: {about}.
@@ -107,9 +107,9 @@ int main(void)
 
 @dataclass(frozen=True)
 class ModelCode:
-    """A model as definitions: those of `network`, then the others.
+    """A model as definitions: first the definitions of `network`, then `definitions`.
 
-    The last definition is the function ``int predict(x, out)`` of a row; `predict` is its name.
+    The last definition is the function ``int predict(x, out)`` for a row; `predict` is its name.
 
     Attributes:
         example: a row, its numbers for the C function, and the prediction, NaN if unknown.
@@ -132,7 +132,7 @@ def model_code(
     *,
     rounded: float = ROUNDED,
 ) -> ModelCode:
-    """Return the statements of a model; unless `name` is empty, all names begin with it.
+    """Return the code of a model; unless `name` is empty, all names in C begin with `name`.
 
     Raises: UsageError for preprocessing without a C form.
     """
@@ -175,9 +175,9 @@ def model_code(
 
 
 def to_c(model: Model | Network, name: str | None = None) -> tuple[bytes, Exported]:
-    """Return a C file with a network, from features to outputs, and a model, from columns.
+    """Return a C file with functions for the network (from features) and the model (from columns).
 
-    If `name` is given, functions and macros begin with it, and a header declares them.
+    If `name` is given, functions and macros begin with `name`, and a header declares the functions.
 
     Raises: UsageError for preprocessing without a C form, or a name that is not a C identifier.
     """
@@ -217,7 +217,7 @@ def _declared(code: NetworkCode) -> str:
 def _header(
     name: str | None, functions: Sequence[str], real: Real, macros: str, text: str, reason: str
 ) -> dict[str, bytes]:
-    """Return the header of the functions that begin with `name`, by its suffix."""
+    """Return the header of the functions, by its suffix .h; {} if `name` is None."""
     if name is None:
         return {}
     header = PREDICTION_HEADER.format(
@@ -235,9 +235,9 @@ def _header(
 def why_double(model: Model, rounded: float = ROUNDED) -> str:
     """Return the reason why the numbers of a model's C are double, or "" if they are float.
 
-    They are double if the network is float64, or if the table has dates or numbers beyond float's
-    range.  They are also double if float rounds values of a column by more than `rounded`, in
-    units of the column's spread or of its narrowest bin.
+    Numbers are double if the network is float64, or if the table has dates or numbers beyond
+    float's range.  Numbers are also double if float rounds values of a column by more than
+    `rounded`, in units of the column's spread or of its narrowest bin.
     """
     if model.mlp.dtype == np.float64:
         return "the network is float64"

@@ -19,7 +19,7 @@ from mlpengine.export._onnx_verify import verify
 
 
 def to_onnx(model: Model | Network) -> tuple[bytes, Exported]:
-    """Return an ONNX model and its contents, after comparing its outputs with our own forward.
+    """Return an ONNX model and its description; compare its outputs with mlpengine's outputs.
 
     A network alone reads its inputs (rows, ...) by name, float32 or int64, and returns ``output``;
     a single input is named ``input``.  A model reads its columns by name, each (rows, 1), and

@@ -26,9 +26,9 @@ def write_preprocessing(graph: Graph, preprocessor: Preprocessor) -> str:
     """Add an input for each column and the nodes of the features; return float32 (rows, features).
 
     Numbers, booleans (0 and 1), dates (seconds since 1970, UTC) and categories of numbers are
-    float64 columns, with NaN for missing values.  Other categories are texts; those that our
-    reader reads as missing are missing.  The nodes repeat the operations of the preprocessor one
-    by one.
+    float64 columns, with NaN for missing values.  Other categories are texts; the texts that mean
+    missing in mlpengine's tables are missing here, too.  The nodes repeat the operations of the
+    preprocessor one by one.
     """
     numbers = preprocessor.fitted_numbers
     texts = {c.column for c in preprocessor.categories if numeric_levels(c) is None}
@@ -44,7 +44,7 @@ def write_preprocessing(graph: Graph, preprocessor: Preprocessor) -> str:
 
 
 def _computed(graph: Graph, column: ComputedColumn, computed: Mapping[str, str]) -> str:
-    """Return a column that a formula computes; its value is missing where an operand is missing."""
+    """Add a computed column; a value is missing where an operand of the formula is missing."""
     names = {name: computed.get(name, name) for name in column.reads}
     given = {variable(name): value for name, value in names.items()}
     formula = where(column.formula, 1, 0) if column.formula.is_mask else column.formula
@@ -85,7 +85,7 @@ def _numbers(graph: Graph, numbers: Numbers, computed: Mapping[str, str]) -> lis
 
 
 def _components(graph: Graph, bins: Bins, x: str) -> str:
-    """Return the components of bins by the operations of `Bins.encode`, one by one."""
+    """Return the components of bins; the nodes repeat the operations of `Bins.encode`."""
     x = graph.node("Gather", x, graph.constant(bins.columns.astype(np.int64)), axis=1)
     x = graph.node("Sub", x, graph.constant(bins.left))
     x = graph.node("Max", x, graph.constant(bins.low))
@@ -94,7 +94,7 @@ def _components(graph: Graph, bins: Bins, x: str) -> str:
 
 
 def _clipped(graph: Graph, x: str) -> str:
-    """Return x / sqrt(1 + (x / CLIP)^2) by the operations of `smooth_clip`, one by one."""
+    """Return x / sqrt(1 + (x / CLIP)^2); the nodes repeat the operations of `smooth_clip`."""
     x = graph.node("Clip", x, _wide(graph, -CLIPPED_FROM), _wide(graph, CLIPPED_FROM))
     share = graph.node("Div", x, _wide(graph, CLIP))
     square = graph.node("Mul", share, share)
@@ -118,12 +118,12 @@ def _source(graph: Graph, source: Source, computed: Mapping[str, str]) -> str:
 
 
 def _cosine(graph: Graph, angle: str) -> str:
-    """Return the float64 cosine as a shifted sine; before 1.29, onnxruntime has no such cosine."""
+    """Return the cosine as a shifted sine, because onnxruntime < 1.29 has no float64 cosine."""
     return graph.node("Sin", graph.node("Add", angle, _wide(graph, pi / 2)))
 
 
 def _one_hot(graph: Graph, category: Category, missing: Collection[str]) -> list[str]:
-    """Return one feature per level, then unknown, then missing where training had gaps."""
+    """Return a feature for each level, for unknown levels and, if training had gaps, for gaps."""
     x, numbers = category.column, numeric_levels(category)
     if numbers is not None:
         known = [graph.node("Equal", x, graph.constant(numbers[None, :]))]
@@ -141,7 +141,7 @@ def _one_hot(graph: Graph, category: Category, missing: Collection[str]) -> list
 
 
 SPACES = r"[\s\x0b\x1c-\x1f\x85\p{Z}]*"
-"""Characters that `str.strip` removes, as a regular expression of RE2."""
+"""Regular expression (RE2) of the characters that `str.strip` removes."""
 
 
 def _matches(graph: Graph, x: str, texts: Collection[str]) -> str:

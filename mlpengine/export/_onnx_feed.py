@@ -14,7 +14,7 @@ from mlpengine.data.tables import Column, Table
 from mlpengine.data.tables.parsing import WORDS
 
 RANDOM_ROWS = 512
-"""Number of rows of the random table on which two models are compared."""
+"""Number of random rows for the comparison of an ONNX model with mlpengine."""
 
 
 def onnx_inputs(preprocessor: Preprocessor, table: Table) -> dict[str, Array]:
@@ -62,14 +62,14 @@ def probe_table(preprocessor: Preprocessor) -> Table:
     spread = np.where(spread == 1.0, np.maximum(1.0, np.abs(numbers.fill)), 1.0 / spread)
     computed = {column.name for column in preprocessor.computed}
     for name, kind in preprocessor.kinds.items():
-        if kind == "date":  # the date itself may be no feature
+        if kind == "date":  # perhaps only parts of the date are features
             columns[name] = _probe_numbers(kind, 1.7e9, 1e8, not numbers.strict, rng)
     for i, source in enumerate(numbers.sources):
         if source.part or source.column in computed:
             continue
         kind = preprocessor.kinds[source.column]
         column = _probe_numbers(kind, numbers.center[i], spread[i], not numbers.strict, rng)
-        if source.minus:  # this long after the date in `minus`
+        if source.minus:  # the feature is the time since the date in `minus`
             column.values[...] += columns[source.minus].values
         columns[source.column] = column
     for name, operand in preprocessor.operands.items():

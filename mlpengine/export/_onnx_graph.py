@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from mlpengine.core.spec import Array
 
 OPSET, IR = 20, 9
-"""Versions with operators that match texts; onnxruntime reads these versions from 1.17 on."""
+"""First versions with RegexFullMatch, for matching texts; onnxruntime reads them from 1.17 on."""
 
 _TYPES = {
     "float32": TensorProto.FLOAT,
@@ -24,7 +24,7 @@ _TYPES = {
 class Graph:
     """Nodes and constants; every value has a unique name.
 
-    `taken` are the names of the columns, which no other value gets.
+    `taken` has the names of the columns; no other value gets these names.
     """
 
     def __init__(self, taken: Iterable[str]) -> None:

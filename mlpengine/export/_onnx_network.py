@@ -51,8 +51,8 @@ def write_network(
 ) -> str:
     """Add the network after its `inputs` (rows, ...); return the output (rows, out_dim).
 
-    `inputs` map the names of the network's inputs to names of float32 or int64 values.  Parameters
-    come from `reduced`, as float32 for each dtype of the network; their names begin with `prefix`.
+    `inputs` maps the names of the network's inputs to names of float32 or int64 values.  The
+    parameters of the `reduced` network become float32 constants; their names begin with `prefix`.
 
     Raises: UsageError for an op without an ONNX form.
     """
@@ -63,7 +63,7 @@ def write_network(
 
 
 class _Writer:
-    """Adds the nodes of a recorded network; the values have names in the graph, by index."""
+    """Adds the nodes of a recorded network; `names` has the name of each value by its index."""
 
     def __init__(self, graph: Graph, network: Network, prefix: str) -> None:
         self.graph, self.network, self.prefix = graph, network, prefix
@@ -82,7 +82,7 @@ class _Writer:
         return self.names[self.recording.output.index]
 
     def name(self, value: Value | None) -> str:
-        """Return the name of a value, "" for None; the first read of a leaf adds its constant."""
+        """Return the name of a value, "" for None; add a parameter's constant at its first use."""
         if value is None:
             return ""
         if value.index not in self.names:
@@ -100,7 +100,7 @@ class _Writer:
         return self.names[value.index]
 
     def shape(self, value: Value) -> str:
-        """Return the name of a shape with as many rows as the input."""
+        """Return the name of a constant with the shape of a value, and -1 for the axis of rows."""
         sizes = zip(value.spec.shape, self.nodes[value.index].spec.shape, strict=True)
         shape = [-1 if one != other else one for one, other in sizes]
         if shape.count(-1) > 1:
@@ -113,7 +113,7 @@ class _Writer:
 
 
 FLOAT = 1
-"""ONNX's number of float32."""
+"""ONNX's number for the type float32."""
 
 STANDARD = {
     "elu": "Elu",
@@ -123,7 +123,7 @@ STANDARD = {
     "selu": "Selu",
     "softmax": "Softmax",
 }
-"""ONNX operators that equal an op of one operand and its options, by the op's name."""
+"""ONNX operators with the operand and the options of an op, by the op's name."""
 
 
 def _node(writer: _Writer, record: Record) -> str | list[str]:
@@ -149,7 +149,7 @@ def write_activation(graph: Graph, op: GradOp, x: str) -> str:
 
 
 def write_formula(graph: Graph, op: Elementwise, operands: Mapping[str, str]) -> str:
-    """Add the nodes of an op's formula; `operands` are the names of its operands' values."""
+    """Add the nodes of an op's formula; `operands` maps names of operands to names of values."""
     given = {variable(name): value for name, value in operands.items()}
     return onnx_node(op.formulas.y, given, graph.node, lambda value: scalar(graph, value))
 
@@ -360,7 +360,8 @@ ONNX_OPS: dict[type, Callable[..., str | list[str]]] = {
     StructField: _section,
     Transpose: _transpose,
 }
-"""Functions that add an op, by its class; they take the writer, the record, the op and operands.
+"""Functions that add the nodes of an op, by the op's class.
 
-They return the name of one value, or the names of several values.
+The arguments are the writer, the record, the op and the names of the operands.  The result is the
+name of one value, or a list of names.
 """

@@ -13,7 +13,7 @@ from mlpengine.models.model import Model
 from mlpengine.nn import Network
 
 TEXT = 10_000_000
-"""Largest number of characters in one column of random rows; 512 labels of 1 MB take 1 GB."""
+"""Maximum characters of one column of random rows; with long labels, there are fewer rows."""
 
 
 def verify(data: bytes, model: Model | Network) -> float:

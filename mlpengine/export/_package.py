@@ -21,7 +21,7 @@ Package = Literal["arduino", "platformio"]
 """The tool that installs a library."""
 
 MAX_NAME = 50
-"""Largest number of characters of a library's name, the limit of the stricter tool."""
+"""Maximum characters of a library's name, by the stricter of the two tools."""
 
 MAX_DESCRIPTION = 255
 
@@ -113,7 +113,7 @@ static {real} x[{upper}_INPUTS], y[{upper}_TARGETS], out[{upper}_OUTPUTS];
 
 
 def write_folder(folder: Path, files: Mapping[str, bytes | str]) -> tuple[Path, ...]:
-    """Write files by their paths in a folder, make the folders, and return the paths."""
+    """Write files by their paths below a folder, make missing folders, and return all paths."""
     paths = tuple(folder / name for name in files)
     for path, content in zip(paths, files.values(), strict=True):
         if path.parent != folder:
@@ -165,7 +165,7 @@ def training_sketch(name: str, *, classes: bool) -> str:
 def library_files(
     package: Package, name: str, title: str, sketch: str, *, trains: bool = False
 ) -> dict[str, str]:
-    """Return the other files of a library, by path in its folder: manifest and sketch.
+    """Return manifest and sketch of a library, by their paths in its folder.
 
     Raises: UsageError for a name that the tools refuse, or for the name of a C header.
     """

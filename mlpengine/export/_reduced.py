@@ -26,12 +26,12 @@ class Reduced(NamedTuple):
 def reduced(network: Network) -> Reduced:
     """Return a network with fewer weights and the same outputs as `network`, up to rounding.
 
-    Factors and masks of the input layer are multiplied into the first weights.  Learned activations
-    whose alphas are all 0 or all 1 become plain activations.  A layer without activation is merged
-    with the next layer, unless this makes it larger.  An embedding that no weight reads is left
-    out.  Features that no weight reads are left out if this saves more than a list of the other
-    features takes.  If nothing is left out, or for classes other than `Mlp` and `Residual`, the
-    result is `network` itself.
+    Factors and masks of the input layer are multiplied into the first weights.  A learned
+    activation becomes a plain activation if all alphas are 1, and is left out if all are 0.  A
+    layer without activation is merged with the next layer, unless the merged layer is larger.  An
+    embedding that no weight reads is left out.  Features that no weight reads are left out if this
+    saves more numbers than a list of the kept features has.  If nothing is left out, or for classes
+    other than `Mlp` and `Residual`, the result is `network` itself.
     """
     made = Reduced(network)
     if type(network) is Mlp:  # a subclass may record something else
@@ -42,7 +42,7 @@ def reduced(network: Network) -> Reduced:
 
 
 class _Layer(NamedTuple):
-    """A dense layer; `alpha` are the shares of a learned activation."""
+    """A dense layer; `alpha` has the shares of a learned activation."""
 
     weight: Array
     bias: Array
@@ -76,7 +76,7 @@ def _linear(network: Residual) -> Reduced:
 
 
 def _stacked(network: TabularNetwork, layers: Sequence[_Layer]) -> Reduced:
-    """Return layers that read the input layer of `network`."""
+    """Return an `Mlp` with the input layer of `network` and these layers."""
     input_layer, columns, (first,) = _read(network, layers[0].weight)
     alphas = [layer.alpha for layer in layers if layer.alpha is not None]
     mlp = Mlp(
@@ -122,7 +122,7 @@ def _factors(network: TabularNetwork) -> Array:
 def _read(
     network: TabularNetwork, *weights: Array
 ) -> tuple[InputLayer | None, Array | None, list[Array]]:
-    """Return the input layer, the features and the columns that weights (units, n_inputs) read."""
+    """Return what weights (units, n_inputs) read: input layer, features, columns of the weights."""
     features = network.in_dim
     used = np.any([weight.any(axis=0) for weight in weights], axis=0)
     if used[features:].any():
@@ -140,7 +140,7 @@ def _in_dim(network: TabularNetwork, columns: Array | None) -> int:
 
 
 def _filled(network: TabularNetwork, columns: Array | None, values: Mapping[str, Array]) -> Reduced:
-    """Set the parameters of a network from those `values` that have their names."""
+    """Set the parameters of a network from `values`, by name."""
     for name, view in network.params.views.items():
         view[...] = values[name]
     return Reduced(network, columns)

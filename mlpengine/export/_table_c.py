@@ -147,7 +147,7 @@ def table_code(
 def _units(
     task: Regression, real: str
 ) -> tuple[list[Definition], list[Statement], list[Statement]]:
-    """Return constants, and the bodies of predictions and learned; empty without a scale."""
+    """Return constants, and the bodies of ``predictions`` and ``learned`` (empty if unscaled)."""
     target, loss, count = task.target, task.loss, task.target.n_outputs
     names = "center", "center_low", "scale", "low", "high"
     center, center_low, scale, low, high = (element(f"target_{name}", "i") for name in names)
@@ -200,7 +200,7 @@ def _sorted(count: int) -> list[Statement]:
 
 
 def _constants(name: str, values: Array, what: str, real: str) -> Constants:
-    """Return constants that are read by their name."""
+    """Return constants.  Raises: UsageError if `real` cannot hold a value."""
     limit = float(np.finfo(np.float32 if real == "float" else np.float64).max)
     if values.size and np.abs(values).max() > limit:
         largest = np.abs(values).max()
@@ -292,7 +292,7 @@ ONE_HOT = _one_hot()
 
 
 def _computed(column: ComputedColumn, columns: Mapping[str, Expr], name: str) -> list[Statement]:
-    """Return the statements of a column that a formula computes; missing values give NaN."""
+    """Return the statements of a computed column; a missing operand gives NaN."""
     formula = where(column.formula, 1, 0) if column.formula.is_mask else column.formula
     given: dict[Expr, str | Expr] = {variable(read): columns[read] for read in column.reads}
     gaps = [is_nan(columns[read]) for read in column.reads]
@@ -377,7 +377,7 @@ def _gathered(
 
 
 def _special(source: Source, columns: Mapping[str, Expr], out: Expr) -> list[Statement]:
-    """Return the statements of a computed column, a time since another, or a part of a date."""
+    """Return the statements of a computed column, a time between dates, or a part of a date."""
     value = columns[source.column]
     if source.minus:
         return [Assign(out, value - columns[source.minus])]

@@ -5,6 +5,7 @@
 instruction list as the compiled training step.
 """
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from mlpengine.core.errors import UsageError
 from mlpengine.export._device import DeviceStep, MakeOptimizer
 from mlpengine.export._device_c import header, network_title, reals, scratch, source
 from mlpengine.export._device_test import self_test
+from mlpengine.export._model_c import why_double
 from mlpengine.export._package import (
     Package,
     checked_folder,
@@ -23,6 +25,7 @@ from mlpengine.export._package import (
     training_sketch,
     write_folder,
 )
+from mlpengine.export._table_c import DOUBLE
 from mlpengine.export.network_c import Real, real_of
 from mlpengine.models.model import Model
 from mlpengine.nn import Mlp
@@ -31,6 +34,8 @@ from mlpengine.ops import Loss
 from mlpengine.optim import Optimizer, Sgd
 
 __all__ = ["DeviceFiles", "MakeOptimizer", "Package", "Real", "export_training"]
+
+_log = logging.getLogger("mlpengine")
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,7 @@ class DeviceFiles:
         source, header, test: paths.
         others: paths of a library's further files: its manifest, and a sketch.
         state: bytes of a state, in RAM.
-        scratch: bytes of stack for a training step or a prediction, without 512 for registers.
+        scratch: bytes of stack for a training step or a prediction; registers need 512 more.
         title: network, loss and optimizer on one line.
     """
 
@@ -71,17 +76,20 @@ def export_training(
         model: a model with its preprocessing, or a network alone; dropout is left out.
         path: path of the source; its name, without ``.c``, is the prefix of all names in the
             header.
-        optimizer: for a network, such as ``Sgd`` or ``lambda mlp: Adam(mlp, lr=1e-3)``; its
-            schedule is left out, because the application sets ``lr`` in the state.
-        loss: by default the model's loss; a network alone needs one.
+        optimizer: function from a network to an optimizer, such as ``Sgd`` or
+            ``lambda mlp: Adam(mlp, lr=1e-3)``; the optimizer's schedule is left out, because the
+            application sets ``lr`` in the state.
+        loss: by default the model's loss; a network alone needs a loss.
         clip_norm: maximum norm of the gradients; None does not clip.
         freeze: layers that are not trained, with weights in flash; by default the network's frozen
             layers.
-        real: type of all numbers, by default the model's; a compiler may choose the other type.
+        real: type of all numbers, by default the model's; ``-DNAME_REAL=TYPE`` compiles another.
         package: ``arduino`` or ``platformio``; `path` is then the folder of a library with an
             example sketch that reads sensors and trains in a loop.
 
-    Raises: UsageError for what has no C, or for options that do not fit the model.
+    A warning is logged if a float rounds values of a column by much of the column's spread.
+
+    Raises: UsageError for a part without a C form, or for options that do not fit the model.
     """
     path = Path(path)
     if package is not None:
@@ -118,6 +126,8 @@ def export_training(
         sketch = training_sketch(name, classes=step.has_classes)
         texts |= library_files(package, name, title, sketch, trains=True)
     head, test, file, *others = write_folder(path if package else path.parent, texts)
+    if whole is not None and real == "float" and (reason := why_double(whole)):
+        _log.warning("warning: %s: %s; %s", file, reason, DOUBLE)
     size = 4 if real == "float" else 8
     return DeviceFiles(
         file,
@@ -131,7 +141,7 @@ def export_training(
 
 
 def _plain(model: Model | Mlp, freeze: Iterable[int] | None) -> Mlp:
-    """Return the network without dropout.  Raises: UsageError if it cannot train in C."""
+    """Return the network without dropout.  Raises: UsageError if the network cannot train in C."""
     if isinstance(model, Model) and model.members is not None:
         count = len(model.networks)
         raise UsageError(

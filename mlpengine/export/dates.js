@@ -9,7 +9,7 @@ const forms = new Map(
   columns.map(({ name, dates }) => [name, [ISO, POINTS, TIME, ...(dates ? [RegExp(dates)] : [])]]),
 );
 
-/* Seconds since 1970, of a number, a Date, or a text without an offset in UTC; NaN for others. */
+/* Seconds since 1970 of a number, a Date or a text (in UTC if it has no offset); NaN for others. */
 readers.date = (value, { name }) => {
   if (typeof value === "number") return value;
   if (value instanceof Date) return value.getTime() / 1000;

@@ -1,4 +1,4 @@
-/* The size of errors at a prediction: linear between places, constant beyond them. */
+/* The scale of the errors at a predicted value: linear between places, constant beyond them. */
 function scaleAt({ places, scales }, value) {
   const last = places.length - 1;
   const right = places.findIndex((place) => place >= value);

@@ -57,7 +57,7 @@ EXPORTED: dict[str, ParameterKind] = {"input": "reads", "output": "writes"}
 
 @dataclass(frozen=True)
 class NetworkCode:
-    """Networks as definitions for every target: constants, and one function per row.
+    """Networks as definitions, for C and JavaScript: constants, and functions for one row.
 
     Attributes:
         title: description of the networks.
@@ -92,10 +92,10 @@ def network_code(
     logarithm of the mean of their exponentials.  `weights` are the networks' weights in the mean,
     by default equal.
 
-    `real` is the type of all numbers, by default the network's; `functions` are shared with other
-    code.
+    `name` is a C identifier.  `real` is the type of all numbers, by default the network's.
+    `functions` collects functions that other code shares.
 
-    `name` is a C identifier.  Raises: UsageError if an op has no C.
+    Raises: UsageError for an op without a C form.
     """
     functions = functions or Functions()
     functions.names.taken.add(name)
@@ -136,7 +136,7 @@ def _mean(
     n: int,
     log_link: bool,
 ) -> list[Definition]:
-    """Return a function for each run of networks of equal structure, and one for the mean."""
+    """Return a function for each series of networks with equal code, and one for the mean."""
     y, total, out = element("y", "i"), element("sum", "i"), element("output", "i")
     code: list[Definition] = []
     lines: list[Statement] = [Memory("y", n), Memory("sum", n, zeros=True)]
@@ -230,7 +230,7 @@ class PredictionCode:
     Attributes:
         statements: statements for a row.
         size: length of the array ``values`` that the statements need.
-        source, output: names of the arrays that they read and write.
+        source, output: names of the arrays that the statements read and write.
     """
 
     statements: list[Statement]
@@ -240,7 +240,7 @@ class PredictionCode:
 
     @property
     def memory(self) -> list[Statement]:
-        """The definition of ``values``, if there are any."""
+        """The definition of ``values``, if its length is not 0."""
         return [Memory("values", self.size)] if self.size else []
 
 
@@ -251,13 +251,13 @@ def forward_of(
     source: str = "",
     output: str = "",
 ) -> PredictionCode:
-    """Return the statements that predict a row; their functions are added to `functions`.
+    """Return the statements that predict a row; add the functions that they call to `functions`.
 
-    `places` is the text of each parameter by name.  `source` and `output` name what is read and
-    written, by default positions in ``values``.  Several inputs follow each other in `source`,
-    which they need.
+    `places` has the C expression of each parameter by name.  `source` and `output` are the arrays
+    to read and write, by default positions in ``values``.  Several inputs follow each other in
+    `source`, and a network with several inputs needs a `source`.
 
-    Raises: UsageError for an op without C.
+    Raises: UsageError for an op without a C form.
     """
     recording, views = network.recorded(1, training=False), network.params.views
     plan = ForwardPlan(recording.tape, [recording.output], differentiable=True)

@@ -1,7 +1,7 @@
-/* A row as the numbers that the model takes, and what these numbers give. */
+/* Reads the cells of a row as numbers, and predicts from the numbers. */
 const model = DESCRIPTION;
 
-/* The columns of a row, each with its name, its kind, and whether it may be a gap. */
+/* The columns of a row, each with its name, its kind, and whether its cells may be missing. */
 export const columns = model.columns;
 
 /* The classes or labels in their order, or the names of the predicted numbers. */
@@ -20,7 +20,7 @@ const codes = new Map(
   ]),
 );
 
-/* A text without the blanks around it: the characters that Python's str.strip removes. */
+/* A text without leading and trailing blanks, the characters that Python's str.strip removes. */
 function strip(text) {
   const blank = /[\t-\r\x1c-\x1f\x85\p{Z}]/u;
   let [start, end] = [0, text.length];
@@ -36,7 +36,7 @@ function number(value) {
   return word ?? (NUMBER.test(value) ? Number(value) : NaN);
 }
 
-/* What reads a cell of a kind; `number` reads the others. */
+/* Functions that read a cell, by the kind of its column; `number` reads the other kinds. */
 const readers = {
   category: (value, { name, numeric }) => codes.get(name).get(key(value, numeric)) ?? -1,
 };
@@ -58,7 +58,8 @@ function read(column, cell) {
   return result;
 }
 
-/* What is predicted, by the task, from the numbers, the same by name, and the place of the level. */
+/* Functions that return the answer of a task, from the outputs, the outputs by name, and the
+   position of the level. */
 const answers = {
   numbers: (out, named) => ({ values: named }),
   labels: (out, named) => ({
@@ -79,10 +80,10 @@ const answers = {
   },
 };
 
-/* Predict a row, an object of values by column: { label, probabilities, set } of a class,
-   { labels, probabilities } of several labels, or { values, interval } of numbers, where the
-   interval holds the share `level` of new targets, and the set the same share of new classes, if the model
-   was trained with folds. */
+/* Predict a row, an object of values by column.  Returns { label, probabilities, set } for classes,
+   { labels, probabilities } for several labels, or { values, interval } for numbers.  Only models
+   that were trained with folds have a set or an interval.  The set holds the share `level` of new
+   classes, and the interval the share `level` of new targets. */
 export function predict(row, { level = 0.9 } = {}) {
   if (Object(row) !== row) throw new TypeError(`predict: a row is an object of values by column (got ${row})`);
   const cells = columns.map((c) => read(c, Object.hasOwn(row, c.name) ? row[c.name] : undefined));

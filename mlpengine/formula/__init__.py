@@ -1,7 +1,7 @@
-"""Element-wise functions as data: one formula gives the code for every target.
+"""Element-wise functions as data, from which code for NumPy, C, NumExpr and ONNX is generated.
 
-A formula is a graph of `Expr` nodes.  Build it with Python's operators and the functions of this
-package, or parse it from text; `parse` accepts a fixed list of names only::
+A formula is a graph of `Expr` nodes.  Build a formula with Python's operators and the functions of
+this package, or parse text; `parse` accepts only a fixed list of functions::
 
     >>> from mlpengine.formula import gradients, parse, tanh, softplus, variable
     >>> x, dy = variable("x"), variable("dy")
@@ -12,18 +12,19 @@ package, or parse it from text; `parse` accepts a fixed list of names only::
     mul(x, tanh(softplus(x)))
     >>> (dx,) = gradients(mish, dy, [x])
 
-`parse(text, names)` raises `FormulaError`; its `position` is the first character that cannot be
-read.  `variables(formula)` are the names that a formula reads; `formula.is_mask` tells whether its
-value is a bool.  `evaluate(formula, {"x": array})` computes a value.  Targets compile a formula:
+`parse(text, names)` raises `FormulaError` with the `position` of the first wrong character.
+`variables(formula)` are the names that a formula reads.  `formula.is_mask` tells whether the value
+is a bool.  `evaluate(formula, {"x": array})` computes the value.  These functions generate code:
 
 * `plan(outputs, given)` and `Plan.calls`: bound NumPy calls on planned work buffers;
-* `in_steps(outputs, given)`: one function a statement, for other languages;
+* `in_steps(outputs, given)`: steps with one function each, for other languages;
 * `c_expression(formula, itemsize)`: C for vectors (kind ``vec``) or single numbers (``real``, with
   the macros `SCALARS`; ``double``, with math.h);
-* `numexpr_text(formula, names)`; `onnx_node(formula, given, add_node, add_constant)`.
+* `numexpr_text(formula, names)`: text for NumExpr;
+* `onnx_node(formula, given, add_node, add_constant)`: ONNX nodes.
 
-`gradients` differentiates; `saved_for_backward` returns the values that forward keeps.  To add a
-function, add a row to `FUNCTIONS`.
+`gradients` differentiates a formula.  `saved_for_backward` chooses the values that forward keeps.
+To add a function, add a row to `FUNCTIONS`.
 """
 
 from mlpengine.formula.calls import Plan, evaluate, plan

@@ -1,8 +1,8 @@
-"""The NumPy target: a formula as bound calls on planned buffers.
+"""NumPy code for formulas: bound calls on planned buffers.
 
-A `Plan` assigns a buffer to every node of some formulas: an operand, an output, or a work buffer
-that is reused after its last read.  Outputs serve as work buffers until they are written.
-`Plan.calls` binds the plan to arrays.
+A `Plan` assigns a buffer to each node of several formulas: an operand, an output or a work buffer.
+A buffer is reused after the last read of its value.  An output serves as a work buffer until its
+own value is computed.  `Plan.calls` binds the plan to arrays.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -19,11 +19,11 @@ from mlpengine.formula.numpy_functions import copied
 OUT, FLOAT, BOOLEAN, GIVEN = "out", "float", "mask", "given"
 
 Place = tuple[str, int]
-"""A kind of buffer, and a number among the buffers of this kind."""
+"""A buffer of a plan: its kind, and its number among the buffers of this kind."""
 
 
 class FunctionCall(NamedTuple):
-    """One function of a plan: its node, its output buffer and its work buffers."""
+    """A step of a plan: a node of a formula, its output buffer and its work buffers."""
 
     node: Expr
     out: Place
@@ -35,7 +35,7 @@ class Plan(NamedTuple):
     """The steps that compute `outputs` from the nodes `given`.
 
     `floats` and `masks` are the numbers of work buffers; these have the shape of the outputs.
-    `in_place` tells whether the first output may share the buffer of the first given node.
+    `in_place` tells whether the first output may be the buffer of the first given node.
     """
 
     given: tuple[Expr, ...]
@@ -48,7 +48,7 @@ class Plan(NamedTuple):
 
     @property
     def streams(self) -> int:
-        """Number of buffers that a step reads or writes, summed over the steps."""
+        """Sum over the steps of the number of buffers that a step reads or writes."""
         touched = (
             {s.out, *s.floats, *s.masks, *(self.places[a] for a in s.node.args if a in self.places)}
             for s in self.steps
@@ -62,7 +62,7 @@ class Plan(NamedTuple):
         floats: Sequence[Array] = (),
         masks: Sequence[Array] = (),
     ) -> Calls:
-        """Yield the plan's calls on these buffers, given in the order of its fields."""
+        """Yield the calls of the plan on these buffers, in the order of its fields."""
         buffers = {OUT: out, FLOAT: floats, BOOLEAN: masks, GIVEN: given}
 
         def at(place: Place) -> Array:
@@ -84,7 +84,10 @@ class Plan(NamedTuple):
                 yield from copied(source, out[i])
 
     def _to_copy(self) -> list[int]:
-        """Return the outputs that are copied or filled at the end, each after its last reader."""
+        """Return the outputs that are copied or filled at the end, in a safe order.
+
+        An output buffer is overwritten only after it has been copied to the outputs that need it.
+        """
         sources = {i: self.places.get(node) for i, node in enumerate(self.outputs)}
         sources = {i: place for i, place in sources.items() if place != (OUT, i)}
         copies: list[int] = []
@@ -103,17 +106,18 @@ def plan(
     alike: int = 1,
     overwritten: Sequence[Expr] = (),
 ) -> Plan:
-    """Return the plan that computes formulas with the fewest work buffers.
+    """Return a plan that computes formulas with few work buffers.
 
-    If several orders need equally many, a plan wins that can write the first output into the buffer
-    of the first given node, then the plan whose steps touch the fewest buffers.
+    Several orders of computation are tried.  A plan that may write the first output into the buffer
+    of the first given node is preferred, then a plan with fewer work buffers, then a plan with
+    fewer reads and writes.
 
     Args:
         outputs: the formulas.
-        given: variables and shared values that the formulas read.
-        alike: number of first given nodes that may be the same array.
-        overwritten: old values of the first outputs.  An output's buffer holds its old value
-        until the output is written; outputs are then computed from last to first.
+        given: variables and other nodes with known values.
+        alike: number of given nodes, counted from the first, that may be the same array.
+        overwritten: nodes with the old values of the first outputs.  The buffer of such an output
+            holds the old value until the plan writes the new value.
     """
     return _plan(tuple(outputs), tuple(given), alike, tuple(overwritten))
 
@@ -149,7 +153,10 @@ def evaluate(formula: Expr, operands: Mapping[str, Array]) -> Array:
 
 
 def _order(roots: Sequence[Expr], known: Set[Expr]) -> list[Expr]:
-    """Return the nodes in order, the costliest argument first (Sethi and Ullman 1970, sec. 3)."""
+    """Return the nodes in order of computation (Sethi and Ullman 1970, section 3).
+
+    Of the arguments of a node, the argument that needs the most work buffers comes first.
+    """
     buffers: dict[Expr, int] = {}
     for node in order(roots, known):
         if node in known or not node.args:
@@ -173,7 +180,7 @@ class _Planner:
         follows: bool,
     ) -> None:
         self.outputs, self.given, self.nodes = outputs, given, nodes
-        self.follows = follows  # values on the way to an output use its buffer
+        self.follows = follows  # prefer the buffer of the output that a value is computed for
         self.time = {n: i for i, n in enumerate(self.nodes)}
         self.last = {a: i for i, n in enumerate(self.nodes) for a in n.args}
         self.place: dict[Expr, Place] = {n: (GIVEN, i) for i, n in enumerate(given)}
@@ -208,7 +215,7 @@ class _Planner:
         kind = BOOLEAN if node.is_mask else FLOAT
         own = self.own.get(node)
         if own is not None and not self._is_writable(own, time, node):
-            del self.own[node]  # a later step reads the old value: copy at the end
+            del self.own[node]  # a later step reads the old value, so copy at the end
             own = None
         out = own or self._free(kind, time, node)
         taken = {out, *(self.place[a] for a in node.args if a in self.place)}
@@ -246,26 +253,29 @@ class _Planner:
         return place
 
     def _destination(self, node: Expr | None) -> Place | None:
-        """Return the buffer of the output that reads a value last, directly or in steps."""
+        """Return the buffer of the output that the last reader of a value leads to, or None."""
         while node is not None and node not in self.own:
             reader = self.last.get(node, len(self.nodes))
             node = self.nodes[reader] if reader < len(self.nodes) else None
         return None if node is None else self.own[node]
 
     def _is_writable(self, place: Place, time: int, node: Expr | None) -> bool:
-        """Return whether the function of `node` may write to a buffer, as output or as work."""
+        """Return whether the step of `node` may write to a buffer; None means a work buffer."""
         holder = self.holder.get(place)
         return holder is None or self._is_over(holder, time, node)
 
     def _is_over(self, holder: Expr, time: int, node: Expr | None) -> bool:
-        """Return whether the last read of a value is before `time`, or in place at `time`."""
+        """Return whether the step at `time` may overwrite a value: no later step reads it."""
         end = self.last.get(holder, -1)
         if end != time:
             return end < time
         return node is not None and _may_alias(node, holder)
 
     def _fits_before(self, place: Place, until: int, node: Expr | None) -> bool:
-        """Return whether an output's buffer is unused until its own value is computed."""
+        """Return whether a value that is read until `until` fits into an output's buffer.
+
+        The buffer must be free again when the output's own value is computed.
+        """
         owner = self.outputs[place[1]]
         if self.own.get(owner) != place:
             return until < len(self.nodes)  # filled or copied at the end

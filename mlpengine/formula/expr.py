@@ -1,7 +1,7 @@
 """The expression graph, and the table of its functions.
 
-Equal subexpressions are one `Expr` object (hash consing), so ``is`` compares formulas.  A row of
-`FUNCTIONS` gives a function's derivative, its cost, and its code for each target.
+Equal subexpressions are the same `Expr` object (hash consing), so ``is`` compares formulas.  A row
+of `FUNCTIONS` gives the derivative, the cost, and the code for each target of a function.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -30,10 +30,10 @@ def _reflected(name: str) -> "Callable[[Expr, Number], Expr]":
 
 
 class Expr:
-    """A node: a function and its arguments; ``variable`` and ``constant`` are leaves.
+    """A node: a function and its arguments, or a leaf (``variable`` or ``constant``).
 
-    Arithmetic and the comparisons ``<``, ``<=``, ``>``, ``>=`` make nodes; `make` simplifies them
-    if no bit of the value changes.  ``==`` compares objects; `equal` compares values in a formula.
+    Arithmetic and the comparisons ``<``, ``<=``, ``>``, ``>=`` make nodes (see `make`).  ``==``
+    compares objects; write `equal` to compare values in a formula.
     """
 
     __slots__ = ("__weakref__", "args", "leaf", "name")
@@ -71,7 +71,7 @@ class Expr:
         return self._shown(3)
 
     def _shown(self, levels: int) -> str:
-        """Return the node as text with `levels` levels of arguments; shared nodes are repeated."""
+        """Return the node as text; arguments below `levels` levels are shown as "..."."""
         if not self.args:
             return str(self.leaf)
         if not levels:
@@ -101,7 +101,7 @@ class Expr:
 
 
 _nodes: WeakValueDictionary[object, Expr] = WeakValueDictionary()
-_lock = process_lock()  # re-entrant: garbage collection may remove a key while the lock is held
+_lock = process_lock()  # re-entrant, because garbage collection may remove a key under the lock
 
 
 def variable(name: str) -> Expr:
@@ -110,24 +110,24 @@ def variable(name: str) -> Expr:
 
 
 def constant(value: float) -> Expr:
-    """Return a float64 number; a computation rounds it to the dtype of the operands."""
+    """Return the node of a number; code for float32 operands rounds the number to float32."""
     return Expr("constant", (), float(value))
 
 
 def power(base: Number, exponent: Number) -> Expr:
-    """Return base**exponent for numbers; a formula needs a constant exponent."""
+    """Return base**exponent as a node that is not simplified; the exponent may be a formula."""
     args = (x if isinstance(x, Expr) else constant(x) for x in (base, exponent))
     return Expr("pow", tuple(args))
 
 
 def make(name: str, *args: Number) -> Expr:
-    """Return the node of a function of `FUNCTIONS`, simplified if no value changes.
+    """Return the node of a function of `FUNCTIONS`, simplified where possible.
 
-    Constants are folded in float64.  Every other rewrite is exact for NaN, infinities and both
+    Constants are folded in float64.  Further simplifications are exact for NaN, infinities and both
     zeros: x - 0, x + (-0.0), x * 1, x / 1, x ** 1, x ** 0, -(-x), x * -1, where(c, a, a).  0 * x
-    and x + 0 stay, because 0 * inf is NaN, and -0.0 + 0 is 0.0.  Powers of 2, 4, 0.5, -0.5, -1 and
-    -2 become products, square roots and quotients, as in PyTorch.  expm1(minimum(x, 0)) becomes one
-    function, because this takes less time.
+    and x + 0 are not simplified, because 0 * inf is NaN, and -0.0 + 0 is 0.0.  Powers with the
+    exponents 2, 4, 0.5, -0.5, -1 and -2 become products, square roots and quotients, as in PyTorch.
+    expm1(minimum(x, 0)) becomes the faster function expm1_below_0.
 
     A bool becomes 1 or 0 where a number is needed.
 
@@ -150,7 +150,7 @@ def make(name: str, *args: Number) -> Expr:
 
 
 def _typed(name: str, function: "Function", nodes: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    """Return the arguments; where numbers are needed, bools become 1 and 0."""
+    """Return the arguments with bools as 1 and 0 where the function needs numbers."""
     if len(nodes) != function.arity:
         raise FormulaError(f"{name}: takes {function.arity} arguments (got {len(nodes)})")
     typed = []
@@ -222,19 +222,20 @@ def _composed(name: str, nodes: tuple[Expr, ...]) -> Expr | None:
 
 # ---------------------------------------------------------------- what a formula may use
 class Function(NamedTuple):
-    """A row of the table: a function in every target.
+    """A row of `FUNCTIONS`: the derivative of a function, and its code for each target.
 
     Attributes:
-        gradient: function of dy, the node and its arguments that returns a gradient, or None, for
-            each argument.
-        numpy: a ufunc, or a generator ``piece(*args, out, *floats, *masks)`` of bound calls.
-        c: C on vectors; for single numbers, macros define the same names.
-        onnx: name of the operator, or a function that builds it from other functions.
-        expensive: whether backward keeps the value rather than computing it again.
-        arity: number of arguments; the first `masks` are bools.
-        floats, masks_needed: numbers of work buffers of the piece.
-        alias: positions of the arguments that may share their buffer with `out`; None for all.
-        takes_numbers: whether constant arguments reach the piece as Python floats.
+        gradient: ``gradient(dy, node, *args)`` returns, for each argument, a gradient or None.
+        numpy: a ufunc, or a generator ``rule(*args, out, *floats, *masks)`` of bound calls.
+        c: C for vectors; for single numbers, macros define the same names.
+        onnx: name of the operator, or a function that returns a formula of other functions.
+        expensive: whether keeping the value for backward is better than a second computation.
+        arity: number of arguments.
+        masks: number of arguments, counted from the first, that are bools.
+        is_mask: whether the value is a bool.
+        floats, masks_needed: numbers of work buffers of floats and of bools.
+        alias: positions of the arguments that `out` may overwrite; None for all.
+        takes_numbers: whether `numpy` gets constant arguments as Python floats.
         numexpr: text for NumExpr, by default `c` without "v_"; None if NumExpr lacks the function.
     """
 
@@ -259,7 +260,7 @@ class Function(NamedTuple):
         floats: Sequence[Array] = (),
         masks: Sequence[Array] = (),
     ) -> Calls:
-        """Yield the NumPy calls of this function; constant arguments are floats."""
+        """Yield the NumPy calls of this function; constants in `args` are floats."""
         rule = self.numpy
         if isinstance(rule, np.ufunc):
             kind = (
@@ -293,7 +294,7 @@ def _logical(ufunc: np.ufunc, c: str, onnx: str, arity: int = 2, numexpr: str = 
 
 
 def _of_maximum(d: Expr, y: Expr, a: Expr, b: Expr) -> Sequence[Expr | None]:
-    """Return dy for the larger argument, dy / 2 for each on a tie, dy for both if one is NaN."""
+    """Return the gradients as in `mlpengine.ops.Maximum`."""
     shared = where(equal(a, b), 0.5, 1) * d
     return where(~(a < b), shared, 0), where(~(b < a), shared, 0)
 
@@ -368,7 +369,7 @@ FUNCTIONS: dict[str, Function] = {
         lambda x: exp(x) - 1,
         expensive=True,
     ),
-    "expm1_below_0": Function(  # `make` writes it for expm1(minimum(x, 0))
+    "expm1_below_0": Function(  # made by `make` for expm1(minimum(x, 0))
         lambda d, y, x, factor: (d * (y + factor), None),
         pieces.expm1_below_0,
         "v_expm1_below_0({}) * {}",
@@ -501,9 +502,9 @@ def order(
     given: Iterable[Expr] = (),
     by: Callable[[Expr], int] = lambda node: 0,
 ) -> list[Expr]:
-    """Return the nodes below `roots`, arguments first; nodes below `given` are left out.
+    """Return `roots` and all nodes below, arguments before functions; stop at nodes in `given`.
 
-    The arguments of a node keep their order, or are sorted by the key `by`.
+    The key `by` sorts the arguments of a node; by default they keep their order.
     """
     nodes: dict[Expr, None] = {}
     stops = set(given)
@@ -521,12 +522,12 @@ def order(
 
 
 def variables(*roots: Expr) -> list[str]:
-    """Return the names of the operands in the formulas, in the order of their first use."""
+    """Return the names of the variables in the formulas, in the order of their first use."""
     return [str(n.leaf) for n in order(roots) if n.name == "variable"]
 
 
 def gradients(y: Expr, dy: Expr, operands: Sequence[Expr]) -> tuple[Expr, ...]:
-    """Return the gradient of each operand, given the gradient `dy` of `y`, by reverse mode."""
+    """Return the gradients of `operands` by reverse mode; `dy` is the gradient of `y`."""
     known: dict[Expr, Expr] = {y: dy}
     for node in reversed(order([y])):
         d = known.get(node)
@@ -540,12 +541,12 @@ def gradients(y: Expr, dy: Expr, operands: Sequence[Expr]) -> tuple[Expr, ...]:
 
 
 def saved_for_backward(y: Expr, grads: Sequence[Expr], dy: Expr) -> list[Expr]:
-    """Return the values besides `y` and the operands that forward keeps for backward.
+    """Return the values that forward keeps for backward, besides `y` and the operands.
 
-    A gradient is a sum of products of `dy` and factors.  Forward computes and keeps a factor with
-    several expensive functions, or with one and more than `MAX_RECOMPUTED` others.  Backward
-    computes all other factors; if forward computes an expensive function of such a factor, it
-    keeps the function's value.
+    A gradient is a sum of products of `dy` and factors.  Forward computes and keeps a factor that
+    contains several expensive functions, or one and more than `MAX_RECOMPUTED` cheap functions.
+    Backward computes all other factors.  If such a factor contains an expensive function that
+    forward computes anyway, forward keeps the value of this function.
     """
     forward = set(order([y]))
     kept: dict[Expr, None] = {}
@@ -563,7 +564,7 @@ def saved_for_backward(y: Expr, grads: Sequence[Expr], dy: Expr) -> list[Expr]:
 MAX_RECOMPUTED = 4
 """Maximum number of cheap functions in a factor that backward computes.
 
-silu's slope has 3; the slope of gelu's approximation has 9, so keeping it is faster."""
+The slope of silu has 3.  The slope of tanh gelu has 9; to keep this slope is faster."""
 
 
 def _is_expensive(node: Expr) -> bool:
@@ -571,10 +572,10 @@ def _is_expensive(node: Expr) -> bool:
 
 
 def _free_of(dy: Expr, roots: Sequence[Expr]) -> list[Expr]:
-    """Return the largest numbers below the roots that do not depend on `dy`.
+    """Return the largest subexpressions of `roots` that do not depend on `dy`.
 
-    Kept values have the dtype of the operands, so a mask cannot be kept.  The arguments of a mask
-    are returned instead.
+    A mask cannot be kept, because kept values have the dtype of the operands.  So the function
+    returns the arguments of a mask instead.
     """
     depends: set[Expr] = set()
     for node in order(roots):

@@ -1,7 +1,7 @@
-"""Generators of NumPy calls: constants, masks, and functions that are slow in NumPy or missing.
+"""Generators of NumPy calls for constants, masks, and functions that NumPy lacks or that are slow.
 
-A generator yields bound calls (see `mlpengine.core.spec`).  By default, `out` may be the buffer of
-the first array argument, and overlaps no other argument.
+A generator yields bound calls (see `mlpengine.core.spec`).  Unless a docstring says otherwise,
+`out` may be the buffer of the first array argument; it must not overlap another argument.
 """
 
 from functools import lru_cache
@@ -14,21 +14,21 @@ from mlpengine.core.buffers import address_of
 from mlpengine.core.spec import Array, Calls, call
 
 CONSTANT_LENGTH = 16384
-"""Longest row of a constant, in entries: 64 kB of float32 fit into the second-level cache.
+"""Maximum length of rows filled with a constant, in entries: 64 kB of float32 fit into the cache.
 
-Longer rows are better up to this size, because each row of a call costs time."""
+Shorter rows take more time, because each row of a call costs time."""
 
 
 def constant_like(value: float, like: Array) -> Array:
-    """Return `value` as a 0-d array like `like`: calls with it are faster than with a float."""
+    """Return `value` as a 0-d array in the dtype of `like`; ufuncs are slower with a float."""
     with np.errstate(over="ignore"):
         return np.array(value, like.dtype)
 
 
 def bounded(extremum: np.ufunc, x: Array, bound: float, out: Array) -> Calls:
-    """Yield the call of np.maximum or np.minimum that bounds `x`; NaN stays NaN.
+    """Yield the call of `extremum`, np.maximum or np.minimum, on `x` and `bound`; NaN stays NaN.
 
-    NumPy vectorizes a float32 extremum if the bound is a row, but not if it is a 0-d array.
+    For float32, the bound is a row of equal numbers: NumPy does not vectorize 0-d bounds.
     """
     n = _row_length(x.size)
     plain = x.flags.c_contiguous and out.flags.c_contiguous and x.shape == out.shape
@@ -40,7 +40,7 @@ def bounded(extremum: np.ufunc, x: Array, bound: float, out: Array) -> Calls:
 
 
 def _row_length(size: int) -> int:
-    """Return the greatest useful row length that divides `size`, or 0 if there is none."""
+    """Return the largest divisor of `size` that is a useful row length, or 0."""
     if size <= CONSTANT_LENGTH:
         return size
     return next(
@@ -56,7 +56,7 @@ def _row(value: float, n: int) -> Array:
 
 
 def copied(source: Array, out: Array) -> Calls:
-    """Yield a copy into `out`; nothing if both are the same buffer."""
+    """Yield the call that copies `source` into `out`; nothing if both are the same buffer."""
     if address_of(source) != address_of(out):
         yield call(np.copyto, out, source)
 
@@ -72,14 +72,14 @@ def bits(x: Array) -> Array:
 def masked(x: Array, mask: Array, out: Array) -> Calls:
     """Yield x where the bool `mask` is true, and 0 elsewhere, even for infinities and NaN.
 
-    The bits of x are multiplied by the mask as integers.  A product of floats is as fast, but
-    0 * inf is NaN.  np.where and np.copyto(where=) branch at every entry, so they are much slower.
+    The bits of x are multiplied by the mask as integers, because 0 * inf of floats is NaN.
+    np.where and np.copyto(where=) are much slower, because they branch at every entry.
     """
     yield call(np.multiply, bits(x), mask, bits(out))
 
 
 def chosen(mask: Array, a: Array, b: Array, out: Array) -> Calls:
-    """Yield a where the bool `mask` is true, and b elsewhere: b ^ ((a ^ b) * mask) of their bits.
+    """Yield a where the bool `mask` is true, and b elsewhere, as the bits b ^ ((a ^ b) * mask).
 
     This is much faster than np.where.  `out` may be `a` and must not be `b`.
     """
@@ -108,7 +108,7 @@ def clip(x: Array, low: float, high: float, out: Array) -> Calls:
 
 
 def logistic(x: Array, out: Array, workspace: Array) -> Calls:
-    """Yield 1 / (1 + exp(-x)) as e / (1 + e) with e = exp(x), which a bound of x keeps finite."""
+    """Yield 1 / (1 + exp(-x)) as e / (1 + e) with e = exp(x); x is bounded, so e is finite."""
     limit = float(np.floor(np.log(np.finfo(x.dtype).max)))
     yield from bounded(np.minimum, x, limit, out)
     yield call(np.exp, out, out)
@@ -126,9 +126,9 @@ def softplus(x: Array, out: Array, workspace: Array, more: Array) -> Calls:
 def log1p_exp_of_minus_abs(x: Array, out: Array, workspace: Array, more: Array) -> Calls:
     """Yield log(1 + exp(-abs(x))) into `out`, with a small relative error at every magnitude.
 
-    With e = exp(-abs(x)) and u = 1 + e, rounded, the value is log(u) + (e - (u - 1)) / u.  The
-    second term corrects the rounding of u.  In float32 these eight calls are faster than np.log1p,
-    because NumPy does not vectorize np.log1p.
+    With e = exp(-abs(x)) and the rounded sum u = 1 + e, the value is log(u) + (e - (u - 1)) / u.
+    The second term corrects the rounding of u.  In float32, these eight calls are faster than
+    np.log1p, because NumPy does not vectorize np.log1p.
     Source: the correction c / u of FreeBSD's s_log1p.c (Sun Microsystems 1993).
     """
     one = constant_like(1.0, x)
@@ -147,8 +147,8 @@ def log1p_exp_of_minus_abs(x: Array, out: Array, workspace: Array, more: Array) 
 def expm1_below_0(x: Array, factor: float, out: Array, workspace: Array) -> Calls:
     """Yield factor * (exp(x) - 1) for x <= 0.
 
-    In float32, exp(x) - 1 = 2 t / (1 - t) with t = tanh(x / 2), without cancellation.  This is
-    faster than np.expm1, because NumPy does not vectorize np.expm1.
+    In float32, exp(x) - 1 is computed as 2 t / (1 - t) with t = tanh(x / 2).  Nothing cancels, and
+    this is faster than np.expm1, because NumPy does not vectorize np.expm1.
     """
     if x.dtype == np.float32:
         yield call(np.multiply, x, constant_like(0.5, x), out)
@@ -162,11 +162,11 @@ def expm1_below_0(x: Array, factor: float, out: Array, workspace: Array) -> Call
         yield call(np.multiply, out, constant_like(factor, x), out)
 
 
-# NumPy has no erf.  For z >= 0, the normal distribution function is Phi(-z) = exp(-z**2 / 2) P(u)
-# with u = (z - 4) / (z + 4).  The polynomial P has the smallest maximal error of the product for
-# 0 <= z <= 9, fitted by Remez' algorithm with 40 digits: 2e-17 (float64) and 6e-10 (float32).  For
-# larger z the exponential dominates.  The substitution u is from Shepherd and Laframboise 1981,
-# Mathematics of Computation 36, p. 249.
+# NumPy has no erf.  For z >= 0, the normal distribution function is approximated by
+# Phi(-z) = exp(-z**2 / 2) P(u) with u = (z - 4) / (z + 4).  Remez' algorithm with 40 digits gave
+# the polynomial P with the smallest maximal error of Phi(-z) for 0 <= z <= 9.  This error is 2e-17
+# (float64) or 6e-10 (float32).  For larger z the exponential dominates.  The substitution u is from
+# Shepherd and Laframboise 1981, Mathematics of Computation 36, p. 249.
 _CENTER = 4.0
 TAIL_SINGLE = (
     0.000517948884, -0.0005045072227, -0.01008151466, 0.02960110124, -0.07228264662,
@@ -186,7 +186,10 @@ TAIL_END = {4: 14.5, 8: 39.0}
 
 
 def normal_tail(z: Array, out: Array, u: Array) -> Calls:
-    """Yield Phi(-z) into `out`, exp(-z**2 / 2) into `u`, 0 <= z <= `TAIL_END`; neither is `z`."""
+    """Yield Phi(-z) into `out`, and exp(-z**2 / 2) into `u`; z must be in 0 to `TAIL_END`.
+
+    `z`, `out` and `u` must be three buffers.
+    """
     yield call(np.add, z, constant_like(_CENTER, z), u)
     yield call(np.divide, constant_like(2 * _CENTER, z), u, u)
     yield call(np.subtract, constant_like(1.0, z), u, u)

@@ -1,4 +1,4 @@
-"""Formulas as code in other languages: C for vectors or single numbers, NumExpr, ONNX."""
+"""Code for formulas in C (for vectors or single numbers), NumExpr and ONNX."""
 
 from collections.abc import Callable, Mapping
 from math import isinf, isnan
@@ -8,7 +8,7 @@ import numpy as np
 from mlpengine.formula.expr import FUNCTIONS, Expr, order, variable
 
 LONGEST_TEXT = 10_000
-"""Maximum length of a NumExpr text, with shared nodes repeated; longer formulas use NumPy."""
+"""Maximum length of a text for NumExpr; the text repeats shared nodes.  Others use NumPy."""
 
 SCALARS = """\
 #define splat(x) ((real)(x))
@@ -37,19 +37,19 @@ SCALARS = """\
 #define v_softplus(x) (vmax(x, splat(0)) + v_log1p(v_exp(-v_abs(x))))
 #define v_normal_cdf(x) (splat(0.5) * M(erfc)((x) * splat(-0.70710678118654752440)))
 """
-"""The functions of `c_expression` for single numbers, as macros of C.
+"""C macros that define the functions of `c_expression` for single numbers.
 
-They need ``typedef float real;`` (or double), and a macro M that adds the suffix of that type to
-a function of math.h."""
+They need ``typedef float real;`` (or double), and a macro M that adds the suffix of this type to
+the name of a function of math.h."""
 
 
 def in_steps(
     outputs: Mapping[str, Expr], given: Mapping[Expr, "str | Expr"], prefix: str = "t"
 ) -> list[tuple[str, Expr]]:
-    """Return named steps that compute `outputs`: for each name, a function of names.
+    """Return steps (name, function of names and numbers) that compute `outputs`.
 
-    Each node is one step, in the order of computation.  `given` maps operands and shared values to
-    their names, or to other leaves.  All other names are `prefix` with a number.
+    Each node becomes one step, in the order of computation.  `given` maps known nodes to their
+    names, or to other leaves.  Outputs keep their names; all other names are `prefix` and a number.
     """
     known = {node: variable(x) if isinstance(x, str) else x for node, x in given.items()}
     wanted = {node: name for name, node in reversed(list(outputs.items()))}
@@ -73,15 +73,15 @@ BINDS = {
     **dict.fromkeys(("mul", "div", "expm1_below_0"), 4),
     "neg": 5,
 }
-"""Precedence of operators; all other nodes are a name, a number or a call."""
+"""Precedence of functions that are operators in C; other nodes are names, numbers or calls."""
 
 
 def c_expression(node: Expr, itemsize: int, kind: str = "vec") -> str:
-    """Return the C of a formula as one expression.
+    """Return a formula as one C expression.
 
-    The same text serves vectors (``kind`` "vec", with the compiled backend's headers) and single
-    numbers ("real", with `SCALARS`; "double", with math.h).  A function that is no row of
-    `FUNCTIONS` is in `SCALAR_FUNCTIONS`, or is a function of the program.
+    ``kind`` is "vec" for vectors (needs the headers of the compiled backend), "real" for single
+    numbers (needs `SCALARS`) or "double" (needs math.h).  Functions that `FUNCTIONS` lacks are in
+    `SCALAR_FUNCTIONS`, or are functions of the C program.
     """
     if node.number is not None:
         literal = c_number(node.number, itemsize)
@@ -114,15 +114,14 @@ SCALAR_FUNCTIONS = {
     "not_finite": "!is_finite({})",
     "floor": "M(floor)({})",
 }
-"""C of further functions of single numbers, which no op needs: an entry of a vector, an integer as
-a number, and others.  The last three take formulas as arguments, the others take text."""
+"""C of further functions of single numbers that no op needs, such as an entry of a vector."""
 
 C_MASKS = {"vec": "ivec", "real": "int", "double": "int"}
 """The C type of a bool, by the C type of a number."""
 
 
 def c_number(value: float, itemsize: int) -> str:
-    """Return a C constant that reads back as `value`, rounded once."""
+    """Return a C constant for `value`, rounded to the dtype with `itemsize` bytes."""
     if itemsize == 4:
         with np.errstate(over="ignore"):
             value = float(np.float32(value))
@@ -136,8 +135,8 @@ def c_number(value: float, itemsize: int) -> str:
 def numexpr_text(formula: Expr, names: Mapping[Expr, str]) -> str | None:
     """Return the formula for NumExpr, or None if NumExpr lacks a function or the text is too long.
 
-    `names` maps operands and constants to names.  Constants need names, because NumExpr would
-    promote float32 operands to float64 if the text contained a Python float.
+    `names` maps operands and constants to names.  Constants need names: a Python float in the text
+    would make NumExpr promote float32 operands to float64.
     """
     texts: dict[Expr, str] = {}
     for node in order([formula], names):

@@ -1,4 +1,4 @@
-"""Formulas as text: parsed by a fixed list of names, never evaluated as Python."""
+"""Formulas as text, parsed with a fixed list of functions and never evaluated as Python."""
 
 import ast
 import re
@@ -16,7 +16,7 @@ LONGEST = 1000
 """Maximum number of characters of a formula."""
 
 DEEPEST = 50
-"""Maximum depth of nested brackets; operators may nest twice as deep."""
+"""Maximum depth of nested brackets; the maximum depth of the syntax tree is twice this."""
 
 FUNCTION_NAMES = {
     **{name: name for name in ("abs", "sign", "clip", "sqrt", "where", "maximum", "minimum")},
@@ -25,7 +25,7 @@ FUNCTION_NAMES = {
     "max": "maximum",
     "min": "minimum",
 }
-"""The function of the table for each name that a formula may call."""
+"""The names that a formula may call, with their rows of `FUNCTIONS`."""
 
 CONSTANTS = {"pi": pi}
 
@@ -52,7 +52,7 @@ def parse(text: str, names: Iterable[str]) -> Expr:
     The notation is Python's: numbers, ``+ - * / **``, comparisons, ``and or not``, and calls of
     `FUNCTION_NAMES`.  Write a name that is not an identifier between backticks.
 
-    Raises: FormulaError; its `position` is the first character that cannot be read.
+    Raises: FormulaError, with the `position` of the first wrong character.
     """
     if len(text) > LONGEST:
         raise FormulaError(
@@ -112,10 +112,10 @@ def _limit_depth(text: str, tree: ast.AST) -> None:
 
 
 def _unquoted(text: str) -> tuple[str, dict[str, str]]:
-    """Return the text with each quoted name replaced by an identifier, and the names by identifier.
+    """Replace each name in backticks by an unused identifier; return the text and the names.
 
-    An identifier has the length of its name.  Names that Python normalizes, such as a micro sign to
-    a mu, are replaced, too.
+    An identifier has the length of the replaced text, so positions stay valid.  Names that Python
+    would normalize, such as a micro sign to a mu, are replaced, too.
     """
     quoted: dict[str, str] = {}
 
@@ -133,7 +133,7 @@ def _unquoted(text: str) -> tuple[str, dict[str, str]]:
 
 
 class _Reader:
-    """Turns nodes of Python's syntax tree into nodes of the graph."""
+    """Converts nodes of Python's syntax tree to `Expr` nodes."""
 
     def __init__(
         self, text: str, plain: str, names: dict[str, None], quoted: dict[str, str]

@@ -1,4 +1,4 @@
-"""The forward pass of an Mlp as machine code."""
+"""The forward pass of a network as machine code."""
 
 from copy import copy
 from typing import Any
@@ -18,10 +18,10 @@ class CompiledMlp:
     Each call reads the network's current parameters.  Use one object for each thread.
 
     Attributes:
-        input: (batch, in_dim), the buffer that a call reads; to save a copy, write into it.
+        input: (batch, in_dim), the buffer that `run` reads; write rows into it to save a copy.
         output: (batch, out_dim), a view, valid until the next call.
 
-    Raises: CompileError if there is no compiler, or if an activation has no compiled rule.
+    Raises: CompileError if there is no compiler, or if an op has no compiled rule.
     """
 
     def __init__(self, scratch: Scratch) -> None:

@@ -26,8 +26,8 @@ class GradientMemory:
     """Memory for gradients, shared by all batch sizes.
 
     Shapes: d_output (batch, out_dim); d_input (batch, in_dim) or None, for the largest batch.
-    `arena` holds the hidden gradients; it is None before the first backward.  `storages` are the
-    positions of these gradients, which shorter batches use again.
+    `arena` holds the hidden gradients, or is None before the first backward.  `storages` are the
+    positions of the hidden gradients; shorter batches reuse these positions.
     """
 
     params: Flat
@@ -96,7 +96,7 @@ class Gradients:
         bound = self._bound.get(id(scratch))
         if bound is None:
             bound = scratch, self._bind(scratch)
-            self._bound[id(scratch)] = bound  # the scratch stays, so no other one gets its id
+            self._bound[id(scratch)] = bound  # the reference keeps the id from being reused
         self._last = bound
         return bound[1]
 
@@ -186,7 +186,7 @@ class Gradients:
         return self._shorter[rows]
 
     def clip_global_norm_params(self, max_norm: float) -> float:
-        """Scale the gradients so that their norm is at most `max_norm`; return the norm before.
+        """Scale the gradients to a norm of at most `max_norm`; return the norm before scaling.
 
         Source: Pascanu et al. 2013, arXiv 1211.5063, algorithm 1.
         Raises: UsageError unless `max_norm` is a number of at least 0.

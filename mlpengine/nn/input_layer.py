@@ -16,7 +16,7 @@ from mlpengine.tape.tape import Node, Tape
 EmbeddingName = Literal["pbld", "periodic", "none"]
 
 EMBEDDING, SCALE, MASK = "input_layer.embedding", "input_layer.scale", "input_layer.mask"
-"""The prefix of the parameters' names, and these names."""
+"""Prefix of the embedding's parameters, and the names of the factors and of the mask."""
 
 
 @dataclass(frozen=True)

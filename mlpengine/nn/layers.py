@@ -42,7 +42,7 @@ class ActivationNames(Sequence[str]):
 ACTIVATIONS = ActivationNames()
 
 _ROWS = Spec((2, 3), np.dtype("float32"))
-"""Example of an input; an activation must return its shape and dtype."""
+"""Example of an input; an activation must keep this shape and dtype."""
 
 ActivationLike = str | GradOp | None
 """A name of `ACTIVATIONS`, a formula of x, an op such as ``LeakyRelu(0.2)``, or None."""
@@ -103,10 +103,10 @@ def activation_from_dict(description: dict[str, Any]) -> GradOp:
 
 @dataclass(frozen=True)
 class Layer:
-    """A dense layer: factor * weight (out_dim, in_dim), bias (out_dim,), activation, dropout.
+    """A dense layer: dropout(activation(factor * x @ weight.T + bias)).
 
     With `alpha_name` the activation f becomes x + alpha * (f(x) - x), with a learned parameter
-    alpha (out_dim,).
+    alpha.  Shapes: weight (out_dim, in_dim), bias and alpha (out_dim,).
     """
 
     in_dim: int
@@ -134,10 +134,10 @@ def plan_layers(
     learned_activation: bool = False,
     neural_tangent: bool = False,
 ) -> tuple[Layer, ...]:
-    """Return the layers; their numbers are the modules' numbers in an equal ``nn.Sequential``.
+    """Return the layers; parameter names have module numbers of PyTorch's ``nn.Sequential``.
 
-    `dropout` has a rate for each hidden layer.  If any rate is above 0, PyTorch's ``nn.Sequential``
-    has a dropout module after every hidden layer.
+    `dropout` has a rate for each hidden layer.  If any rate is above 0, the numbers include a
+    dropout module after every hidden layer.
     """
     stride = 3 if any(dropout) else 2
     last = len(sizes) - 2

@@ -27,7 +27,7 @@ from mlpengine.tape.tape import Node, Tape
 Parametrization = Literal["standard", "neural_tangent"]
 
 ROWS_AT_START = 2048
-"""Maximum number of rows that scale initial weights."""
+"""Maximum number of rows from which initial weights are scaled."""
 
 
 class Mlp(TabularNetwork):
@@ -40,15 +40,15 @@ class Mlp(TabularNetwork):
             logits.
         dropout: probability of dropping a hidden activation in training, or a sequence with one for
             each hidden layer; rounded to a multiple of 1/256 (see `mlpengine.ops.Dropout`).
-        initializer: initializer of the weights, one of `INITIALIZERS`; by default it suits each
+        initializer: initializer of the weights, one of `INITIALIZERS`; None chooses one for each
             activation.
         seed: seed of the initial weights and of dropout.
         dtype: float32 or float64, for everything.
         input_layer: an `InputLayer` between the features and the first layer, or None.
         learned_activation: whether hidden activations f become x + alpha (f(x) - x) with a learned
             alpha for each unit; alpha starts at 1.
-        parametrization: ``neural_tangent`` divides products with weights by the root of in_dim;
-            then weights start with variance 1 unless an initializer is given.
+        parametrization: ``neural_tangent`` divides products with weights by sqrt(in_dim), and
+            weights start with variance 1 unless an initializer is given.
 
     Attributes:
         layers: the layers in order.
@@ -140,7 +140,7 @@ class Mlp(TabularNetwork):
 
     @property
     def dropout(self) -> float | tuple[float, ...]:
-        """The rate of the hidden layers, or their rates if they differ."""
+        """Rate of the hidden layers, or a rate for each layer if the rates differ."""
         return self._dropout
 
     @property
@@ -189,9 +189,9 @@ class Mlp(TabularNetwork):
     def initialize_from(self, x: ArrayLike, *, seed: int = 0) -> None:
         """Rescale the weights so that pre-activations have variance 1 on rows `x` (rows, in_dim).
 
-        The method goes layer by layer, in float64, on up to 2,048 evenly spaced rows.  Each bias
-        then becomes the negative of a random convex mixture of its unit's pre-activations in five
-        rows, drawn with `seed`.  Units with a constant pre-activation keep their weights.
+        The method goes layer by layer, in float64, on up to 2,048 evenly spaced rows.  The bias of
+        a unit is then minus a random convex combination of the unit's pre-activations in five
+        random rows.  Units with a constant pre-activation keep their weights.
 
         Raises: ShapeError or DtypeError if `x` does not fit or has no rows.
         """
@@ -234,8 +234,8 @@ class Mlp(TabularNetwork):
         """Return a network with these settings that computes x @ projection @ weight.T + bias.
 
         `projection` is a matrix (in_dim, columns), or the indices (columns,) of columns of x.
-        Learned activations have an alpha of 0.  If a hidden layer is narrower than the output, the
-        network computes the best low-rank approximation with the layer's width as rank.
+        Learned activations have an alpha of 0.  If a hidden layer is too narrow for the rank of
+        `weight`, the network computes the best approximation of lower rank.
 
         Raises: UsageError for an activation that is not element-wise.
         """
@@ -278,7 +278,6 @@ def _one_each(
 
 
 def _dropout_rates(dropout: float | Sequence[float], hidden: int) -> tuple[float, ...]:
-    """Return the rate of each hidden layer."""
     try:
         given = np.atleast_1d(np.asarray(dropout, np.float64)).tolist()
     except (TypeError, ValueError) as error:

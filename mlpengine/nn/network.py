@@ -46,7 +46,7 @@ class Network(Recordable):
     >>> step = TrainingStep(network, MeanSquaredError(), Adam(network), batch_size=32)
 
     With shapes of several inputs, `record` gets a node for each input, in order; it may return
-    several outputs by name.  Data and outputs are then arrays by name, too.
+    several outputs by name.  Data and outputs of such networks are arrays by name, too.
 
     ``copy.copy`` shares the parameters; a deep or pickled copy has its own parameters.
 
@@ -57,7 +57,7 @@ class Network(Recordable):
             a matrix, a weight (out_dim, in_dim); a vector starts at 0.
         buffers: by name, shapes or arrays of values that are saved with the parameters, but never
             trained: the running statistics of ``tape.batch_norm``.
-        initializer: one of `mlpengine.nn.INITIALIZERS`; by default Glorot's, uniform.
+        initializer: one of `mlpengine.nn.INITIALIZERS`; by default ``glorot_uniform``.
         groups: names of parameters by group, for an optimizer's `groups`; ``weights`` (two or more
             axes) and ``biases`` (all others) always exist.
         seed: seed of the initial weights and of dropout.
@@ -89,7 +89,7 @@ class Network(Recordable):
     ) -> Scratch:
         """Return the buffers and bound calls of a forward pass over `batch_size` rows.
 
-        Unless `training`, there is no dropout, and activations share memory.  `backend` is as in
+        Without `training`, there is no dropout, and activations share memory.  `backend` is as in
         `Program`.
         """
         return Scratch(
@@ -140,11 +140,10 @@ class Network(Recordable):
 
         Named inputs and outputs are arrays by name.
 
-        The same rows in the same order give the same bits in each call.  The rounding of BLAS
-        depends on the number of rows and on a row's position.  So with other rows in the call, a
-        row's output may differ in its last bits.  To make this rare, the last of several passes
-        also has a full `PREDICT_ROWS` rows, some of them repeated.  Several threads may call this
-        method.
+        The same rows in the same order give the same bits in each call.  With other rows in the
+        call, the output of a row may differ in its last bits, because the rounding of BLAS depends
+        on the number of rows and on a row's position.  To make this rare, more than `PREDICT_ROWS`
+        rows are computed in passes of exactly this size.  Several threads may call this method.
         Raises: ShapeError or DtypeError.
         """
         rows = self._rows(x)
@@ -153,7 +152,7 @@ class Network(Recordable):
         scratch = self._thread.scratch
         if 0 < len(rows) <= PREDICT_ROWS and isinstance(scratch.output, np.ndarray):
             copy: Array = self.forward(rows, scratch.for_rows(len(rows))).copy()
-            return copy  # sooner than in aligned zeros
+            return copy  # faster than a copy into aligned zeros
         out: Array = self.empty_outputs(len(rows))
         for start in range(0, len(rows), PREDICT_ROWS):
             start = max(0, min(start, len(rows) - PREDICT_ROWS))

@@ -17,10 +17,9 @@ from mlpengine.tape.binding import Forward, Instruction
 class OneRow:
     """The forward pass over one row for networks of one architecture.
 
-    Write the features to `input` (1, in_dim) and call the object; `outputs` (networks, 1, out_dim)
-    then has the result.  For a `Population` of dense layers, `together` is True: one NumPy call
-    computes a product or a function for all networks, because small networks need less time for the
-    arithmetic than for the calls.
+    Write the features to `input` (1, in_dim), and call the object to compute `outputs` (networks,
+    1, out_dim).  For a `Population` of dense layers, `together` is True: each NumPy call computes a
+    product or a function for all networks, because small networks spend most time in calls.
     """
 
     def __init__(self, networks: Sequence[Network]) -> None:
@@ -105,6 +104,5 @@ class _Together:
 
 
 def _place(x: Array) -> int:
-    """Return the address of an array."""
     address: int = x.__array_interface__["data"][0]
     return address

@@ -24,7 +24,7 @@ class Population(Sequence[N]):
     ``seeds[k]``, such as ``Mlp(..., seed=seeds[k])``.  The parameters of `mlp` are not used.  The
     parameters of ``members[k]`` are views of the block, so a write to either changes both.
     Iteration yields the members.  ``copy.copy`` shares the parameters; a deep or pickled copy has
-    its own.
+    its own parameters.
 
     Args:
         count: number of members.

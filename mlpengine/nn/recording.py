@@ -60,7 +60,7 @@ class Recording(NamedTuple):
 
     @property
     def predicts(self) -> bool:
-        """Whether there is one input and one output, and predictions omit only dropout."""
+        """Whether input and output are single, and only dropout is left out of predictions."""
         plain = "" in self.inputs and "" in self.outputs
         return plain and not any(isinstance(r.op, Normal | BatchNorm) for r in self.tape.records)
 
@@ -77,10 +77,10 @@ class Recording(NamedTuple):
 
     @property
     def traced(self) -> list[Value]:
-        """The values whose gradients a backward keeps, for gradients of single rows.
+        """The values with gradients that a backward keeps, for gradients of single rows.
 
-        They are the pre-activations of the layers.  For a layer without a named pre-activation,
-        they are the values that ops compute from rows and parameters.
+        These are the pre-activations of the layers.  If no layer names a pre-activation, outputs of
+        ops that combine rows with parameters are added.
         """
         ends: list[Value] = [layer.pre_activation for layer in self.layers]
         if any(layer.pre_activation is not layer.output for layer in self.layers):
@@ -100,7 +100,7 @@ class Recording(NamedTuple):
 
 
 class Recordable(Saved):
-    """Named parameters, and the recording of outputs; `Network` adds the buffers."""
+    """Named parameters, and the recording of outputs; `Network` adds scratch and gradients."""
 
     __slots__ = ("_buffers", "_groups", "_integers", "_out_sizes", "in_shape", "rng")
 
@@ -164,7 +164,7 @@ class Recordable(Saved):
                 initialize(view.reshape(len(view), -1), initializer or suited_to(None), rng)
 
     def record(self, tape: Tape, *inputs: Any, **_: Any) -> Any:
-        """Record the network on `tape`; return its output (rows, outputs), or several by name.
+        """Record the network on `tape`; return the output (rows, outputs), or outputs by name.
 
         ``tape.parameter(name)`` returns a parameter, ``tape.dropout(h, rate)`` applies dropout, and
         ``tape.layer(name, h)`` names the nodes before h in messages.  The `inputs` (rows, ...) are
@@ -262,11 +262,11 @@ class Recordable(Saved):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """float32 or float64, for everything but inputs of integers."""
+        """Dtype of parameters and activations, float32 or float64."""
         return self.params.flat.dtype
 
     def need_one(self, where: str) -> None:
-        """Raise UsageError, led by `where`, if inputs or outputs have names."""
+        """Raise UsageError if inputs or outputs have names; `where` begins the message."""
         if "" not in self.in_shapes or "" not in self.out_sizes:
             raise UsageError(
                 f"{where}: takes networks of one input and one output, without names (got {self!r})"
@@ -330,7 +330,7 @@ class Recordable(Saved):
 
     @property
     def _fixed(self) -> frozenset[str]:
-        """Names of the buffers, which are never trained."""
+        """Names of parameters that are never trained: the buffers."""
         return self._buffers
 
     def state_dict(self) -> dict[str, Array]:
@@ -389,7 +389,7 @@ def _advice_on_names(own: Sequence[str], given: Sequence[str]) -> str:
 
 
 def check_arrays(specs: Mapping[str, Spec], arrays: Mapping[str, Array]) -> None:
-    """Check that arrays fit the parameters of `specs`."""
+    """Raise CheckpointError unless arrays fit the parameters of `specs`."""
     problems = [f"{name} is missing" for name in specs if name not in arrays]
     for name, array in arrays.items():
         spec = specs.get(name)

@@ -38,11 +38,11 @@ class Residual(TabularNetwork):
         blocks: number of blocks.
         width: length of the vector that each block reads and changes.
         expansion: size between the two layers of a block, as a multiple of `width`.
-        activation: activation in blocks and before the last layer; it must keep its input's shape.
+        activation: activation in blocks and before the last layer, an op that keeps the shape.
         dropout: share of units that training drops within blocks.
         residual_dropout: share of a block's outputs that training drops.
-        initializer: initializer of the weights, one of `INITIALIZERS` except unit_variance; by
-            default it suits the activation.
+        initializer: initializer of the weights, one of `INITIALIZERS` except unit_variance; None
+            chooses one for the activation.
         seed: seed of the initial weights and of dropout.
         dtype: float32 or float64, for everything.
         input_layer: an `InputLayer` between the features and the first layer, or None.
@@ -215,7 +215,7 @@ class Residual(TabularNetwork):
 
     @property
     def is_linear(self) -> bool:
-        """Whether only the linear function affects the output; then blocks get no gradient."""
+        """Whether only the linear function affects the output; if so, blocks get no gradient."""
         return self.can_be_linear and not self.params.views["out.weight"].any()
 
     def linear(self, projection: Array, weight: Array, bias: Array) -> "Residual":

@@ -1,7 +1,7 @@
 """Gradients of single rows, computed from the buffers of a backward pass, op by op.
 
-If a dense layer or a matrix product reads a parameter, its gradient for a row is the outer product
-of two vectors.  If element-wise ops or layer norm read the parameter, the gradient is a vector.
+The gradient of a row by a parameter is an outer product of two vectors if a dense layer or a matrix
+product reads the parameter, and a vector if element-wise ops or layer norm read the parameter.
 """
 
 from collections.abc import Mapping
@@ -68,7 +68,7 @@ class RowGradients:
                 raise UsageError(f"{node.name!r} is read by ops of two kinds")
 
     def _add(self, record: Record) -> None:
-        """Add the gradients of the record's operands that are not rows."""
+        """Add the gradients of the record's trained operands that are not rows."""
         positions = [
             position
             for position, x in enumerate(record.operands)

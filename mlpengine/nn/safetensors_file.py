@@ -1,8 +1,8 @@
 """Named arrays in a safetensors file: atomic writes, and verification when a file is read.
 
-The header has a single metadata key with sorted JSON, because safetensors writes several keys in
-random order; so equal states give equal bytes.  A SHA-256 over names, dtypes, shapes and bytes
-detects a flipped bit, which safetensors does not.
+The header has a single metadata key with sorted JSON, so that equal states give equal bytes;
+safetensors writes several keys in random order.  A SHA-256 over names, dtypes, shapes and bytes
+detects flipped bits, because safetensors has no checksum.
 """
 
 import hashlib

@@ -32,7 +32,7 @@ class _Unsaved(NamedTuple):
 
 
 class Saved:
-    """A network that a file describes by its class and its constructor's arguments."""
+    """A network that files describe by the class and the constructor's arguments."""
 
     __slots__ = ("__weakref__", "_arguments", "_expected", "_made_with", "params")
 
@@ -40,7 +40,7 @@ class Saved:
 
     _made_with: tuple[tuple[Any, ...], dict[str, Any]]
     _arguments: tuple[list[Any], dict[str, Any]]
-    """The constructor's arguments in the form of a file, copied when the network was made."""
+    """The constructor's arguments as JSON-able data, copied before ``__init__``."""
     _expected: Mapping[str, Array] | None
     """Parameters from a file; their shapes are checked before memory is allocated."""
 
@@ -54,7 +54,7 @@ class Saved:
     def like(self, **changes: Any) -> Self:
         """Return a new network with the arguments of this one, except for `changes`.
 
-        It has new initial values, and the same parameters are frozen.
+        The new network has new initial values, and the same parameters are frozen.
         Raises: UsageError for an argument that the class does not take.
         """
         kind, (args, named) = type(self), self._made_with

@@ -27,8 +27,8 @@ class Scratch:
     If inputs or outputs have names, `input` and `output` are `NamedRows`.
 
     Attributes:
-        input: (batch, in_dim), the buffer that the program reads; to save a copy, write the batch
-            into it.
+        input: (batch, in_dim), the buffer that the program reads.  Write the batch into this buffer
+            to save a copy.
         output: (batch, out_dim), a view, valid until the next forward.
         calls: the bound calls of the forward pass, in order.
     """
@@ -100,10 +100,10 @@ class Scratch:
         return self.program.plan.nbytes
 
     def for_rows(self, rows: int) -> "Scratch":
-        """Return the scratch for a shorter batch; the first call makes it.
+        """Return the scratch for a shorter batch, made at the first call.
 
-        Its arrays are the first rows of this scratch's arrays.  With balanced rematerialization
-        they may have another position in the same memory.
+        The arrays are the first rows of this scratch's arrays.  With balanced rematerialization,
+        the arrays may have other positions in the same memory.
 
         Raises: ShapeError if `rows` exceeds the batch size.
         """

@@ -24,7 +24,7 @@ class LinearOption(NamedTuple):
     Attributes:
         name: name of the option, False by default.
         group: group of the parameters that the option adds.
-        neutral: initial value of these parameters, which does not change the outputs.
+        neutral: initial value of these parameters, with no effect on the outputs.
     """
 
     name: str
@@ -38,7 +38,7 @@ class TabularNetwork(Network):
     Attributes:
         sizes: in_dim, the output sizes of the layers, and out_dim.
         input_layer: the `InputLayer`, or None.
-        initializer: initializer of the weights; None if it suits each activation.
+        initializer: initializer of the weights; None chooses one for each activation.
     """
 
     __slots__ = ("initializer", "input_layer", "sizes")
@@ -57,14 +57,14 @@ class TabularNetwork(Network):
     @property
     @abstractmethod
     def layer_names(self) -> Sequence[tuple[str, ...]]:
-        """Names of the parameters by layer, without those of the input layer.
+        """Names of the parameters by layer, without the input layer.
 
         The first name is the weight that reads the input layer's output.
         """
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """Names of the last layer's parameters: a factor on them is a factor on the outputs."""
+        """Names of the last layer's parameters; to scale them all scales the outputs."""
         return self.layer_names[-1]
 
     @property
@@ -95,7 +95,7 @@ class TabularNetwork(Network):
         """
 
     def of_features(self, weight: Array, projection: Array) -> Array:
-        """Return the weight (rows, in_dim) of x for `weight` (rows, columns) of x @ projection."""
+        """Return w (rows, in_dim) with x @ w.T equal to x @ projection @ weight.T."""
         if projection.ndim == 2:
             product: Array = weight @ projection.T
             return product
@@ -146,7 +146,7 @@ class TabularNetwork(Network):
     def like(self, **changes: Any) -> Self:
         """Return a new network with this architecture and these options, except for `changes`.
 
-        It has new initial weights, and the same layers are frozen.
+        The new network has new initial weights, and the same layers are frozen.
         """
         network = type(self)(**self.options | changes)
         network.freeze(self.frozen)
@@ -198,7 +198,6 @@ class TabularNetwork(Network):
 
     @property
     def _input_layer_groups(self) -> dict[str, tuple[str, ...]]:
-        """Groups of the input layer's parameters."""
         names = self.params.specs
         return {
             "embedding": tuple(name for name in names if name.startswith(f"{EMBEDDING}.")),
@@ -208,7 +207,7 @@ class TabularNetwork(Network):
     def mask_inputs(self, kept: ArrayLike) -> None:
         """Let layer 0 read only the outputs of the input layer where `kept` (outputs,) is True.
 
-        The weights of layer 0 must be new; they are rescaled to the number of kept inputs.
+        The weights of layer 0 must be new.  They are multiplied by sqrt(outputs / kept outputs).
 
         Raises: UsageError if the input layer has no mask, or if nothing is kept; ShapeError.
         """
@@ -224,7 +223,7 @@ class TabularNetwork(Network):
 
     @property
     def n_inputs(self) -> int:
-        """Number of features that the first layer reads, behind the input layer if there is one."""
+        """Number of inputs of layer 0: the features, or the outputs of the input layer."""
         return self.input_layer.out_dim(self.in_dim) if self.input_layer else self.in_dim
 
     def divide_outputs(self, number: float) -> None:

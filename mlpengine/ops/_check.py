@@ -1,4 +1,4 @@
-"""Checks of operands that several families of ops share."""
+"""Checks of operands for several kinds of ops."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from mlpengine.core.errors import DtypeError, ShapeError
 from mlpengine.core.spec import Spec
 
 WIDE = np.dtype(np.intp)
-"""Dtype of indices that ops compute; NumPy would first copy indices of any other dtype."""
+"""Dtype of computed indices; NumPy copies indices of another dtype in each call."""
 
 
 def listing(**operands: Spec | None) -> str:

@@ -1,4 +1,4 @@
-"""Vectors of ones: a product with ones is a sum."""
+"""Vectors of ones, for sums that are computed as products."""
 
 from functools import lru_cache
 from typing import Any
@@ -8,7 +8,7 @@ import numpy as np
 from mlpengine.core.spec import Array
 
 REMEMBERED = 1 << 16
-"""Longest vector of ones that is cached."""
+"""Maximum length of the vectors of ones that are cached."""
 
 
 def ones(n: int, dtype: np.dtype[Any]) -> Array:

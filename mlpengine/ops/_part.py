@@ -7,9 +7,9 @@ from mlpengine.ops.op import GradOp
 
 
 class CopiedEntries(GradOp):
-    """Base of the ops that copy a part of x.
+    """Base of the ops that return a copy of a part of x.
 
-    Backward: dx = dy in that part, 0 elsewhere.
+    Backward: dx = dy in the part, 0 elsewhere.
     """
 
     def part(self, x: Array) -> Array:

@@ -29,7 +29,7 @@ from mlpengine.ops.elementwise_op import TUNED, Activation, Tuned
 class Relu(Activation, name="relu"):
     """Rectifier, y = max(x, 0); NaN stays NaN.
 
-    Backward: dx = dy where x > 0 or x is NaN, else 0; so dx is 0 at x = 0.
+    Backward: dx = dy where x > 0 or x is NaN, and 0 elsewhere, also at x = 0.
     """
 
     range = (0.0, inf)
@@ -45,7 +45,7 @@ class Relu(Activation, name="relu"):
 class LeakyRelu(Activation, name="leaky_relu"):
     """Leaky rectifier, y = x where x > 0 and alpha * x elsewhere.
 
-    Backward: dx = dy where x > 0, else alpha * dy; so dx is alpha * dy at x = 0.
+    Backward: dx = dy where x > 0, and alpha * dy elsewhere, also at x = 0.
     Raises: UsageError unless 0 <= alpha <= 1.
     Source: Maas et al. 2013, section 2.
     """
@@ -77,7 +77,7 @@ class Tanh(Activation, name="tanh"):
 
 
 class Sigmoid(Activation, name="sigmoid"):
-    """Logistic function, y = e / (1 + e) with e = exp(x), without overflow for either sign.
+    """Logistic function, y = e / (1 + e) with e = exp(x); nothing overflows for large abs(x).
 
     Backward: dx = dy * y * (1 - y).
     """
@@ -92,7 +92,7 @@ class Sigmoid(Activation, name="sigmoid"):
 class Silu(Activation, name="silu"):
     """Sigmoid-weighted linear unit, y = x * gate with gate = sigmoid(x).
 
-    Backward: dx = dy * (gate + y - y * gate); nothing cancels in this order.
+    Backward: dx = dy * (y - y * gate + gate); this order of the terms avoids cancellation.
     Source: Elfwing et al. 2018, equation 1.
     """
 
@@ -107,8 +107,7 @@ class Silu(Activation, name="silu"):
 class Softplus(Activation, name="softplus"):
     """Smooth rectifier, y = log(1 + exp(x)) = max(x, 0) + log(1 + exp(-abs(x))).
 
-    Backward: dx = dy * exp(x - y), the sigmoid of x, from the stored y.  At x = infinity dx is NaN.
-    The sigmoid itself would be 1 there, but takes up to twice the time.
+    Backward: dx = dy * exp(x - y), equal to dy * sigmoid(x) but faster.  At x = infinity dx is NaN.
     """
 
     range = (0.0, inf)
@@ -132,7 +131,7 @@ def _exponential_slope(y: Expr, scale: float, depth: float) -> Expr:
 class Elu(Activation, name="elu"):
     """Exponential linear unit, y = x where x > 0 and alpha * (exp(x) - 1) elsewhere.
 
-    Backward: dx = dy where x > 0, else dy * (y + alpha); so dx is alpha * dy at x = 0.
+    Backward: dx = dy where x > 0, and dy * (y + alpha) elsewhere, also at x = 0.
     Raises: UsageError unless alpha is positive.
     Source: Clevert et al. 2016, equation 15.
     """
@@ -153,7 +152,7 @@ class Elu(Activation, name="elu"):
 class Selu(Activation, name="selu"):
     """Self-normalizing unit, y = scale * x where x > 0 and scale * alpha * (exp(x) - 1) elsewhere.
 
-    Backward: dx = dy * scale where x > 0, else dy * (y + scale * alpha), also at x = 0.
+    Backward: dx = dy * scale where x > 0, and dy * (y + scale * alpha) elsewhere, also at x = 0.
     Source: Klambauer et al. 2017, equation 2 and the constants of section 3 (alpha_01, lambda_01).
     """
 
@@ -169,14 +168,15 @@ class Selu(Activation, name="selu"):
 
 
 NORMAL_TAIL = 40.0
-"""The z beyond which Phi(-z) and its derivative are 0 in float32 and float64."""
+"""A z from which on Phi(-z) and its derivative are 0 in float32 and float64."""
 
 
 @dataclass(frozen=True)
 class Gelu(Activation, name="gelu"):
     """Gaussian error linear unit, y = x * Phi(x), with the normal distribution function Phi.
 
-    With ``approximate="tanh"`` Phi is (1 + tanh(sqrt(2 / pi) (x + 0.044715 x**3))) / 2.
+    With ``approximate="tanh"``, Phi(x) is replaced by
+    (1 + tanh(sqrt(2 / pi) (x + 0.044715 x**3))) / 2.
 
     Backward: dx = dy * (Phi(x) + x * Phi'(x)).
     Raises: UsageError for another approximation.
@@ -203,7 +203,7 @@ class Gelu(Activation, name="gelu"):
         return (self.formula(x) * (1 - gate) * inner + gate) * dy
 
     def gate(self, x: Expr) -> tuple[Expr, Expr]:
-        """Return v and its derivative; sigmoid(v) approximates Phi."""
+        """Return sigmoid(v), which approximates Phi(x), and the derivative of v by x."""
         near = clip(x, -22, 21)  # outside, the gate is 0 or 1 in float32 and float64
         square = near * near * (0.044715 * 2 * sqrt(2 / pi))
         linear = 2 * sqrt(2 / pi)
@@ -213,8 +213,7 @@ class Gelu(Activation, name="gelu"):
 class Mish(Activation, name="mish"):
     """Self-regularized smooth unit, y = x * tanh(softplus(x)).
 
-    With e = exp(x) and n = e * (e + 2), the hyperbolic tangent is n / (n + 2); beyond x = 20 it
-    equals 1.
+    With e = exp(x) and n = e * (e + 2), tanh(softplus(x)) = n / (n + 2).  This is 1 from x = 20 on.
     Backward: dx = dy * (n / (n + 2) + x * 4 * e * (e + 1) / (n + 2) ** 2).
     Source: Misra 2019, equation 1.
     """
@@ -269,10 +268,10 @@ class Softsign(Activation, name="softsign"):
 
 
 def _gelu(x: Array, y: Array, slope: Array, workspace: Array) -> Calls:
-    """Yield y = max(x, 0) - z Phi(-z), z = abs(x), and its derivative into `slope`.
+    """Yield the calls that write gelu(x) into `y` and its derivative into `slope`.
 
-    With m = Phi(-z) - z Phi'(z), at most 1/2, the derivative is m for x < 0, else 1 - m.  This is
-    1/2 plus 1/2 - m with the sign of x.
+    With z = abs(x), y = max(x, 0) - z Phi(-z).  Let m = Phi(-z) - z Phi'(z), at most 1/2.  The
+    derivative is m for x < 0 and 1 - m for x >= 0, hence 1/2 + copysign(1/2 - m, x).
     """
     z, half = slope, constant_like(0.5, x)
     yield call(np.abs, x, z)
@@ -289,5 +288,5 @@ def _gelu(x: Array, y: Array, slope: Array, workspace: Array) -> Calls:
     yield call(np.add, workspace, half, slope)
 
 
-# These calls are faster than the derived ones.
+# These calls are faster than the calls derived from `Gelu.formula`.
 TUNED["gelu", "none"] = Tuned(_gelu, floats=1)

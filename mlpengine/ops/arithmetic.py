@@ -1,6 +1,6 @@
-"""Arithmetic and functions, element by element.
+"""Element-wise arithmetic and functions.
 
-Shapes: x (...) to y of the same shape; a and b broadcast to y as in NumPy.
+Shapes: y has the shape of x; a and b broadcast to y as in NumPy.
 Raises: ShapeError if a and b do not broadcast.
 """
 
@@ -53,9 +53,10 @@ class Div(Elementwise, name="div"):
 
 
 class Maximum(Elementwise, name="maximum"):
-    """Larger of the two, y = max(a, b); NaN in either stays NaN.
+    """Larger of two numbers, y = max(a, b), or NaN if a or b is NaN.
 
-    Backward: dy to the larger operand, dy / 2 to each on a tie, dy to each if one is NaN.
+    Backward: dy for the larger operand and 0 for the other; dy / 2 for both if they are equal; dy
+    for both if a or b is NaN.
     """
 
     def formula(self, a: Expr, b: Expr) -> Expr:
@@ -63,9 +64,10 @@ class Maximum(Elementwise, name="maximum"):
 
 
 class Minimum(Elementwise, name="minimum"):
-    """Smaller of the two, y = min(a, b); NaN in either stays NaN.
+    """Smaller of two numbers, y = min(a, b), or NaN if a or b is NaN.
 
-    Backward: dy to the smaller operand, dy / 2 to each on a tie, dy to each if one is NaN.
+    Backward: dy for the smaller operand and 0 for the other; dy / 2 for both if they are equal; dy
+    for both if a or b is NaN.
     """
 
     def formula(self, a: Expr, b: Expr) -> Expr:
@@ -112,7 +114,7 @@ class Neg(Elementwise, name="neg"):
 class Pow(Elementwise, name="pow"):
     """Power with a constant exponent n, y = x**n.
 
-    Backward: dx = dy * n * x**(n - 1); n = 0 gives 0 everywhere, n = 1 gives dy.
+    Backward: dx = dy * n * x**(n - 1); for n = 0, dx = 0 even at x = 0.
     At x = 0 the gradient is infinite if n < 1 and n is not 0.
     """
 
@@ -197,7 +199,7 @@ class Cos(Elementwise, name="cos"):
 class Sqrt(Elementwise, name="sqrt"):
     """Square root, y = sqrt(x): NaN below 0.
 
-    Backward: dx = dy / (2 y), infinite at 0 (and NaN there where dy is 0).
+    Backward: dx = dy / (2 y): at x = 0 infinite, or NaN if dy is 0.
     """
 
     def formula(self, x: Expr) -> Expr:
@@ -221,7 +223,7 @@ class Rsqrt(Elementwise, name="rsqrt"):
 class Abs(Elementwise, name="abs"):
     """Magnitude, y = abs(x).
 
-    Backward: dx = dy * sign(x), so it is 0 at x = 0.
+    Backward: dx = dy * sign(x), and 0 at x = 0.
     """
 
     def formula(self, x: Expr) -> Expr:

@@ -1,4 +1,4 @@
-"""Fast sums and maxima over the axes along which the result has length 1."""
+"""Fast sums and maxima over axes."""
 
 from math import prod
 
@@ -8,17 +8,17 @@ from mlpengine.core.spec import Array, Calls, call
 from mlpengine.ops._constant import ones
 
 NARROW = 32
-"""Longest line for which maxima of many lines are computed from a transposed copy.
+"""Maximum length of lines that `largest` transposes before it takes their maxima.
 
-NumPy reduces short lines one by one."""
+NumPy would loop over short lines one by one."""
 
 
 def unbroadcast(wide: Array, out: Array) -> Calls:
-    """Yield the calls that sum `wide` over the axes along which `out` broadcasts to its shape.
+    """Yield the calls that sum `wide` over the axes along which `out` would broadcast to `wide`.
 
     Shapes: `out` broadcasts to `wide` as in NumPy; both are contiguous.
-    A sum over only leading or only trailing axes is a product with ones, because this takes a
-    fraction of a reduction's time.
+    A sum over only leading or only trailing axes is computed as a product with ones.  The product
+    is several times as fast as `np.add.reduce`.
     """
     small = (1,) * (wide.ndim - out.ndim) + out.shape
     axes, kept = _axes(wide.shape, small)
@@ -37,10 +37,10 @@ def unbroadcast(wide: Array, out: Array) -> Calls:
 
 
 def largest(x: Array, out: Array, workspace: Array) -> Calls:
-    """Yield the maximum of `x` over the axes that have length 1 in `out`.
+    """Yield the calls that write the maximum of `x` over the axes with length 1 in `out`.
 
-    Shapes: `out` broadcasts to `x` and has as many axes; `workspace` has the size of `x`; all are
-    contiguous.
+    Shapes: `out` has as many axes as `x` and broadcasts to `x`; `workspace` has the size of `x`.
+    All arrays are contiguous.
     """
     if not x.size:
         return

@@ -1,9 +1,8 @@
 """Convolution and pooling of images (batch, channels, height, width).
 
-A convolution copies the patches under all windows and multiplies them by the kernel, with one
-`numpy.dot` for each group.  Backward copies the patches again, because kept patches would take the
-image's memory times the kernel's size.  At 64 channels the copy takes a fifth of the product's
-time.
+A convolution copies the patch under each window into a matrix, and multiplies the matrix by the
+kernel, with one `numpy.dot` for each group of channels.  Backward copies the patches again, because
+the matrix takes kh * kw times the memory of the image.
 """
 
 from dataclasses import dataclass
@@ -22,12 +21,12 @@ from mlpengine.ops.window import Pair, Window, pair
 
 @dataclass(frozen=True)
 class Conv2d(GradOp, name="conv2d"):
-    """Cross-correlation of images with kernels, summed over a group's channels, plus a bias.
+    """Cross-correlation of images with kernels, summed over the channels of a group, plus a bias.
 
     Shapes: x (batch, channels, height, width), w (out_channels, channels / groups, kh, kw),
     b (out_channels,) or left out, y (batch, out_channels, rows, columns), where
     rows = floor((height + 2 padding - dilation (kh - 1) - 1) / stride) + 1, columns likewise.
-    Backward: dw = dy times the patches of x; dx = w times dy, added where windows overlap;
+    Backward: dw = dy times the patches of x; dx = w times dy, summed over overlapping windows;
     db = dy summed over all axes but the channels.
     Raises: ShapeError if channels, groups or sizes do not fit; UsageError for wrong options.
     """
@@ -86,7 +85,7 @@ class Conv2d(GradOp, name="conv2d"):
 class MaxPool2d(GradOp, name="max_pool2d"):
     """Largest entry under each window; by default the stride is the kernel's size.
 
-    The first entry wins a tie; padding never wins.  NaN stays NaN.
+    If several entries are largest, the first is chosen.  Padding is never chosen.  NaN stays NaN.
 
     Shapes: x (batch, channels, height, width), y (batch, channels, rows, columns), where
     rows = floor((height + 2 padding - kh) / stride) + 1, columns likewise.
@@ -175,7 +174,7 @@ def _matrices(w: Array, groups: int) -> Array:
 
 
 def _products_of(groups: int, w: Spec, y: Spec) -> tuple[Spec, Spec]:
-    """Return the specs of the patches and of the products, for one group."""
+    """Return the specs of the patches and of the products, for all groups."""
     cells = y.size // y.shape[1]
     tiles = Spec((groups, prod(w.shape[1:]), cells), y.dtype)
     return tiles, Spec((groups, w.shape[0] // groups, cells), y.dtype)
@@ -188,7 +187,7 @@ def _products(left: Array, right: Array, out: Array) -> Calls:
 
 
 def _finished(sums: Array, b: Array | None, out: Array) -> Calls:
-    """Yield the calls that add a bias to each channel, if any, and then write the images."""
+    """Yield the calls that add the bias, if any, to each channel, and copy the sums to `out`."""
     if b is not None:
         matrix = sums.reshape(b.size, -1)
         yield call(np.add, matrix, b[:, None], matrix)
@@ -198,10 +197,10 @@ def _finished(sums: Array, b: Array | None, out: Array) -> Calls:
 def _contest(
     pixels: Array, entry: int, best: Array, winner: Array, better: Array, number: Array
 ) -> Calls:
-    """Yield the calls that make `entry` the winner of the windows in which its pixel is larger.
+    """Yield the calls that compare a kernel entry with the best entries of the windows so far.
 
-    Entries are compared in ascending order, so `np.maximum` selects the later winner.  A masked
-    copy would branch at every window.
+    `entry` becomes the `winner` of a window if its pixel is larger.  Entries come in ascending
+    order, so `np.maximum` of their numbers sets the winner without a slow masked copy.
     """
     yield call(np.greater, pixels, best, better)
     yield call(np.maximum, best, pixels, out=best)
@@ -218,7 +217,7 @@ def _as_images(sums: Array, images: Array) -> Array:
 def _unfolded(
     window: Window, x: Array, frame: Array, tiles: Array, places: tuple[int, ...]
 ) -> Calls:
-    """Yield the calls that copy the patches of x, through the padded `frame` if it exists."""
+    """Yield the calls that copy the patches of x into `tiles`, via `frame` if x is padded."""
     source = x
     if frame.ndim == 4:
         source = frame
@@ -231,7 +230,7 @@ def _unfolded(
 def _folded(
     window: Window, tiles: Array, frame: Array, dx: Array, places: tuple[int, ...]
 ) -> Calls:
-    """Yield the calls that add the patches to the images, one call for each kernel entry."""
+    """Yield the calls that add the patches to the images, one sum for each kernel entry."""
     target = frame if frame.ndim == 4 else dx
     yield call(target.fill, 0)
     pixels = window.patches(target, places)

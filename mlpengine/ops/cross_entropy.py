@@ -16,29 +16,32 @@ from mlpengine.ops.broadcast import largest
 from mlpengine.ops.loss import VALUE, Loss, need_rows, total, wide_spec
 
 PROBABILITY_TOLERANCE = 1e-3
-"""Largest difference of a row's sum from 1, and of a probability below 0."""
+"""Tolerance for the sum of a row of probabilities, and for a probability below 0."""
 
 SMALLEST_SHARE = 1e-6
-"""Smallest share of a class in the best constant prediction."""
+"""Lower bound of a class's share in the best constant prediction; its logarithm must be finite."""
 
 TABLE_CLASSES = 256
-"""Maximum number of classes for which target rows come from a table (0.25 MB of float32)."""
+"""Maximum number of classes for a table with the target row of each class (0.25 MB of float32)."""
 
 
 @dataclass(frozen=True)
 class SoftmaxCrossEntropy(Loss, name="softmax_cross_entropy"):
     """Cross-entropy over classes: the target against softmax(output), in nats.
 
-    The sum is divided by the batch size; rows with a small weight or the ignored index count, too.
+    The value is the weighted sum of the rows' losses, divided by the batch size.  The batch size
+    includes rows with weight 0 and rows with the ignored index.
 
     Shapes: output (batch, classes), target (batch,) class indices of int64 or (batch, classes)
     probabilities, weight (batch,).
-    With q = ((1 - label_smoothing) target + label_smoothing / classes) class_weights, a row's
-    loss is the sum of -q log softmax(output).  The outputs must be finite.
+    The loss of a row is the sum of -q log softmax(output) over the classes, with
+    q = ((1 - label_smoothing) target + label_smoothing / classes) class_weights.  The outputs must
+    be finite.
     Backward: d_output = dy * weight * (sum(q) softmax(output) - q) / batch
     (in C `mlpengine/backends/compiled/loss_rows.py`).
-    Raises: IndexRangeError in a replay, with row and index of a class out of range.  A call of the
-        loss, or of a step, also raises it for a row that does not sum to 1.
+    Raises: IndexRangeError in a replay for a class index out of range, with the row and the index.
+        Calls of the loss or of a step also raise IndexRangeError for probabilities that do not sum
+        to 1.
 
     Source: label smoothing as in Szegedy et al. 2016, section 7.
     """
@@ -84,12 +87,12 @@ class SoftmaxCrossEntropy(Loss, name="softmax_cross_entropy"):
         return self._logits(shares / max(shares.sum(), SMALLEST_SHARE), SMALLEST_SHARE)
 
     def best_outputs(self, target: Array, outputs: int) -> Array:
-        """Return the logarithms of the target's probabilities; 0 counts as a tiny number."""
+        """Return the logarithms of the target's probabilities; 0 is replaced by a tiny number."""
         shares = np.equal(target[:, None], np.arange(outputs)) if target.ndim == 1 else target
         return self._logits(shares * 1.0, SMALLEST_SHARE**2)
 
     def _logits(self, shares: Array, smallest: float) -> Array:
-        """Return the best logits for the class shares `shares`, after smoothing and weighting."""
+        """Return the logits with the lowest loss for rows with these class shares."""
         shares = (1 - self.label_smoothing) * shares + self.label_smoothing / shares.shape[-1]
         shares *= 1.0 if self.class_weights is None else np.array(self.class_weights)
         logits: Array = np.log(np.maximum(shares, smallest))
@@ -192,7 +195,7 @@ def _column_scale(loss: SoftmaxCrossEntropy, rows: Array) -> Array:
 def _target_rows(
     loss: SoftmaxCrossEntropy, target: Array, rows: Array, labels: Array, workspace: Array
 ) -> Calls:
-    """Yield the calls that write q / batch into `rows`; each needs two int64 and one float."""
+    """Yield the calls that write q / batch into `rows` (see `SoftmaxCrossEntropy` for q)."""
     if target.ndim == 1:
         yield from _rows_of_indices(loss, target, rows, labels, workspace)
     else:
@@ -200,7 +203,7 @@ def _target_rows(
 
 
 def _rows_of_probabilities(loss: SoftmaxCrossEntropy, target: Array, rows: Array) -> Calls:
-    """Yield the calls that write q / batch into `rows`."""
+    """Yield the calls that write q / batch for rows of probabilities."""
     scale = _column_scale(loss, rows)
     yield call(np.multiply, target, ((1 - loss.label_smoothing) * scale).astype(rows.dtype), rows)
     if loss.label_smoothing:
@@ -209,7 +212,7 @@ def _rows_of_probabilities(loss: SoftmaxCrossEntropy, target: Array, rows: Array
 
 
 def _check_probabilities(where: str, target: Array) -> None:
-    """Raise IndexRangeError unless each row sums to 1 or is not finite; a product tests first."""
+    """Raise IndexRangeError for a finite row that does not sum to 1 or has a negative entry."""
     with np.errstate(all="ignore"):
         off = target.dot(ones(target.shape[1], target.dtype)) - 1
         if off.dot(off) <= PROBABILITY_TOLERANCE**2 and target.min() >= 0:
@@ -229,7 +232,7 @@ def _check_probabilities(where: str, target: Array) -> None:
 def _rows_of_indices(
     loss: SoftmaxCrossEntropy, target: Array, rows: Array, labels: Array, workspace: Array
 ) -> Calls:
-    """Yield the calls that write q / batch into `rows`; workspace as in `_target_rows`."""
+    """Yield the calls that write q / batch for class indices."""
     (batch, classes), (used, valid) = rows.shape, labels
     if loss.ignore_index is None:
         used = target
@@ -254,7 +257,7 @@ def _rows_of_indices(
 
 
 def _check_labels(where: str, labels: Array, classes: int) -> None:
-    """Raise IndexRangeError unless all labels are classes; a negative label is huge unsigned."""
+    """Raise IndexRangeError unless all labels (unsigned, so negative ones are huge) are classes."""
     if labels.item(labels.argmax()) >= classes:
         row = int(np.flatnonzero(labels >= classes)[0])
         label = int(labels.view(np.int64)[row])
@@ -269,8 +272,8 @@ def _check_labels(where: str, labels: Array, classes: int) -> None:
 def _losses(probs: Array, rows: Array, vectors: Array, *, one_sum: bool) -> Calls:
     """Yield the calls that turn `probs` from shifted logits into sum(q) softmax / batch.
 
-    They write each row's loss / batch into the last of `vectors`, and the logarithm of the row's
-    partition sum into the first.
+    The calls also write loss / batch of each row into the last of `vectors`.  Unless `one_sum`,
+    they write the logarithm of the row's sum of exponentials into the first.
     """
     shift, total, mass, logs, loss = vectors
     columns = ones(probs.shape[1], probs.dtype)

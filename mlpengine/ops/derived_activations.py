@@ -1,4 +1,4 @@
-"""Activations from a formula's text, learned mixtures with an activation, and slopes."""
+"""Activations given by text, mixtures of x and an activation, and derivatives of activations."""
 
 from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any, ClassVar, Self
@@ -29,7 +29,7 @@ class FormulaActivation(Elementwise, name="formula_activation"):
 
 @dataclass(frozen=True)
 class _OfActivation(Elementwise):
-    """Base of functions of another element-wise op f, given by f's name and options."""
+    """Base of ops that are defined by another element-wise op f, given by name and options."""
 
     activation: str = "mish"
     options: tuple[tuple[str, Any], ...] = ()
@@ -44,7 +44,7 @@ class _OfActivation(Elementwise):
 
     @classmethod
     def of(cls, op: Elementwise) -> Self:
-        """Return the function of `op`."""
+        """Return this op for f = `op`."""
         options: dict[str, Any] = asdict(op) if is_dataclass(op) else {}
         return cls(op.name, tuple(options.items()))
 
@@ -55,7 +55,7 @@ class _OfActivation(Elementwise):
 
 
 class LearnedActivation(_OfActivation, name="learned_activation"):
-    """A mixture of x and an activation f with a learned share, y = x + alpha * (f(x) - x).
+    """A mixture of x and an activation f with a learned share alpha, y = x + alpha * (f(x) - x).
 
     Shapes: x (..., units), alpha (units,), or any shapes that broadcast.
     Backward: dx = dy * (1 - alpha) + alpha * dy * f'(x), dalpha = dy * (f(x) - x).
@@ -76,10 +76,10 @@ class LearnedActivation(_OfActivation, name="learned_activation"):
 
 @dataclass(frozen=True)
 class Slope(_OfActivation, name="slope"):
-    """A derivative of an element-wise op f, times a value: y = g * f^(order)(x).
+    """A derivative of an element-wise op f, times a value g: y = g * f^(order)(x).
 
     Shapes: g and x broadcast to y.
-    Backward: dg = dy * f^(order)(x), dx = dy * g * f^(order + 1)(x), 0 at kinks.
+    Backward: dg = dy * f^(order)(x), dx = dy * g * f^(order + 1)(x); dx = 0 at kinks of f.
     Raises: UsageError unless `activation` names an element-wise op of one operand.
     """
 

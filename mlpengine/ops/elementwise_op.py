@@ -1,11 +1,11 @@
-"""Element-wise ops: an op is a formula, and its rules for every target come from the formula.
+"""Element-wise ops: a formula defines an op, and all code for the op is derived from the formula.
 
     class Mish(Activation, name="mish"):
         def formula(self, x):
             return x * tanh(softplus(x))
 
-This module derives the value, the gradients (by reverse mode), the values saved for backward, the
-work buffers and the NumPy calls.  `mlpengine.backends` and the exports derive their own code.
+This module derives the gradients (by reverse mode), the values saved for backward, the work buffers
+and the NumPy calls.  `mlpengine.backends` and the exports derive code for other targets.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -29,8 +29,8 @@ from mlpengine.ops.op import Direction, GradOp, Signature, parameters_of
 class Formulas:
     """Everything that is derived from the formula of an op.
 
-    `kept` are the values besides y that forward saves for backward, by buffer name.  `residuals`
-    are the other arrays that backward reads, by name; dy is the first.
+    `kept` are the values that forward saves for backward, except y, by buffer name.  `residuals`
+    are the other arrays that backward reads (dy, y, operands), by name; dy is the first.
     """
 
     operands: Mapping[str, Expr]
@@ -40,7 +40,7 @@ class Formulas:
     residuals: Mapping[str, Expr]
     forward: Plan
     backward: Mapping[tuple[bool, ...], Plan]
-    """One plan for each combination of wanted gradients, which is its key."""
+    """The plans by wanted gradients; a key has one bool for each operand."""
 
     @cached_property
     def signature(self) -> Signature:
@@ -77,8 +77,7 @@ class Elementwise(GradOp):
     def gradient(self, *dy_and_operands: Any) -> Any:
         """Return the gradient of each operand, by default by reverse mode.
 
-        A method that overrides this one has the parameters ``dy, *operands``; the value is
-        ``self.formula(*operands)``.
+        An override has the parameters ``dy, *operands``; ``self.formula(*operands)`` is y.
         """
         dy, *operands = dy_and_operands
         return gradients(self.formula(*operands), dy, operands)
@@ -89,13 +88,13 @@ class Elementwise(GradOp):
 
     @property
     def formulas(self) -> Formulas:
-        """Everything derived from the formula; computed once for a class and its options."""
+        """Everything derived from the formula, cached by class and options."""
         options, kind = option_values(self), cast("Any", type(self))
         return _derived(kind, options, repr(options))
 
     @property
     def signature(self) -> Signature:
-        """The planner's names, which come from the formulas, not from rules."""
+        """Names of operands, residuals and work buffers, for the planner."""
         return self.formulas.signature
 
     @property
@@ -138,11 +137,11 @@ class Activation(Elementwise):
     """Default initializer of the layer before the activation."""
 
     range: ClassVar[tuple[float, float]] = (-inf, inf)
-    """Smallest and largest y; diagnostics use them to find dead and saturated units."""
+    """Infimum and supremum of y; diagnostics find dead and saturated units with these bounds."""
 
 
 class Tuned(NamedTuple):
-    """Hand-written calls, faster than a `Plan`'s: ``rule(*given, *out, *floats, *masks)``."""
+    """A hand-written ``rule(*given, *out, *floats, *masks)`` of calls, in place of a `Plan`."""
 
     rule: Callable[..., Calls]
     floats: int
@@ -155,14 +154,14 @@ class Tuned(NamedTuple):
 
 
 TUNED: dict[tuple[object, ...], Tuned] = {}
-"""Forward rules by the op's name and options; tests compare the rules with the formula."""
+"""Hand-written forward rules by op name and options; tests compare them with the formulas."""
 
 
 def option_values(op: GradOp) -> tuple[object, ...]:
     """Return the values of an op's hyper-parameters, in the order of its fields.
 
-    Formulas are derived from the fields only, and are cached.
-    Raises: UsageError for an attribute that is not a field, or for a mutable value.
+    The options are part of a cache key.
+    Raises: UsageError for an attribute that is not a field, or for a value that is not hashable.
     """
     names: list[str] = [f.name for f in fields(op)] if is_dataclass(op) else []
     for name in vars(op).keys() - {*names, "_bindings"}:
@@ -180,7 +179,7 @@ def option_values(op: GradOp) -> tuple[object, ...]:
 
 @lru_cache(maxsize=256)
 def _derived(kind: type[Elementwise], options: tuple[object, ...], _spelled: str) -> Formulas:
-    """Return the formulas of ``kind(*options)``; `_spelled` tells 0.0 from -0.0 in the cache."""
+    """Return the formulas of ``kind(*options)``; `_spelled` makes 0.0 and -0.0 different keys."""
     op = kind(*options)
     operands = {p.name: variable(p.name) for p in parameters_of(kind.formula)}
     y, dy = op.formula(*operands.values()), variable("dy")
@@ -215,7 +214,7 @@ def _names(direction: str, plans: Any) -> list[str]:
 
 
 def _sorted(work: Mapping[str, Array]) -> tuple[list[Array], list[Array], list[Array]]:
-    """Return the kept values, and the work buffers of floats and of masks, in order."""
+    """Return three lists: kept values, work buffers of floats, work buffers of masks."""
     kept = [a for name, a in work.items() if name.startswith("kept")]
     masks = [a for name, a in work.items() if "mask" in name]
     return kept, [a for name, a in work.items() if "_workspace" in name], masks

@@ -1,4 +1,4 @@
-"""Embeddings of numbers: each feature as several cosines, or as linear functions of cosines."""
+"""Embeddings of numbers: a feature becomes cosines, or linear functions of cosines."""
 
 from dataclasses import dataclass
 from math import pi
@@ -16,12 +16,12 @@ from mlpengine.ops.op import GradOp
 class PeriodicEmbedding(GradOp, name="periodic_embedding"):
     """All features, followed by linear functions of cosines of the first `embedded` features.
 
-    Feature j gives the vector c = cos(2 pi frequency[j] x_j + phase[j]), and from c the numbers
-    weight[j] @ c + bias[j].  Without weight and bias, the numbers are c.
+    Feature j gives the vector c = cos(2 pi frequency[j] x_j + phase[j]).  Its embedding is
+    weight[j] @ c + bias[j] or, without weight and bias, c.
 
     Shapes: x (batch, features), frequency and phase (embedded, waves) with embedded <= features,
     weight (embedded, outputs, waves), bias (embedded, outputs),
-    y (batch, features + embedded * outputs): x, then the numbers of each embedded feature.
+    y (batch, features + embedded * outputs): x, then the embedding of each embedded feature.
     Backward: by the chain rule, for all operands.
     Raises: ShapeError if the shapes disagree.
     Source: Gorishniy et al. 2022, arXiv 2203.05556, section 3.3; with phases and without sines
@@ -156,6 +156,6 @@ def _columns(x: Array, count: int) -> Array:
 
 
 def _by_feature(y: Array, features: int, shape: tuple[int, ...]) -> Array:
-    """Return the columns of `y` behind the features as a view with `shape` (embedded, batch, n)."""
+    """Return the columns of `y` after the features, as a view of `shape` (embedded, batch, n)."""
     embedded, rows, count = shape
     return y[:, features:].reshape(rows, embedded, count).transpose(1, 0, 2)

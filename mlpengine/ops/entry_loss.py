@@ -1,4 +1,4 @@
-"""Losses that are means over entries; a formula of output and target gives each loss."""
+"""Losses that are means over entries, each defined by a formula of output and target."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
@@ -20,11 +20,12 @@ from mlpengine.ops.op import parameters_of
 
 
 class Prediction(NamedTuple):
-    """A number that a loss predicts, as a formula of a target's output columns.
+    """A number that a network with the loss predicts for each target.
 
-    Its name is the target's name with `suffix`.  A number with `location` moves with the target,
-    as a mean does; a number without it, such as a deviation, only scales.  `level` is the share of
-    targets below a quantile.
+    `formula` computes the prediction from the output columns of the target.  The name of the
+    prediction is the name of the target with `suffix`.  `location` is true for predictions that
+    shift if the targets shift, as a mean does; a standard deviation does not.  For a quantile,
+    `level` is the share of targets below it.
     """
 
     suffix: str
@@ -37,22 +38,22 @@ class EntryLoss(Loss):
     """Base of the losses that are a mean over the entries of the target.
 
     Shapes: output (batch, ...), target as output, weight (batch,).
-    A loss is a `formula` of the output and the target.  A weight multiplies the losses of its row;
-    the mean still divides by the number of entries.
+    The method `formula` defines the loss of an entry.  A weight multiplies the losses of its row;
+    the mean divides by the number of entries, not by the weights.
 
     With several `columns`, the output has this many adjacent columns for each column of the target.
-    They are separate arguments of the formula, and the target is its last argument.  An entry may
-    also read several adjacent `target_columns`, the last arguments.
+    `formula` takes each of them as an argument, and the target as its last argument.  With several
+    `target_columns`, `formula` takes this many adjacent target columns as its last arguments.
     """
 
     target_columns: ClassVar[int] = 1
-    """Number of target columns that an entry reads."""
+    """Number of target columns of an entry."""
 
     target_range: ClassVar[tuple[float, float]] = (-np.inf, np.inf)
-    """Range of valid targets: None for all numbers, or the bounds."""
+    """Smallest and largest valid target."""
 
     open_below: ClassVar[bool] = False
-    """Whether the lower end of `target_range` is an invalid target."""
+    """Whether the lower bound of `target_range` itself is invalid."""
 
     @property
     def columns(self) -> int:
@@ -64,32 +65,33 @@ class EntryLoss(Loss):
         raise NotImplementedError
 
     def gradient(self, *operands: Any) -> Any:
-        """Return the derivative by each operand; a loss may override it with a better form."""
+        """Return the derivative by each operand; subclasses may override it with a better form."""
         return gradients(self.formula(*operands), constant(1), operands)
 
     @property
     def log_link(self) -> bool:
-        """Whether an output is the logarithm of the prediction, as the formula's minimum shows.
+        """Whether the loss is lowest where the first output is the logarithm of the target.
 
-        If so, targets are never shifted.  If the loss also has a `scaling`, targets are divided by
-        their mean.
+        If so, training never shifts targets.  If the loss also has a `scaling`, training divides
+        targets by their mean.
         """
         return self.formulas.log_link
 
     @property
     def scaling(self) -> float | None:
-        """The exponent p, if slopes grow by c**p with targets times c and outputs plus log(c).
+        """The exponent p of the scaling of slopes, or None if no p exists.
 
-        The best weights then do not depend on the scale of the targets.  None if no p exists.
+        If all targets are multiplied by c, and log(c) is added to all outputs, then the slopes are
+        multiplied by c**p.  So the best weights do not depend on the scale of the targets.
         """
         return self.formulas.scaling
 
     @property
     def predictions(self) -> Sequence[Prediction]:
-        """The predictions of a target's output columns.
+        """The predictions for a target.
 
-        By default these are all outputs that shift with the target.  If no output does, the
-        prediction is the first output or, with a log link, exp(first output).
+        If several outputs shift with the target, each is a prediction.  Otherwise the prediction is
+        the output that shifts, or else the first output; with a log link, its exponential.
         """
         f = self.formulas
         if len(f.locations) < 2:
@@ -98,16 +100,16 @@ class EntryLoss(Loss):
         return [Prediction(f"_{k}" if k else "", f.outputs[k]) for k in f.locations]
 
     def quantile(self, level: float) -> Expr | None:
-        """Return the quantile of the target of a level as a formula of the output columns.
+        """Return the quantile for `level` as a formula of the output columns of a target.
 
-        None if the loss predicts no distribution, or no quantile of this level.  Columns that are
-        quantiles themselves ascend.
+        Return None if the loss predicts no distribution, or no quantile for this level.  Outputs
+        that are quantiles must be in ascending order.
         """
         return None
 
     @property
     def takes_logs(self) -> bool:
-        """Whether targets may be logarithms; then all predictions are logarithms as well."""
+        """Whether a model may train on logarithms of targets, and exponentiate the predictions."""
         return not self.log_link and all(one.location for one in self.predictions)
 
     @property
@@ -116,16 +118,14 @@ class EntryLoss(Loss):
         return 0
 
     def deviance(self, target: Array, mean: Array) -> Array:
-        """Return twice the excess of the loss over its lowest value, NaN where undefined.
+        """Return 2 * (loss(mean) - lowest loss) of each target, or NaN if undefined.
 
-        The prediction is `mean`.
-
-        Shapes: all (rows, targets), in the units of the target.
+        Shapes: target, mean and result (rows, targets); mean is in the units of the target.
         """
         return np.full_like(mean, np.nan)
 
     def outside(self, t: Any) -> Any:
-        """Return where the targets `t`, an array or a formula, are outside `target_range`."""
+        """Return a mask of the targets `t`, an array or a formula, outside `target_range`."""
         low, high = self.target_range
         below = t <= low if self.open_below else t < low
         return below if isinf(high) else below | (t > high)
@@ -151,7 +151,7 @@ class EntryLoss(Loss):
 
     @property
     def formulas(self) -> LossFormulas:
-        """Everything derived from the formula; computed once for a class and its options."""
+        """Everything derived from the formula, cached by class and options."""
         options, kind = option_values(self), cast("Any", type(self))
         return _derived(kind, options, repr(options))
 
@@ -166,7 +166,7 @@ class EntryLoss(Loss):
         start, each = [np.zeros(1)] * self.columns, range(self.columns)
         for first in range(0, wide.shape[1], n):
             values, counts = wide[:, first : first + n], weights
-            if n == 1:  # each distinct target once
+            if n == 1:  # add up the weights of equal targets
                 distinct, places = np.unique(values[:, 0], return_inverse=True)
                 values, counts = distinct[:, None], np.bincount(places, weights)
             total = partial(np.dot, counts)
@@ -176,8 +176,8 @@ class EntryLoss(Loss):
     def best_outputs(self, target: Array, outputs: int) -> Array:
         """Return the output (rows, outputs) with the lowest loss of each row.
 
-        Outputs that do not shift with the target, such as a deviation, keep their best constant if
-        other outputs do shift.  Otherwise a likelihood would have no lowest value.
+        If some outputs shift with the target, all others, such as a deviation, keep their best
+        constant.  A likelihood would have no lowest value for a deviation near 0.
         """
         wide, f = target.astype(np.float64), self.formulas
         constant = self.best_constant(target, outputs)
@@ -301,10 +301,9 @@ class EntryLoss(Loss):
             yield call(np.multiply, rows[1], np.array(1.0) if dy is None else dy, d_weight)
 
     def _check_range(self, target: Array) -> None:
-        """Raise IndexRangeError for an invalid target; if a target is NaN, the loss is NaN instead.
+        """Raise IndexRangeError for an invalid target, unless a target is NaN.
 
-        For a small batch, `argmin` and `argmax` take less time than comparisons and allocate
-        nothing.
+        `argmin` and `argmax` allocate nothing; for small batches they are faster than comparisons.
         """
         low, high = self.target_range
         least = target.item(target.argmin())
@@ -343,28 +342,28 @@ def _derived(kind: type[EntryLoss], options: tuple[object, ...], _spelled: str) 
 
 
 def _columns_of(x: Array, count: int) -> list[Array]:
-    """Return `count` views of `x`; view k has every `count`-th column, starting at column k."""
+    """Return `count` views of `x`; view k has the columns k, k + count, k + 2 count, ..."""
     return [x] if count == 1 else [x[:, k::count] for k in range(count)]
 
 
 def _each(stack: Array) -> list[Array]:
-    """Return the arrays along the first axis; arrays without axes are 0-d arrays."""
+    """Return a list of the arrays along the first axis; numbers become 0-d arrays."""
     return [stack[i, ...] for i in range(len(stack))]
 
 
 def by_row(x: Array) -> Array:
-    """Return `x` as a matrix with one line per row of the batch."""
+    """Return `x` (batch, ...) as a matrix (batch, entries)."""
     return x.reshape(len(x), x.size // max(len(x), 1))
 
 
 def weighted(slot: Array, weight: Array | None) -> Calls:
-    """Yield the call that multiplies each row of a gradient by its weight, if there are weights."""
+    """Yield the call that multiplies each row of a gradient by its weight; nothing for None."""
     if weight is not None:
         yield call(np.multiply, by_row(slot), weight[:, None], by_row(slot))
 
 
 def scaled_dy(dy: Array | None, scale: float, factor: Array) -> Calls:
-    """Yield the call that writes ``dy * scale`` into `factor`; if dy is None, write it now."""
+    """Yield the call that writes ``dy * scale`` into `factor`; for dy None, write `scale` now."""
     if dy is None:
         factor[...] = scale
     else:

@@ -1,7 +1,7 @@
 """Ops that select entries by integer arrays, and parts of records and mappings by number or key.
 
-Their gradients are scatter-adds.  The fastest method without allocation in a replay is
-`numpy.add.at` on flat arrays, with flat positions in a planned buffer.
+Gradients of selections by arrays are scatter-adds: `numpy.add.at` on flat arrays.  The positions in
+the flat arrays are computed in a work buffer, so a replay allocates nothing.
 """
 
 from collections.abc import Hashable
@@ -21,10 +21,10 @@ from mlpengine.ops.op import GradOp
 
 @dataclass(frozen=True)
 class Gather(GradOp, name="gather"):
-    """Entries along an axis by an index array of the same rank, as `numpy.take_along_axis`.
+    """Entries of x along an axis, selected by an index array, as in `numpy.take_along_axis`.
 
-    Shapes: x and index have equal rank, and all axes but `axis` broadcast.  y has the broadcast
-    shape, with the length of index along `axis`.
+    Shapes: x and index have equal rank and broadcast along all axes but `axis`.  y has the
+    broadcast shape, with the length of index along `axis`.
     Backward: dx = dy added at the indexed positions; repeated indices accumulate.
     Raises: ShapeError for other shapes; IndexRangeError on replay for an index out of range.
     """
@@ -73,7 +73,7 @@ class Gather(GradOp, name="gather"):
 
 @dataclass(frozen=True)
 class IndexSelect(GradOp, name="index_select"):
-    """Slices of x along an axis, by a 1-D index; negative indices count from the end.
+    """Slices of x along an axis, selected by a 1-D index; negative indices count from the end.
 
     Shapes: x (..., length, ...), index (count,), y (..., count, ...).
     Backward: dx = dy added to the indexed slices; repeated indices accumulate.
@@ -106,7 +106,7 @@ class IndexSelect(GradOp, name="index_select"):
 
 
 class Embedding(GradOp, name="embedding"):
-    """Rows of a weight by an index array of any shape; negative indices count from the end.
+    """Rows of a weight, selected by an index array; negative indices count from the end.
 
     Shapes: weight (entries, features), index (...), y (..., features).
     Backward: dweight = dy added to the indexed rows; repeated indices accumulate.
@@ -150,7 +150,7 @@ class _Section(CopiedEntries):
         return Spec((*x.shape[:axis], stop - start, *x.shape[axis + 1 :]), x.dtype)
 
     def bounds(self, length: int) -> tuple[int, int]:
-        """Return start and stop of the part in a record of `length`; check that the record fits."""
+        """Return start and stop of the part along the axis; raise ShapeError for another length."""
         raise NotImplementedError
 
     def part(self, x: Array) -> Array:
@@ -162,7 +162,8 @@ class _Section(CopiedEntries):
 class StructField(_Section, name="struct_field"):
     """One field of a record that is stored as the concatenation of its fields.
 
-    `fields` is the number of equally long fields, or the sizes of all fields in order.
+    `field` is the number of the field, from 0.  `fields` has the sizes of all fields in order, or
+    is the number of fields of equal size.
 
     Shapes: x (..., sum of the sizes, ...) along `axis`, y (..., the field's size, ...).
     Backward: dx = dy in the field's place, 0 elsewhere.
@@ -181,8 +182,8 @@ class StructField(_Section, name="struct_field"):
 class MapLookup(_Section, name="map_lookup"):
     """One entry of an ordered mapping that is stored as the concatenation of its values.
 
-    `keys` are all keys in the order of insertion, or their number; `key` is then a number, too.
-    `sizes` are the lengths of the values; by default, all lengths are equal.
+    `keys` are all keys in order.  A number n as `keys` stands for the keys 0 to n - 1.  `sizes` are
+    the lengths of the values; by default, all lengths are equal.
 
     Shapes: x (..., sum of the sizes, ...) along `axis`, y (..., the value's size, ...).
     Backward: dx = dy in the value's place, 0 elsewhere.
@@ -204,7 +205,7 @@ class MapLookup(_Section, name="map_lookup"):
 
 
 def _bounds(where: str, part: int, parts: int | tuple[int, ...], length: int) -> tuple[int, int]:
-    """Return start and stop of part number `part`; `parts` are all sizes, or their number."""
+    """Return start and stop of part number `part`; `parts` are all sizes, or a number of parts."""
     count = parts if isinstance(parts, int) else len(parts)
     if not 0 <= part < count:
         raise IndexRangeError(f"{where}: part must be from 0 to {count - 1} (got {part})")
@@ -216,7 +217,7 @@ def _bounds(where: str, part: int, parts: int | tuple[int, ...], length: int) ->
 
 
 def _in_range(index: Array, length: int, what: str) -> Calls:
-    """Yield the call that checks an index; a negative index counts from the end."""
+    """Yield the call that checks that all indices are at least -length and below length."""
     if index.size:
         yield call(_check, index, index.reshape(-1), length, what)
 
@@ -233,7 +234,7 @@ def _check(index: Array, flat: Array, length: int, what: str) -> None:
 
 
 def _widened(index: Array, workspace: Array) -> tuple[Array, tuple[Call, ...]]:
-    """Return the index in a dtype that NumPy does not cast, and the calls that write it."""
+    """Return the index as `WIDE`, and the calls that compute it (none if it is `WIDE` already)."""
     if index.dtype == WIDE:
         return index, ()
     wide = workspace[0, ...]
@@ -241,10 +242,10 @@ def _widened(index: Array, workspace: Array) -> tuple[Array, tuple[Call, ...]]:
 
 
 def _counted(index: Array, workspace: Array, length: int) -> tuple[Array, tuple[Call, ...]]:
-    """Return the index counted from the front, and the calls that write it.
+    """Return the buffer of the index counted from the front, and the calls that write the buffer.
 
-    As an unsigned number, a negative index is huge.  So the result is the unsigned minimum of index
-    and index + length.  This is much faster than `numpy.remainder`.
+    As an unsigned number, a negative index is huge.  So the index counted from the front is the
+    unsigned minimum of index and index + length.  This is much faster than `numpy.remainder`.
     """
     wide, calls = _widened(index, workspace)
     counted: Array = workspace[1, ...]
@@ -281,6 +282,6 @@ def _scattered_rows(
 
 
 def _workspace(index: Spec) -> dict[str, Spec]:
-    """Return the workspace in which forward and backward resolve negative indices."""
+    """Return the specs of the buffers in which forward and backward convert indices."""
     workspace = Spec((2, *index.shape), WIDE)
     return {"workspace": workspace, "counting": workspace}

@@ -1,8 +1,7 @@
 """Linear algebra: dense layers, matrix products, permutations of axes.
 
-Products are calls of `numpy.dot` with an output buffer.  For contiguous operands and their
-transposes, this call copies and allocates nothing, and on small matrices it is faster than
-`numpy.matmul`.
+Products of matrices call `numpy.dot` with an output buffer.  For contiguous operands and their
+transposes, `numpy.dot` allocates nothing.  On small matrices it is faster than `numpy.matmul`.
 """
 
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ class Linear(GradOp, name="linear"):
     """Dense layer without its activation, y = factor * x @ w.T + b.
 
     Shapes: x (..., in_dim), w (out_dim, in_dim), b (out_dim,) or left out, y (..., out_dim);
-    x has at least two axes, and all but the last count as the batch.
+    x has at least two axes; all axes except the last are the batch.
     Backward: dx = factor * dy @ w, dw = factor * dy.T @ x, db = dy summed over the batch.
     Raises: ShapeError if the inner dimensions or the length of b disagree.
     """
@@ -48,7 +47,7 @@ class Linear(GradOp, name="linear"):
         y = _rows(out)
         yield call(np.dot, _rows(x), w.T, y)
         yield from self._scaled(y)
-        if b is not None:  # a scalar bias is faster for a single column
+        if b is not None:  # for a single column, adding a 0-d array is faster
             yield call(np.add, y, b.reshape(()) if b.size == 1 else b, y)
 
     def backward(self, dy: Array, x: Array, w: Array, *, out: Slots) -> Calls:
@@ -59,7 +58,7 @@ class Linear(GradOp, name="linear"):
         if dw is not None:
             yield call(np.dot, dy.T, _rows(x), dw)
             yield from self._scaled(dw)
-        if db is not None:  # a product with ones: three to five times as fast as np.sum
+        if db is not None:  # a product with ones is faster than np.sum
             yield call(np.dot, ones(len(dy), dy.dtype), dy, db)
 
     def _scaled(self, product: Array) -> Calls:
@@ -147,7 +146,7 @@ class BatchMatMul(GradOp, name="batch_matmul"):
 
 @dataclass(frozen=True)
 class Transpose(GradOp, name="transpose"):
-    """A permutation of the axes; without `axes`, their order is reversed.
+    """A permutation of the axes; by default the reversed order.
 
     Shapes: x (...), y: axis i of y is axis axes[i] of x.
     Backward: the inverse permutation.
@@ -180,23 +179,23 @@ class Transpose(GradOp, name="transpose"):
 
 
 def _rows(x: Array) -> Array:
-    """Return `x` as a matrix of its last axis; buffers are contiguous, so this is a view."""
+    """Return a view of `x`, a contiguous buffer, as a matrix with the last axis as columns."""
     return x.reshape(prod(x.shape[:-1]), x.shape[-1])
 
 
 def _is_single(shape: tuple[int, ...]) -> bool:
-    """Return whether each operand is a single matrix, so that one product suffices."""
+    """Return whether an operand of this shape is a single matrix."""
     return prod(shape[:-2]) == 1
 
 
 def _wide(x: Spec, lead: tuple[int, ...], b: Spec) -> Spec:
-    """Return the spec of the gradient of `x` before its sum over axes; empty without a sum."""
+    """Return the spec of the gradient of `x` before the sum over broadcast axes, else empty."""
     needed = x.shape[:-2] != lead and not _is_single(b.shape)
     return Spec((*lead, *x.shape[-2:]) if needed else (0,), x.dtype)
 
 
 def _product(left: Array, right: Array, wide: Array, out: Array) -> Calls:
-    """Yield the batched product into `out`, through `wide` if `out` was broadcast."""
+    """Yield the calls that write left @ right into `out`, summed over broadcast axes."""
     target = wide if wide.ndim > 1 else out
     yield call(np.matmul, left, right, target)
     if target is not out:

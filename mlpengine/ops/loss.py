@@ -1,4 +1,4 @@
-"""The base of all losses: an op with a single number as value, also callable in your own loop."""
+"""The base of all losses: ops with one number as value, which you can also call directly."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -18,15 +18,15 @@ from mlpengine.ops._check import listing
 from mlpengine.ops.op import Direction, GradOp
 
 VALUE = Spec((), np.dtype(np.float64))
-"""Spec of a loss's value: a float64 sum for operands of any dtype."""
+"""Spec of the value of a loss: float64 for operands of any dtype."""
 
 MAX_BINDINGS = 8
-"""Maximum number of bindings that a loss caches: train and validation, full and last batch, with
-and without weights."""
+"""Maximum number of `BoundLoss` objects that a loss caches: train and validation, full and last
+batches, with and without weights."""
 
 
 LOSSES: dict[str, type["Loss"]] = {}
-"""The losses of configs and estimators by name."""
+"""The losses that configs and estimators accept, by name."""
 
 DEFAULTS = {
     "classification": "softmax_cross_entropy",
@@ -45,13 +45,13 @@ def losses_of(task: str) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class BoundLoss(Uncopyable):
-    """A loss on fixed buffers: write `target`, replay `calls`, read `value`.
+    """A loss on fixed buffers: write `target`, run `calls`, read `value`.
 
     `sample_weight` is the buffer of the weights, or None without weights.  Without `d_output`,
-    `backward` is empty.  The value is a sum over rows divided by `mean_rows`.
+    `backward` is empty.  The value is the sum of the rows' losses, divided by `mean_rows`.
 
-    For a `LossSum`, `target` is by name.  `parts` are the weighted losses by output, and `sums` are
-    the last calls of `forward`, which add the values of the parts.
+    For a `LossSum`, `target` has arrays by name, and `parts` has the losses by output.  `sums` are
+    the last calls of `forward`; these add the values of the parts.
     """
 
     output: Array
@@ -68,7 +68,7 @@ class BoundLoss(Uncopyable):
 
     @cached_property
     def calls(self) -> list[Call]:
-        """The calls of both directions, in order."""
+        """The calls of `forward`, then of `backward`."""
         return [*self.forward, *self.backward]
 
     def run(self) -> float:
@@ -81,25 +81,25 @@ class Loss(GradOp):
     """Base of the losses: operands output, target and one optional weight per row.
 
     ``loss(output, target, d_output)`` returns the value as a Python float and overwrites `d_output`
-    with the gradient by `output`.  The first call binds the loss to these two arrays, so a loop
-    with the same arrays allocates nothing.
+    with the gradient by `output`.  The first call binds the loss to `output` and `d_output`.  Later
+    calls with the same arrays allocate nothing.
 
-    Options are fields of a frozen dataclass, with their limits.
+    Options are fields of a frozen dataclass; their annotations have the limits.
 
-    The rules take ``dy=None`` for dy = 1, the gradient of the loss by itself.
+    The rules accept ``dy=None`` for dy = 1.
     """
 
     tasks: ClassVar[tuple[str, ...]] = ()
-    """Tasks for which a config or an estimator may name the loss."""
+    """Tasks for which configs and estimators accept the loss."""
 
     takes_target: ClassVar[bool] = True
-    """Whether the loss has targets; without targets, it must be one of several losses."""
+    """Whether the loss has targets; a loss without targets must be part of a `LossSum`."""
 
     initial_divisor: ClassVar[float] = 1.0
-    """Divisor of the initial outputs, more than 1 if the loss is exponential in the outputs."""
+    """Divisor of the initial outputs of a network; above 1 if the loss is exponential in them."""
 
     training_options: ClassVar[tuple[str, ...]] = ()
-    """Options that only training uses, such as class weights; evaluation ignores them."""
+    """Names of options that evaluation ignores, such as class weights."""
 
     def __init_subclass__(cls, *, name: str | None = None, **kwargs: object) -> None:
         """Register the loss if it has tasks."""
@@ -119,12 +119,12 @@ class Loss(GradOp):
 
     @property
     def measured_options(self) -> dict[str, Any]:
-        """The options that change the loss in an evaluation, by name."""
+        """The options that evaluation uses, too, by name."""
         names: list[str] = [f.name for f in fields(self)] if is_dataclass(self) else []
         return {n: getattr(self, n) for n in names if n not in self.training_options}
 
     def of_classes(self, count: int) -> "Loss":
-        """Return the loss for a target of `count` classes."""
+        """Return this loss for a target with `count` classes."""
         return self
 
     @property
@@ -179,7 +179,7 @@ class Loss(GradOp):
                 del bindings[next(iter(bindings))]
             bound = self.bind(output, d_output, weighted=weighted, target=Spec.of(target))
             self.check_target(target)
-            bindings[key] = bound  # the binding keeps the arrays, so no other array gets their ids
+            bindings[key] = bound  # keeps both arrays alive, so no other array gets their ids
         write_into(bound.target, target, f"{self.name}: target")
         if bound.sample_weight is not None:
             weights = np.asarray(sample_weight)
@@ -205,11 +205,11 @@ class Loss(GradOp):
     ) -> BoundLoss:
         """Bind the loss to `output` and to `d_output`, the buffer of its gradient or None.
 
-        `target` is the spec of the targets, for losses with several kinds of targets.  If `output`
-        holds only a part of the rows, `mean_rows` is the number of all rows; the values and
-        gradients of the parts then add up to the mean.  `memory` is the loss of a larger batch;
-        its first targets and weights are used.  `weight` is the buffer of the weights if another
-        loss shares it.
+        `target` is the spec of the targets; losses with several kinds of targets need it.  If
+        `output` holds only a part of the rows, `mean_rows` is the number of all rows.  Then the
+        values and gradients of the parts add up to the mean.  `memory` is the bound loss of a
+        larger batch; the new loss uses the first rows of its targets and weights.  `weight` is a
+        buffer of weights that another loss uses, too.
         """
         x = Spec.of(output)
         if d_output is not None and Spec.of(d_output) != x:
@@ -259,7 +259,7 @@ def wide_spec(x: Spec) -> Spec:
 
 
 def total(x: Array, scale: float, wide: Array, out: Array) -> Calls:
-    """Yield scale times the sum of `x` into `out`, in float64, by products with rows of `scale`."""
+    """Yield the calls that write `scale` times the float64 sum of `x` into `out`."""
     blocks = -(-x.size // CONSTANT_LENGTH)
     parts, workspace = wide[:blocks], wide[blocks:]
     row = np.full(workspace.size, scale)
@@ -275,11 +275,11 @@ def total(x: Array, scale: float, wide: Array, out: Array) -> Calls:
 
 
 FEW_COLUMNS = 32
-"""Longest row for which a product with ones is faster than a reduction."""
+"""Maximum length of rows that are summed as a product with ones, not by `np.add.reduce`."""
 
 
 def row_totals(x: Array, wide: Array, out: Array) -> Calls:
-    """Yield the row sums of `x` into `out`: blocks in float64 (see `wide_spec`), times ones."""
+    """Yield the calls that write the float64 row sums of `x`; `wide` has the spec `wide_spec`."""
     columns = x.shape[1]
     if columns == 1:
         yield call(out.__setitem__, ..., x[:, 0])

@@ -1,4 +1,4 @@
-"""Everything derived from a loss's formula: slopes, link, lowest value."""
+"""Everything derived from the formula of a loss: slopes, link, lowest value."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,28 +12,28 @@ from mlpengine.core.spec import Array
 from mlpengine.formula import Expr, Plan, evaluate, order, plan
 
 DOUBLINGS = 40
-"""Maximum number of doublings of the range -1 to 1 in the search for a loss's lowest value."""
+"""Maximum number of doublings of the range -1 to 1 in `turning_point`."""
 
 HALVINGS = 64
-"""Number of halvings of the range; gives the precision of float64 near 1."""
+"""Maximum number of halvings of the range in `turning_point`: precise to float64 near 1."""
 
 NEAR = 1e-2
-"""In a shorter range, slopes are smooth: accept a secant step even if it hardly moves."""
+"""Width of the range below which `turning_point` stops if a secant step does not move."""
 
 COLUMN_PASSES = 50
-"""Maximum number of passes that set each output column to its best value."""
+"""Maximum number of rounds of `lowest`; a round sets each output column to its best value."""
 
 ZERO_SLOPE = 1e-9
-"""Largest slope that counts as zero, for numbers near 1."""
+"""Tolerance for slopes that must be zero, at outputs and targets near 1."""
 
 
 @dataclass(frozen=True, eq=False)
 class LossFormulas:
     """Everything that is derived from a loss's formula.
 
-    The value of an entry is ``value_scale * entry``.  Its slope by output column k is
-    ``scales[k] * slopes[k]``; the division by the number of entries includes these constant
-    factors.  The last slopes are by the target columns.
+    The loss of an entry is ``value_scale * entry``.  Its derivative by output column k is
+    ``scales[k] * slopes[k]``.  The last slopes are derivatives by the target columns.  Constant
+    factors are kept apart, because the division by the number of entries can include them.
     """
 
     outputs: tuple[Expr, ...]
@@ -47,8 +47,8 @@ class LossFormulas:
     def saved(self) -> tuple[Expr, ...]:
         """The value that forward keeps for backward, for each output column.
 
-        Usually this is the slope.  If the slope is a function of one value that forward computes
-        anyway, forward keeps that value and saves a pass.
+        Usually this is the slope.  If the slope is a function of a single value that forward
+        computes anyway, forward keeps the single value, and so computes one function less.
         """
         forward = set(order([self.entry]))
         saved = []
@@ -65,31 +65,31 @@ class LossFormulas:
 
     @cached_property
     def forward(self) -> Plan:
-        """Plan of the entry and the saved values, from outputs and target."""
+        """A plan that computes the entry and the saved values from outputs and targets."""
         return plan([self.entry, *self.saved], [*self.outputs, *self.targets])
 
     @cached_property
     def backward(self) -> tuple[Plan, ...]:
-        """A plan for each slope, from `given`."""
+        """A plan for each slope; the plan computes the slope from `given`."""
         return tuple(plan([slope], self.given) for slope in self.slopes)
 
     def slope(self, k: int, outputs: Sequence[Array], targets: Sequence[Array]) -> Array:
-        """Return the float64 derivative by output column `k`, or by the last target for k = -1."""
+        """Return the derivative by output column `k`, or by the last target column for k = -1."""
         value = evaluate(self.slopes[k], self.named(outputs, targets)) * self.scales[k]
         return np.broadcast_to(value, targets[0].shape)
 
     def values(self, outputs: Sequence[Array], targets: Sequence[Array]) -> Array:
-        """Return the float64 value of each entry."""
+        """Return the loss of each entry."""
         return evaluate(self.entry, self.named(outputs, targets)) * self.value_scale
 
     def named(self, outputs: Sequence[Array], targets: Sequence[Array]) -> dict[str, Array]:
-        """Return the arrays by the names that the formulas have for them."""
+        """Return the arrays by the names of the variables in the formulas."""
         leaves = (*self.outputs, *self.targets)
         return {str(x.leaf): v for x, v in zip(leaves, (*outputs, *targets), strict=True)}
 
     @cached_property
     def log_link(self) -> bool:
-        """Whether the loss, but not the target itself, is lowest at the logarithm of the target."""
+        """Whether the loss is lowest where the first output is log(target), and not the target."""
         y = np.linspace(-1.5, 1.5, 8)
         outputs = [y, *(np.full_like(y, 0.3) for _ in self.outputs[1:])]
 
@@ -104,7 +104,7 @@ class LossFormulas:
 
     @cached_property
     def scaling(self) -> float | None:
-        """The exponent p, if slopes grow by 2**p with targets times 2 and outputs plus log(2)."""
+        """The exponent p of `EntryLoss.scaling`, measured with c = 2, or None."""
         y, t = np.linspace(-1.5, 1.5, 8), [np.linspace(0.2, 0.9, 8)] * len(self.targets)
         others = [np.full_like(y, 0.3) for _ in self.outputs[1:]]
         small, large = (
@@ -117,7 +117,7 @@ class LossFormulas:
 
     @cached_property
     def locations(self) -> tuple[int, ...]:
-        """The output columns that shift with the target: slopes of both add up to 0."""
+        """The output columns that shift with the target: slopes by them and by it add up to 0."""
         rng, count = np.random.default_rng(0), len(self.outputs)
         points = rng.normal(size=(count, 8 * count + 8))
         targets = [rng.uniform(0.1, 0.9, points.shape[1:])] * len(self.targets)
@@ -137,13 +137,13 @@ class LossFormulas:
         moved: Sequence[int],
         total: Callable[[Array], Array],
     ) -> list[Array]:
-        """Return the outputs with the columns `moved` set to the lowest loss, by descent.
+        """Return outputs with the lowest loss; only the columns `moved` change.
 
-        One column after the other is set to the point where its slope turns from negative to
-        positive.
+        Coordinate descent: each round sets one column after the other to the point where the slope
+        by this column turns from negative to positive.
 
         Shapes: each of `targets` (rows, entries); outputs: one array for each column of the loss.
-        ``total(slopes)`` adds the slopes (rows, entries) that belong to one number of a column.
+        ``total(slopes)`` reduces slopes (rows, entries) to the shape of an output array.
         """
         best = list(outputs)
 
@@ -162,10 +162,10 @@ class LossFormulas:
 
 
 def turning_point(slope: Callable[[Array], Array], shape: tuple[int, ...]) -> Array:
-    """Return the point of each entry where its slope turns from negative to positive.
+    """Return, for each entry, the point where the slope turns from negative to positive.
 
-    If the slope does not change its sign between -2**40 and 2**40, the point is 0: there is no
-    lowest value.  Secant steps alternate with halvings of the range.
+    The search alternates secant steps and halvings of the range.  The point is 0 if the slope does
+    not change its sign between -2**40 and 2**40, because then there is no lowest value.
     """
     with np.errstate(all="ignore"):
         low, high = np.full(shape, -1.0), np.full(shape, 1.0)
@@ -193,7 +193,7 @@ def turning_point(slope: Callable[[Array], Array], shape: tuple[int, ...]) -> Ar
 
 
 def without_factor(formula: Expr) -> tuple[Expr, float]:
-    """Return a formula without its constant factors, and the product of these factors."""
+    """Split a formula into a formula without constant factors, and the product of the factors."""
     number = formula.args[-1].number if formula.args else None
     if formula.name == "neg":
         inner, scale = without_factor(formula.args[0])

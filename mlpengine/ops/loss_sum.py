@@ -1,4 +1,4 @@
-"""The weighted sum of several losses, one for each output of a network."""
+"""The weighted sum of losses of several outputs of a network."""
 
 from collections.abc import Mapping
 from math import isfinite
@@ -14,11 +14,11 @@ from mlpengine.ops.loss import BoundLoss, Loss
 
 
 class LossSum:
-    """A weighted sum of losses; each loss belongs to the output of its name.
+    """A weighted sum of losses of named outputs.
 
     Args:
-        losses: losses by the name of the output.
-        weights: factors of the losses by name, 1 by default.
+        losses: losses by the name of their output.
+        weights: factors of the losses by the name of the output, 1 by default.
 
     Raises: UsageError for a value that is not a loss, or for a weight that is 0, infinite or
         without a loss.
@@ -55,7 +55,7 @@ class LossSum:
 
     @property
     def targets(self) -> list[str]:
-        """The outputs with losses that take targets."""
+        """The names of outputs with losses that take targets."""
         return [name for name, loss in self.losses.items() if loss.takes_target]
 
     def target_spec(self, output: Any, target: Any = None) -> dict[str, Spec]:

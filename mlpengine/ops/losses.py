@@ -1,4 +1,4 @@
-"""Losses that are means over entries; each is an op and a callable (see `Loss`)."""
+"""Losses that are means over entries (see `Loss` and `EntryLoss`)."""
 
 from bisect import bisect
 from collections.abc import Sequence
@@ -32,16 +32,16 @@ from mlpengine.ops.entry_loss import EntryLoss, Prediction
 from mlpengine.ops.loss import Loss
 
 SMALLEST_MEAN = 1e-6
-"""Smallest mean or variance whose logarithm is taken in the best constant."""
+"""Lower bound of a mean or variance before `best_constant` takes the logarithm."""
 
 MAX_LEVELS = 99
-"""Largest number of quantiles that one network predicts."""
+"""Maximum number of levels of `Quantile`."""
 
 
 class MeanSquaredError(EntryLoss, name="mse"):
     """Mean squared error: (output - target)**2.
 
-    Backward: d_output = dy * 2 (output - target) / entries; d_target is its negative.
+    Backward: d_output = dy * 2 (output - target) / entries; d_target = -d_output.
     """
 
     tasks = ("regression",)
@@ -60,15 +60,15 @@ class MeanSquaredError(EntryLoss, name="mse"):
 
 @dataclass(frozen=True)
 class KnownTargets(EntryLoss, name="known_targets"):
-    """A loss without the entries whose target is missing (NaN): their value and gradient are 0.
+    """A loss that ignores missing targets: the loss and gradient of NaN targets are 0.
 
-    The mean still divides by the number of all entries.
+    The mean divides by the number of all entries, known and missing.
     """
 
     loss: EntryLoss = field(default_factory=MeanSquaredError)
 
     def __post_init__(self) -> None:
-        """Accept any loss of entries."""
+        """Check nothing, because any `EntryLoss` is valid."""
 
     @property
     def columns(self) -> int:
@@ -86,11 +86,11 @@ class KnownTargets(EntryLoss, name="known_targets"):
         return f"{self.loss.name} of targets with gaps"
 
     def plain(self) -> Loss:
-        """Return the loss of rows with all targets, for evaluation."""
+        """Return the loss for evaluation, on rows without missing targets."""
         return self.loss.plain()
 
     def best_constant(self, target: Array, outputs: int, weights: Array | None = None) -> Array:
-        """Return the best constant of each target for the rows that have it."""
+        """Return the best constant of each target over its known entries."""
         best = []
         for column in target.T:
             known = ~np.isnan(column)
@@ -99,15 +99,15 @@ class KnownTargets(EntryLoss, name="known_targets"):
         return np.concatenate(best)
 
     def best_outputs(self, target: Array, outputs: int) -> Array:
-        """Return the best outputs of known targets; those of missing targets are arbitrary."""
+        """Return the best outputs; outputs for missing targets are arbitrary."""
         return self.loss.best_outputs(np.where(np.isnan(target), 1.0, target), outputs)
 
 
 class MeanAbsoluteError(EntryLoss, name="mae"):
     """Mean absolute error: abs(output - target).
 
-    Backward: d_output = dy * sign(output - target) / entries, 0 for equal numbers; d_target is its
-    negative.
+    Backward: d_output = dy * sign(output - target) / entries, with sign(0) = 0;
+    d_target = -d_output.
     """
 
     tasks = ("regression",)
@@ -125,10 +125,10 @@ class MeanAbsoluteError(EntryLoss, name="mae"):
 
 @dataclass(frozen=True)
 class Huber(EntryLoss, name="huber"):
-    """d**2 / 2 up to delta, then delta (abs(d) - delta / 2), with d = output - target.
+    """Squared error d**2 / 2 where abs(d) <= delta, and delta (abs(d) - delta / 2) elsewhere.
 
-    With c = d clipped to delta, both are c (2 d - c) / 2.
-    Backward: d_output = dy * c / entries; d_target is its negative.
+    Here d = output - target.  With c = d clipped to -delta and delta, the loss is c (2 d - c) / 2.
+    Backward: d_output = dy * c / entries; d_target = -d_output.
 
     Source: Huber 1964, section 1.
     """
@@ -147,9 +147,9 @@ class Huber(EntryLoss, name="huber"):
 
 
 class LogCosh(EntryLoss, name="log_cosh"):
-    """log(cosh(error)): squared near zero, absolute far from zero.
+    """log(cosh(d)) with d = output - target: near d**2 / 2 for small, abs(d) - log(2) for large d.
 
-    Backward: d_output = dy * tanh(output - target) / entries; d_target is its negative.
+    Backward: d_output = dy * tanh(output - target) / entries; d_target = -d_output.
     """
 
     tasks = ("regression",)
@@ -165,9 +165,10 @@ class LogCosh(EntryLoss, name="log_cosh"):
 class Quantile(EntryLoss, name="quantile"):
     """Predicts quantiles of the target: max(level * d, (level - 1) * d) with d = target - output.
 
-    The loss is the sum over the levels, averaged over all entries of the target.
-    Shapes: output (batch, targets * levels), with the levels of a target in adjacent columns; for
-    a single level, output (batch, ...) and target alike.
+    The loss of an entry is the sum over the levels; the loss is the mean over all entries of the
+    target.
+    Shapes: output (batch, targets * levels), with the levels of a target in adjacent columns.  For
+    a single level, output and target have the same shape (batch, ...).
     Backward: d_output = dy * (1 - level) / entries if the output is larger than the target,
     -dy * level / entries if it is smaller, and the mean of both if it is equal.
 
@@ -201,13 +202,13 @@ class Quantile(EntryLoss, name="quantile"):
 
     @property
     def predictions(self) -> Sequence[Prediction]:
-        """A quantile for each level, with the level in its name; a single level needs no name."""
+        """The quantile of each level; if there are several, names end with the level."""
         suffixes = [f"_{level:g}" for level in self.levels] if self.columns > 1 else [""]
         quantiles = zip(suffixes, self.formulas.outputs, self.levels, strict=True)
         return [Prediction(suffix, y, level=level) for suffix, y, level in quantiles]
 
     def quantile(self, level: float) -> Expr | None:
-        """Return a quantile of `levels`, or the line between its neighbors."""
+        """Return the quantile for `level`, interpolated between the nearest of `levels`."""
         ys, levels = self.formulas.outputs, self.levels
         if level in levels:
             return ys[levels.index(level)]
@@ -231,7 +232,7 @@ class Quantile(EntryLoss, name="quantile"):
 
 
 def _quantile(target: Array, weights: Array | None, level: float) -> Array:
-    """Return a quantile of each column, or the midpoint if several values qualify."""
+    """Return the weighted quantile of each column; a whole interval gives its midpoint."""
     values = target.astype(np.float64)
     weights = np.ones(len(values)) if weights is None else weights
     order = np.argsort(values, axis=0)
@@ -247,14 +248,14 @@ def _quantile(target: Array, weights: Array | None, level: float) -> Array:
 
 @dataclass(frozen=True)
 class BinaryCrossEntropyWithLogits(EntryLoss, name="bce_with_logits"):
-    """Binary cross-entropy: two classes, or several labels.
+    """Binary cross-entropy for two classes, or for several labels.
 
-    The mean over all entries of -(1 - t) log(1 - p) - positive_weight t log(p), with
-    p = sigmoid(output) and the target t: 0, 1 or a probability.  Both logarithms come from
-    log(1 + exp(-abs(x))), so nothing overflows or cancels.
+    The loss is the mean over all entries of -(1 - t) log(1 - p) - positive_weight t log(p), with
+    p = sigmoid(output).  A target t is 0, 1 or a probability.  Both logarithms are computed from
+    log(1 + exp(-abs(output))), so nothing overflows or cancels.
     Backward: d_output = dy * (p - t + (positive_weight - 1) (p - 1) t) / entries;
     d_target = -dy * (output + (positive_weight - 1) log(p)) / entries.
-    Raises: IndexRangeError in a replay, with row and value of a target outside 0 to 1.
+    Raises: IndexRangeError in a replay for a target outside 0 to 1, with its row and value.
     """
 
     tasks = ("classification", "multilabel")
@@ -277,12 +278,12 @@ class BinaryCrossEntropyWithLogits(EntryLoss, name="bce_with_logits"):
 
 @dataclass(frozen=True)
 class BinaryFocal(EntryLoss, name="binary_focal"):
-    """Focal loss: two classes, or several labels.
+    """Focal loss for two classes, or for several labels.
 
-    Binary cross-entropy times (1 - c)**gamma, which reduces the loss of confident predictions.  c
-    is the probability of the true class: p = sigmoid(output) for target 1, and 1 - p for target 0.
-    `alpha` multiplies the loss of target 1, and 1 - alpha the loss of target 0.
-    Raises: IndexRangeError in a replay, with row and value of a target outside 0 to 1.
+    The loss is binary cross-entropy times (1 - c)**gamma.  c is the probability of the true class:
+    p = sigmoid(output) for target 1, and 1 - p for target 0.  So confident correct predictions
+    count less.  `alpha` multiplies the loss of target 1, and 1 - alpha the loss of target 0.
+    Raises: IndexRangeError in a replay for a target outside 0 to 1, with its row and value.
 
     Source: Lin et al. 2017, equation 5.
     """
@@ -315,9 +316,9 @@ class BinaryFocal(EntryLoss, name="binary_focal"):
 class Ordinal(EntryLoss, name="ordinal"):
     """Cross-entropy of ordered classes, summed over the thresholds between adjacent classes.
 
-    Threshold k adds -log(probability of the true side): class <= k or class > k.  The probability
-    of a side is the sum of its classes' softmax probabilities, so cumulative logits are ordered.
-    Distant mistakes cost more than near ones.
+    Threshold k separates the classes up to k from the classes above k.  Its loss is
+    -log(probability of the side with the target).  The probability of a side is the sum of the
+    softmax probabilities of its classes.  So distant classes cost more than near classes.
     Shapes: output (batch, classes), target (batch, 1) with class numbers from 0 as floats.
 
     Source: McCullagh 1980, "Regression models for ordinal data" (cumulative logits); Frank and
@@ -378,13 +379,13 @@ class MeanLoss(EntryLoss):
 
 
 class Poisson(MeanLoss, name="poisson"):
-    """Predicts the mean of counts, or of numbers that are at least 0.
+    """Predicts the mean of counts, or of other numbers that are at least 0.
 
-    The loss is the negative log-likelihood of a Poisson distribution, exp(output) - target *
-    output, averaged over all entries.  The output is the logarithm of the mean.  log(target!) is
-    left out, because it does not depend on the output.
+    The loss is the negative log-likelihood of a Poisson distribution, without the constant
+    log(target!): exp(output) - target * output, averaged over all entries.  The output is the
+    logarithm of the mean.
     Backward: d_output = dy * (exp(output) - target) / entries.
-    Raises: IndexRangeError in a replay, with row and value of a target below 0.
+    Raises: IndexRangeError in a replay for a target below 0, with its row and value.
     """
 
     def formula(self, y: Expr, t: Expr) -> Expr:
@@ -396,13 +397,13 @@ class Poisson(MeanLoss, name="poisson"):
 
 
 class Gamma(MeanLoss, name="gamma"):
-    """Predicts the mean of positive numbers, with relative errors.
+    """Predicts the mean of positive numbers; relative errors count, not absolute ones.
 
-    The loss is the negative log-likelihood of a gamma distribution, output + target * exp(-output),
-    averaged over all entries.  The output is the logarithm of the mean; terms without the output
-    are left out.
+    The loss is the negative log-likelihood of a gamma distribution, without terms that do not
+    contain the output: output + target * exp(-output), averaged over all entries.  The output is
+    the logarithm of the mean.
     Backward: d_output = dy * (1 - target * exp(-output)) / entries.
-    Raises: IndexRangeError in a replay, with row and value of a target that is not positive.
+    Raises: IndexRangeError in a replay for a target that is not positive, with its row and value.
     """
 
     open_below = True
@@ -419,11 +420,11 @@ class Gamma(MeanLoss, name="gamma"):
 class Tweedie(MeanLoss, name="tweedie"):
     """Predicts the mean of amounts that are often exactly 0, such as claims or rainfall.
 
-    The loss is the negative log-likelihood of a sum of gamma amounts with a Poisson count and the
-    variance mean**power: exp((2 - power) output) / (2 - power) + target exp((1 - power) output)
-    / (power - 1), averaged over all entries.  The output is the logarithm of the mean; terms
-    without the output are left out.
-    Raises: IndexRangeError in a replay, with row and value of a target below 0.
+    The target is modeled as the sum of a Poisson number of gamma amounts, with variance
+    mean**power.  The loss is the negative log-likelihood without terms that do not contain the
+    output: exp((2 - power) output) / (2 - power) + target exp((1 - power) output) / (power - 1),
+    averaged over all entries.  The output is the logarithm of the mean.
+    Raises: IndexRangeError in a replay for a target below 0, with its row and value.
 
     Source: Jorgensen 1987, "Exponential dispersion models".
     """
@@ -448,12 +449,13 @@ class Tweedie(MeanLoss, name="tweedie"):
 class NegativeBinomial(MeanLoss, name="negative_binomial"):
     """Predicts the mean of counts that vary more than Poisson counts.
 
-    The variance is mean + dispersion * mean**2.  The loss is the negative log-likelihood, (target +
-    1 / dispersion) log(1 + dispersion exp(output)) - target * output, averaged over all entries.
-    The output is the logarithm of the mean; terms without the output are left out.
+    The variance is mean + dispersion * mean**2.  The loss is the negative log-likelihood without
+    terms that do not contain the output, averaged over all entries:
+    (target + 1 / dispersion) log(1 + dispersion exp(output)) - target * output.
+    The output is the logarithm of the mean.
     Backward: d_output = dy * ((target + 1 / dispersion) p - target) / entries, with
     p = sigmoid(output + log(dispersion)).
-    Raises: IndexRangeError in a replay, with row and value of a target below 0.
+    Raises: IndexRangeError in a replay for a target below 0, with its row and value.
 
     Source: Hilbe 2011, "Negative binomial regression", section 8.2 (NB2).
     """
@@ -477,16 +479,16 @@ def _xlog(target: Array, mean: Array) -> Array:
 
 
 def _log(mean: Array) -> Array:
-    """Return log(mean); a very small mean is raised first."""
+    """Return log(max(mean, SMALLEST_MEAN))."""
     logarithm: Array = np.log(np.maximum(mean, SMALLEST_MEAN))
     return logarithm
 
 
 class GaussianNll(EntryLoss, name="gaussian_nll"):
-    """Predicts mean and standard deviation.
+    """Predicts mean and standard deviation of the target.
 
-    The loss is the negative log-likelihood of a normal distribution, (s + (mean - target)**2
-    exp(-s)) / 2, averaged over all entries of the target, without log(2 pi) / 2.
+    The loss is the negative log-likelihood of a normal distribution, without the constant
+    log(2 pi) / 2: (s + (mean - target)**2 exp(-s)) / 2, averaged over all entries of the target.
     Shapes: output (batch, 2 * targets), with mean and s = log(variance) for each target; target
     (batch, targets).
     Source: Nix and Weigend 1994, equation 2.
@@ -505,7 +507,7 @@ class GaussianNll(EntryLoss, name="gaussian_nll"):
 
     @property
     def predictions(self) -> Sequence[Prediction]:
-        """The mean, and the standard deviation."""
+        """The mean and the standard deviation."""
         mean, s = self.formulas.outputs
         return [Prediction("", mean), Prediction("_std", exp(s * 0.5), location=False)]
 
@@ -516,9 +518,8 @@ class GaussianNll(EntryLoss, name="gaussian_nll"):
 
 @dataclass(frozen=True)
 class FormulaLoss(EntryLoss, name="formula"):
-    """A custom formula of output y and target t, such as ``abs(y - t) ** 1.5``.
+    """The mean over all entries of a formula of output y and target t: ``abs(y - t) ** 1.5``.
 
-    The loss is the mean over all entries.
     Backward: d_output = dy * (derivative by y) / entries, d_target = dy * (derivative by t) /
     entries.
     Raises: FormulaError for a text that cannot be read or does not depend on y.
@@ -540,9 +541,9 @@ class FormulaLoss(EntryLoss, name="formula"):
 
 
 class MeanOutput(EntryLoss, name="mean_output"):
-    """The mean of the output, for an output that is itself a loss, such as a penalty.
+    """The mean of an output that is itself a loss, such as a penalty; it has no target.
 
-    A `TrainingStep` may have it as one of several losses.  It has no target.
+    A `TrainingStep` accepts this loss only as one of several losses.
     Backward: d_output = dy / entries.
     """
 

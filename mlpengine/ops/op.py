@@ -1,10 +1,11 @@
-"""The contract of every op.
+"""The interface of every op.
 
-An op is a class with three rules, in this order: shape, value, gradients.  Its NumPy code is the
-definition; a backend may replace a rule by a faster one with the same result.
+An op is a class with three methods, called rules: `infer` (shapes), `forward` (values) and
+`backward` (gradients).  The NumPy code of an op is its definition.  A backend may replace a rule by
+a faster rule with the same result.
 
-A rule does not compute.  When a program is bound, the rule receives the buffers once and yields
-calls; the program replays the calls at every step::
+A rule does not compute.  `Program` passes the buffers to the rule once.  The rule yields calls, and
+the program runs these calls in every step::
 
     class Linear(GradOp, name="linear"):
         def infer(self, x, w, b):
@@ -21,7 +22,7 @@ calls; the program replays the calls at every step::
                 yield call(np.dot, dy, w, dx)
             ...
 
-So the rule makes views (``w.T``) and constants, and takes decisions, only once.
+So a rule makes its views (``w.T``) and constants only once.
 """
 
 import inspect
@@ -36,17 +37,17 @@ Direction = Literal["forward", "backward"]
 REGISTRY: dict[str, type["GradOp"]] = {}
 """Every op by its name, filled by `GradOp.__init_subclass__`.
 
-A class that is defined again, as in a notebook, replaces the earlier class."""
+If a notebook defines a class again, the new class replaces the old class."""
 
 
 class Signature(NamedTuple):
-    """The names and counts of an op that the planner reads.
+    """The operands, residuals and work buffers of an op, for the planner.
 
     Attributes:
         operands: names of the operands.
-        required: number of operands, counted from the first, that must be given.
+        required: number of operands without a default; these come first.
         is_variadic: whether the op takes any number of operands, as in ``infer(self, *xs)``.
-        residuals: parameters of `backward` in order; ``dy`` is the first.
+        residuals: positional parameters of `backward` in order; ``dy`` is the first.
         work: names of the work buffers, by direction.
     """
 
@@ -68,14 +69,14 @@ class GradOp:
     * The positional parameters of `backward` are its residuals: ``dy`` (always first), ``y`` and
       names of operands.  Only these values stay in memory until backward.
     * The keyword-only parameters of `forward` and `backward`, except ``out``, are buffers from
-      `work`.  A buffer that both rules name lives from forward to backward; another buffer lives
-      during its rule.
+      `work`.  A buffer that both rules name keeps its content from forward to backward.  Other
+      buffers are valid only during their rule.
 
-    Every rule satisfies these conditions; the table of ops in ``tests/ops`` checks them:
+    Every rule satisfies the following conditions.  The table of ops in ``tests/ops`` checks them:
 
-    * The rule overwrites all of `out`, and writes nothing else but its work buffers.  The program,
-      not the rule, adds the gradients of several consumers.
-    * If a slot of `out` is None, its gradient is not wanted and is not computed.
+    * The rule overwrites all of `out`, and otherwise writes only into its work buffers.  If a value
+      has several consumers, the program adds their gradients.
+    * If a slot of `out` is None, the rule does not compute the gradient of this operand.
     * The calls allocate nothing that grows with the operands.
     * `out` shares no memory with an operand, except as `in_place` allows.
     """
@@ -83,25 +84,27 @@ class GradOp:
     name: ClassVar[str]
 
     broadcasts: ClassVar[bool] = False
-    """Operands broadcast as in NumPy.  Then every slot of `backward` has the shape of the
-    *output*, and the program sums the slot to the operand's shape."""
+    """Whether operands broadcast as in NumPy.
+
+    If so, every slot of `backward` has the shape of the *output*.  The program sums the slot over
+    the axes along which the operand was broadcast."""
 
     in_place: ClassVar[tuple[Direction, ...]] = ()
-    """Directions in which `out` may be the buffer of an operand of equal size.
+    """Directions in which a rule may write its result over an operand of equal size.
 
-    This is the first operand in forward, and ``dy`` for the first slot in backward.  The program
-    shares the buffer if no later step reads the operand."""
+    In forward, `out` may be the buffer of the first operand.  In backward, the first slot may be
+    the buffer of ``dy``.  The program does this if no later step reads the operand."""
 
     view: ClassVar[bool] = False
-    """Whether the value has the operand's bytes in another shape (reshape).
+    """Whether the value has the bytes of the operand in another shape, as in a reshape.
 
-    The program gives both one buffer, and the rules then copy nothing."""
+    The program uses one buffer for operand and value, so the rules have nothing to copy."""
 
     stops_gradient: ClassVar[bool] = False
     """Whether no gradient flows to the operands."""
 
     cheap: ClassVar[bool] = True
-    """Whether balanced rematerialization may compute the op twice.
+    """Whether balanced rematerialization may compute the op a second time for backward.
 
     True for memory-bound ops; False for products, convolutions and ops that draw random numbers."""
 
@@ -117,16 +120,16 @@ class GradOp:
 
     @property
     def signature(self) -> Signature:
-        """Names and counts from the parameters of the rules."""
+        """The operands, residuals and work buffers, read from the parameters of the rules."""
         kind: Any = type(self)  # mypy: a class of ops is not hashable
         return _signature_of(kind)
 
     def infer(self, *operands: Any) -> Spec | tuple[Spec, ...]:
-        """Return the spec of the output, or a tuple; raise ShapeError for wrong operands."""
+        """Return the spec of the output, or a tuple of specs; raise ShapeError for wrong shapes."""
         raise NotImplementedError
 
     def work(self, *operands: Any) -> dict[str, Spec]:
-        """Return the work buffers by their names in the rules."""
+        """Return the specs of the work buffers, by their names in the rules."""
         return {}
 
     def forward(self, *operands: Any, **buffers: Any) -> Calls:

@@ -1,4 +1,4 @@
-"""Random bytes as a function of their position: the counter-based generator Philox4x32-10."""
+"""The counter-based generator Philox4x32-10: random bytes as a function of their position."""
 
 from collections.abc import Sequence
 from math import prod
@@ -17,29 +17,28 @@ KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
 LOW, WORD_BITS = 0xFFFFFFFF, 32
 
 COUNTER_BYTES = 16
-"""Bytes of a block: four 32-bit words for each counter."""
+"""Bytes of a block, the output for one counter: four 32-bit words."""
 
 GROUP = 8
-"""Number of blocks whose bytes are interleaved: first eight bytes of each, then the last eight."""
+"""Number of interleaved blocks: the first eight bytes of each block, then the last eight."""
 
 BLOCKS_AT_ONCE = 8192
-"""Number of blocks in one pass; if a step needs fewer, a pass computes several steps.
+"""Maximum number of blocks that one set of NumPy calls computes; 64 bytes each fit into the cache.
 
-A pass has 50 calls on 64 bytes per block, which stay in the second-level cache."""
+If a step needs fewer blocks, the calls compute several steps at once."""
 
 
 class Philox:
     """Random bytes as a function of seed, step, stream and position, equal on every backend.
 
-    The counter of a block is (number, stream, low half of step, high half of step); the key is the
-    seed.  Rows of a matrix are padded to whole blocks.  A copy has its own state.
+    The counter of a block is (number of the block, stream, low half of step, high half of step).
+    The key is the seed.  Rows of a matrix are padded to whole blocks.  A copy has its own state.
 
     Attributes:
         seed, step: whole numbers of 64 bits.
-        row: row of the batch at which the drawn matrices begin.
-        rows: maximum number of rows of a batch that is cut into several matrices; else 0.
-        scheduled: whether ops recorded from now on multiply their rates by the share of
-        `scale_rates`.
+        row: number of the batch row that the first row of a drawn matrix belongs to.
+        rows: maximum number of rows of a batch that is drawn in several parts, else 0.
+        scheduled: whether ops that are recorded later follow `scale_rates`.
         state: seed, step and row, as (3,) of uint64, for compiled code.
 
     Source: Salmon et al. 2011, Parallel random numbers: as easy as 1, 2, 3, section 3.3.
@@ -71,7 +70,7 @@ class Philox:
 
     @property
     def step(self) -> int:
-        """The step of the bytes that are drawn."""
+        """The step; each step draws other bytes."""
         return int(self.state[1])
 
     @step.setter
@@ -80,7 +79,7 @@ class Philox:
 
     @property
     def row(self) -> int:
-        """The row of the batch at which matrices begin."""
+        """The number of the batch row at which drawn matrices begin."""
         return int(self.state[2])
 
     @row.setter
@@ -92,18 +91,18 @@ class Philox:
         self.state[1] += np.uint64(1)
 
     def limit(self, stream: int, rate: float) -> Array:
-        """Return (1,) of int64: the number of byte values that a scheduled rate drops."""
+        """Return (1,) of int64: the number of byte values that drop, set by `scale_rates`."""
         return self._limits.setdefault((stream, rate), np.zeros(1, np.int64))
 
     def scale_rates(self, share: float) -> None:
-        """Set the limits for `share` times the rates."""
+        """Multiply the rates of scheduled ops by `share`; later calls replace `share`."""
         for (_, rate), limit in self._limits.items():
             limit[0] = scaled_limit(rate, share)
 
     def draw(self, stream: int, out: Array, lines: int = 1) -> Calls:
-        """Yield the calls that write the bytes of `stream` into `out` (..., columns) of uint8.
+        """Yield the calls that write bytes of `stream` into `out` (..., columns) of uint8.
 
-        Each row of the batch has `lines` rows in the drawn matrix.
+        `out` is drawn as a matrix; each row of the batch has `lines` rows of this matrix.
         """
         columns = out.shape[-1] if out.ndim else 1
         rows = out.size // max(columns, 1)
@@ -130,17 +129,17 @@ def scaled_limit(rate: float, share: float) -> int:
 
 
 def lines_per_row(shape: Sequence[int]) -> int:
-    """Return the number of lines (vectors along the last axis) in each row of a batch."""
+    """Return the number of vectors along the last axis in each row of a batch."""
     return prod(shape[1:-1])
 
 
 def padded_columns(columns: int) -> int:
-    """Return the bytes of a padded row."""
+    """Return the number of bytes of a row, padded to whole blocks."""
     return -(-columns // COUNTER_BYTES) * COUNTER_BYTES
 
 
 class _Stream:
-    """Bytes of one stream for consecutive steps, computed at the first request."""
+    """A cache of the bytes of one stream for several consecutive steps."""
 
     def __init__(self, rng: Philox, number: int, nbytes: int) -> None:
         self._rng, self.number, self.nbytes = rng, number, nbytes
@@ -151,11 +150,11 @@ class _Stream:
         self._calls: list[Call] = []
 
     def forget(self) -> None:
-        """Compute the bytes again at the next request."""
+        """Empty the cache."""
         self._first, self._bytes = None, None
 
     def write(self, out: Array, width: int, pitch: int) -> None:
-        """Write the step's bytes into `out`, whose rows of `width` bytes are part of a `pitch`."""
+        """Write the step's bytes; rows have `width` padded bytes, rows of the batch `pitch`."""
         step = self._rng.step
         first = step - step % self._steps
         if self._bytes is None:
@@ -169,7 +168,7 @@ class _Stream:
         np.copyto(out, part.reshape(len(out), width)[:, : out.shape[1]])
 
     def _bind(self) -> Array:
-        """Bind the calls that compute the bytes; return the bytes, one row per step."""
+        """Bind the calls that compute the bytes; return the buffer, with one row for each step."""
         total = self._steps * self._blocks
         n = total if self._steps > 1 else min(total, BLOCKS_AT_ONCE)
         words = np.zeros((-(-total // n) * n // GROUP, 2, GROUP), np.uint64)
@@ -199,7 +198,7 @@ class _Stream:
 
 
 def _rounds(even: Array, odd: Array, spare: Array, seed: int) -> Calls:
-    """Yield the calls of all rounds on the words 0 and 2 (`even`) and 1 and 3 (`odd`)."""
+    """Yield the calls of all rounds; `even` has the words 0 and 2, `odd` the words 1 and 3."""
     factors = np.array(MULTIPLIERS, np.uint64)[:, None]
     low, shift = np.array(LOW, np.uint64), np.array(WORD_BITS, np.uint64)
     for number in range(ROUNDS):

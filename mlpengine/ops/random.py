@@ -1,4 +1,4 @@
-"""Ops that draw random numbers from the caller's generator (`philox`)."""
+"""Ops that draw random numbers from a `Philox` of the caller."""
 
 from dataclasses import dataclass
 from math import pi
@@ -17,14 +17,14 @@ from mlpengine.ops.philox import BYTE_VALUES, Philox, lines_per_row
 class Dropout(GradOp, name="dropout"):
     """Inverted dropout, y = x * mask; mask is 0 with probability p, else 1 / (1 - p).
 
-    p is `rate` rounded to a multiple of 1/256, because each entry has one random byte; unless rate
-    is 0, p is 1/256 to 255/256.  On every backend, the mask is a function of the seed and the step
-    of `rng`, of `layer`, and of the entry's position.  Layer 0 draws first in a forward pass, and
-    moves the generator to its next step.  Evaluation records no dropout.  If `rng` is scheduled, p
-    is a rounded share of `rate` and may be 0.
+    Each entry uses one random byte, so p is `rate` rounded to a multiple of 1/256; unless rate is
+    0, p is 1/256 to 255/256.  If `rng` is scheduled, p is a share of `rate`, rounded alike, and may
+    be 0.  On every backend, the mask is the same function of the seed and the step of `rng`, of
+    `layer`, and of the position of the entry.  The forward of layer 0 advances `rng` to its next
+    step before it draws.  Evaluation records no dropout.
 
     Shapes: x (..., columns), y (..., columns).
-    Backward: dx = dy * mask, the mask of the last forward.
+    Backward: dx = dy * mask, with the mask of the last forward.
     Raises: UsageError unless 0 <= rate < 1 and `rng` is a Philox.
     Source: Srivastava et al. 2014, section 10 (scaling while training).
     """
@@ -45,7 +45,7 @@ class Dropout(GradOp, name="dropout"):
 
     @property
     def limit(self) -> int:
-        """The number of byte values, from 0 up, that drop an entry: p * 256."""
+        """The limit p * 256: bytes below the limit drop an entry."""
         return min(max(round(self.rate * BYTE_VALUES), 1), BYTE_VALUES - 1) if self.rate else 0
 
     @property
@@ -85,7 +85,7 @@ class Dropout(GradOp, name="dropout"):
 class Normal(GradOp, name="normal"):
     """A sample of a normal distribution, y = mean + deviation * z, with standard normal z.
 
-    z is a function of the seed and the step of `rng`, of `layer`, and of the position in the row.
+    z is a function of the seed and the step of `rng`, of `layer`, and of the position of the entry.
     The Box-Muller transform of 32-bit numbers gives z, so abs(z) < 6.7.  `rng` and `layer` are as
     in `Dropout`.
 

@@ -16,17 +16,18 @@ from mlpengine.ops.op import GradOp
 
 @dataclass(frozen=True)
 class Reduction(GradOp):
-    """Base of the reductions: `axis` is None for all axes, one axis or several.
+    """Base of the reductions; `axis` is one axis or several, or None for all axes.
 
-    Shapes: x (...), y: x without the reduced axes, or with length 1 along them.
-    Raises: ShapeError unless x has each axis, named once, and if `needs_entries` an entry.
+    Shapes: x (...), y: x without the reduced axes, or with length 1 along these (`keepdims`).
+    Raises: ShapeError for an axis that x lacks or that is named twice; for some reductions also if
+        there is no entry to reduce.
     """
 
     axis: int | tuple[int, ...] | None = None
     keepdims: bool = False
 
     needs_entries: ClassVar[bool] = False
-    """Whether the reduction is undefined if there is no entry."""
+    """Whether the reduction of no entries is an error."""
 
     def infer(self, x: Spec) -> Spec:
         need_floats(self.name, x=x)
@@ -41,14 +42,14 @@ class Reduction(GradOp):
         return y
 
     def axes(self, x: Spec | Array) -> tuple[int, ...]:
-        """Return the axes of `x` that are reduced, counted from the front, in order."""
+        """Return the reduced axes of `x`, counted from the front, in ascending order."""
         if self.axis is None:
             return tuple(range(len(x.shape)))
         several = self.axis if isinstance(self.axis, tuple) else (self.axis,)
         return tuple(sorted(normal_axis(self.name, i, Spec(x.shape, x.dtype)) for i in several))
 
     def count(self, x: Spec | Array) -> int:
-        """Return the number of entries of `x` for each entry of y."""
+        """Return the number of entries of `x` that are reduced to one entry of y."""
         return prod(x.shape[i] for i in self.axes(x))
 
     def kept(self, y: Array, x: Array) -> Array:
@@ -94,8 +95,6 @@ class Mean(Reduction, name="mean"):
 class Var(Reduction, name="var"):
     """Variance, y = sum((x - mean(x))**2) / (n - ddof) over `axis`.
 
-    Forward stores x - mean(x).
-
     Backward: dx = dy * 2 * (x - mean(x)) / (n - ddof).
     Raises: ShapeError unless n is above `ddof`.
     """
@@ -137,7 +136,7 @@ class Var(Reduction, name="var"):
 
 
 class Extreme(Reduction):
-    """Base of `Max` and `Min`: the gradient goes to the first winner."""
+    """Base of `Max` and `Min`; only the first of equal extremes gets a gradient."""
 
     needs_entries = True
     ufunc: ClassVar[Any]
@@ -152,10 +151,10 @@ class Extreme(Reduction):
         yield call(self.ufunc.reduce, x, self.axes(x), None, self.kept(out, x), True)
 
     def backward(self, dy: Array, x: Array, *, out: Slots, moved: Array, winner: Array) -> Calls:
-        """Yield the calls that write dy at the first winner, 0 elsewhere.
+        """Yield the calls that write dy at the first extreme, 0 elsewhere.
 
-        The calls work on `moved`, a copy with the reduced axes last, unless they are last in x.
-        Otherwise NumPy would allocate such a copy in each call.
+        If the reduced axes are not the last axes of x, the calls work on `moved`, a copy with the
+        reduced axes last.  Without `moved`, NumPy would allocate such a copy in each call.
         """
         (dx,) = out
         if dx is None:
@@ -179,7 +178,7 @@ class Extreme(Reduction):
 class Max(Extreme, name="max"):
     """Maximum, y = max(x) over `axis`; NaN wins.
 
-    Backward: dx = dy at the first of the largest, 0 elsewhere.
+    Backward: dx = dy at the first of the largest entries, 0 elsewhere.
     """
 
     ufunc = np.maximum
@@ -188,17 +187,17 @@ class Max(Extreme, name="max"):
 class Min(Extreme, name="min"):
     """Minimum, y = min(x) over `axis`; NaN wins.
 
-    Backward: dx = dy at the first of the smallest, 0 elsewhere.
+    Backward: dx = dy at the first of the smallest entries, 0 elsewhere.
     """
 
     ufunc = np.minimum
 
 
 class LogSumExp(Reduction, name="logsumexp"):
-    """Logarithm of a sum, y = m + log(sum(exp(x - m))) over `axis`, m = max(x).
+    """Logarithm of a sum of exponentials, y = m + log(sum(exp(x - m))) over `axis`, m = max(x).
 
-    An infinite m is replaced by a finite number.  So y is -inf if every x is -inf, and inf if
-    any x is inf.
+    y is -inf if every x is -inf, and inf if any x is inf: an infinite m is replaced by the largest
+    finite number.
 
     Backward: dx = dy * exp(x - m) / sum(exp(x - m)), the softmax.
     """
@@ -228,10 +227,10 @@ class LogSumExp(Reduction, name="logsumexp"):
 
 
 def summed(x: Array, out: Array) -> Calls:
-    """Yield the sum of `x` over the axes that have length 1 in `out`.
+    """Yield the calls that sum `x` over the axes with length 1 in `out`.
 
-    A long sum to a single number is pairwise, for accuracy in float32.  Other sums are products
-    with ones.
+    A long sum to a single number is pairwise, for accuracy in float32; see `unbroadcast` for
+    others.
     """
     if out.size == 1 and x.size > CONSTANT_LENGTH:
         yield call(np.add.reduce, x, None, None, out.reshape(()))

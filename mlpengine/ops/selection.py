@@ -1,4 +1,4 @@
-"""Choosing between operands, entry by entry."""
+"""Element-wise choice between two operands."""
 
 import numpy as np
 

@@ -17,7 +17,7 @@ class SsmScan(GradOp, name="ssm_scan"):
     Backward: dh_t = dy_t + a_(t+1) dh_(t+1); da_t = dh_t h_(t-1), db_t = dh_t x_t,
     dx_t = dh_t b_t, dh0 = a_1 dh_1.
     Raises: ShapeError unless a, b and x have one shape with at least one step, and h0 fits it.
-    Source: Gu and Dao 2023, section 3.2, with the state's matrices diagonal.
+    Source: Gu and Dao 2023, section 3.2, with diagonal state matrices.
     """
 
     def infer(self, a: Spec, b: Spec, x: Spec, h0: Spec | None = None) -> Spec:
@@ -68,7 +68,7 @@ def _check_shapes(a: Spec, b: Spec, x: Spec, h0: Spec | None) -> None:
 
 
 def _accumulated(dy: Array, a: Array, dh: Array, dcarry: Array) -> Calls:
-    """Yield the calls that write dh_t = dy_t + a_(t+1) dh_(t+1), the last step first."""
+    """Yield the calls that write dh_t = dy_t + a_(t+1) dh_(t+1), in descending order of t."""
     yield call(np.copyto, dh, dy)
     steps = list(zip(_steps(a), _steps(dh), strict=True))
     for (a_after, dh_after), (_, dh_t) in pairwise(reversed(steps)):

@@ -17,7 +17,7 @@ from mlpengine.ops._part import CopiedEntries
 from mlpengine.ops.op import GradOp
 
 IndexEntry = int | slice | EllipsisType | None
-"""One entry of a basic index; None is a new axis."""
+"""An entry of a basic index (see NumPy); None is a new axis."""
 
 _BASIC = (int, np.integer, slice, EllipsisType, type(None))
 
@@ -61,7 +61,7 @@ class Reshape(_Moved, name="reshape"):
 
 @dataclass(frozen=True)
 class Cast(_Moved, name="cast"):
-    """The same values in another floating dtype, rounded if it is narrower.
+    """The same values in another floating dtype; float64 is rounded to float32.
 
     Shapes: x (...), y (...).
     Dtype: x of any numbers, y `dtype`.
@@ -86,7 +86,7 @@ class Detach(_Moved, name="detach"):
     """The same value without a gradient.
 
     Shapes: x (...), y (...).
-    Backward: dx = 0; ops that contribute only to x have no backward.
+    Backward: dx = 0; the program skips the backward of ops that only x depends on.
     """
 
     stops_gradient = True
@@ -105,10 +105,10 @@ class Detach(_Moved, name="detach"):
 class Cat(GradOp, name="cat"):
     """Operands joined along an existing axis.
 
-    `sizes` are the operands' lengths along the axis.  They are needed only if an operand with a
-    gradient lies between operands without one.
+    `sizes` are the lengths of the operands along the axis.  They are needed only if an operand with
+    a gradient lies between operands without a gradient.
 
-    Shapes: xs are equal except along `axis`; along it, y has the sum of their lengths.
+    Shapes: xs have equal shapes except along `axis`, where the length of y is the sum of theirs.
     Backward: each operand gets its part of dy.
     Raises: ShapeError unless the operands agree on rank, dtype and all other axes.
     """
@@ -149,7 +149,7 @@ class Chunk(GradOp, name="chunk"):
     """`parts` equal pieces along an axis, as one op with several outputs.
 
     Shapes: x (...), ys: each as x, with 1/parts of its length along `axis`.
-    Backward: dx = the pieces' gradients joined; the gradient of an unused piece is zero.
+    Backward: dx = the joined gradients of the pieces; the gradient of an unused piece is zero.
     Raises: ShapeError if the axis does not divide evenly.
     """
 
@@ -183,8 +183,8 @@ class Slice(CopiedEntries, name="slice"):
 
     Shapes: x (...), y as NumPy gives it.
     Backward: dx = dy at the sliced entries, 0 elsewhere.
-    Raises: IndexRangeError for an integer outside its axis or too many of them; TapeError for an
-    index that is not basic.
+    Raises: IndexRangeError for an integer outside its axis, or for too many indices; TapeError for
+    an index that is not basic, such as an array.
     """
 
     key: IndexEntry | tuple[IndexEntry, ...]
@@ -212,7 +212,7 @@ class Slice(CopiedEntries, name="slice"):
 
 
 def _moved(source: Array, target: Array) -> Calls:
-    """Yield a copy into another shape or dtype; nothing if both are the same memory."""
+    """Yield the call that copies and converts `source`; nothing if both share one memory."""
     if address_of(source) != address_of(target):
         yield call(np.copyto, target, source.reshape(target.shape))
 
@@ -235,8 +235,8 @@ def _parts(x: Array, axis: int, sizes: Any) -> Iterator[Array]:
 def _sizes_of(slots: Slots, axis: int, total: int) -> list[int]:
     """Return the operands' lengths along `axis`.
 
-    The slots of operands without a gradient are None.  These operands must be adjacent; the first
-    gets their total length, the others get 0.
+    The slot of an operand without a gradient is None, so its length is unknown.  Such operands must
+    be adjacent.  The first gets their total length, and the others get length 0.
     """
     sizes = [0 if slot is None else slot.shape[axis] for slot in slots]
     unwanted = [i for i, slot in enumerate(slots) if slot is None]

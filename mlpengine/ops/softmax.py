@@ -13,7 +13,7 @@ from mlpengine.ops.op import GradOp
 
 @dataclass(frozen=True)
 class AlongAxis(GradOp):
-    """Base of the ops that keep the shape and act along one axis."""
+    """Base of softmax and log-softmax: ops along one axis that keep the shape."""
 
     axis: int = -1
 
@@ -34,7 +34,7 @@ class Softmax(AlongAxis, name="softmax"):
 
     Shapes: x (...), y (...), at least one axis.
     Backward: dx = y * (dy - sum(dy * y)).
-    Raises: ShapeError unless x has the axis, and entries along it.
+    Raises: ShapeError if x lacks the axis or has no entries along the axis.
     """
 
     def forward(self, x: Array, *, out: Array, lines: Array) -> Calls:
@@ -61,7 +61,7 @@ class LogSoftmax(AlongAxis, name="log_softmax"):
 
     Shapes: x (...), y (...), at least one axis.
     Backward: dx = dy - exp(y) * sum(dy).
-    Raises: ShapeError unless x has the axis, and entries along it.
+    Raises: ShapeError if x lacks the axis or has no entries along the axis.
     """
 
     def forward(self, x: Array, *, out: Array, lines: Array, workspace: Array) -> Calls:

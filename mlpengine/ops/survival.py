@@ -16,38 +16,40 @@ from mlpengine.ops.entry_loss import EntryLoss, Prediction
 Distribution: TypeAlias = Literal["lognormal", "weibull", "loglogistic"]
 
 SHOWN_LEVELS = 0.1, 0.9
-"""Levels of the quantiles that are predicted beside the median."""
+"""Levels of the quantiles that a network predicts besides the median."""
 
 BEYOND = 20.0
-"""Distance, in scales, of the best output from the only bound of a time."""
+"""Maximum width, in scales, of an interval of log(time) in `best_outputs`."""
 
 PAIRS = {
     "lognormal": (-1.0, 1.0),
     "weibull": (-1.7930997245749267, 0.6062575559405392),
     "loglogistic": (-1.5434046384182083, 1.5434046384182083),
 }
-"""Two z whose losses together are lowest at the location 0 and the scale 1."""
+"""Two z by distribution; the summed loss of events at both is lowest at location 0 and scale 1."""
 
 WIDE = 40.0
-"""Distance of a bound, in scales, beyond which its chance is below 1e-16."""
+"""Maximum distance, in scales, of a bound from the nearer of the location and the other bound.
+
+A farther bound is moved; this changes the probability of the interval by less than 1e-16."""
 
 FAR, LEVELS = 4.0, 20
-"""From this z on the normal tail is a continued fraction of this many levels, to 1e-13."""
+"""The z from which the normal tail is a continued fraction, and its levels: precise to 1e-13."""
 
 
 @dataclass(frozen=True)
 class Survival(EntryLoss, name="survival"):
     """Predicts the time until an event from times that may be censored (accelerated failure time).
 
-    An entry has two target columns.  The first is a time: positive if the event was seen then, and
-    negative if it came later (right censoring).  The second is a bound, infinity if there is none:
-    an event that was not seen came between the time and the bound (interval censoring).  The
-    outputs of an entry are y, the location of the logarithm of the time, and s, the logarithm of
-    its scale.  With z = (log(abs(time)) - y) exp(-s), and the same for the bound, the loss of a
-    seen event is s - log(density(z)), and the loss of another event is
-    -log(distribution(z of the bound) - distribution(z)).  The densities are: normal for
-    `lognormal`, exp(z - exp(z)) for `weibull`, logistic for `loglogistic`.  The mean is over all
-    entries.
+    An entry has two target columns, a time and a bound.  A positive time is the time of an observed
+    event.  Any other time means that the event came after abs(time) and before the bound (interval
+    censoring); an infinite bound means right censoring.
+
+    An entry has two outputs: the location y and the logarithm s of the scale of log(time).  Let
+    z = (log(abs(time)) - y) exp(-s), and let end be the same for the bound.  The loss of an
+    observed event is s - log(density(z)).  The loss of a censored event is
+    -log(distribution(end) - distribution(z)).  The density of z is normal for `lognormal`,
+    exp(z - exp(z)) for `weibull`, and logistic for `loglogistic`.  The mean is over all entries.
     Shapes: output (batch, 2 * entries); target (batch, 2 * entries).
 
     Source: Kalbfleisch and Prentice 2002, "The statistical analysis of failure time data", section
@@ -87,7 +89,7 @@ class Survival(EntryLoss, name="survival"):
     def _between(self, z: Expr, end: Expr) -> Expr:
         """Return -log(distribution(end) - distribution(z))."""
         match self.distribution:
-            case "lognormal":  # the smaller of both tails is exact
+            case "lognormal":  # in the smaller of both tails, nothing cancels
                 low, high = map(_upper_tail, _farther(z, end))
                 return low - f.log(-f.expm1(low - high))
             case "weibull":
@@ -96,7 +98,7 @@ class Survival(EntryLoss, name="survival"):
                 return softplus(z) + softplus(-end) - f.log(-f.expm1(z - end))
 
     def _slopes(self, z: Expr, end: Expr) -> tuple[Expr, Expr]:
-        """Return density(z) and density(end), each divided by the chance between."""
+        """Return density(z) and density(end), divided by distribution(end) - distribution(z)."""
         match self.distribution:
             case "lognormal":
                 near, far = _farther(z, end)
@@ -116,7 +118,7 @@ class Survival(EntryLoss, name="survival"):
         return exp(y + exp(s) * z) if z else exp(y)
 
     def _standard(self, level: float) -> float:
-        """Return the quantile of a level of z."""
+        """Return the quantile of z for a level."""
         match self.distribution:
             case "lognormal":
                 return NormalDist().inv_cdf(level)
@@ -127,14 +129,15 @@ class Survival(EntryLoss, name="survival"):
 
     @property
     def predictions(self) -> Sequence[Prediction]:
-        """The median, and two quantiles, named by their level."""
+        """The median, and the quantiles for `SHOWN_LEVELS` with the level in their names."""
         quantiles = [Prediction(f"_{level:g}", self.quantile(level)) for level in SHOWN_LEVELS]
         return [Prediction("", self.quantile(0.5)), *quantiles]
 
     def drawn(self, predictions: Array, rng: np.random.Generator) -> Array:
-        """Return one of two seen times, at random, for which predictions (rows, 1, 3) are best.
+        """Return random targets, with `predictions` (rows, 1, 3) as the best predictions.
 
-        The loss of both together is lowest at the distributions of the `predictions`.
+        Each time is one of two times (see `PAIRS`); the sum of their two losses is lowest at the
+        distribution that has these predictions.
         """
         median, low, high = np.moveaxis(np.log(predictions), -1, 0)
         middle, first, last = (self._standard(level) for level in (0.5, *SHOWN_LEVELS))
@@ -143,7 +146,7 @@ class Survival(EntryLoss, name="survival"):
         return np.hstack([times, 2 * times])  # a seen event needs no bound
 
     def best_outputs(self, target: Array, outputs: int) -> Array:
-        """Return the time of each event, and otherwise the middle between its bounds."""
+        """Return log(time) of observed events, else the middle of the interval; s is constant."""
         wide, constant = target.astype(np.float64), self.best_constant(target, outputs)
         time, bound = np.abs(wide[:, ::2]), wide[:, 1::2]
         s = np.broadcast_to(constant[1::2], time.shape)
@@ -156,7 +159,7 @@ class Survival(EntryLoss, name="survival"):
 
 
 def _standardized(y: Expr, s: Expr, t: Expr, bound: Expr) -> tuple[Expr, Expr, Expr]:
-    """Return z of a time, and z of time and bound without chances that no float can hold."""
+    """Return z of a time, then z of the time and of the bound again, limited as in `WIDE`."""
     z, end = ((f.log(value) - y) * exp(-s) for value in (abs(t), bound))
     return z, maximum(z, minimum(end, 0) - WIDE), minimum(end, maximum(z, 0) + WIDE)
 
@@ -167,7 +170,7 @@ def _rise(z: Expr, end: Expr) -> Expr:
 
 
 def _farther(z: Expr, end: Expr) -> tuple[Expr, Expr]:
-    """Return both, or their negatives, so that they are in the smaller tail of a normal."""
+    """Return (z, end) if z > 0, else (-end, -z), the same interval of a symmetric density."""
     return where(z > 0, z, -end), where(z > 0, end, -z)
 
 

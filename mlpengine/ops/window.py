@@ -13,7 +13,7 @@ from mlpengine.core.spec import Array, Spec
 Pair = tuple[int, int]
 
 Covered = tuple[Array, tuple[slice, ...]]
-"""A strided view of images, and the index of the windows to which the view belongs."""
+"""A strided view of pixels, and the index of the windows that contain these pixels."""
 
 
 def pair(where: str, name: str, value: int | Pair, lowest: int) -> Pair:
@@ -48,7 +48,7 @@ class Window(NamedTuple):
         return rows, columns
 
     def framed(self, x: Spec) -> Spec:
-        """Return the spec of the padded images; empty without padding."""
+        """Return the spec of the padded images, or an empty spec without padding."""
         top, left = self.padding
         padded = (*x.shape[:2], x.shape[2] + 2 * top, x.shape[3] + 2 * left)
         return Spec(padded if top or left else (0,), x.dtype)
@@ -67,7 +67,7 @@ class Window(NamedTuple):
         return as_strided(frame, shape, (channels, *steps, batch, *jumps))
 
     def covered(self, x: Array, places: tuple[int, ...]) -> Iterator[Covered]:
-        """Yield, for each kernel entry, the view of the pixels it covers and their windows."""
+        """Yield, for each kernel entry, the pixels under this entry and their windows."""
         for entry in product(*map(range, self.kernel)):
             pixels, windows = [slice(None)] * 2, [slice(None)] * 2
             for at, n, s, p, count in zip(
@@ -81,7 +81,7 @@ class Window(NamedTuple):
             yield x[tuple(pixels)], tuple(windows)
 
     def first_inside(self, places: tuple[int, ...]) -> Array:
-        """Return the number of each window's first kernel entry that is not padding."""
+        """Return, for each window, the number of the first kernel entry that is not on padding."""
         rows, columns = (
             np.maximum(0, p - s * np.arange(n))
             for n, s, p in zip(places, self.stride, self.padding, strict=True)

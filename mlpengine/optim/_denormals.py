@@ -1,20 +1,22 @@
-"""Flushing of moments, so that they never become denormal.
+"""Flushing of moments before they become denormal.
 
-Without further gradients, a moment decays by beta at every step.  At 0.9 in float32 it falls below
-the smallest normal number after about 850 steps.  Arithmetic on such denormal numbers is many times
-slower, and NumPy cannot make the processor flush them to zero.  So every few steps
+If gradients are zero, a moment is multiplied by beta at every step.  With beta = 0.9 in float32, an
+entry of 1 falls below the smallest normal number after about 830 steps.  Arithmetic on denormal
+numbers is many times slower than on normal numbers, and NumPy cannot make the processor flush them
+to zero.  Therefore, every few steps
 
-* a *signed* moment (a mean of gradients) has its entries below `threshold` set to zero;
-* a *square* moment (a mean of squares) has its entries raised to at least `smallest_square`, which
-  is also its initial value.
+* the entries of *signed* moments (means of gradients) below `threshold` are set to zero;
+* the entries of *square* moments (means of squares) are raised to at least `smallest_square`, the
+  initial value of these moments.
 
-Between two flushes an entry decays by at most `MAX_DECAY`.  Both limits are so far above the
-denormals that no decayed entry, and no difference of nearly equal entries, is denormal.
+From one flush to the next, decay multiplies an entry by at least `MAX_DECAY`.  Both limits are so
+far above the denormals that no decayed entry, and no difference of nearly equal entries, is
+denormal.
 
 Square moments are never denormal.  Signed moments are never denormal if each entry of the gradient
-is zero or at least `threshold` in size; denormals of smaller entries last until the next flush.
-The limits are too small to change a parameter (1e-25 and 1e-32 in float32).  A flush depends only
-on the step count, so a resumed run repeats it.
+is zero or at least `threshold` in size; smaller gradients can cause denormals until the next flush.
+The limits (1e-25 and 1e-32 in float32) are too small to change a parameter.  Flushes depend only on
+the step count, so a resumed run repeats them.
 """
 
 from math import log
@@ -24,10 +26,10 @@ import numpy as np
 from mlpengine.core.spec import Array, Call, Calls, call
 
 MAX_DECAY = 1e-6
-"""Largest decay of an entry from one flush to the next."""
+"""Smallest product of the decay factors from one flush to the next."""
 
 INTERVAL = 64
-"""Maximum steps between two flushes; a flush has four passes, a step has ten."""
+"""Maximum steps between two flushes; a flush takes four NumPy calls, a step of Adam ten."""
 
 
 def flush_interval(betas: list[float]) -> int:
@@ -37,7 +39,7 @@ def flush_interval(betas: list[float]) -> int:
 
 
 def threshold(dtype: np.dtype[np.floating]) -> float:
-    """Return the size below which an entry of a signed moment counts as zero."""
+    """Return the size below which a flush sets an entry of a signed moment to zero."""
     info = np.finfo(dtype)
     return float(info.tiny) / float(info.eps) / MAX_DECAY
 

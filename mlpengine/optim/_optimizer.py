@@ -41,7 +41,7 @@ WeightDecay: TypeAlias = Annotated[
     NonNegative, "Decoupled decay of weights, times the learning rate."
 ]
 Betas: TypeAlias = Annotated[tuple[Fraction, Fraction], "Decay of the two moments."]
-"""Options that several optimizers have."""
+"""`LearningRate`, `WeightDecay` and `Betas` are types of options of several optimizers."""
 
 STEP_LIMITS = Limits(at_least=0, whole=True)
 
@@ -108,17 +108,17 @@ class Optimizer(ABC):
       `decay_schedule`.
       Source: Loshchilov and Hutter 2019, arXiv 1711.05101, algorithm 2.
     * With `average`, the moment ``average`` is an exponential moving average of the parameters.  It
-      starts at the parameters, and each step sets it to average * moment + (1 - average) *
-      parameters.  It suits a target network, and often predicts better.
+      starts at the parameters; each step sets it to average * moment + (1 - average) * parameters.
+      Averaged parameters often predict better, and suit target networks.
       Source: Polyak and Juditsky 1992; Morales-Brotons et al. 2024, arXiv 2411.18704.
     * Frozen parameters (`Flat.frozen`) are neither updated nor decayed.
-    * Moments never become denormal (see `mlpengine.optim._denormals`).
+    * Moments are kept above the denormal numbers (see `mlpengine.optim._denormals`).
 
     Hyper-parameters are attributes that the constructor reads; only `lr` may be set later.
 
     For other backends: `moments` maps names to vectors in the layout of the parameters, scaled as
-    each class documents.  `carried` holds numbers for the next step; row ``t % 2`` belongs to step
-    t.  `advance` counts a step and sets the 0-d constants that the calls read.
+    each class documents.  `carried` holds the numbers that each step passes to the next step; step
+    t writes row ``t % 2``.  `advance` counts a step and sets the 0-d constants of the calls.
 
     Args:
         schedule: a function from the number of completed steps to a factor of `lr`.
@@ -126,7 +126,7 @@ class Optimizer(ABC):
         average: the decay of the moving average, such as 0.999; None for no average.
         hyper: hyper-parameters that the formulas read, by name.
         signed: moments that are means of gradients: the decay per step by name.
-        squares: moments that are means of squares, so never negative: the decay per step by name.
+        squares: moments that are means of squares (never negative): the decay per step by name.
         carried: initial values of the numbers that `numbers` reads from the previous step.
 
     Raises: UsageError for a hyper-parameter out of range or another model's parameters; ShapeError
@@ -152,13 +152,12 @@ class Optimizer(ABC):
     name: ClassVar[str] = ""
 
     moments: dict[str, Array]
-    """Flat vectors by name, which you may read and write between steps."""
+    """Flat vectors by name; you may read and write these vectors between steps."""
 
     current_lr: float
-    """Learning rate of the last update; before the first update, the rate of the first."""
+    """Learning rate of the last update; before any update, the rate of the first update."""
 
     def __init_subclass__(cls, *, name: str = "", **kwargs: Any) -> None:
-        """Register the class by its name in configs."""
         super().__init_subclass__(**kwargs)
         if name:
             cls.name, OPTIMIZERS[name] = name, cls
@@ -234,7 +233,7 @@ class Optimizer(ABC):
         return option.check(f"{type(self).__name__}: {name}", value)
 
     def _bind_buffers(self) -> None:
-        """Allocate the workspace and bind its calls, for a new optimizer or a copy."""
+        """Create the formulas and the NumPy calls of a new optimizer or a copy."""
         self._formulas = numbers, _ = update_formulas(
             self, self._hyper, self.moments, self._carried, self.average
         )
@@ -245,7 +244,7 @@ class Optimizer(ABC):
         self._bound: dict[int, tuple[HasFlat, Callable[[], None]]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return everything but the bound calls; even a shallow copy gets its own moments."""
+        """Return the attributes without bound calls; even a shallow copy gets its own moments."""
         own, slots = cast("tuple[dict[str, Any] | None, dict[str, Any]]", super().__getstate__())
         state = {k: v for k, v in {**slots, **(own or {})}.items() if k not in _BOUND}
         copied = {k: v.copy() for k, v in state.items() if isinstance(v, np.ndarray)}
@@ -270,7 +269,7 @@ class Optimizer(ABC):
 
     @property
     def lr(self) -> float:
-        """Base learning rate; the schedule multiplies it.  It may be zero."""
+        """Base learning rate, at least 0; a schedule multiplies this rate."""
         return self._lr
 
     @lr.setter
@@ -288,8 +287,8 @@ class Optimizer(ABC):
     def scheduled_decay(self, step: int) -> float:
         """Return the weight decay after `step` steps.
 
-        Raises: UsageError if it is negative or above the constructor's value, or if
-        `decay_schedule` is no function.
+        Raises: UsageError if a factor of `decay_schedule` is outside 0 to 1, or if
+        `decay_schedule` is no function of the step.
         """
         schedule = self.decay_schedule
         if schedule is None:
@@ -310,7 +309,7 @@ class Optimizer(ABC):
     def scheduled_lr(self, step: int) -> float:
         """Return the learning rate after `step` steps.
 
-        Raises: UsageError if it is negative, or not finite in the parameters' dtype.
+        Raises: UsageError if the rate is negative, or too large for the parameters' dtype.
         """
         if self.schedule is None:
             return self._lr
@@ -331,8 +330,8 @@ class Optimizer(ABC):
     def next_rates(self, count: int) -> tuple[Array | float, Array | float]:
         """Return the learning rates and weight decays of the next steps, (count,) of float64.
 
-        Without a schedule, each is a single number.  Raises: UsageError as in `scheduled_lr` and
-        `scheduled_decay`.
+        Rates without a schedule are one number, and so are decays.  Raises: UsageError as in
+        `scheduled_lr` and `scheduled_decay`.
         """
         steps = range(self.steps, self.steps + count)
         rates: Array | float = self._lr
@@ -347,7 +346,7 @@ class Optimizer(ABC):
         return rates, decays
 
     def step(self, model: HasParams, grads: HasFlat) -> None:
-        """Update the parameters of `model` with `grads.flat`, which stays unchanged."""
+        """Update the parameters of `model` with `grads.flat`, without changing the gradients."""
         try:
             own = model.params is self.params
         except AttributeError:
@@ -377,7 +376,7 @@ class Optimizer(ABC):
         return [self.advance, *self._numpy.calls(grads_flat)]
 
     def advance(self) -> None:
-        """Count a step and set the constants of this step; the first of its calls."""
+        """Count a step, set its constants, and flush moments if due: the first call of a step."""
         steps, numpy = self._steps, self._numpy
         if steps and steps % self.flush_every == 0:
             for run in numpy.flushes:
@@ -407,20 +406,20 @@ class Optimizer(ABC):
     def numbers(self, *lr_and_t: Any, **named: Any) -> dict[str, Any]:
         """Return the numbers of a step by name, each as a formula.
 
-        A subclass's method has these parameters: ``lr``, the step's learning rate; ``t``, its
-        number from 1; all hyper-parameters; the carried numbers of the previous step.  Their order
-        is the constructor's.  Formulas use arithmetic, and `sqrt` and `power` of
-        `mlpengine.optim.scalar_functions`.  They are called with floats at each step, and once with
-        names of C variables of type double.
+        A subclass's method has these parameters, in this order: ``lr``, the step's learning rate;
+        ``t``, the step's number from 1; the names in `hyper`; the names in `carried`, with the
+        values of the previous step.  Formulas use arithmetic, and `sqrt` and `power` of
+        `mlpengine.optim.scalar_functions`.  The method is called with floats at each step, and once
+        with variables (`mlpengine.formula.Expr`) for C.
         """
 
     @abstractmethod
     def update(self, *vectors: Any, **named: Any) -> dict[str, Any]:
-        """Return the new moments and the new parameters ``p`` as formulas, in order of computation.
+        """Return formulas for the new moments and parameters ``p``, in order of computation.
 
-        A subclass's method has parameters for everything that it reads: the parameters ``p``, the
-        gradient ``g``, old moments, hyper-parameters and numbers.  A parameter with a default is
-        optional.
+        A subclass's method names as parameters what the formulas read: ``p``, the gradient ``g``,
+        old moments, hyper-parameters and numbers.  A parameter with a default may be absent, such
+        as a moment that only some settings need.
         """
 
     def state_dict(self) -> State:
@@ -477,7 +476,7 @@ class Optimizer(ABC):
         )
 
     def _bind(self, grads: HasFlat) -> tuple[HasFlat, Callable[[], None]]:
-        """Bind the step for `grads`; the reference keeps its id from being reused."""
+        """Bind the step for `grads`; a reference keeps the id of `grads` from being reused."""
         if not isinstance(getattr(grads, "flat", None), np.ndarray):
             raise UsageError(
                 f"{self._where}: step needs gradients such as mlp.gradients(batch_size=32) "

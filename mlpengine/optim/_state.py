@@ -18,8 +18,8 @@ State: TypeAlias = dict[str, Array | int | float]
 def matching_state(where: str, own: Mapping[str, Any], given: Mapping[str, Any]) -> State:
     """Return `given` if it fits an object with the state `own`.
 
-    Whole numbers must be at least zero; other numbers must not be NaN.  Files of arrays, such as
-    those of `numpy.savez`, hold numbers as arrays without axes.
+    Whole numbers must be at least zero; other numbers must not be NaN.  Numbers may be arrays
+    without axes, as `numpy.savez` stores them.
     Raises: CheckpointError.
     """
     if not isinstance(given, Mapping):
@@ -43,7 +43,7 @@ def _plain(expected: Any, given: Any) -> Any:
 
 
 def _misfit(expected: Any, given: Any) -> str:
-    """Return which value is expected and which was given, or "" if `given` fits."""
+    """Return a text with the expected and the given value, or "" if `given` fits."""
     if isinstance(expected, np.ndarray):
         if isinstance(given, np.ndarray) and Spec.of(given) == Spec.of(expected):
             return ""

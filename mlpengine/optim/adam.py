@@ -21,14 +21,14 @@ Epsilon: TypeAlias = Annotated[NonNegative, "Added to the root of the second mom
 class Adam(Optimizer, name="adam"):
     """Adam, adaptive moments: params -= lr * m_hat / (sqrt(v_hat) + eps).
 
-    m = beta1 * m + (1 - beta1) * grads and v = beta2 * v + (1 - beta2) * grads**2 start at zero;
-    the corrections for this are m_hat = m / (1 - beta1**t) and v_hat = v / (1 - beta2**t).
+    m = beta1 * m + (1 - beta1) * grads and v = beta2 * v + (1 - beta2) * grads**2 start at zero.
+    m_hat = m / (1 - beta1**t) and v_hat = v / (1 - beta2**t) correct the bias of this start.
 
     Weight decay is decoupled, so Adam with `weight_decay` is AdamW.
 
-    Moments: ``first`` = m / (1 - beta1) and ``second`` = v / (1 - beta2).  Gradients are added
-    without a factor, so that a step takes only ten calls.
-    Numbers: `rate` and `scaled_eps` combine all other factors:
+    Moments: ``first`` = m / (1 - beta1) and ``second`` = v / (1 - beta2).  Their updates add
+    gradients without a factor, so that a step takes only ten NumPy calls.
+    Numbers: `rate` and `scaled_eps` contain all other factors:
     params -= rate * first / (sqrt(second) + scaled_eps).
 
     Source: Kingma and Ba 2015, arXiv 1412.6980, algorithm 1 and the end of section 2.
@@ -106,14 +106,14 @@ class AdamW(Adam, name="adamw"):
 class NAdam(Optimizer, name="nadam"):
     """NAdam, Adam with Nesterov momentum: the step looks ahead along the first moment.
 
-    With m, v and v_hat as in `Adam`, mu(t) = beta1 * (1 - 0.96**(t * momentum_decay) / 2) and M(t)
-    the product of mu(1) to mu(t):
-    m_hat = (1 - mu(t)) / (1 - M(t)) * grads + mu(t + 1) / (1 - M(t + 1)) * m and
-    params -= lr * m_hat / (sqrt(v_hat) + eps), as in PyTorch.
+    As in PyTorch, params -= lr * m_hat / (sqrt(v_hat) + eps), with
+    m_hat = (1 - mu(t)) / (1 - M(t)) * grads + mu(t + 1) / (1 - M(t + 1)) * m.
+    Here, mu(t) = beta1 * (1 - 0.96**(t * momentum_decay) / 2), and M(t) is the product of mu(1) to
+    mu(t); m, v and v_hat are as in `Adam`.
 
     Moments: ``first`` and ``second``, as in `Adam`.
     Numbers: `rate`, the factor of the gradient; `ahead`, the factor of the first moment; `product`,
-    M(t), which each step carries to the next step.
+    the carried number M(t).
 
     Source: Dozat 2016, Incorporating Nesterov Momentum into Adam.
     """

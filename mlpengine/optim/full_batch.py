@@ -1,4 +1,4 @@
-"""The base of optimizers that use all rows at each step, with one or more losses per step."""
+"""Base of optimizers that use all rows at each step, and may evaluate the loss several times."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ class Objective(Protocol):
 
     Attributes:
         gradient: (parameters,), overwritten by `evaluate`; 0 for frozen parameters.
-        count: number of squares in the mean, rows times outputs.
+        count: number of squared errors in the mean: rows times outputs.
     """
 
     gradient: Array
@@ -34,7 +34,7 @@ class Objective(Protocol):
         ...
 
     def curvature(self, matrix: Array) -> None:
-        """Write the Gauss-Newton matrix of the loss for the parameters of the last `evaluate`.
+        """Write the Gauss-Newton matrix at the parameters of the last `evaluate`.
 
         Shapes: matrix (trained, trained), in the order of the trained parameters.
         """
@@ -56,14 +56,14 @@ class FullBatch(Optimizer):
     decay.  `step` and `calls` raise UsageError, because a step needs more than gradients.
 
     Attributes:
-        numbers_of_state: floats by name that the next step depends on.  They are saved, as are
-            `moments`, vectors in the layout of the parameters.
+        numbers_of_state: floats by name that the next step depends on; part of `state_dict`, as
+            are `moments`.
     """
 
     __slots__ = ("_trained", "numbers_of_state")
 
     needs_rows: ClassVar[bool] = False
-    """Whether `minimize` uses the curvature; only the loss ``mse`` has one."""
+    """Whether `minimize` calls `Objective.curvature`; this needs the loss ``mse``."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class FullBatch(Optimizer):
     def minimize(self, problem: Objective) -> tuple[float, float]:
         """Change the parameters to lower the loss; return the old loss and the old gradient norm.
 
-        The parameters stay if the loss is not finite or no step lowers it.
+        If the loss is not finite, or if no step lowers the loss, the parameters stay unchanged.
         """
 
     @property

@@ -11,10 +11,10 @@ from mlpengine.optim._optimizer import HasParams
 from mlpengine.optim.full_batch import FullBatch, NoSchedule, Objective
 
 DECREASE, CURVATURE = 1e-4, 0.9
-"""Constants of the strong Wolfe conditions (Nocedal and Wright 2006, section 3.1)."""
+"""Constants c1 and c2 of the strong Wolfe conditions (Nocedal and Wright 2006, section 3.1)."""
 
 EVALUATIONS = 25
-"""Maximum number of losses in a line search; after that, the best point is taken."""
+"""Maximum number of evaluations in a line search; the best point is taken after them."""
 
 
 class Point(NamedTuple):
@@ -28,8 +28,8 @@ class Point(NamedTuple):
 class Lbfgs(FullBatch, name="lbfgs"):
     """L-BFGS: a quasi-Newton direction from the last gradients, and a line search along it.
 
-    It works with every loss; each batch has all rows.  The accepted point of a line search meets
-    the strong Wolfe conditions.
+    It works with every loss; each batch must have all rows.  A line search ends at a point that
+    meets the strong Wolfe conditions, or after 25 evaluations at the best point.
 
     Source: Nocedal and Wright 2006, Numerical Optimization, algorithms 7.4, 3.5 and 3.6.
     """
@@ -80,12 +80,12 @@ class Lbfgs(FullBatch, name="lbfgs"):
         return loss, norm
 
     def _pair(self, k: int) -> tuple[Array, Array]:
-        """Return step and gradient change number k as vectors, which replace an older pair."""
+        """Return the buffers of step and gradient change `k`; older pairs are overwritten."""
         k %= self.memory
         return self.moments[f"step_{k}"], self.moments[f"change_{k}"]
 
     def _direction(self, gradient: Array, out: Array) -> None:
-        """Write the negative product of the approximate inverse Hessian and the gradient."""
+        """Write -H gradient into `out`, with H the approximate inverse Hessian."""
         assert self._work is not None
         count, part = int(self.numbers_of_state["pairs"]), self._work[3]
         used = [self._pair(k) for k in range(max(0, count - self.memory), count)]
@@ -116,8 +116,8 @@ class Lbfgs(FullBatch, name="lbfgs"):
     def _search(self, problem: Objective, origin: Point, length: float) -> bool:
         """Move along the direction to a point that meets the Wolfe conditions, or to a lower point.
 
-        `length` is tried first.  Return whether such a point exists; the last evaluation of the
-        problem is at this point.
+        `length` is the first position.  Return whether a point was found; if so, the problem was
+        last evaluated there.
         """
         low, high = origin, None
         at = length
@@ -143,7 +143,6 @@ class Lbfgs(FullBatch, name="lbfgs"):
         return bool(low.at)
 
     def _at(self, problem: Objective, at: float) -> Point:
-        """Evaluate the problem at a position along the direction."""
         assert self._work is not None
         start, _, direction, part, _ = self._work
         np.multiply(direction, at, part)
@@ -158,7 +157,7 @@ def _dot(one: Array, other: Array) -> float:
 
 
 def _between(low: Point, high: Point) -> float:
-    """Return the minimum of the cubic through two points, limited to the middle 80 % between them.
+    """Return the minimum of a cubic interpolation, within the middle 80 % between two points.
 
     Source: Nocedal and Wright 2006, eq. 3.59.
     """

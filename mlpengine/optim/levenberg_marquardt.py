@@ -12,13 +12,13 @@ from mlpengine.optim._optimizer import HasParams
 from mlpengine.optim.full_batch import FullBatch, NoSchedule, Objective
 
 MAX_PARAMETERS = 5_000
-"""Maximum number of trained parameters; their three square matrices take 600 MB."""
+"""Maximum number of trained parameters n; the three float64 matrices (n, n) take 600 MB."""
 
 LARGEST_DAMPING = 1e12
-"""Maximum damping; with more, a step gives up."""
+"""Maximum damping; if even this damping fails, the step leaves the parameters unchanged."""
 
 LEAST_CURVATURE = 0.1
-"""Minimum ratio of a parameter's scale D to the largest curvature."""
+"""Minimum entry of D, as a share of the largest curvature of a parameter."""
 
 FREE_STEPS = 5
 """Number of first steps without weight decay, because a decay could shrink new weights to 0."""
@@ -26,18 +26,17 @@ FREE_STEPS = 5
 EFFECTIVE_STEPS = 4
 """Steps from one count of the effective parameters to the next.
 
-Eigenvalues take a third of a step.  With 4 in place of 1 errors also fell on four functions (400
-rows, three seeds): .69 times without noise, .98 with 5 %.
+A count needs all eigenvalues, a third of a step's time.  Counts at every step predicted no better.
 """
 
 FIRST_GROWTH = 2.0
-"""Factor of the damping if the first step was too long."""
+"""Factor of the damping after the first rejected change; further rejections double the factor."""
 
 REACH, LARGEST_BEND = 0.1, 0.75
-"""The share of a step that measures its bend, and the largest bend, as a share of half the step.
+"""Constants of the bend (see `LevenbergMarquardt`).
 
-With bends, and with 0.1 in place of 0.01 for `LEAST_CURVATURE`, errors without noise fell to 0.38
-(600 rows) and 0.36 (200) on six functions.  A step takes 1.1 times as long.
+The bend is computed from the outputs at weights + `REACH` * d.  A bend that is longer than
+`LARGEST_BEND` / 2 times d is not used.  A bend adds up to a tenth to the time of a step.
 """
 
 
@@ -45,13 +44,15 @@ class LevenbergMarquardt(FullBatch, name="levenberg_marquardt"):
     """Levenberg-Marquardt: (H + damping D) d = -gradient, with H the Gauss-Newton matrix.
 
     D is diagonal: the curvature of each parameter, but at least a tenth of the largest curvature.
-    A step also has a bend, unless the bend is long: half the acceleration that keeps the outputs on
-    a straight line.  A step that lowers the loss is accepted, and the damping falls, to a third at
-    most.  It falls more if the loss follows the quadratic model.  Otherwise the damping grows, and
-    the step is repeated.
+    The weights change by d plus a bend, half the geodesic acceleration.  On the bent path, outputs
+    move nearly on a straight line.  A long bend is omitted.
 
-    The loss must be ``mse``, each batch must have all rows, and at most 5,000 parameters are
-    trained: a step's memory grows with the square, and its time with the cube, of their number.
+    A change that lowers the loss is accepted.  The damping is then multiplied by a factor from 1/3
+    to 2: max(1/3, 1 - (2 gain - 1)^3), with gain = decrease of the loss / decrease of the quadratic
+    model.  After a rejected change, the step is repeated with more damping.
+
+    The loss must be ``mse``, and each batch must have all rows.  At most 5,000 parameters are
+    trained, because memory grows with the square of their number, and time with the cube.
     For results that are precise to the last digits, use a float64 network.
 
     Source: Levenberg 1944; Marquardt 1963 (D); damping of Nielsen 1999 (IMM-REP-1999-05, eq. 2.21);
@@ -117,7 +118,6 @@ class LevenbergMarquardt(FullBatch, name="levenberg_marquardt"):
         return loss, norm
 
     def _bend(self, problem: Objective, work: "_Work") -> None:
-        """Add the bend to the change, from the second derivatives of the outputs along it."""
         np.multiply(work.change, REACH, work.moved)
         work.moved += work.weights
         self._put(work.moved)
@@ -136,11 +136,12 @@ class LevenbergMarquardt(FullBatch, name="levenberg_marquardt"):
 class BayesianRegularization(LevenbergMarquardt, name="bayesian"):
     """Levenberg-Marquardt with a weight decay that the data determine at each step.
 
-    It minimizes loss + decay * sum of squared weights.  If weights and errors are normal, the most
-    likely decay is loss / squares * effective / (count - effective).  `effective` is the number of
-    parameters that the data determine: the sum of h / (h + 2 decay) over the eigenvalues h of the
-    Gauss-Newton matrix at every fourth step.  The first steps have no decay.  Validation rows are
-    not needed.
+    The objective is loss + decay * squares, where squares is the sum of squared weights.  If
+    weights and errors are normal, the most likely decay is
+    loss / squares * effective / (count - effective) for a mean over count squared errors.
+    `effective` is the number of parameters that the data determine: the sum of h / (h + 2 decay)
+    over the eigenvalues h of the Gauss-Newton matrix, computed at every fourth step.  The first
+    five steps have no decay.  Validation rows are not needed.
 
     Source: MacKay 1992, Neural Computation 4(3), eq. 4.7; Foresee and Hagan 1997.
     """
@@ -149,7 +150,7 @@ class BayesianRegularization(LevenbergMarquardt, name="bayesian"):
 
     @property
     def effective_parameters(self) -> float:
-        """Number of parameters that the data determine, after the last step."""
+        """Number of parameters that the data determine, as of the last count."""
         return self.numbers_of_state["effective"]
 
     def _decay(self, loss: float, count: int, work: "_Work") -> float:
@@ -202,10 +203,10 @@ class _Work:
         return float(step @ self._shift) / 2
 
     def bend(self) -> None:
-        """Add the bend to `change` unless it is long.
+        """Add the bend to `change` unless the bend is long in the norm of D.
 
-        `moved` is the gradient of the loss with the outputs at `REACH` of the change as targets:
-        -J' W (outputs at `REACH` of the change - outputs) * 2 / count.
+        `moved` must hold -J' W (ahead - outputs) * 2 / count, where ahead are the outputs at
+        weights + `REACH` * change.
         """
         np.matmul(self.curvature, self.change, self._shift)
         self._shift += np.divide(self.moved, REACH, self.moved)

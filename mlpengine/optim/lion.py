@@ -10,11 +10,11 @@ from mlpengine.optim._optimizer import DecayOptions, HasParams, LearningRate, Op
 class Lion(Optimizer, name="lion"):
     """Lion, the sign of a momentum: params -= lr * sign(beta1 * m + (1 - beta1) * grads).
 
-    Then m = beta2 * m + (1 - beta2) * grads.  Every entry moves by `lr`.  So `lr` is 3 to 10 times
-    smaller than Adam's, and the weight decay is larger by the same factor.
+    Then m = beta2 * m + (1 - beta2) * grads.  Every parameter moves by `lr`.  Use an `lr` that is 3
+    to 10 times smaller than Adam's, and a weight decay that is larger by the same factor.
 
-    Moments: ``first`` = m / (1 - beta2).  If its gradients are zero, an entry stops once its moment
-    counts as zero (1e-25 in float32).
+    Moments: ``first`` = m / (1 - beta2).  A parameter with zero gradients stops moving when the
+    moment is flushed to zero (below 1e-25 in float32).
     Numbers: `share`; the sign of first * share + grads is the sign of the step.
 
     Source: Chen et al. 2023, arXiv 2302.06675, algorithm 2.

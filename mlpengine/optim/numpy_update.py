@@ -12,10 +12,10 @@ from mlpengine.formula import plan, variable, variables
 from mlpengine.optim._denormals import flush_signed, flush_square
 
 ROUND_BYTES = 192 * 1024
-"""Bytes of each vector that one round of calls updates.
+"""Maximum bytes of a block, the part of a vector that is updated at a time.
 
-Adam uses five vectors, and a call reads or writes two or three.  A block then fits into a
-second-level cache of half a megabyte or more, and a call's arithmetic outweighs its fixed cost.
+The blocks of two or three vectors in a call fit into a second-level cache of a megabyte.  In much
+smaller blocks, the fixed cost of a call would outweigh the arithmetic.
 """
 
 
@@ -25,10 +25,10 @@ class NumpyUpdate:
     Attributes:
         blocks: slices of the parameters that are updated in turn, each with its factor of the
             learning rate.
-        cells: for each learning-rate factor, the constants of a step by name, set before its calls.
+        cells: for each learning-rate factor, the constants by name; `Optimizer.advance` sets them.
         keeps: for each pair of factors (learning rate, weight decay), the constant that multiplies
-            the weights.
-        flushes: the calls that flush moments, and weights that only decay.
+            the weights before the update.
+        flushes: the calls that flush moments and, with weight decay, the parameters.
     """
 
     def __init__(self, update: Update) -> None:
@@ -69,18 +69,16 @@ class NumpyUpdate:
         return calls
 
     def _constant(self, value: float) -> Array:
-        """Return a 0-d operand; with a Python float a call takes twice as long."""
+        """Return a 0-d array; calls with a Python float would take twice as long."""
         return np.array(value, self._dtype)
 
     def _decay(self, block: slice) -> Calls:
-        """Yield the calls that decay the weights in `block`."""
         for run in self._update.ranges:
             part = self._update.params[max(run.start, block.start) : min(run.stop, block.stop)]
             if part.size and run.weight_decay:
                 yield call(np.multiply, part, self.keeps[run.lr, run.weight_decay], part)
 
     def _step(self, block: slice, grads: Array, constants: Mapping[str, Array]) -> Calls:
-        """Yield the calls that update one block."""
         size, update = block.stop - block.start, self._update
         vectors = {name: moment[block] for name, moment in update.moments.items()}
         vectors |= {"p": update.params[block], "g": grads}

@@ -28,7 +28,7 @@ class Group:
 
 
 def check_group(where: str, name: str, members: Collection[str]) -> None:
-    """Raise UsageError, led by `where`, unless the network has a group with this name."""
+    """Raise UsageError unless `members` contain `name`; `where` begins the message."""
     if name not in members:
         known = ", ".join(members) or "none"
         raise UsageError(
@@ -46,7 +46,7 @@ def find_ranges(
     decays: bool,
     decay_biases: bool,
 ) -> list[ParameterRange]:
-    """Return the ranges of the trained parameters; `members` are the names in each group."""
+    """Return ranges of trained parameters with equal factors; `members` has names by group."""
     factors: dict[str, Group] = {}
     for name, group in groups.items():
         check_group(where, name, members)

@@ -2,9 +2,9 @@
 
 Every schedule is ``schedule(step) -> factor``; the first step is step 0.  An epoch has
 `steps_per_epoch` steps, by default one.  With a warm-up of w steps, the schedule starts after w
-steps.  During the warm-up, the schedule's first factor is multiplied by (step + 1) / (w + 1), which
-does not start at 0 (Goyal et al. 2017, arXiv 1706.02677, section 2.2).  Below, s = max(0, step - w)
-and T = N - w, where N is `total_steps` with the warm-up.
+steps.  During the warm-up, the factor is the schedule's first factor times (step + 1) / (w + 1);
+the first step is above 0 (Goyal et al. 2017, arXiv 1706.02677, section 2.2).  In the docstrings
+below, s = max(0, step - w) and T = `total_steps` - w; `total_steps` includes the warm-up.
 """
 
 from abc import ABC, abstractmethod
@@ -33,7 +33,7 @@ Falling: TypeAlias = Literal["constant", "flat_cosine", "cosine", "linear"]
 class Schedule(ABC):
     """Base class: a warm-up ramp, then the schedule.
 
-    An object describes any run; `over` returns the schedule of a particular run.
+    An object may serve as a template; `over` returns the schedule of a particular run.
     """
 
     name: ClassVar[str] = ""
@@ -46,7 +46,6 @@ class Schedule(ABC):
     )
 
     def __init_subclass__(cls, *, name: str = "", **kwargs: object) -> None:
-        """Register the class by its name in configs, if it has a name."""
         super().__init_subclass__(**kwargs)
         if name:
             cls.name, SCHEDULES[name] = name, cls
@@ -67,7 +66,7 @@ class Schedule(ABC):
         return round(self.warmup_epochs * self.steps_per_epoch)
 
     def over(self, total_steps: int, steps_per_epoch: int) -> "Schedule | None":
-        """Return the schedule of a run in its initial state; None if the factor is always 1.
+        """Return a new schedule for a run, or None if the factor is always 1.
 
         Raises: UsageError if the warm-up takes the whole run.
         """
@@ -123,7 +122,7 @@ def factors_of(schedule: ScheduleLike, steps: range) -> Iterable[float]:
 
 @lru_cache(2)
 def _timed_factors(schedule: _TimedSchedule, steps: range) -> tuple[float, ...]:
-    """Return the factor of each step; networks that train in turn ask for the same steps."""
+    """Return the factor of each step, cached for networks that train in turn."""
     return tuple(map(schedule, steps))
 
 
@@ -265,8 +264,6 @@ class OneCycleSchedule(_TimedSchedule, name="one_cycle"):
 
 @dataclass
 class _PlateauState:
-    """The state of a plateau schedule."""
-
     scale: float = 1.0
     best: float = inf
     bad: int = 0
@@ -282,8 +279,8 @@ class PlateauSchedule(Schedule, name="plateau"):
     but not below `min_factor`.  Then the next `cooldown` values are ignored.  NaN is never better.
     For a metric that should rise, observe its negative.
 
-    The fields do not change; `state_dict` holds the state, which is saved with the optimizer's
-    state.  Each optimizer needs its own object.
+    The fields do not change.  `state_dict` returns the state; the optimizer saves this state with
+    its own.  Each optimizer needs its own object.
 
     Source: PyTorch's ReduceLROnPlateau, mode min, with a threshold that also works below zero.
     """

@@ -1,4 +1,4 @@
-"""The options of an optimizer as a value that exists before the model."""
+"""The options of an optimizer as an object that needs no model."""
 
 from dataclasses import field, make_dataclass
 from functools import cache, partial
@@ -14,7 +14,7 @@ DecaySchedule: TypeAlias = Annotated[
 
 
 class OptimizerSettings:
-    """The options of an optimizer, as its constructor declares them; `kind` is its class.
+    """The options of an optimizer's constructor; `kind` is the optimizer's class.
 
     For example, the options of Adam are an object of ``settings_class(Adam)``, a frozen dataclass.
     """
@@ -63,7 +63,7 @@ class OptimizerSettings:
 
 @cache
 def settings_class(kind: type[Optimizer]) -> type[OptimizerSettings]:
-    """Return the class of the options of an optimizer, each a field."""
+    """Return the dataclass of an optimizer's options, with a field for each option."""
     options = [one for one in options_of(kind).values() if not one.given]
     decays = any(one.name == "weight_decay" for one in options)
     decay = [("decay_schedule", DecaySchedule, field(default="constant"))] if decays else []

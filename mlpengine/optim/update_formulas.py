@@ -1,4 +1,4 @@
-"""The two methods of an optimizer as formulas; every backend makes its update from these."""
+"""Formulas from an optimizer's `numbers` and `update`; every backend uses these formulas."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -17,7 +17,7 @@ def update_formulas(
 ) -> tuple[dict[str, Expr], dict[str, Expr]]:
     """Return the formulas `numbers` and `outputs` of an `Update`.
 
-    With `average`, the moment of this name is also updated, with the given decay.
+    With `average`, the outputs also update the moment ``average`` with this decay.
     Raises: UsageError for an unknown or missing name.
     """
     where = type(optimizer).__name__

@@ -40,7 +40,7 @@ __all__ = [
     "write_page",
 ]
 
-__getattr__, __dir__ = lazy_names(  # the page of a run does not need them
+__getattr__, __dir__ = lazy_names(  # the page of a run does not need these functions
     __name__,
     {"comparison": ("lead_of",), "sweep": ("collect_sweep", "sweep_page")},
 )

@@ -45,14 +45,14 @@ from .predictions import hardest_of, predictions_of
 REPORT_FORMAT = 1
 SHOWN_IMPORTANCES, SHOWN_CELLS = 15, 6
 PERMUTED_ROWS, PERMUTATIONS = 500, 5
-"""Smallest number of rows, and number of permutations of each column, of a shown importance."""
+"""Minimum rows for importances, and number of permutations of each column."""
 
 MAX_PERMUTED_ROWS = 2_000
 CONFIG_LENGTH = 20_000
-"""Largest number of characters of a config that are shown."""
+"""Maximum number of shown characters of a config."""
 
 TRAVELING = {"path", "failure", "result", "verdicts", "settings", "notes", "model"}
-"""Keys with texts that may contain paths."""
+"""Keys with texts that may contain paths; the directories of the paths are removed."""
 
 
 DAMAGED = (MlpEngineError, OSError, ValueError, KeyError, TypeError, IndexError, AttributeError)
@@ -60,10 +60,11 @@ DAMAGED = (MlpEngineError, OSError, ValueError, KeyError, TypeError, IndexError,
 
 
 class ReportBudget(NamedTuple):
-    """Limits of the work for a report: multiplications, and rows that are read.
+    """Limits of the work for a report.
 
-    `work` limits the multiplications of the linear prediction; `passes` limits those of the forward
-    passes that explain a model, which are about ten times faster.
+    `work` limits the multiplications of the linear prediction, and `passes` the multiplications of
+    the forward passes that explain a model.  `rows` limits the rows of a part that are compared
+    with the training rows, and `curves` the columns with partial dependence.
     """
 
     work: float
@@ -73,7 +74,7 @@ class ReportBudget(NamedTuple):
 
 
 QUICK = ReportBudget(work=WORK, passes=3e8, rows=2_000, curves=3)
-"""Budget of the report at the end of training, which takes about 0.1 s."""
+"""Budget of the report at the end of training; this report takes about 0.1 s."""
 
 THOROUGH = ReportBudget(work=2e10, passes=5e10, rows=20_000, curves=6)
 
@@ -82,11 +83,11 @@ THOROUGH = ReportBudget(work=2e10, passes=5e10, rows=20_000, curves=6)
 class RunData:
     """A run, read from its directory or, right after training, from memory.
 
-    `path` is None for a run without a directory; `history` then holds its epochs.  `loaded` is its
-    data; `model` is the trained model or, with `trained` False, an untrained model.  If one of them
-    cannot be read, it is None, and `notes` give the reason.  `known` is name, rows and outputs of
-    the last part, and `score` compares the model with baselines; both are None unless computed
-    before.
+    `path` is None for a run without a directory; `history` then holds the epochs.  `loaded` has
+    the data.  `model` is the trained model or, with `trained` False, an untrained model.  `loaded`
+    and `model` are None if they cannot be read; `notes` then give the reason.  `known` has name,
+    rows and outputs of the last measured part, and `score` the comparison with baselines; both are
+    None unless training has computed them.
     """
 
     path: Path | None
@@ -103,7 +104,7 @@ class RunData:
 
 
 class Collected(NamedTuple):
-    """The data of a report, ready for JSON, and the predictions that runs are compared by."""
+    """The data of a report, ready for JSON, and the scored rows, for comparisons of runs."""
 
     data: dict[str, Any]
     scored: ScoredRows | None = None
@@ -146,7 +147,7 @@ def read_run(path: Path) -> RunData:
 def collect(run: RunData, effort: ReportBudget = THOROUGH, *, whole: bool = True) -> Collected:
     """Return the numbers of a run; each part that cannot be computed becomes a note.
 
-    With `whole` False only the score and what it needs are computed.
+    With `whole` False, predictions, importances, data and gradients are left out.
     """
     with pinned(1):  # small products are faster on one thread
         return _collect(run, effort, whole=whole)
@@ -211,7 +212,7 @@ def _collect(run: RunData, effort: ReportBudget, *, whole: bool) -> Collected:
 
 
 def epochs_of(run: RunData) -> dict[str, Any] | None:
-    """Return the curves of metrics.csv by name, thinned to the points that a screen can show."""
+    """Return the number of epochs, the best epochs, and thinned curves of the metrics."""
     best = run.result.get("best_epochs") or run.result.get("best_epoch")
     ended = run.result.get("member_epochs") or []
     if run.history is not None:
@@ -245,11 +246,11 @@ def model_of_run(loaded: LoadedData, model: Model) -> dict[str, Any]:
 
 
 def drivers_of(loaded: LoadedData, model: Model, effort: ReportBudget) -> dict[str, Any]:
-    """Return the importance of columns by permutation, and partial dependence of the first.
+    """Return the importance of columns by permutation, and partial dependence on the first ones.
 
-    The allowed passes determine the numbers of rows and of permuted columns.  The time to permute
-    all columns grows with the square of their number; if there are many columns, only those to
-    which the outputs are most sensitive are permuted.
+    `effort.passes` limits the rows and the permuted columns.  The time to permute all columns grows
+    with the square of their number.  So of many columns, only the columns with the largest effect
+    on the outputs are permuted.
     """
     columns = feature_columns(model.preprocessor)
     count = len(set(columns))

@@ -1,4 +1,4 @@
-"""The lead of one of two runs over the other, computed from pairs of rows where possible."""
+"""The lead of the better of two runs, row by row if both predicted the same rows."""
 
 from collections.abc import Sequence
 from math import hypot
@@ -15,7 +15,7 @@ from .collect import Collected
 def lead_of(collected: Sequence[Collected]) -> Lead | None:
     """Return the lead of the better of two runs.
 
-    The lead is None unless both runs have the same metric of the same part of the same table.
+    Returns None unless both runs have the same metric, part, table and target.
     """
     scores = [one.data["score"] for one in collected if one.data.get("score")]
     models = [one.data["model"] for one in collected if one.data.get("model")]

@@ -1,4 +1,4 @@
-/* The prediction of what stands in the form, whenever that changes. */
+/* Predicts from the values of the form after each change. */
 const form = document.querySelector("form");
 const shown = document.querySelector("#prediction");
 const digits = new Intl.NumberFormat("en", { maximumSignificantDigits: 6 });
@@ -46,8 +46,8 @@ function answer(row) {
   ];
 }
 
-/* The contribution of each column to output k, and its standard error: Shapley values over orders
-   in which the columns change from a background row to the row, each order and its reverse. */
+/* Returns the Shapley value of each column for output k, and its standard error.  For each
+   background row, the columns change to the given cells in a random order and in its reverse. */
 function contributions(cells, k) {
   const sums = cells.map(() => [0, 0]);
   let seed = 1;

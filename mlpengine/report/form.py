@@ -1,4 +1,4 @@
-"""A page that predicts: a form of the model's columns, and the model as a script."""
+"""A page that predicts: a form with a field for each column, and the model as a script."""
 
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
@@ -28,14 +28,13 @@ FORM_POLICY = (
 DAY = 86_400
 
 BACKGROUND_EVALUATIONS, BACKGROUND_ROWS = 1_500, (8, 100)
-"""Numbers of predictions for the reasons of one prediction, by the number of columns; smallest
-and largest number of rows with which a row is compared."""
+"""An explanation compares a row with BACKGROUND_EVALUATIONS / columns rows, within these limits."""
 
 
 def form_page(model: Model) -> str:
-    """Return a page with a form of the model's columns that predicts from the typed values.
+    """Return a page with a form; the page predicts from the typed values.
 
-    Raises: UsageError for a model that has no form in JavaScript.
+    Raises: UsageError for a model that cannot be exported as JavaScript.
     """
     columns, summary = description(model)["columns"], model.preprocessor.summary["columns"]
     title = f"Prediction of {' and '.join(shortened(name) for name in model.target)}"
@@ -67,7 +66,7 @@ def _threshold(model: Model) -> Markup:
 
 
 def _background(model: Model) -> list[list[Any]]:
-    """Return the rows of cells that a typed row is compared with; [] without a description."""
+    """Return the rows that a typed row is compared with; [] if the model has no summary."""
     columns = model.preprocessor.columns
     if not columns or columns[-1] not in model.preprocessor.summary["columns"]:
         return []

@@ -46,7 +46,7 @@ from mlpengine.settings.fix import call_text, command_text
 from mlpengine.training.measure import DIRECT, TEACHER
 
 LISTED = 8
-"""Largest number of epochs, of networks that stopped early, that are listed."""
+"""Maximum number of listed epochs at which networks stopped early."""
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """Content security policy: the page loads nothing and runs nothing."""
@@ -109,7 +109,7 @@ def html_page(title: str, policy: str, styles: Markup, *body: Content) -> str:
 
 
 def score_section(data: Data) -> Markup:
-    """Return the head of a run's page: the model, the data and the score."""
+    """Return the head of a page: the run, the network and the score."""
     model, known = data.get("model"), data.get("score")
     head = [tag("h1", shortened(data["name"], 80)), tag("p", data["path"], class_="path")]
     if data.get("failure"):

@@ -1,4 +1,4 @@
-"""Predictions of rows that did not train a model, against the truth."""
+"""Predictions of scored rows, compared with the true values."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -31,8 +31,7 @@ from mlpengine.models.task import (
 
 SHOWN_POINTS, SHOWN_TARGETS = 1_000, 4
 MAX_MATRIX = 12
-"""Largest number of classes with a confusion matrix; with more, the commonest mistakes are
-listed."""
+"""Maximum classes for a confusion matrix; with more, the commonest mistakes are listed."""
 
 MISTAKES, RELIABILITY_BINS, HARDEST = 10, 10, 10
 INTERVAL_LEVELS = 0.5, 0.8, 0.9, 0.95
@@ -129,7 +128,10 @@ def _classes(scored: ScoredRows, labels: list[str]) -> dict[str, Any]:
 def _curves(
     task: Classification, scored: ScoredRows, threshold: Threshold, label: str
 ) -> dict[str, Any] | None:
-    """Return shares of rows above each threshold, and decisions at the model's and at 0.5."""
+    """Return recall and other shares by threshold, and decisions at the model's threshold and 0.5.
+
+    None if all rows are of one class.
+    """
     chances = task.probabilities(scored.output)[:, threshold.positive]
     is_positive = scored.rows.truth == threshold.positive
     counts = counts_above(is_positive, chances, scored.rows.weights)
@@ -232,14 +234,14 @@ def _calibration(task: Task, scored: ScoredRows, classes: Sequence[object]) -> d
 
 
 def _known_of(time: float, bound: float) -> list[float] | str:
-    """Return what is known of a time: its value, or its bounds as text."""
+    """Return a time as its value or, if the event was not seen, its bounds as text."""
     if time > 0:
         return [float(time)]
     return f"more than {-time:.6g}" if bound == np.inf else f"{-time:.6g} to {bound:.6g}"
 
 
 def _outlasting(task: CensoredTimes, scored: ScoredRows) -> dict[str, Any]:
-    """Return probability and share of rows that outlast the median event time, by group."""
+    """Return predicted and observed shares of rows without an event by the median event time."""
     times, weights = scored.rows.truth[:, 0], scored.rows.weights
     if task.event is None or not (times > 0).any():
         return {}
@@ -277,7 +279,7 @@ def _sets(model: Model, scored: ScoredRows) -> dict[str, list[dict[str, float]]]
 def _row_losses(task: Task, scored: ScoredRows) -> Array:
     """Return the loss of each row: its log loss, or its error in standard deviations.
 
-    For censored times it is the negative log-likelihood.
+    For censored times, the loss is the negative log-likelihood.
     """
     truth = scored.rows.truth
     if isinstance(task, CensoredTimes):

@@ -23,7 +23,7 @@ def sweep_charts(sweep: Data) -> list[Chart]:
 
 
 def trial_charts(sweep: Data) -> list[Chart]:
-    """Return a chart of the metric of each trial by number, and of the best so far."""
+    """Return a chart of the metric by trial number, with the best value so far."""
     done = sorted(_complete(sweep), key=lambda one: one["number"])
     if not done:
         return []

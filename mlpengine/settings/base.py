@@ -52,7 +52,7 @@ class Names:
     """Annotation of a text that is in `names`, or that `others` accepts.
 
     `names` may be a registry.  An empty registry accepts every text, because the module that fills
-    it is not imported yet.  `others` raises UsageError for a wrong text.
+    the registry is not imported yet.  `others` raises UsageError for a wrong text.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Names:
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """Check the text after its type."""
+        """Check the type, then the text."""
         return no_info_after_validator_function(self._check, handler(source))
 
     def __get_pydantic_json_schema__(

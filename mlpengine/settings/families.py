@@ -1,7 +1,7 @@
 """Options with engine objects as values: a loss, an optimizer, a schedule, an input layer.
 
 A file may have a name (``optimizer: adam``), a mapping with a name (``{name: adam, lr: 1e-3}``),
-or a mapping without a name; then the default name is used.
+or a mapping without a name, for the default name.
 """
 
 from collections.abc import Callable, Collection, Mapping

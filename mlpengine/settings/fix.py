@@ -67,14 +67,14 @@ class Fix:
 
     @property
     def plain(self) -> Any:
-        """The value as a config writes it; true for default settings."""
+        """The value as plain data for a config; a settings object becomes true."""
         if is_dataclass(self.value):
             return True
         return [*self.value] if isinstance(self.value, tuple) else self.value
 
 
 def by_key(fixes: Iterable[Fix]) -> dict[str, Any]:
-    """Return the values by config keys."""
+    """Return the values of fixes by config key."""
     return {fix.key: fix.plain for fix in fixes}
 
 

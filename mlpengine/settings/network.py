@@ -29,7 +29,7 @@ OWN_OPTIONS: dict[str, tuple[str, ...]] = {
     "mlp": ("hidden", "learned_activation", "parametrization"),
     "residual": ("blocks", "width", "expansion", "residual_dropout"),
 }
-"""The options that only this network has, by the name of the network."""
+"""Options that only one network has, by the name of this network."""
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -105,7 +105,7 @@ class NetworkSettings:
         return self
 
     def of(self, network: NetworkName) -> "NetworkSettings":
-        """Return the settings for another network, without the options that it does not have."""
+        """Return the settings for `network`, without the options that `network` does not have."""
         return NetworkSettings(**options_for(network, {**vars(self), "network": network}))
 
 

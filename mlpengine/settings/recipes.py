@@ -29,11 +29,11 @@ PLAIN: tuple[Sizes, ...] = (
     (100_000, [128, 128], (0.002, 0.002), 0.01, 48, 256, 10),
     (float("inf"), [256, 128], (0.002, 0.002), 0.01, 40, 256, 20),
 )
-"""Maximum rows, hidden sizes, learning rates (classes, numbers), weight decay, epochs, batch size,
-patience.
+"""Settings by number of rows: maximum rows, hidden sizes, learning rates (for classes and for
+numbers), weight decay, epochs, batch size, patience.
 
-Measured with eight folds (November 2026).  The recipes up to 4,000 rows were measured with networks
-of two member types in each fold.
+Measured with eight folds (November 2026).  The settings for up to 4,000 rows were measured with
+networks of two member types in each fold.
 """
 
 
@@ -115,7 +115,7 @@ STUDENT_BATCH, STUDENT_STEPS, STUDENT_EPOCHS = 32, 15_000, 6
 """Batch size, minimum steps and minimum epochs of a student's training."""
 
 FEW_ROWS = 1_000
-"""Maximum training rows for the lower of a student's two learning rates."""
+"""Maximum training rows with which a student has the lower learning rate."""
 
 
 def made_rows_for(rows: int) -> int:
@@ -152,7 +152,7 @@ FOLDED_ROWS = 100_000
 
 
 def folds_for(rows: int, blocks: int | None = None) -> int | None:
-    """Return the number of folds for a table; None where one network is enough, or rows are few.
+    """Return the number of folds for a table; None if rows are too few, or one network is enough.
 
     `blocks` is the number of groups or times that stay together.  There are at most half as many
     folds as blocks, so that enough blocks are left for the test.
@@ -173,7 +173,7 @@ SEVERAL_MEMBERS_ROWS = 4_000
 """Maximum rows for the member type `plain` beside `piecewise` in each fold."""
 
 LINEAR_CELLS = 1 << 22
-"""Maximum rows times columns for linear members, for up to `SEVERAL_MEMBERS_ROWS` rows."""
+"""Maximum cells for linear members, in tables of at most `SEVERAL_MEMBERS_ROWS` rows."""
 
 SMOOTH_FEATURES, SMOOTH_ROWS = 40, 20_000
 """Maximum features and rows for smooth members."""

@@ -26,7 +26,7 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 def conform(value: Any, kind: Any, where: str) -> None:
     """Check that a value from JSON has the structure of `kind`, such as a `TypedDict`.
 
-    Raises: CheckpointError naming `where` and the first place below it that does not fit.
+    Raises: CheckpointError with `where`, and with the path and the problem of a wrong value.
     """
     try:
         _adapter(kind).validate_json(json.dumps([value]))
@@ -36,7 +36,7 @@ def conform(value: Any, kind: Any, where: str) -> None:
 
 
 def fault_of(error: ValidationError, value: Any) -> str:
-    """Return the deepest place in a value that does not fit, and the problem.
+    """Return the path and the problem of the most deeply nested wrong value.
 
     The text is of the form ``.a[0]: must be a number (got 'x')``.
     """

@@ -54,7 +54,7 @@ def in_order(members: Iterable[MemberType]) -> list[MemberType]:
 
 
 def trained(members: Iterable[MemberType]) -> list[MemberType]:
-    """Return the member types that are trained by the loop."""
+    """Return the member types that the training loop trains."""
     return [one for one in members if one not in _LAST]
 
 
@@ -205,7 +205,7 @@ class TrainingOptions:
 
     @property
     def fold_members(self) -> list[MemberType]:
-        """The member types in each fold, in order; none where all networks are alike."""
+        """The member types in each fold, in order; empty if all networks are of one type."""
         return in_order(self.members) if self.folds else []
 
     @property

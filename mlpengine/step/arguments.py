@@ -53,7 +53,7 @@ def _check(name: str, value: object, kind: type, text: str) -> None:
 
 
 def backend_of(backend: str) -> tuple[str, str]:
-    """Return the backend, and the reason if NumPy replaces the backend with this name."""
+    """Return the backend with this name; for ``auto``, also the reason if NumPy is chosen."""
     if backend not in get_args(BackendName):
         names = ", ".join(get_args(BackendName))
         raise UsageError(f"backend: must be one of {names} (got {backend!r})")
@@ -127,7 +127,7 @@ def targets_of(loss: Any, y: Any) -> Any:
 
 
 def check_order(order: Any, rows: int, where: str) -> None:
-    """Raise ShapeError, led by `where`, unless `order` consists of whole batches of `rows` rows."""
+    """Raise ShapeError unless `order` has whole batches of `rows`; `where` begins the message."""
     known = isinstance(order, np.ndarray) and order.dtype == np.int64 and order.ndim == 1
     if not known or order.size % rows:
         raise ShapeError(

@@ -10,10 +10,10 @@ from mlpengine.nn import TabularNetwork
 _log = logging.getLogger("mlpengine")
 
 NUMPY_RUNS = "backend: NumPy runs instead of compiled code (%s)"
-"""Message for a step that cannot be compiled because a program is missing."""
+"""Message for a step that cannot be compiled."""
 
 SAVED_BY_CALLS = 30e-6
-"""Seconds that machine code saves in a step because it makes no Python calls.
+"""Seconds that machine code saves per step, compared with NumPy's Python calls.
 
 This number and the next three were measured on one thread of a Xeon with AVX-512
 (``benchmarks/compiling.py``)."""
@@ -36,10 +36,10 @@ SECONDS_OF_LEARNED_ACTIVATION = 0.08
 SECONDS_OF_INPUT_LAYER = 0.4
 
 FORWARD_SHARE = 0.25
-"""The forward pass's share of compile time (GCC 12, EPYC with AVX-512, November 2026)."""
+"""Compile time of a forward pass over compile time of a step (GCC 12, EPYC with AVX-512)."""
 
 MIN_SHARE_SAVED = 0.33
-"""Share of the compile time that a run must save to be compiled; later runs use the cache."""
+"""Minimum time saved over compile time; below 1, because later runs use the cache."""
 
 
 def seconds_to_compile(mlp: TabularNetwork) -> float:
@@ -89,7 +89,7 @@ def prediction_backend(networks: Sequence[TabularNetwork], rows: int) -> str:
 
 
 def auto_backend() -> tuple[str, str]:
-    """Return the backend of a caller's own step: compiled or, with the reason, NumPy."""
+    """Return ("compiled", ""), or ("numpy", the reason) without a compiler."""
     try:
         compiler()
     except CompileError as reason:

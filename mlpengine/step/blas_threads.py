@@ -56,7 +56,7 @@ def _quota(file: Path) -> float:
 
 @contextmanager
 def pinned(blas: int, predicting: int = 0) -> Iterator[None]:
-    """Limit BLAS and NumExpr to `blas` threads; with `predicting`, predictions may use as many."""
+    """Limit BLAS and NumExpr to `blas` threads, and predictions to `predicting` (or `blas`)."""
     numexpr: Any = sys.modules.get("numexpr")
     before = numexpr.set_num_threads(min(blas, numexpr.MAX_THREADS)) if numexpr else 0
     token = _pinned.set(predicting or blas)
@@ -80,7 +80,7 @@ def _libraries() -> ThreadpoolController:
 
 @lru_cache(maxsize=1)
 def _libraries_with(modules: int) -> ThreadpoolController:
-    """Return the BLAS libraries after `modules` imports, which load libraries; it is slow."""
+    """Return the loaded BLAS libraries, cached until the number of imported modules changes."""
     return ThreadpoolController()
 
 
@@ -122,7 +122,7 @@ def one_blas_thread() -> Iterator[None]:
 
 
 def blas_name() -> str:
-    """Return name and version of each BLAS in use, sorted, because their order varies."""
+    """Return name and version of each BLAS in use, in sorted order."""
     pools = [pool for pool in _libraries().info() if pool["user_api"] == "blas"]
     names = sorted(f"{pool['internal_api']} {pool['version']}" for pool in pools)
     return ", ".join(names) or "unknown"

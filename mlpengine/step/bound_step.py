@@ -30,7 +30,7 @@ StepData = tuple[Any, Any, Array | None]
 
 
 def step_data(x: Any, y: Any, weights: Array | None) -> StepData:
-    """Return the data of many steps, with mappings of arrays as `NamedRows`, lists as arrays."""
+    """Return the data of many steps; mappings become `NamedRows`, and lists become arrays."""
     x, y = (np.asarray(rows) if isinstance(rows, list | tuple) else rows for rows in (x, y))
     named = [NamedRows(rows) if isinstance(rows, Mapping) else rows for rows in (x, y)]
     return named[0], named[1], weights
@@ -45,9 +45,9 @@ class BoundStep(Uncopyable):
     loss: BoundLoss
     calls: tuple[Call, ...]
     fused: "Executor | None" = None
-    """The whole step with the update as machine code; `calls` is then empty."""
+    """The whole step with the update as machine code, or None; with it, `calls` is empty."""
     update: "Executor | None" = None
-    """Gradient norm, clipping and update, which follow `calls`, as machine code."""
+    """Machine code for gradient norm, clipping and update after `calls`, or None."""
 
     program: "Executor | None" = None
     """`calls` as machine code that can gather the rows, or None."""
@@ -76,7 +76,7 @@ class BoundStep(Uncopyable):
         return [self.loss]
 
     def losses(self, loss: Any, value: float) -> dict[str, float]:
-        """Return the unweighted loss of each output in the last step, of the loss `value`."""
+        """Return the unweighted loss of each output; `value` is the total loss of the step."""
         if not isinstance(loss, LossSum):
             return {"output": value}
         total = dict.fromkeys(loss.losses, 0.0)
@@ -123,8 +123,9 @@ class BoundStep(Uncopyable):
     def find_fault(self, first: int = 0, *, alone: bool = True) -> Fault | None:
         """Return the position of the first number that is not finite, or None.
 
-        `first` is the index of the first row.  Unless `alone`, rows in other buffers also
-        contribute to the gradients.  Raises: IndexRangeError if a label or target is the cause.
+        `first` is the index of the first row in the batch.  Without `alone`, the gradients of
+        parameters are not searched, because rows in other buffers contribute to them.
+        Raises: IndexRangeError if a label or target is the cause.
         """
         quiet_runner()(replay, self.loss.forward)
         for target in arrays_in(self.loss.target):

@@ -38,7 +38,7 @@ class DropoutRates:
             self._rng.scale_rates(self._share(steps))
 
     def runs(self, first: int, count: int) -> Iterator[slice]:
-        """Yield the slices of the next `count` steps, after `first` steps, with constant rates."""
+        """Yield slices of the next `count` steps (after `first`) with constant rates."""
         if self._schedule is None:
             yield slice(0, count)
             return

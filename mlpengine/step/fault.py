@@ -24,7 +24,7 @@ def bad_rows(array: Array) -> Array:
 
 
 class Fault(NamedTuple):
-    """A number that is not finite: its `place`, and such rows of the first array that has any."""
+    """The place of the first nonfinite number, and the rows of the batch with such numbers."""
 
     place: str
     rows: list[int]
@@ -35,9 +35,9 @@ def locate_nonfinite(
 ) -> Fault | None:
     """Return the first nonfinite number of the last step, or None.
 
-    The search takes the input, then parameters and activations in forward order, then gradients in
-    backward order; gradients of parameters only with `sums`.  Columns and rows count from 0;
-    `first` is the number of the first row in these buffers.
+    The search covers the input, then parameters and activations in forward order, then gradients in
+    backward order.  Gradients of parameters are searched only with `sums`.  Columns and rows count
+    from 0; `first` is the number of the first row in these buffers.
     """
     faults = _faults(scratch, grads, first, sums=sums)
     fault = next(faults, None)

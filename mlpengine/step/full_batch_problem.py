@@ -12,7 +12,7 @@ from mlpengine.optim import FullBatch, Optimizer
 from mlpengine.step.bound_step import BoundStep
 
 BLOCK_BYTES = 2**20
-"""Bytes of Jacobian rows in one matrix product; they fit into a second-level cache."""
+"""Maximum bytes of the Jacobian rows in one matrix product; fits into a second-level cache."""
 
 
 class BatchProblem:
@@ -69,7 +69,7 @@ class FullBatchSteps:
         self._problems: dict[int, BatchProblem] = {}
 
     def minimize(self, bound: BoundStep) -> tuple[float, float]:
-        """Make a step; return the loss and the gradient norm.  It counts if both are finite."""
+        """Make a step, counted if finite; return loss and gradient norm before the step."""
         optimizer = self._optimizer
         problem = self._problems.get(id(bound))
         if problem is None:
@@ -87,9 +87,9 @@ def full_batch_steps(mlp: Network, optimizer: Optimizer) -> FullBatchSteps | Non
 
 
 class _Rows:
-    """The Jacobian of the outputs, one block of rows at a time, and its Gauss-Newton matrix.
+    """The Gauss-Newton matrix, from the Jacobian of the outputs in blocks of rows.
 
-    Blocks are transposed, (parameters, rows): products along few inputs would be short loops.
+    Blocks have the shape (parameters, rows), because loops along a layer's inputs could be short.
     """
 
     def __init__(self, mlp: Network, bound: BoundStep) -> None:

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from mlpengine.backends.compiled.executor import Executor
 
 WORK_AT_ONCE = 2**28
-"""Maximum of parameters times rows, summed over the steps of one call.
+"""Maximum of parameters * (rows + `ROWS_OF_UPDATE`), summed over the steps of one call.
 
-A call takes milliseconds at most; signals and checkpoints are handled between calls.
+This limits a call to milliseconds; signals and checkpoints are handled between calls.
 """
 
 ROWS_OF_UPDATE = 8
-"""Number of rows for which forward and backward take as long as the update."""
+"""Batch size at which forward and backward together take as long as the update."""
 
 
 def steps_at_once(parameters: int, batch: int) -> int:

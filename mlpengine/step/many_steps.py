@@ -14,12 +14,12 @@ MIN_STEPS = 4
 class CompiledSteps:
     """The batches of a data set as steps in machine code, many steps per call.
 
-    The results equal `gather` and `TrainingStep.run`, bit for bit.
+    The results have the same bits as with `BoundStep.gather` and `TrainingStep.run`.
 
     Args:
         step: a training step with `BoundStep.fused`.
         data: arrays with rows that fit the step's buffers.
-        order: int64 row indices, which may be shuffled in place between calls.
+        order: int64 row indices; they may be shuffled in place between calls.
         rows: number of rows in an epoch; the last batch may be shorter.
         max_steps: maximum number of steps in one call.
     """
@@ -58,10 +58,10 @@ class CompiledSteps:
 def compiled_steps(
     step: TrainingStep, data: StepData, order: Array, rows: int
 ) -> CompiledSteps | None:
-    """Return the batches of `order` as machine code; an epoch has `rows` rows.
+    """Return the steps of an epoch of `rows` rows in `order`, or None.
 
-    None if steps must run one by one: whole steps are not machine code, the rows have another
-    layout than the buffers, or a call would make fewer than `MIN_STEPS` steps.
+    None means that steps must run one by one: whole steps are not machine code, the rows have
+    another layout than the buffers, or a call would make fewer than `MIN_STEPS` steps.
     """
     max_steps = min(
         steps_at_once(len(step.mlp.params), step.batch_size), -(-rows // step.batch_size)

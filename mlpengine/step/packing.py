@@ -21,7 +21,7 @@ _ARRAY, _FLOAT = "$array", "$float"
 
 @contextmanager
 def restoring() -> Iterator[None]:
-    """Turn errors of a saved state with another structure into a CheckpointError."""
+    """Raise CheckpointError instead of errors that a state with a wrong structure causes."""
     try:
         yield
     except (CheckpointError, NumericalError):
@@ -32,7 +32,7 @@ def restoring() -> Iterator[None]:
 
 
 def pack(tree: Mapping[str, Any]) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Return the arrays of `tree` by dotted name, and all other values as JSON keeps them."""
+    """Return the arrays of `tree` by dotted name, and all other values as JSON-able data."""
     arrays: dict[str, Array] = {}
 
     def plain(value: Any, name: str) -> Any:
@@ -69,7 +69,7 @@ def unpack(arrays: Mapping[str, Array], plain: Any) -> Any:
 
 
 def _check(state: Mapping[str, Any], params: Iterable[str]) -> None:
-    """Raise CheckpointError unless `state` is a `TrainingStep.state_dict` with these parameters."""
+    """Raise CheckpointError unless `state` has weights, as a `TrainingStep.state_dict` has."""
     if "weights" not in state:
         own = state.keys() <= {*params}
         given = "a network's" if own else f"one with {', '.join(map(repr, state))}"
@@ -82,7 +82,7 @@ def _check(state: Mapping[str, Any], params: Iterable[str]) -> None:
 def set_state(
     state: Mapping[str, Any], before: Mapping[str, Any], mlp: Network, optimizer: Optimizer
 ) -> None:
-    """Set a step's weights, dropout seed and optimizer."""
+    """Set a step's weights, dropout seed and optimizer; after an error, restore `before`."""
     try:
         _set(state, mlp, optimizer)
     except CheckpointError:

@@ -25,8 +25,8 @@ class Ranks:
     Attributes:
         comm: the communicator.
         rank, size: number of this process, and number of processes.
-        cores: number of threads for this rank.
-        ended: whether an error ends all ranks, and all ranks know it.
+        cores: maximum number of threads of this rank.
+        ended: whether all ranks end because of an error that all ranks know.
         wants_stop: whether this rank asks all ranks to end training.
         stops: whether all ranks end training after this step.
     """
@@ -51,12 +51,12 @@ class Ranks:
         return root
 
     def agree_to_stop(self) -> bool:
-        """Set `stops` to whether any rank wants to stop, and return it."""
+        """Set and return `stops`: whether any rank wants to stop."""
         self.stops = any(self.of_all(self.wants_stop))
         return self.stops
 
     def difference(self, values: Mapping[str, Any]) -> str:
-        """Return a text about `values` that differ between ranks, the same on every rank, or ""."""
+        """Return a text (equal on every rank) about a value that differs between ranks, or ""."""
         everyone = self.of_all(dict(values))
         for name, value in everyone[0].items():
             for rank, other in enumerate(everyone):
@@ -69,7 +69,7 @@ class Ranks:
         return ""
 
     def share_of_cores(self) -> int:
-        """Return the number of this machine's cores for each of its ranks."""
+        """Return the number of cores for each rank on this machine."""
         from mpi4py import MPI
 
         here = self.comm.Split_type(MPI.COMM_TYPE_SHARED)
@@ -100,11 +100,11 @@ class Ranks:
         """Return the call that replaces each rank's `vector` by the sum over all ranks.
 
         The vectors are the leaves of a binary tree, and neighbors are added first.  So the bits of
-        the sum do not depend on the number of leaves per rank.
+        the sum of all shards do not depend on the number of shards per rank.
 
         Each rank receives its part of all vectors, adds these parts, and sends the sum to all
-        ranks.  So a rank sends and receives at most two vectors, and adds one vector, for any
-        number of ranks.  The last `tail_bytes` hold float64 numbers.
+        ranks.  So, for any number of ranks, a rank sends and receives at most two vectors.  The
+        last `tail_bytes` hold float64 numbers.
         Shapes: vector (n,), with n a multiple of the ranks; the last rank's part contains the tail.
         """
         parts = np.empty((self.size, vector.size // self.size), vector.dtype)

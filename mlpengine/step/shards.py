@@ -196,7 +196,6 @@ class Shards:
             )
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the settings and the contents of all buffers; bound steps are not copied."""
         return {
             "settings": self._settings,
             "scratches": [copy(scratch) for scratch in self.scratches],
@@ -215,7 +214,7 @@ class Shards:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BoundShards(BoundStep):
-    """The step of a batch in shards; `scratch`, gradients and loss are those of the first shard.
+    """The step of a batch in shards; `scratch`, `grads` and `loss` belong to the first shard.
 
     After `calls`, ``grads.flat`` is the gradient of the batch on every rank.
 

@@ -51,7 +51,7 @@ _BOUND = (
     *("_bound", "_buffers", "_clip", "_dropout", "_full", "_full_batch", "_last", "_many"),
     *("_quiet", "_update"),
 )
-"""Attributes that a copy makes for itself."""
+"""Attributes that a copy creates anew."""
 
 _STEPS: WeakSet["TrainingStep"] = WeakSet()
 """All steps of this process."""
@@ -74,8 +74,8 @@ class TrainingStep:
     Batches may be shorter than `batch_size`.
 
     If a network has several inputs or outputs, arrays are passed by name, and each output has a
-    loss: ``{"price": MeanSquaredError(), "class": SoftmaxCrossEntropy()}``.  The loss is then their
-    weighted sum.  Each network has its own step; different steps may run in parallel threads.
+    loss: ``{"price": MeanSquaredError(), "class": SoftmaxCrossEntropy()}``.  The step minimizes the
+    weighted sum of these losses.  Steps of different networks may run in parallel threads.
 
     Args:
         optimizer: an optimizer made for the network.
@@ -83,11 +83,11 @@ class TrainingStep:
         clip_norm: maximum global L2 norm of the gradients; None does not clip.
         weighted: whether batches come with sample weights.
         backend: ``compiled``: machine code for these shapes, with NumPy for ops without a compiled
-            rule; ``numexpr``: NumExpr, with NumPy for ops without such a rule; ``numpy``; ``auto``:
-            compiled if there is a compiler, else NumPy.  Machine code treats numbers below the
-            smallest normal one (1.2e-38 in float32) as zero.
-        threads: maximum for a compiled step; it uses fewer if more are not faster.  The result has
-            the same bits for every number of threads.
+            rule; ``numexpr``: NumExpr, with NumPy for ops without a NumExpr rule; ``numpy``;
+            ``auto``: compiled if there is a compiler, else NumPy.  Machine code treats denormal
+            numbers (below 1.2e-38 in float32) as zero.
+        threads: maximum number of threads of a compiled step; small shapes use fewer.  The result
+            has the same bits for every number of threads.
         rematerialization: see `Mlp.scratch`.
         dropout_schedule: a function from the number of completed steps to a factor, 0 to 1, of the
             network's dropout rates.
@@ -99,10 +99,10 @@ class TrainingStep:
 
     Attributes:
         not_compiled: the reason why NumPy runs instead of compiled code, or "".
-        loss_value: loss of the last batch before its update, the mean over its rows; NaN at first.
+        loss_value: mean loss of the last batch before the update; NaN before the first step.
         grad_norm, clipped_norm: global norm of the last gradients before and after clipping.
-        clipped_steps: number of steps with clipped gradients in the last call of many steps.
-        bad_rows: rows that caused the last nonfinite loss or gradient.
+        clipped_steps: number of clipped steps in the last call of `make_fused_steps`.
+        bad_rows: rows of the batch that caused the last nonfinite loss or gradient.
 
     Raises: NumericalError, on every rank, for a nonfinite loss or gradient; the parameters and the
     optimizer are then as before this step.
@@ -285,11 +285,11 @@ class TrainingStep:
         return True
 
     def bound(self, rows: int) -> BoundStep:
-        """Return the step for `rows` rows: `write` or `gather` a batch into it, then `run` it.
+        """Return the step for `rows` rows; `write` or `gather` a batch, then `run` the step.
 
-        Without shards, you may also write a batch into its ``scratch.input`` and ``loss.target``.
-        One backend runs the steps of all sizes: if one size cannot be compiled, no size is.  Call
-        this method for all sizes before training, so that the backend does not change.
+        Without shards, you may also write a batch into ``scratch.input`` and ``loss.target``.
+        One backend runs the steps of all sizes.  If one size cannot be compiled, NumPy runs all
+        sizes.  Call this method for all sizes before training to keep the backend.
         Raises: ShapeError for no rows, or for more rows than the batch size.
         """
         bound = self._bound.get(rows)
@@ -380,8 +380,8 @@ class TrainingStep:
     ) -> tuple[Array, Array]:
         """Run a step on each batch of `batch_size` rows in `order`; return losses and norms.
 
-        The results equal a loop over `gather` and `run`.  A fused step makes many steps in a call
-        of some milliseconds; Ctrl-C acts after such a call.
+        The results equal the results of a loop over `BoundStep.gather` and `run`.  Machine code
+        makes many steps in a call of some milliseconds; Ctrl-C acts after such a call.
         Shapes: x (rows, in_dim), y (rows, ...), order (steps * batch_size,) of int64.
         Raises: as `run`; the steps before the first failed step are complete.
         """
@@ -402,8 +402,8 @@ class TrainingStep:
     def count_steps(self, data: StepData, order: Array, where: str) -> int:
         """Return the number of full batches in `order`.
 
-        Raises: ShapeError or DataError, led by `where`, if `make_steps` could not use these arrays;
-        IndexRangeError for invalid probabilities as targets.
+        Raises: ShapeError or DataError if `make_steps` cannot use these arrays (`where` begins the
+        message); IndexRangeError for targets that are invalid probabilities.
         """
         x, y, _ = data
         target = self._full.loss.target
@@ -445,7 +445,7 @@ class TrainingStep:
         """Run a step in machine code for each of `losses`; return the number of completed steps.
 
         The last step may have fewer rows if it shares the program of whole batches.  A step that
-        fails, or has a gradient norm above `max_norm`, is the last step and updates nothing.
+        fails, or has a gradient norm above `max_norm`, updates nothing and ends the call.
         """
         if bound.fused is None:
             return 0

@@ -1,4 +1,4 @@
-"""The calls of a training step that is compiled as a whole, in part or not at all."""
+"""Construction of training steps that are compiled as a whole, in part or not at all."""
 
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
@@ -36,7 +36,7 @@ class StepBuilder:
     Attributes:
         weighted: whether batches come with sample weights.
         threads: maximum number of threads of a compiled step.
-        target: function from a number of rows to the specs of the targets; None for usual targets.
+        target: specs of the targets; None for the loss's usual targets.
     """
 
     loss: Loss
@@ -49,7 +49,7 @@ class StepBuilder:
     def build(
         self, buffers: Buffers, rows: int, whole: BoundStep | None = None, *, compiled: bool
     ) -> tuple[BoundStep, str]:
-        """Return the step for `rows` rows, and the reason if NumPy runs it instead.
+        """Return the step for `rows` rows, and "" or the reason why it is not compiled.
 
         `whole` is the step of whole batches on these buffers; its program can run shorter batches.
         """
@@ -95,7 +95,7 @@ class StepBuilder:
         return "\n".join(f"{where:<{width}}  {text}" for where, text in lines)
 
     def _described(self, bound: BoundStep, *, compiled: bool) -> Iterator[tuple[str, str]]:
-        """Yield the executor (a program, or NumPy and why) and the text of each instruction."""
+        """Yield a program number or "NumPy (reason)", and the text, of each instruction."""
         parts = _StepParts(bound.scratch, bound.grads, self.loss, bound.loss, self.threads)
         whole = bound.fused is not None or bound.program is not None
         split: Iterable[tuple[Sequence[InstructionLike], str]]
@@ -169,7 +169,7 @@ class StepBuilder:
 
 
 def begins(shorter: Sequence[InstructionLike], whole: Sequence[InstructionLike]) -> bool:
-    """Return whether each array of `shorter` is the start of the same array of `whole`."""
+    """Return whether the arrays of `shorter` are the first rows of the arrays of `whole`."""
     return len(shorter) == len(whole) and all(
         one.kind == other.kind and _places(one) == _places(other)
         for one, other in zip(shorter, whole, strict=True)
@@ -179,8 +179,7 @@ def begins(shorter: Sequence[InstructionLike], whole: Sequence[InstructionLike])
 def _places(instruction: InstructionLike) -> list[tuple[int, ...] | None]:
     """Return the address and the shape of a row for each array of an instruction.
 
-    A work array has only its address here, because its first axis may not be the rows.  Programs
-    use only work arrays with the rows as first axis.
+    Work arrays give only an address, because the rows are not always their first axis.
     """
     arrays = [a for r in instruction.reads for a in (r if isinstance(r, tuple) else (r,))]
     arrays += instruction.writes
@@ -200,7 +199,6 @@ class _StepParts:
 
     @cached_property
     def losses(self) -> list[LossInstruction]:
-        """The losses of the outputs."""
         whole, loss = self.bound_loss, self.loss
         each = [(loss, whole, 1.0)]
         if isinstance(loss, LossSum):
@@ -223,7 +221,7 @@ class _StepParts:
         return [*self.scratch.program.instructions, *self.losses, *backward]
 
     def _in_parts(self) -> Iterator[InstructionLike]:
-        """Yield the instructions; split an instruction that sums over all rows into its parts."""
+        """Yield the instructions; instructions that sum over all rows are split into parts."""
         for instruction in self.instructions:
             parts = parts_of(instruction)
             known = all(part.calls or not self._problem(part) for part in parts)
@@ -268,7 +266,7 @@ class _StepParts:
         return names
 
     def calls(self) -> Iterator[Call]:
-        """Yield the calls up to the gradients: of programs, and of NumPy for ops without rules."""
+        """Yield the calls up to the gradients; NumPy runs the ops without compiled rules."""
         for instructions, problem in self.split():
             if not problem:
                 yield self.checked(self.compile(instructions))
@@ -281,7 +279,7 @@ class _StepParts:
         yield from self.bound_loss.sums
 
     def split(self) -> Iterator[tuple[Sequence[InstructionLike], str]]:
-        """Yield groups of instructions: one program each, or for NumPy, with the reason."""
+        """Yield the instructions of each program with "", or for NumPy with the reason."""
         instructions = [*self._in_parts()]
         kept = self._kept_for_numpy(instructions)
         group = self._group(kept)
@@ -298,7 +296,6 @@ class _StepParts:
             yield group.instructions, ""
 
     def _calls_of(self, loss: InstructionLike) -> Sequence[Call]:
-        """Return the calls of one of the losses."""
         parts = self.bound_loss.parts or {"": self.bound_loss}
         bounds = zip(self.losses, parts.values(), strict=True)
         return next(bound.calls for each, bound in bounds if each is loss)
@@ -314,7 +311,7 @@ class _StepParts:
         return run
 
     def _kept_for_numpy(self, instructions: Sequence[InstructionLike]) -> set[tuple[int, int]]:
-        """Return op and address of arrays that NumPy's backward rules read from forward rules."""
+        """Return op and address of work arrays that NumPy's backward rules read."""
         return {
             (id(instruction.op), address_of(array))
             for instruction in instructions

@@ -1,7 +1,8 @@
 """Eager mode: ops compute at once, and control flow is ordinary Python.
 
-A `Tensor` refers to the op that computed it.  `backward` returns gradients; it runs the same steps
-as a `Program`, but in new memory.  Graphs hold no reference cycles, so the last tensor frees them.
+A `Tensor` refers to the op that computed the tensor.  `backward` runs the same steps as a `Program`
+in newly allocated memory.  Graphs have no reference cycles, so Python frees them with their last
+tensor.
 
 Example:
     >>> w = from_inner(np.array([1.0, 2.0])).require_grad()
@@ -39,10 +40,11 @@ _tracking: ContextVar[bool] = ContextVar("tracking", default=True)
 
 
 class Tensor(Expression):
-    """An array, and the op that computed it if it is tracked; `from_inner` makes a tensor.
+    """An array and, if the tensor is tracked, the op that computed the array.
 
-    Tensors have the operators and methods of `Expression`.  Integer, bool and quantized tensors are
-    never tracked.  Do not change an array while a graph that read it is in use.
+    `from_inner` makes a tensor.  Tensors have the operators and methods of `Expression`.  Integer,
+    bool and quantized tensors are never tracked.  Do not change an array before the last `backward`
+    of a graph that has read the array.
     """
 
     def __init__(
@@ -77,7 +79,7 @@ class Tensor(Expression):
     def require_grad(self) -> "Tensor":
         """Track all later ops on this leaf; return the leaf.
 
-        Raises: TapeError if a tracked op computed it; DtypeError if it is not floating.
+        Raises: TapeError for the result of a tracked op; DtypeError unless the dtype is floating.
         """
         if not self.is_leaf:
             raise TapeError(f"require_grad: must be a leaf, not the result of an op ({self!r})")
@@ -90,7 +92,7 @@ class Tensor(Expression):
     def retain_grad(self) -> "Tensor":
         """Make `backward` return the gradient of this result, too; return the tensor.
 
-        Raises: TapeError if it is not tracked.
+        Raises: TapeError if the tensor is not tracked.
         """
         if not self.wants_grad:
             raise TapeError(f"retain_grad: must be tracked ({self!r})")
@@ -159,8 +161,8 @@ def from_inner(array: ArrayLike | QuantizedArray) -> Tensor:
 def backward(root: Tensor, *, retain_graph: bool = False) -> "EagerGradients":
     """Return the gradients of the sum of all entries of `root`, in a new container.
 
-    `retain_graph` keeps the graph for another backward; otherwise the graph is consumed.
-    Raises: TapeError if the root is not tracked or its graph was consumed.
+    Without `retain_graph`, the call frees the graph, and no second `backward` is possible.
+    Raises: TapeError if the root is not tracked or an earlier call freed the graph.
     """
     if not isinstance(root, Tensor):
         raise TapeError(
@@ -178,7 +180,7 @@ def backward(root: Tensor, *, retain_graph: bool = False) -> "EagerGradients":
 
 
 class EagerGradients(Uncopyable):
-    """Gradients of tracked leaves and retained results after a `backward`, without the graph."""
+    """Gradients of tracked leaves and of results with `retain_grad`, computed by `backward`."""
 
     _instead = "belongs to its tensors; copy the arrays that grad() returns"
 
@@ -186,15 +188,15 @@ class EagerGradients(Uncopyable):
         self._arrays = arrays
 
     def grad(self, tensor: Tensor) -> Array | None:
-        """Return the gradient of a tensor; None if no tracked path leads to it."""
+        """Return the gradient of a tensor; None if the root does not depend on the tensor."""
         return self._arrays.get(tensor._value.index)
 
     def grad_remove(self, tensor: Tensor) -> Array | None:
-        """Return a gradient and remove it; a second call returns None."""
+        """Remove and return the gradient of a tensor; a second call returns None."""
         return self._arrays.pop(tensor._value.index, None)
 
     def grad_replace(self, tensor: Tensor, gradient: ArrayLike) -> None:
-        """Replace the gradient of a tensor, or add a gradient.
+        """Set the gradient of a tensor.
 
         Raises: ShapeError or DtypeError if the shape or dtype differs from the tensor's.
         """
@@ -213,7 +215,7 @@ class EagerGradients(Uncopyable):
 
 
 class GradientAccumulator(Uncopyable):
-    """Sums the gradients of several backward passes, such as the parts of a large batch."""
+    """A sum of gradients over several calls of `backward`, such as the parts of a large batch."""
 
     _instead = "belongs to its tensors; copy the arrays that grad() returns"
 
@@ -221,7 +223,7 @@ class GradientAccumulator(Uncopyable):
         self._sums: dict[int, Array] = {}
 
     def accumulate(self, grads: EagerGradients) -> None:
-        """Add the gradients of one pass; `grads` is not changed."""
+        """Add the gradients of one call of `backward`; `grads` is not changed."""
         for index, gradient in grads._arrays.items():
             if index in self._sums:
                 np.add(self._sums[index], gradient, self._sums[index])
@@ -236,7 +238,7 @@ class GradientAccumulator(Uncopyable):
 
 @contextmanager
 def no_grad() -> Iterator[None]:
-    """Disable tracking inside the block, in the current thread or task only."""
+    """Disable tracking inside the block, only in the current thread or asyncio task."""
     token = _tracking.set(False)
     try:
         yield

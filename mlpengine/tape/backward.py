@@ -1,4 +1,4 @@
-"""The backward half of a plan: writing and adding gradients, and recomputing values."""
+"""The backward half of a plan: steps that write and add gradients and recompute values."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -15,12 +15,12 @@ class BackwardPlan:
     """The steps from gradients of the outputs to gradients of the `wanted` leaves.
 
     The caller allocates the gradients of the outputs (seeds) and of the leaves; the plan allocates
-    all others.  A node in `retain` keeps its gradient after the replay.
+    all others.  The gradients of nodes in `retain` stay in memory after the replay.
 
-    Every replay overwrites every gradient.  The first consumer of a value writes its gradient.
-    Each later consumer writes a temporary buffer, and a further step adds this buffer.  If no
-    output depends on a node, its gradient is set to zero.  `like` holds the storages of the plan
-    for a larger batch; this plan uses the same offsets.
+    Every replay overwrites every gradient.  The first consumer of a value writes the gradient of
+    the value.  Each later consumer writes a temporary buffer, and an "add" step adds this buffer.
+    A wanted node gets a zero gradient if no output depends on the node.  `like` holds the storages
+    of the plan for a larger batch (see `place`).
     """
 
     forward: Computed
@@ -41,7 +41,8 @@ class BackwardPlan:
         flowing = [r for r in self.forward.records if not r.op.stops_gradient]
         self._dependent = dependents(flowing, (*self.wanted, *self.retain))
         self._plan_seeds()
-        # In reverse order, all consumers add to a gradient before the op of its value reads it.
+        # Consumers of a value come after its op.  So in reverse order the gradient of the value is
+        # complete before the op reads it.
         for record in reversed(self.forward.records):
             self._plan_record(record)
         for node in (*self.wanted, *self.retain):
@@ -53,7 +54,7 @@ class BackwardPlan:
         return place(self.storages, like=self.like)
 
     def retains(self, node: Value) -> bool:
-        """Return whether the gradient of an op's output outlives the replay."""
+        """Return whether the gradient of `node` stays in memory after the replay."""
         return node.index in self._retained or node.index in self.seeds
 
     @property
@@ -80,8 +81,7 @@ class BackwardPlan:
                 continue
             seed = Buffer(f"seed_{node.name}", node.spec)
             self.seeds[node.index] = seed
-            # Other gradients are added to this gradient, or the caller reads it, but the seed must
-            # not change.
+            # Later steps add to the gradient of an operand, but the caller's seed must not change.
             if node.index in consumed or node.is_leaf:
                 gradient = self._gradient_of(node)
                 self._emit(PlannedCall("reduce", None, (seed,), (gradient,)))
@@ -89,7 +89,7 @@ class BackwardPlan:
                 self.gradients[node.index] = seed
 
     def _gradient_of(self, node: Value) -> Buffer:
-        """Return a new buffer for the gradient of `node`; the first consumer writes it."""
+        """Register and return a new buffer for the gradient of `node`."""
         label = f"d_{node.name}"
         buffer = Buffer(label, node.spec) if node.is_leaf else self._new(label, node.spec)
         if node.index in self._retained:
@@ -120,13 +120,13 @@ class BackwardPlan:
             self._emit(step)
 
     def _gradient_or_zero(self, node: Value) -> Buffer:
-        """Return the gradient of a node; zeros if no output depends on the node."""
+        """Return the gradient of a node; plan a step that clears a gradient nobody writes."""
         if node.index not in self.gradients:
             self._emit(PlannedCall("zero", None, (), (self._gradient_of(node),)))
         return self.gradients[node.index]
 
     def _slot(self, record: Record, position: int, x: Value) -> tuple[Buffer, list[PlannedCall]]:
-        """Return the buffer that the rule writes for operand `x`, and the steps after the rule."""
+        """Return the buffer that a rule writes for operand `x`, and the steps after the rule."""
         y = record.outputs[0]
         full = y.spec.shape if record.op.broadcasts else x.spec.shape
         label = f"d_{x.name}.addend"
@@ -146,7 +146,7 @@ class BackwardPlan:
         return PlannedCall("add", None, (gradient, slot), (gradient,))
 
     def _in_place(self, record: Record, position: int, x: Value) -> Buffer | None:
-        """Give dx the storage of dy if the op allows it and no other step reads dy."""
+        """Return a buffer for dx in the storage of dy, or None if dx needs its own storage."""
         op, y = record.op, record.outputs[0]
         dy = self.gradients[y.index]
         if position or len(record.outputs) > 1 or x.is_leaf or dy.storage is None:
@@ -164,7 +164,7 @@ class BackwardPlan:
     def _residuals(
         self, record: Record, dy: Buffer | tuple[Slot, ...]
     ) -> tuple[Slot | tuple[Slot, ...], ...]:
-        """Return the operands of the backward rule in its order, recomputed if needed."""
+        """Return the buffers that a backward rule reads; plan the recomputation of lost values."""
         values = {**record.named_operands, "y": record.outputs}
         reads: list[Slot | tuple[Slot, ...]] = [dy]
         for name in record.op.signature.residuals[1:]:
@@ -174,7 +174,7 @@ class BackwardPlan:
         return tuple(reads)
 
     def _value(self, node: Value) -> Buffer:
-        """Return the buffer of a value; recompute a value that did not survive."""
+        """Return the buffer of a value; plan the recomputation of a lost value."""
         if self.forward.survives(node):
             return self.forward.buffer(node)
         if node.index not in self._recomputed:
@@ -182,7 +182,7 @@ class BackwardPlan:
         return self._recomputed[node.index]
 
     def _recompute(self, record: Record) -> None:
-        """Run a record again with new buffers for its outputs and its work."""
+        """Plan a second run of a record, with new buffers for outputs and work."""
         reads = tuple(None if x is None else self._value(x) for x in record.operands)
         x = viewed(record)
         for y in record.outputs:
@@ -205,8 +205,8 @@ class BackwardPlan:
         shared = set(names) & set(record.op.signature.work["forward"])
         saved = self.forward.saved.get(record.key, {})
         if shared - set(saved) and record.key not in self._recomputed_work:
-            # Rematerialization dropped the work buffers of forward.
-            self._recompute(record)  # also fills the work buffers
+            # Rematerialization dropped the work buffers of forward; a second run fills new ones.
+            self._recompute(record)
         available = {**self._recomputed_work.get(record.key, {}), **saved}
         own = self._new_work(record, [name for name in names if name not in shared])
         return {name: own[name] if name in own else available[name] for name in names}

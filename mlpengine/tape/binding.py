@@ -1,4 +1,4 @@
-"""Binding of a plan to memory: its steps become a flat list of calls on arrays."""
+"""Binding of a plan to memory: the steps of the plan become a flat list of calls on arrays."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Arena(Uncopyable):
         return self.bytes.size
 
     def array(self, buffer: Buffer) -> Array:
-        """Return the planned buffer as an array, placed by its storage and typed by its spec."""
+        """Return the array of a planned buffer: a view of the block at the buffer's offset."""
         assert buffer.storage is not None
         start = buffer.storage.offset
         part = self.bytes[start : start + buffer.spec.nbytes]
@@ -43,7 +43,7 @@ class Arena(Uncopyable):
 
 @dataclass(frozen=True, eq=False)
 class Instruction(Uncopyable):
-    """A step bound to memory: the op and direction, the arrays it reads and writes, and its calls.
+    """A step of a plan with its arrays and its calls.
 
     `reads` and `writes` are in the order of the op's rule (see `GradOp`).  None stands for a
     missing operand or for an unwanted gradient.
@@ -64,7 +64,7 @@ class Instruction(Uncopyable):
 def bind(
     steps: Sequence[PlannedCall], resolve: Callable[[Buffer], Array], backend: Backend
 ) -> list[Instruction]:
-    """Turn steps into instructions: `resolve` gives arrays, the ops' rules give calls."""
+    """Bind each step: `resolve` returns the array of a buffer, and rules of ops yield calls."""
 
     def array(slot: Slot) -> Array | None:
         return None if slot is None else resolve(slot)
@@ -97,7 +97,7 @@ def _calls(
 
 
 def _own_calls(kind: StepKind, reads: Sequence[object], writes: Sequence[Array | None]) -> Calls:
-    """Yield the calls of a step without an op: clear a gradient, add one, undo broadcasting."""
+    """Yield the calls of a step without an op: zero, add, or reduce (undo broadcasting)."""
     (out,) = writes
     assert out is not None
     if kind == "zero":
@@ -118,7 +118,7 @@ class _Bound(Uncopyable):
     _quietly: Callable[..., Any]
 
     def run(self) -> None:
-        """Replay the calls.  Raises: TapeError while another thread replays them."""
+        """Run the calls.  Raises: TapeError while another thread runs them."""
         try:
             self._quietly(replay, self.calls)
         except RuntimeError as error:
@@ -130,9 +130,9 @@ class _Bound(Uncopyable):
 class Forward(_Bound):
     """A forward plan bound to memory: the values, and the calls that compute them.
 
-    `leaves` maps node indices to the caller's arrays; other leaves are allocated here.  The values
-    lie in `arena`, if it is given and large enough, else in a new arena.  With `check_finite` each
-    value is checked after it is written.
+    `leaves` maps node indices to the caller's arrays; this class allocates all other leaves.  The
+    values lie in `arena` if this is large enough, else in a new arena.  With `check_finite`, `run`
+    raises NumericalError for a value that is not finite.
     """
 
     name = "forward"
@@ -227,7 +227,7 @@ def _require_finite(array: Array, what: str) -> None:
     """Raise NumericalError with `what` and the first position unless all entries are finite."""
     if isfinite(np.add.reduce(array, None)):
         return
-    nonfinite = ~np.isfinite(array)  # the sum above may overflow without an infinite entry
+    nonfinite = ~np.isfinite(array)  # a sum of finite entries may overflow
     if nonfinite.any():
         place = tuple(int(i) for i in np.argwhere(nonfinite)[0])
         raise NumericalError(f"{what} must be finite ({array[place]} at {place})")
@@ -245,7 +245,7 @@ def _checked_forward(instructions: Iterable[Instruction]) -> Calls:
 def _checked_backward(
     instructions: Sequence[Instruction], gradients: Iterable[tuple[str, Array]]
 ) -> Calls:
-    """Yield the calls of a backward replay, with checks of each op's dy and of `gradients`."""
+    """Yield the calls of a backward replay, with checks of the dy of each op and of `gradients`."""
     for step in instructions:
         if step.kind == "backward":
             for dy in as_tuple(step.reads[0]):

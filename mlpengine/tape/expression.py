@@ -14,13 +14,12 @@ from mlpengine.tape.operand import Operand
 class Expression(Operand):
     """Python operators and NumPy-like methods: ``((x @ w + b).tanh() ** 2).mean(axis=1)``.
 
-    Every op is a method with its registry name: first its operands, then its options, as in
-    ``x.conv2d(w, b, stride=2)``.  Only `cat` is a function, because it takes a list.
+    Every op except `cat` is a method with the registry name of the op.  Operands come first, then
+    options, as in ``x.conv2d(w, b, stride=2)``.  `cat` is a function that takes a list.
 
     A Python number takes the dtype of the expression; arrays keep their dtype and become constants.
-    In element-wise ops, scalars such as losses (float64) or means take the dtype of the other
-    arrays.  If all operands are scalars, they take the widest dtype.  `cast` converts dtypes in all
-    other cases.
+    In element-wise ops, 0-d operands such as losses (float64) or means take the dtype of the
+    arrays.  If all operands are 0-d, they take the widest dtype.  Write `cast` in all other cases.
     """
 
     def __neg__(self) -> Any:
@@ -86,17 +85,17 @@ class Expression(Operand):
         return [*super().__dir__(), *ops.REGISTRY]
 
     def transpose(self, *axes: Any) -> Any:
-        """Return x with permuted axes, given as numbers or as a tuple; by default reversed."""
+        """Return x with its axes in the order `axes`, numbers or one tuple; by default reversed."""
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
         return self._apply(ops.Transpose(tuple(order) if order else None), self)
 
     def reshape(self, *shape: Any) -> Any:
-        """Return x in another shape, given as numbers or as a tuple; one length may be -1."""
+        """Return x in another shape, numbers or one tuple; one length may be -1."""
         sizes = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
         return self._apply(ops.Reshape(tuple(sizes)), self)
 
     def dropout(self, rate: float, rng: np.random.Generator) -> Any:
-        """Return x with entries dropped at a rate and the others scaled up; for training only."""
+        """Return x with dropout for training: zeros at a rate, and other entries scaled up."""
         return self._apply(ops.Dropout(rate, ops.Philox.drawn(rng)), self)
 
 

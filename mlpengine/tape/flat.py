@@ -1,4 +1,4 @@
-"""One contiguous vector with a named view for each of its parts."""
+"""A contiguous vector with a named view of each of its parts."""
 
 from collections.abc import Mapping
 from itertools import accumulate, pairwise
@@ -16,10 +16,10 @@ from mlpengine.core.wording import plural
 class Flat:
     """Parameters, gradients or moments: one vector, and a named view of each part.
 
-    Shapes: `flat` (total,); the `views` have the shapes of `specs`, lie in the vector's memory in
-        the order of `specs`, and leave no gaps.
+    Shapes: `flat` (total,); `views` have the shapes of `specs` and follow one another in `flat`
+        without gaps, in the order of `specs`.
     Dtype: the common dtype of the specs.
-    `frozen` are the names of views without a gradient; no optimizer changes them.
+    `frozen` are the names of parameters without a gradient; no optimizer changes these.
     Raises: DtypeError if dtypes differ; UsageError if the vector exceeds the address space.
     """
 
@@ -38,16 +38,16 @@ class Flat:
         self._view(zeros(Spec((count,), dtype)))
 
     def move_to(self, block: Array, row: int) -> None:
-        """Move the vector into a row of `block` (rows, total or more), before it is bound.
+        """Move the vector into a row of `block` (rows, total or more); call this before binding.
 
-        A deep or pickled copy holds the whole block; copies made together share one block.
+        A deep or pickled copy copies the whole block.  Vectors copied together share one new block.
         """
         values = self.flat
         self._view(block, row)
         self.flat[...] = values
 
     def _view(self, memory: Array, row: int | None = None) -> None:
-        """Set the vector to `memory`, or to the start of a row of `memory`, and set the views."""
+        """Set vector and views to `memory`, or to the start of a row of `memory`."""
         self._memory, self._row = memory, row
         total = sum(spec.size for spec in self.specs.values())
         self.flat = flat = memory if row is None else memory[row, :total]
@@ -57,7 +57,7 @@ class Flat:
 
     @property
     def places(self) -> dict[str, slice]:
-        """The slice of the vector that each name has."""
+        """The slice of the vector for each name."""
         ends = accumulate((spec.size for spec in self.specs.values()), initial=0)
         return {
             name: slice(start, stop)

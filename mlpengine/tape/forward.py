@@ -1,4 +1,4 @@
-"""The forward half of a plan: values, their storage, and the values that backward needs."""
+"""The forward half of a plan: steps, the storage of values, and the values kept for backward."""
 
 from collections.abc import Iterable, Sequence
 
@@ -13,8 +13,8 @@ from mlpengine.tape.tape import Tape
 class ForwardPlan:
     """The steps that compute `outputs`, and the buffers of all values.
 
-    Without `differentiable`, nothing is kept for backward.  `keep` are further nodes with values
-    that survive the replay.  `nbytes` is the size of the arena in bytes.  `like` are the storages
+    Without `differentiable`, nothing is kept for backward.  The values of the nodes `keep` stay in
+    memory after the replay.  `nbytes` is the size of the arena in bytes.  `like` are the storages
     of a larger plan (see `place`).
     """
 
@@ -69,13 +69,12 @@ class ForwardPlan:
 
     def _keep_for_backward(self, rematerialization: Rematerialization) -> None:
         records = [r for r in self.records if any(y.wants_grad for y in r.outputs)]
-        # Only values that a backward rule reads outlive forward.  Other operands may be
-        # overwritten, even if a gradient flows through their op.
+        # Only values that a backward rule reads outlive forward; steps may overwrite others.
         read = [x for r in records for x in r.residuals if not x.is_leaf]
         needed = {("value", self._root(x)) for x in read}
         needed |= {("work", r.key) for r in records if shared_work(r)}
         if rematerialization == "balanced":
-            # Outputs survive in any case, so keeping them for backward costs nothing.
+            # Outputs stay in memory in any case, so they cost backward nothing.
             free = {("value", index) for index in self._kept}
             needed = items_to_keep(self.records, needed, free, self._alias)
         self._kept |= {index for kind, index in needed if kind == "value"}
@@ -84,7 +83,7 @@ class ForwardPlan:
     def _last_uses(self) -> dict[int, int]:
         uses: dict[int, int] = {}
         for time, record in enumerate(self.records):
-            # a later record replaces the entry: the last read remains
+            # later reads replace earlier ones
             uses |= {x.index: time for x in record.operands if x is not None}
         for record in self.records:
             uses |= {y.index: FOREVER for y in record.outputs if self.survives(y)}
@@ -98,7 +97,7 @@ class ForwardPlan:
             if storage is None:
                 storage = Storage(y.spec.nbytes, time, last)
                 self.storages.append(storage)
-            # A view or an in-place op shares the operand's bytes, so the bytes must live longer.
+            # A shared storage must live until the last use of both the operand and the output.
             storage.last = max(storage.last, last)
             self.buffers[y.index] = Buffer(y.name, y.spec, storage)
         work = self._work(time, record)
@@ -108,7 +107,7 @@ class ForwardPlan:
         )
 
     def _shared_storage(self, time: int, record: Record) -> Storage | None:
-        """Return the first operand's storage if the op may overwrite or view it, else None."""
+        """Return the first operand's storage if the output may share this storage, else None."""
         x, y = viewed(record), record.outputs[0]
         if x is not None:
             return self.buffer(x).storage
@@ -117,15 +116,15 @@ class ForwardPlan:
             return None
         storage = self.buffer(x).storage
         assert storage is not None
-        # No later step may read these bytes, neither through a view (`storage.last`) nor as this
-        # value.  No other operand of the op may use them either: a rule reads in any order.
+        # An in-place op overwrites x.  So no later step may read the storage, neither through a
+        # view (`storage.last`) nor as x, nor may another operand share it: rules read in any order.
         same_size = storage.nbytes == y.spec.nbytes and x.spec.dtype == y.spec.dtype
         others = [self.buffer(other).storage for other in record.operands[1:] if other is not None]
         last_use = storage.last <= time and self._last_use[x.index] == time
         return storage if same_size and last_use and storage not in others else None
 
     def _work(self, time: int, record: Record) -> dict[str, Buffer]:
-        """Plan the work buffers of forward; backward reads the buffers in `_kept_work`."""
+        """Return new work buffers; those that backward reads live until backward."""
         saved = set(shared_work(record)) if record.key in self._kept_work else set()
         names = record.op.signature.work["forward"]
         specs = record.work_specs if names else {}

@@ -1,4 +1,4 @@
-"""Ops with a plain array or a list as first operand; all other ops are methods."""
+"""Ops that take a list, or an array as first operand; all other ops are methods."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,11 +15,11 @@ def cat(values: Sequence[Any], axis: int = 0) -> Any:
     constant = [i for i, v in enumerate(values) if not getattr(v, "wants_grad", False)]
     scattered = bool(constant) and constant[-1] - constant[0] >= len(constant)
     fits = all(-len(s) <= axis < len(s) for s in shapes)
-    fixed = fits and any(axis % len(s) for s in shapes)  # an array fixes the length of the batch
+    fixed = fits and any(axis % len(s) for s in shapes)  # axis 0 is the batch; programs change it
     sizes = tuple(s[axis] for s in shapes) if fixed or (fits and scattered) else None
     return apply(ops.Cat(axis, sizes), *values)
 
 
 def where(cond: Any, a: Any, b: Any) -> Any:
-    """Return a where cond is true and b elsewhere, broadcast; cond is bool or holds 0 and 1."""
+    """Return `a` where `cond` is true (bool, or a number other than 0), and `b` elsewhere."""
     return apply(ops.Where(), cond, a, b)

@@ -1,4 +1,4 @@
-"""Comparison of gradients with central differences along random directions."""
+"""Comparison of gradients with central differences in random directions."""
 
 from collections.abc import Callable
 
@@ -20,15 +20,14 @@ def gradcheck(
     rtol: float = 1e-6,
     seed: int = 0,
 ) -> float:
-    """Check that gradients are derivatives of the values; return the largest error.
+    """Compare gradients with central differences of the values; return the largest error.
 
-    u are random weights of the outputs, and v is a random direction of one leaf.  Then <v,
-    gradient> must equal d/dt <u, f(x + t v)>.  A leaf of any size takes two forward passes, and a
-    failure names the leaf.
+    Let u be random weights of the outputs, x a leaf, and v a random direction of the leaf.  Then
+    <v, gradient> must equal d/dt <u, f(x + t v)>.  The check calls forward twice for each leaf.
 
     Args:
         subject: an op, checked on `operands`, or a program, checked at the current values of
-        its leaves.  The check restores leaves and generators; it overwrites all other memory.
+            its leaves.  The check restores leaves and generators; it overwrites other memory.
         operands: float64 arrays, or integer and bool arrays without a gradient; None for a
             missing operand.
         step: t, the half-width of the difference.
@@ -36,8 +35,8 @@ def gradcheck(
         seed: seed of the generator that draws u and v.
 
     Raises:
-        GradcheckError: a gradient is not finite or differs; DtypeError for float32 leaves,
-            because their rounding would hide the difference.
+        GradcheckError: a gradient is not finite or differs; the message names the leaf.
+        DtypeError: a leaf is float32; rounding errors would exceed the tolerance.
     """
     program = subject if isinstance(subject, Program) else _program_of(subject, operands)
     rng = np.random.default_rng(seed)
@@ -55,7 +54,7 @@ def gradcheck(
         return sum(float(np.sum(u * y)) for u, y in zip(weights, values, strict=True))
 
     for node in leaves:
-        program.grad(node).fill(np.nan)  # backward must overwrite it
+        program.grad(node).fill(np.nan)  # backward must overwrite this gradient
     weighted()
     program.backward(weights if len(weights) > 1 else weights[0])
     errors = [_check(name, program, node, weighted, step, rtol, rng) for node in leaves]

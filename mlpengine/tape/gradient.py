@@ -1,4 +1,4 @@
-"""Gradients as recorded nodes: a loss may contain them, and they are differentiable."""
+"""Gradients as recorded nodes, so that losses may contain gradients."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ from mlpengine.tape.functions import cat
 from mlpengine.tape.record import Record, dependents, needed_records
 
 Slopes = Sequence[Any]
-"""The gradient of each operand, or a function that records it."""
+"""For each operand, the gradient or a function that records the gradient."""
 
 
 def record_gradient(y: Any, xs: Sequence[Any]) -> list[Any]:
@@ -43,7 +43,7 @@ def record_gradient(y: Any, xs: Sequence[Any]) -> list[Any]:
 
 
 def _may_be_alike(record: Record, wanted: Sequence[bool]) -> bool:
-    """Return whether the rule accepts a single row as the gradient of all rows."""
+    """Return whether the rule accepts one row of gradients that stands for all rows."""
     op, (y, *others) = record.op, record.outputs
     if isinstance(op, ops.Linear | ops.MatMul):
         return len(y.spec.shape) == 2 and not any(wanted[1:])
@@ -55,7 +55,7 @@ def _may_be_alike(record: Record, wanted: Sequence[bool]) -> bool:
 
 
 def _whole(slope: Any, x: Any) -> Any:
-    """Record a gradient in the shape of its value; a single row is repeated for all rows."""
+    """Record a gradient in the shape of `x`; repeat a single row for all rows of `x`."""
     if slope.shape == x.spec.shape:
         return slope
     rows = (x.spec.shape[0], *(1,) * (len(x.spec.shape) - 1))
@@ -94,7 +94,7 @@ def _turned(x: Any) -> Any:
 
 
 def _times(dy: Any, w: Any) -> Any:
-    """Record dy @ w; if dy is a single row, a sum, which compiled steps compute only once."""
+    """Record dy @ w.  For a single row record a sum, because compiled steps compute it once."""
     one = dy.ndim == w.ndim == 2 and dy.shape[0] == 1
     return (dy.T * w).sum(axis=0, keepdims=True) if one else dy @ w
 
@@ -119,7 +119,7 @@ def _transpose(op: ops.Transpose, dy: Any, y: Any, x: Any) -> Slopes:
 
 
 def _kept(op: Reduction, value: Any, x: Any) -> Any:
-    """Record the result of a reduction with length 1 along the reduced axes."""
+    """Record `value`, the result of a reduction, with length 1 along the reduced axes."""
     axes = op.axes(x.spec)
     return value.reshape(tuple(1 if i in axes else n for i, n in enumerate(x.shape)))
 
@@ -184,7 +184,7 @@ def _chunk(op: ops.Chunk, dys: Any, y: Any, x: Any) -> Slopes:
 
 
 def _slice(op: ops.Slice, dy: Any, y: Any, x: Any) -> Slopes:
-    """Pad the gradient with zeros; the slice must have step 1 along each axis."""
+    """Record dy padded with zeros; raise TapeError for a slice with a step."""
     entries = [entry for entry in op.entries() if entry is not None]
     if ... not in entries:
         entries.append(...)
@@ -234,5 +234,5 @@ GRADIENT_RULES: dict[type[ops.GradOp], Callable[..., Slopes]] = {
 }
 """Functions that record the gradients of an op's operands, by the type of the op.
 
-Arguments: the op, the gradient of its output (a list for several outputs), the output, the
-operands."""
+Arguments: the op, the gradient of the output, the (first) output, and the operands.  An op with
+several outputs gets a list of gradients."""

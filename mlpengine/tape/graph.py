@@ -1,7 +1,7 @@
-"""The graph behind eager tensors: the ops that ran, and what they saved for backward.
+"""The graph behind eager tensors: the ops that ran, and the arrays saved for backward.
 
-As in a program, a `BackwardPlan` plans the steps, but each step is bound and run alone.  Memory is
-freed after the last step that reads it.
+As in a program, a `BackwardPlan` plans the steps.  But each step is bound and run alone, and the
+last step that reads an array frees the array.
 """
 
 from collections import defaultdict
@@ -28,7 +28,7 @@ _numbers = count()
 
 @dataclass(eq=False)
 class Computation:
-    """A record that ran, with the arrays (by index) and the work that its backward reads."""
+    """A record that ran.  Its backward rule reads `arrays` (by value index) and `work`."""
 
     record: Record
     parents: tuple["Computation", ...]
@@ -38,7 +38,7 @@ class Computation:
     consumed: bool = False
 
     def consume(self) -> None:
-        """Release the arrays that backward needs."""
+        """Release the saved arrays; no further backward is possible."""
         self.consumed = True
         self.parents = ()
         self.arrays.clear()
@@ -46,7 +46,7 @@ class Computation:
 
 
 def new_value(spec: Spec, name: str, kind: ValueKind, *, wants_grad: bool) -> Value:
-    """Return a value with the next number, so that operands have lower numbers than results."""
+    """Return a value with a higher index than all earlier values, in particular its operands."""
     return Value(next(_numbers), name, spec, kind, wants_grad)
 
 
@@ -70,7 +70,7 @@ def save_for_backward(
     work: dict[str, Array],
     parents: Iterable[Computation | None],
 ) -> Computation:
-    """Return the computation of a record, with the arrays and the work that its backward reads."""
+    """Return a computation that holds the arrays and the work that the backward rule reads."""
     read = {x.index for x in record.residuals}
     saved = {x.index: a for x, a in arrays if x is not None and a is not None and x.index in read}
     saved_work = {name: work[name] for name in shared_work(record)}
@@ -97,7 +97,7 @@ def computations_behind(root: Computation | None) -> list[Computation]:
 
 
 class _Trace:
-    """A finished eager forward, for a `BackwardPlan`: every value is in memory."""
+    """The computations of an eager forward, in the form that a `BackwardPlan` reads."""
 
     def __init__(self, computations: Sequence[Computation], root: Value) -> None:
         self.outputs = (root,)
@@ -113,7 +113,7 @@ class _Trace:
             self.arrays |= {named[n]: a for n, a in c.work.items()}
 
     def survives(self, value: Value) -> bool:
-        """Return True: an eager value lives as long as the graph refers to it."""
+        """Return True, because the graph keeps every value that backward reads."""
         return True
 
     def buffer(self, value: Value) -> Buffer:
@@ -146,7 +146,7 @@ def leaf_gradients(computations: Sequence[Computation], root: Value) -> dict[int
 
 
 class _Memory:
-    """Memory for the storages of a plan, each from its first to its last use."""
+    """Memory of a plan: each storage is allocated at its first use, freed after its last."""
 
     def __init__(self, plan: BackwardPlan, arrays: dict[Buffer, Array]) -> None:
         self._arrays = arrays

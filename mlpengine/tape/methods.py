@@ -1,4 +1,4 @@
-"""Every op as a method of nodes and tensors: first the operands, then the op's options."""
+"""Every op as a method of nodes and tensors."""
 
 from collections.abc import Callable
 from functools import cache
@@ -12,7 +12,7 @@ from mlpengine.tape.operand import apply
 
 @cache
 def method(op: Any) -> Callable[..., Any]:
-    """Return a function of an op's operands and options; a loss takes its options as keywords."""
+    """Return a function of the operands, then the options of an op; losses: options by keyword."""
     init: Callable[..., Any] = op
     options = list(signature(init).parameters.values())
     operands = list(parameters_of(op.formula if issubclass(op, ops.Elementwise) else op.infer))

@@ -1,4 +1,4 @@
-"""The Euclidean norm of a vector, accurate at every magnitude, and clipping by it."""
+"""The Euclidean norm of a vector without overflow or underflow, and clipping by the norm."""
 
 from collections.abc import Callable
 from math import hypot, inf, isfinite, sqrt
@@ -9,23 +9,23 @@ from mlpengine.core.errors import ShapeError
 from mlpengine.core.spec import Array, call
 
 CHUNK = 8192
-"""Number of entries that are summed in the vector's own dtype before the float64 sum.
+"""Number of squares that are summed in the vector's own dtype; float64 sums the chunks.
 
-With 8,192 a float32 norm is accurate to 1e-7, and over 235,146 entries `np.vecdot` takes a seventh
-longer than one dot.  Above 10,000 OpenBLAS would use its threads for every chunk."""
+The relative error of a float32 norm is then below 1e-7.  From 10,000 entries on, OpenBLAS would
+start its threads for every chunk."""
 
 
 FEW_CHUNKS = 8
-"""Up to so many chunks, single dots are faster than one call within `np.errstate`."""
+"""Up to this number of chunks, one `np.vdot` per chunk is faster than one `np.vecdot` for all."""
 
 
 class GlobalNorm:
     """The L2 norm of a given vector: ``norm = GlobalNorm(flat)``, then ``norm()``.
 
-    Chunks are summed in the vector's dtype, and the sums of chunks in float64.  A chunk is divided
-    by its largest entry and summed again in float64 if its sum overflowed, or is so small that
-    squares may have underflowed.  So the norm is finite if the vector is finite and the norm fits
-    into float64.  The vector is only read.  The memory needed does not grow with the vector.
+    The squares of a chunk are summed in the vector's dtype, and the sums of chunks in float64.  If
+    the sum of a chunk overflows, or squares may have underflowed, the chunk is divided by its
+    largest entry and summed again in float64.  So the norm of a finite vector is finite, unless the
+    norm exceeds float64.  A call does not change the vector, and its memory does not grow with it.
 
     Shapes: `flat` (total,), contiguous; each call reads it.
     Raises: ShapeError if `flat` is not contiguous or not one-dimensional.
@@ -44,14 +44,14 @@ class GlobalNorm:
         self._chunks = [*matrix, tail]
         self._sums = np.zeros(whole if whole > FEW_CHUNKS else 0, flat.dtype)
         self._dot_rows = call(np.vecdot, matrix, matrix, self._sums)
-        # np.vdot is NumPy's only dot without a warning for overflow; np.errstate would take longer
-        # than the sum over a small network.
+        # Only np.vdot does not warn of overflow.  np.errstate, which silences the warnings of other
+        # products, would take longer than the sum over a small network.
         vectors = [tail] if whole > FEW_CHUNKS else self._chunks
         self._dots = [call(np.vdot, chunk, chunk) for chunk in vectors]
         self._single = None if whole else self._dots[0]
         self._wide = np.zeros(min(flat.size, CHUNK))
         info = np.finfo(flat.dtype)
-        # below it, underflowed squares could matter more than a rounding error
+        # In a smaller sum, the error by underflowed squares may exceed a rounding error.
         self._min_sum = float(info.tiny) * CHUNK / float(info.eps)
 
     def __call__(self) -> float:
@@ -74,7 +74,7 @@ class GlobalNorm:
         return GlobalNorm, (self._flat,)
 
     def _from_doubtful_sums(self, sums: list[float]) -> float:
-        """Return the norm from sums of squares; sums out of range are computed again."""
+        """Return the norm from the chunks' sums of squares; compute sums out of range again."""
         norm = 0.0
         for total, chunk in zip(sums, self._chunks, strict=True):
             part = sqrt(total) if self._min_sum < total < inf else self._scaled_norm(chunk)
@@ -98,8 +98,8 @@ class GlobalNorm:
 def bind_clip(grads: Array) -> Callable[[float | None], tuple[float, float]]:
     """Return a function that clips a flat vector: grads *= min(1, max_norm / (norm + 1e-6)).
 
-    The function is called with `max_norm` and returns the norms before and after.  It does not
-    change the gradients if `max_norm` is None or the norm is not finite.
+    The returned function takes `max_norm` and returns the norms before and after clipping.  If
+    `max_norm` is None or the norm is not finite, the gradients stay unchanged.
 
     Source: Pascanu et al. 2013, arXiv 1211.5063, algorithm 1; the 1e-6 is PyTorch's.
     """

@@ -60,10 +60,10 @@ def numeric(value: ArrayLike, where: str) -> Array:
 
 
 def apply(op: GradOp, *operands: Any) -> Any:
-    """Apply `op` to operands; at least one must be a node or a tensor.
+    """Apply `op` to operands, and return the output or a tuple of several outputs.
 
-    Arrays and numbers become constants; a number takes the dtype of the first floating operand.
-    Returns the output, or a tuple of them if the op has several.
+    At least one operand must be a node or a tensor.  Arrays and numbers become constants; a number
+    takes the dtype of the first floating node or tensor.
     Raises: TapeError if there is neither a node nor a tensor.
     """
     given = [x for x in operands if isinstance(x, Operand)]
@@ -75,7 +75,7 @@ def apply(op: GradOp, *operands: Any) -> Any:
 
 
 def cast_scalars(op: GradOp, operands: Sequence[Any]) -> Sequence[Any]:
-    """Return the operands with scalars cast to the arrays' dtype or, without arrays, the widest."""
+    """Return operands with 0-d floats cast to the arrays' dtype or, without arrays, the widest."""
     if not isinstance(op, Elementwise | Where):
         return operands
     start = 1 if isinstance(op, Where) else 0  # skip the condition of `where`

@@ -15,14 +15,14 @@ from mlpengine.ops import GradOp
 from mlpengine.tape.record import Record, Value
 
 FOREVER = 1 << 60
-"""Time of the last read of a buffer that outlives the replay."""
+"""Time of the last read of a buffer that stays valid after the replay."""
 
 StepKind = Literal["forward", "recompute", "backward", "reduce", "add", "zero"]
 
 
 @dataclass(eq=False)
 class Buffer:
-    """A typed array of a plan; without storage, it belongs to the caller (leaves, seeds)."""
+    """An array of a plan; a buffer without storage (leaf, seed) is memory of the caller."""
 
     label: str
     spec: Spec
@@ -39,7 +39,7 @@ Slot = Buffer | None
 
 @dataclass(eq=False)
 class PlannedCall:
-    """An instruction before it is bound to memory.
+    """A step of a plan, not yet bound to memory.
 
     `reads` are in the order of the rule's positional parameters, with None for a missing operand.
     `writes` are the outputs (forward) or the gradient slots (backward).  Three kinds belong to no
@@ -66,11 +66,11 @@ def _label(slot: Slot | tuple[Slot, ...]) -> str:
 
 
 class Computed(Protocol):
-    """A finished forward, for a `BackwardPlan`."""
+    """The interface of a forward computation that a `BackwardPlan` reads."""
 
     @property
     def outputs(self) -> Sequence[Value]:
-        """The values whose gradients are given."""
+        """The values with gradients given by the caller."""
 
     @property
     def records(self) -> Sequence[Record]:

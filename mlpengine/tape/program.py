@@ -1,4 +1,4 @@
-"""A tape bound to memory: plans, arrays and calls are fixed, and replays run the calls."""
+"""A tape bound to memory: plans, arrays and calls are fixed; each replay runs the calls."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -28,13 +28,12 @@ class Program(Uncopyable):
         outputs: nodes to compute; by default the last recorded node.
         batch_size: replaces the leading axis of every input.
         backend: numpy or numexpr.
-        rematerialization: keep, or balanced, which saves memory by computing cheap values
-            twice.
-        differentiable: without it, less memory is used, and `backward` is not available.
-        keep: further nodes with values that outlive a replay.
-        retain: inner nodes with gradients that outlive a replay.
-        inputs: the caller's arrays by input name, read in place; other inputs are allocated.
-        gradients: the caller's arrays by leaf name, written in place; others are allocated.
+        rematerialization: "keep", or "balanced" to save memory by computing cheap values twice.
+        differentiable: whether `backward` is available; False saves memory.
+        keep: further nodes with values that `value` returns after `forward`.
+        retain: inner nodes with gradients that `grad` returns after `backward`.
+        inputs: the caller's arrays by input name, read in place; the program allocates others.
+        gradients: the caller's arrays by leaf name, written in place; the program allocates others.
         check_finite: raise NumericalError if a value, or a gradient that reaches an op, is not
             finite.
 
@@ -107,7 +106,7 @@ class Program(Uncopyable):
         self._missing = {name for name, n in taking.items() if n.index in read - given.keys()}
 
     def _own(self, tape: Tape, nodes: Iterable[Node]) -> tuple[Node, ...]:
-        """Return nodes of this program's tape, for nodes of `tape` or of its rebatched copy."""
+        """Return the nodes of the program's own tape that correspond to `nodes` of `tape`."""
         nodes = tuple(nodes)
         if any(getattr(n, "tape", None) is not tape for n in nodes):
             raise TapeError(f"program: nodes must be on the program's tape (got {nodes})")
@@ -141,7 +140,7 @@ class Program(Uncopyable):
     def grads(self) -> Flat:
         """The gradients of the parameters, in the layout of `params`.
 
-        Raises: TapeError if the caller's arrays hold some of them.
+        Raises: TapeError if the caller gave arrays for gradients of parameters.
         """
         elsewhere = [name for name in self.params.specs if name in self._given_gradients]
         if elsewhere:
@@ -167,7 +166,7 @@ class Program(Uncopyable):
         return self._inputs
 
     def forward(self, **inputs: ArrayLike) -> Any:
-        """Replay forward and return the output, a view valid until the next replay.
+        """Compute and return the output, a view that the next call overwrites.
 
         A keyword copies data into the input of that name.  You can also write into the buffers of
         `inputs`.  Several outputs are returned as a tuple.
@@ -189,10 +188,10 @@ class Program(Uncopyable):
         return self._values if len(self._values) > 1 else self._values[0]
 
     def backward(self, seed: ArrayLike | Sequence[ArrayLike | None] | None = None) -> None:
-        """Replay backward from the gradients of the outputs, `seed`, by default ones.
+        """Compute all gradients, and overwrite the previous ones.
 
-        Several outputs take a sequence of seeds, with None for ones.  Every gradient is
-        overwritten.
+        `seed` is the gradient of the output, by default ones.  For several outputs, `seed` is a
+        sequence of such gradients; None stands for ones.
         Raises: TapeError before the first forward; ShapeError or DtypeError for a seed that does
         not fit its output.
         """
@@ -212,7 +211,7 @@ class Program(Uncopyable):
         backward.run()
 
     def _write_seed(self, node: Node, part: ArrayLike | None) -> None:
-        """Write the gradient of an output into its seed, if the output depends on any leaf."""
+        """Write the gradient of an output, unless the output depends on no wanted leaf."""
         seed = self._seeds.get(node.index)
         if seed is None:
             return
@@ -232,7 +231,7 @@ class Program(Uncopyable):
 
 
 def _owned(arrays: Mapping[str, Array], leaves: Mapping[str, Node], what: str) -> dict[str, Array]:
-    """Return the caller's arrays, which rules read from or write into."""
+    """Return the caller's arrays as a dict; raise an error if an array does not fit its leaf."""
     for name, array in arrays.items():
         if name not in leaves:
             raise TapeError(f"{what}: no leaf {name!r} (leaves: {', '.join(leaves)})")

@@ -35,15 +35,16 @@ class QuantizedArray:
         return self.values.nbytes + self.scale.nbytes + self.zero_point.nbytes
 
     def dequantize(self) -> Array:
-        """Return the floats; each differs from the original by half a scale at most."""
+        """Return the floats; each differs from the original by at most half of the scale."""
         steps = self.values.astype(self.scale.dtype) - self.zero_point.astype(self.scale.dtype)
         return np.asarray(steps * self.scale)
 
 
 def quantize(array: ArrayLike, *, axis: int | None = None) -> QuantizedArray:
-    """Return `array` rounded to 256 levels between its extremes; one level is zero.
+    """Return `array` rounded to 256 equally spaced levels from min(array, 0) to max(array, 0).
 
-    With `axis`, each index along this axis (each channel) has its own scale.
+    Zero is one of the levels.  With `axis`, each index along this axis (a channel) has its own
+    scale.
     Raises: DtypeError for other than floats; NumericalError for a nonfinite entry; ShapeError for
     an axis that does not exist.
     """

@@ -1,4 +1,4 @@
-"""The parts of a computation: values, and records of the ops that read and compute them."""
+"""The parts of a computation: values, and records of the ops applied to values."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,9 +13,10 @@ ValueKind = Literal["input", "parameter", "constant", "op"]
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """A leaf (input, parameter, constant) or an output of an op; `index` is its number in order.
+    """A leaf (input, parameter, constant) or an output of an op.
 
-    `wants_grad` says whether a gradient can flow to or through this value.
+    `index` counts values in the order of recording.  `wants_grad` says whether a gradient can flow
+    to or through this value.
     """
 
     index: int
@@ -72,7 +73,7 @@ class Record:
 
 
 def needed_records(records: Sequence[Record], outputs: Sequence[Value]) -> list[Record]:
-    """Return the records on which `outputs` depend, in order."""
+    """Return the records that `outputs` depend on, in the order of recording."""
     wanted = {x.index for x in outputs}
     needed = []
     for record in reversed(records):
@@ -83,7 +84,7 @@ def needed_records(records: Sequence[Record], outputs: Sequence[Value]) -> list[
 
 
 def dependents(records: Sequence[Record], values: Iterable[Value]) -> set[int]:
-    """Return the indices of `values` and of all results that depend on them differentiably."""
+    """Return the indices of `values` and of all floating results that depend on them."""
     indices = {x.index for x in values}
     for record in records:
         if any(x is not None and x.index in indices for x in record.operands):
@@ -92,7 +93,7 @@ def dependents(records: Sequence[Record], values: Iterable[Value]) -> set[int]:
 
 
 def viewed(record: Record) -> Value | None:
-    """Return the operand that shares its bytes with the output, or None."""
+    """Return the operand that shares its memory with the output, or None."""
     if not record.op.view or len(record.outputs) > 1:
         return None
     x, y = record.operands[0], record.outputs[0]
@@ -101,7 +102,7 @@ def viewed(record: Record) -> Value | None:
 
 
 def aliases(records: Sequence[Record]) -> dict[int, int]:
-    """Return the index of the value that owns an output's bytes, for each output."""
+    """Return, for the index of each output, the index of the value that owns the memory."""
     alias: dict[int, int] = {}
     for record in records:
         x = viewed(record)

@@ -1,9 +1,9 @@
 """Rematerialization: the choice between keeping values for backward and computing them again.
 
-A value that backward reads is kept, or cheap ops compute it again from kept values.  The fewest
-bytes to keep are a minimum s-t cut.  The source leads to results of expensive ops, and the values
-that backward reads lead to the sink.  Edges follow cheap ops, and an item's capacity is its size in
-bytes.
+A value that backward reads is kept, or cheap ops compute the value again from kept values.  The
+set of values with the fewest bytes is a minimum cut of a flow network.  Its source leads to results
+of expensive ops, and values that backward reads lead to its sink.  Other edges follow cheap ops.
+The capacity of a value is its size in bytes.
 """
 
 from collections import defaultdict, deque
@@ -15,22 +15,23 @@ from mlpengine.core.spec import Spec
 from mlpengine.tape.record import Record
 
 Rematerialization = Literal["keep", "balanced"]
-"""The values that outlive forward.
+"""The values that stay in memory until backward.
 
-``keep``: all values that backward reads.  ``balanced``: the fewest bytes that give them back."""
+``keep``: all values that backward reads.  ``balanced``: the smallest set from which cheap ops can
+compute these values."""
 
 StoredItem = tuple[str, int]
-"""What can be kept: ("value", index), or ("work", key) for the work buffers of a record."""
+"""Key of memory that can be kept: ("value", index), or ("work", record key) for work buffers."""
 
 UNLIMITED = 1 << 62
 """Capacity of edges that no minimum cut contains."""
 
 MIN_GAIN = 1.05
-"""Longer chains are recomputed only if keeping them takes more than this multiple of the bytes."""
+"""Largest accepted memory for less recomputation, as a multiple of the least possible memory."""
 
 
 def shared_work(record: Record) -> dict[str, Spec]:
-    """Return the work buffers that forward fills for backward."""
+    """Return the specs of the work buffers that forward fills for backward."""
     op = record.op
     names = set(op.signature.work["forward"]) & set(op.signature.work["backward"])
     if not names:
@@ -48,8 +49,8 @@ def items_to_keep(
     """Return the items that must outlive forward, so that backward gets all of `needed`.
 
     Items in `free` outlive forward in any case.  `alias` maps a value to the owner of its bytes.
-    Recomputing a chain of cheap ops takes memory, too.  If a chain is too long to save memory, the
-    items that backward needs from the chain are kept.
+    Recomputation of a chain of cheap ops needs memory for the values of the chain.  If a chain is
+    too long to save memory, the function keeps the items that backward needs from the chain.
     """
     steps = [_Step.of(record, alias) for record in records]
     sizes = {item: nbytes for step in steps for item, nbytes in step.made.items()}
@@ -61,24 +62,24 @@ def items_to_keep(
         """Return the needed items of chains with more than `limit` bytes."""
         return {i for nbytes, chain in chains if nbytes > limit for i in chain}.intersection(needed)
 
-    # The cut counts kept bytes only.  Recomputed values also take memory while backward is in
-    # their chain.  Backward is in one chain at a time, so the longest chain counts.  Try each limit
-    # of length; keep the items of longer chains.
+    # The cut counts kept bytes only, but recomputed values also take memory.  Backward recomputes
+    # one chain at a time, so the longest chain determines this memory.  Try each length as a limit,
+    # and keep the needed items of longer chains.
     kept, sink_side = _minimum_cut(steps, set(needed), set(free))
     chains = [(total(chain), chain) for chain in _connected(steps, sink_side - kept)]
     costs = {limit: limit + total(kept | needed_of_longer(limit)) for limit, _ in chains}
     costs[0] = total(set(needed).difference(free))
-    # Several limits may cost about the same; the lowest limit recomputes least.
+    # Of limits with about equal memory, take the lowest, because it recomputes least.
     limit = min(n for n, cost in costs.items() if cost <= MIN_GAIN * min(costs.values()))
     longer = needed_of_longer(limit)
     if not longer:
         return kept
-    # The kept items also shorten other chains, so compute the cut again.
+    # These items also shorten other chains, so compute the cut again.
     return longer | items_to_keep(records, set(needed) - longer, {*free, *longer}, alias)
 
 
 class _Step(NamedTuple):
-    """The items that a record reads; the items that it writes, with their bytes."""
+    """A record as items: `sources` are read; `made` are written, with their sizes in bytes."""
 
     sources: set[StoredItem]
     made: dict[StoredItem, int]
@@ -98,16 +99,14 @@ class _Step(NamedTuple):
 def _minimum_cut(
     steps: Sequence[_Step], needed: set[StoredItem], free: set[StoredItem]
 ) -> tuple[set[StoredItem], set[StoredItem]]:
-    """Return the items to keep, and all items on the sink's side: kept or computed from them.
+    """Return the items to keep, and these together with all items that are recomputed from them.
 
-    If several sets have the fewest bytes, the set nearest to backward is returned: it recomputes
-    least.
+    Of several sets with the fewest bytes, return the set that needs the least recomputation.
     """
     network = _FlowNetwork()
     for step in steps:
-        # An item is two nodes; the edge between them has the item's bytes as capacity, and cutting
-        # it means keeping the item.  All other edges have unlimited capacity, so no minimum cut
-        # contains them.
+        # An item is an edge between two nodes; its capacity is the item's bytes.  To cut this edge
+        # means to keep the item.  All other edges are unlimited, so no minimum cut contains them.
         for item in step.made.keys() - free:
             network.add_edge((item, "in"), (item, "out"), step.made[item])
             if not step.cheap:
@@ -122,7 +121,7 @@ def _minimum_cut(
 
 
 def _connected(steps: Sequence[_Step], items: set[StoredItem]) -> list[set[StoredItem]]:
-    """Split `items` into groups; steps connect the items of a group."""
+    """Split `items` into the sets that are connected by steps."""
     groups: list[set[StoredItem]] = []
     for step in steps:
         connected = (step.sources | step.made.keys()) & items
@@ -148,7 +147,7 @@ class _FlowNetwork:
         self._predecessors[start].add(end)
 
     def sink_side(self, source: Hashable, sink: Hashable) -> set[Hashable]:
-        """Return the sink's side of the last minimum cut (Edmonds and Karp 1972)."""
+        """Return the sink's side of the minimum cut nearest to the sink (Edmonds and Karp 1972)."""
         while path := self._augmenting_path(source, sink):
             edges = list(pairwise(path))
             amount = min(self._residual[a][b] for a, b in edges)
@@ -168,7 +167,7 @@ class _FlowNetwork:
         return path
 
     def _successors_toward(self, sink: Hashable) -> dict[Hashable, Hashable]:
-        """Return the next node on a shortest residual path to `sink`, for each node with a path."""
+        """Return the next node on a shortest residual path to `sink`, by node with such a path."""
         successors, queue = {sink: sink}, deque([sink])
         while queue:
             end = queue.popleft()

@@ -11,7 +11,7 @@ from mlpengine.tape.record import Record
 
 
 class OpState:
-    """The generators and arrays among the attributes of ops; `restore` sets them again."""
+    """A snapshot of the generators and arrays among the attributes of ops."""
 
     def __init__(self, records: Iterable[Record]) -> None:
         parts = [part for record in records for part in _stateful(record.op)]
@@ -20,7 +20,7 @@ class OpState:
         self._rngs = [(rng, deepcopy(rng.bit_generator.state)) for rng in rngs]
 
     def restore(self) -> None:
-        """Set generators and arrays as they were."""
+        """Set generators and arrays to the values in the snapshot."""
         for array, before in self._arrays:
             array[...] = before
         for rng, state in self._rngs:

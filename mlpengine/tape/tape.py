@@ -32,7 +32,7 @@ class Node(Value, Expression):
 
     tape: "Tape"
     array: Array | None = None
-    """Array of a constant; array of a parameter until the flat vector holds it."""
+    """The array of a constant, or of a parameter that is not yet in the flat vector."""
 
     def __repr__(self) -> str:
         return f"Node({self.index} {self.name!r} {self.spec} {self.kind})"
@@ -56,7 +56,7 @@ class Node(Value, Expression):
 
 
 class RecordedLayer(NamedTuple):
-    """A named part of a recording; the gradient of its `pre_activation` is kept after backward."""
+    """A named layer of a recording, with the parameters that no earlier layer has."""
 
     name: str
     output: Node
@@ -66,7 +66,7 @@ class RecordedLayer(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class Tape:
-    """A straight-line computation, recorded once and then bound to memory by `Program`.
+    """A computation without control flow: recorded once, then bound to memory by `Program`.
 
     Example:
         >>> tape = Tape()
@@ -78,7 +78,7 @@ class Tape:
 
     Attributes:
         rng: generator for dropout; if None, dropout does nothing.
-        layers: the layers that the method `layer` named, in order.
+        layers: the layers named by the method `layer`, in order.
     """
 
     nodes: list[Node] = field(default_factory=list)
@@ -96,7 +96,7 @@ class Tape:
         name: str | None = None,
         wants_grad: bool = False,
     ) -> Node:
-        """Record external data.  The leading axis is the batch; a program can change its length."""
+        """Record an input.  The leading axis is the batch; a program may change the batch size."""
         if not np.iterable(shape) or isinstance(shape, str):
             right = "(32, 4)" if isinstance(shape, str) else f"({shape},)"
             raise ShapeError(f"input: shape must be a tuple, such as {right} (got {shape!r})")
@@ -114,8 +114,8 @@ class Tape:
     def parameter(self, array: ArrayLike | str, *, name: str | None = None) -> Node:
         """Record a trainable array, and copy it into the tape's flat vector `params`.
 
-        On a tape made by `over`, return the view with that name instead; the array is not read, and
-        the name alone suffices.
+        On a tape made by `over`, return the view with that name instead.  Then the numbers in
+        `array` are not used, and the name may replace the array.
         Raises: DtypeError for other than float32 or float64; TapeError if a program already uses
         `params`, or for a name that `params` lacks; ShapeError if the view has another shape.
         """
@@ -148,14 +148,14 @@ class Tape:
         return self._leaf("parameter", specs[name], name, wants_grad=True)
 
     def dropout(self, x: Node, rate: float) -> Node:
-        """Record dropout by `rng`; return `x` if `rng` is None or the rate is 0."""
+        """Record dropout with `rng`; return `x` if `rng` is None or the rate is 0."""
         if self.rng is None or not rate:
             return x
         y: Node = self.apply(Dropout(rate, self.rng, self._draws), x)
         return y
 
     def normal(self, mean: Node, deviation: Node) -> Node:
-        """Record a sample of a normal distribution; return `mean` if `rng` is None."""
+        """Record a normal sample drawn with `rng`; return `mean` if `rng` is None."""
         if self.rng is None:
             return mean
         y: Node = self.apply(Normal(self.rng, self._draws), mean, deviation)
@@ -173,8 +173,8 @@ class Tape:
     ) -> Node:
         """Record batch norm with batch statistics or, if `rng` is None, with running averages.
 
-        A `Network` holds the running averages in the buffers `running` + ``.mean`` and
-        ``.variance``.  Each training step moves them by the share `momentum`.
+        The tape needs parameters named `running` + ``.mean`` and ``.variance`` for the averages.
+        Training sets average = (1 - momentum) * average + momentum * batch statistic.
         """
         parts = [self.parameter(f"{running}.{part}") for part in ("mean", "variance")]
         mean, variance = (self.params.views[node.name] for node in parts)
@@ -185,8 +185,8 @@ class Tape:
     def gradient(self, y: Node, *xs: Node) -> Any:
         """Record the gradient of the sum of `y` with respect to one node, or to each of several.
 
-        A loss may contain this gradient (a gradient penalty), and it is differentiable itself.
-        Raises: TapeError if `y` does not depend on `xs`, or if an op between them has no such rule.
+        The gradient is differentiable, so a loss may contain it, as a gradient penalty does.
+        Raises: TapeError if `y` does not depend on `xs`, or for an op without a recorded gradient.
         """
         self._need_nodes("gradient", [y, *xs])
         slopes = record_gradient(y, xs)
@@ -200,11 +200,11 @@ class Tape:
     def layer(
         self, name: str, output: Node, *, pre_activation: Node | None = None, alone: bool = False
     ) -> Node:
-        """Name the nodes recorded since the last layer, up to `output`; return `output`.
+        """Name the layer that computes `output`; return `output`.
 
-        With `alone`, the layer has only nodes that `output` depends on and that no earlier layer
-        has.  Messages and diagnostics use the name.  The output stays in memory, and so does the
-        gradient of `pre_activation`, by default of the output.
+        The layer gets the parameters that no earlier layer has; with `alone`, only those that
+        `output` depends on.  Messages and diagnostics use the name.  Diagnostics read the gradient
+        of `pre_activation`, by default of the output.
         Raises: TapeError if another layer has the name.
         """
         if any(layer.name == name for layer in self.layers):
@@ -220,7 +220,7 @@ class Tape:
         return output
 
     def constant(self, array: ArrayLike) -> Node:
-        """Record an array without a gradient; it must not change."""
+        """Record a copy of an array; a constant has no gradient."""
         value = np.array(numeric(array, "constant"), order="C")
         value.flags.writeable = False
         return self._leaf("constant", Spec.of(value), None, wants_grad=False, array=value)
@@ -269,20 +269,20 @@ class Tape:
 
     @classmethod
     def over(cls, params: Flat, rng: Philox | None = None) -> "Tape":
-        """Return an empty tape with the views of `params`, not copies, as parameters."""
+        """Return an empty tape on which `parameter` returns the views of `params`."""
         return cls(rng=rng, _params=params)
 
     def rebatched(self, batch_size: int) -> "Tape":
         """Return the same computation with `batch_size` as the leading axis of every input.
 
-        Nodes keep their indices; parameters are shared.  Raises: ShapeError if an op's options only
-        fit the old batch size.
+        Nodes keep their indices; both tapes share the parameters.
+        Raises: ShapeError if the options of an op fit only the old batch size.
         """
         other = Tape.over(self.params)
         made_by = {record.key: record for record in self.records}
         for node in self.nodes:
             if node.index < len(other.nodes):
-                continue  # the record of this further output is applied already
+                continue  # an op with several outputs made this node with its first output
             record = made_by.get(node.index)
             if record is not None:
                 operands = (x if x is None else other.nodes[x.index] for x in record.operands)

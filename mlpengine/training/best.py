@@ -14,7 +14,7 @@ from mlpengine.training.history import EpochRow
 
 
 class Best:
-    """The best epoch so far, with its weights; without validation, this is the newest epoch."""
+    """The best epoch so far, with its weights; the newest epoch if there is no validation."""
 
     def __init__(self, params: Array, rule: EarlyStopping) -> None:
         self.params, self.weights = params, params.copy()
@@ -25,13 +25,13 @@ class Best:
         self.waited = 0
 
     def value_of(self, validation: Mapping[str, float]) -> float:
-        """Return the monitored metric (lower is better), -inf without validation."""
+        """Return the monitored metric, negated if higher is better; -inf without validation."""
         return self.sign * validation[self.rule.monitor] if validation else -inf
 
     def update(self, epoch: int, validation: Mapping[str, float]) -> None:
         """Compare an epoch with the best epoch so far.
 
-        If its validation loss or monitored metric is not finite, an epoch is never the best.
+        An epoch with a nonfinite validation loss or monitored metric is never the best.
         """
         value = self.value_of(validation)
         better = not validation or (
@@ -61,9 +61,9 @@ class Best:
 
 
 def choose_together(group: Sequence[Best], rows: Sequence[EpochRow]) -> None:
-    """Compare an epoch of each network with its best epoch, by the folds of the other networks.
+    """Update the best epoch of each network by the mean scores of the other networks.
 
-    A network with nonfinite measurements does not count in the means for the others.
+    Networks with nonfinite scores in `rows` are left out of the means.
     """
     keys = {"loss", group[0].rule.monitor}
     measured = [row.validation for row in rows]

@@ -1,4 +1,4 @@
-"""Checkpoints of a run; at any time, at least one of them can be read.
+"""Checkpoints of a run; after the first, at least one can be read at any time.
 
 `mlpengine.core.files` has the functions that write files safely.
 """
@@ -116,7 +116,7 @@ class Checkpointer(Callback):
     writing is slow, the time between checkpoints grows.  A finished run keeps one checkpoint.
     """
 
-    order = 100  # after the callbacks, because it saves their state
+    order = 100  # after the callbacks with a state, because a checkpoint has this state
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class Checkpointer(Callback):
             self._save(loop)
 
     def skip_budget(self, loop: Loop) -> SkipBudget:
-        """Allow skipping up to the next step that saves; checkpoints by time may be late."""
+        """Return the steps before the next step that saves; checkpoints by time may be late."""
         every = self.every_steps
         return SkipBudget(every - 1 - loop.steps % every) if every else SkipBudget()
 
@@ -164,7 +164,7 @@ class Checkpointer(Callback):
         self._save(loop)
 
     def on_fit_end(self, loop: Loop, result: Result) -> None:
-        """Remove all checkpoints but the last, from which a finished run can train longer."""
+        """Keep only the last checkpoint of a finished run, so that the run can train longer."""
         if result.ending != "interrupted":
             self.checkpoints.keep(1)
 

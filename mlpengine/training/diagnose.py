@@ -55,7 +55,7 @@ MIN_CLASS_ROWS = 5
 """Minimum number of rows of a class for a meaningful recall."""
 FACT_ROWS, FEATURE_ROWS, RECALL_ROWS = 50_000, 1_000, 5_000
 FACT_VALUES = 1 << 24
-"""Maximum number of values in the search for the most extreme value, and of outputs for recalls."""
+"""Maximum number of features that are searched for an extreme value, or of outputs for recalls."""
 SQUARES = ("mse", "mae", "huber", "log_cosh")
 """Losses that depend on the distance from a target."""
 SAMPLES_AT_ONCE = 20
@@ -72,7 +72,7 @@ class SampleLog(CsvLog):
 
     def __init__(self, path: Path, columns: Columns, rows: int = 0) -> None:
         known = read_file(path) if path.exists() else b""
-        kept = known.splitlines(keepends=True)[1 : rows + 1]  # a killed run left half a header
+        kept = known.splitlines(keepends=True)[1 : rows + 1]  # without the header, written anew
         if len(kept) < rows:
             _log.warning("warning: %s has lost %d of %d lines", path, rows - len(kept), rows)
         self.rows = len(kept)
@@ -81,7 +81,7 @@ class SampleLog(CsvLog):
         self._samples: list[tuple[int, list[float]]] = []
 
     def add(self, step: int, values: list[float]) -> None:
-        """Add a sample; samples are written in groups to save time."""
+        """Add a sample; several samples are written at once to save time."""
         self._samples.append((step, values.copy()))
         if len(self._samples) >= SAMPLES_AT_ONCE:
             self.flush()
@@ -104,8 +104,8 @@ class SampleLog(CsvLog):
 class LoopDiagnostics(Callback):
     """Keeps the `Diagnostics` of a run, and writes its samples to a file.
 
-    With several networks, steps of the first network are measured, but losses and predictions of
-    all networks.
+    With several networks, only the first network's steps are measured, but the losses and
+    predictions of all networks.
 
     Args:
         path: path of diagnostics.csv; None writes no file.
@@ -172,11 +172,11 @@ class LoopDiagnostics(Callback):
             self._log.add(number, core.values)
 
     def skip_budget(self, loop: Loop) -> SkipBudget:
-        """Allow skipping up to the next measured step or the next spike."""
+        """Return the steps before the next sample, and the gradient norm of a spike."""
         return SkipBudget(self.core.free_until - self._optimizer.steps, self._spikes.limit)
 
     def on_steps_skipped(self, loop: Loop, norms: list[float]) -> None:
-        """Count the gradient norms of skipped steps."""
+        """Add the gradient norms and the number of clipped steps."""
         core = self.core
         self._pending += norms
         core.clipped += loop.step.clipped_steps
@@ -199,7 +199,7 @@ class LoopDiagnostics(Callback):
     def verdicts(self) -> Verdicts:
         """Return the problems of the run, or an empty list.
 
-        Unless the run failed, the first call measures simple models on the rows.
+        The first call also measures simple models on the rows, unless the run failed.
         """
         one = self._learners[0]
         self.core.skipped = sum(each.skipped for each in self._learners)
@@ -244,11 +244,11 @@ class LoopDiagnostics(Callback):
         self._state = state
 
 
-@np.errstate(all="ignore")  # of a diverged run
+@np.errstate(all="ignore")  # a diverged run may overflow
 def diagnostic_inputs(step: TrainingStep, train: Split, validation: Split | None) -> dict[str, Any]:
     """Return the properties of a run's step and rows, as arguments of `Diagnostics`.
 
-    For large data, they are computed from up to `FACT_ROWS` or `FEATURE_ROWS` evenly spaced rows.
+    Properties of large data come from up to `FACT_ROWS` or `FEATURE_ROWS` evenly spaced rows.
     With several inputs, a feature's name begins with the name of its input.
     """
     loss = step.loss
@@ -319,8 +319,8 @@ def measure_recalls(
 ) -> None:
     """Set the number of training rows, the recall and the name of each class.
 
-    Recalls are measured on validation rows; for a class with fewer than 5 of these, also on
-    training rows.
+    Recalls are measured on validation rows.  A class with fewer than 5 validation rows is also
+    measured on training rows.
     """
     parts = [(one.predict, one.validation) for one in networks if one.validation is not None]
     if not parts:

@@ -26,8 +26,8 @@ class EpochRow:
     """The measurements of an epoch.
 
     `train_loss` is the mean over the rows, measured before each update.  `validation` holds loss
-    and metrics over the whole validation part, and is empty without one.  `gradient_norm` is the
-    mean over the steps, before clipping.  `lr` is the learning rate of the last step.
+    and metrics over the whole validation part, or is empty.  `gradient_norm` is the mean over the
+    steps, before clipping.  `lr` is the learning rate of the last step.
     Units: `seconds` of training, without validation.
     """
 
@@ -41,7 +41,7 @@ class EpochRow:
     samples_per_second: float
 
     def values(self) -> list[int | float]:
-        """Return the values for metrics.csv, without times, so that the same seed repeats them."""
+        """Return the values for metrics.csv; without times, equal seeds give equal files."""
         plain = [self.epoch, self.steps, self.lr, self.gradient_norm, self.train_loss]
         return [*plain, *self.validation.values()]
 
@@ -143,7 +143,7 @@ class CsvLog:
         self.path = path
         with writing(path):
             self._file = system.open_file(path, os.O_WRONLY | os.O_CREAT, follow=False)
-            write_all(self._file, begins)  # same bytes: no reader ever finds an empty file
+            write_all(self._file, begins)  # before truncation: no reader finds an empty file
             os.ftruncate(self._file, len(begins))
 
     def append(self, values: Sequence[Any]) -> None:

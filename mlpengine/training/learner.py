@@ -34,10 +34,10 @@ from mlpengine.training.best import Best
 from mlpengine.training.history import EpochRow, History
 
 CHECKED_ROWS = 512
-"""Number of training rows whose outputs must be finite with the final weights."""
+"""Number of training rows that must have finite outputs with the final weights."""
 
 HOPELESS = 1e12
-"""A run fails if its loss exceeds this multiple of the best constant output's loss."""
+"""A run fails if its loss exceeds this multiple of the loss of the best constant output."""
 
 _log = logging.getLogger("mlpengine")
 
@@ -48,11 +48,11 @@ ENDINGS: dict[Ending, str] = {
     "time": ", stopped at the time limit",
     "interrupted": ", interrupted",
 }
-"""Text for each ending, which follows the number of epochs."""
+"""Text for each ending, printed after the number of epochs."""
 
 
 class SkipBudget(NamedTuple):
-    """Number of `steps` that need no callback; a gradient norm above `norm` ends them early."""
+    """The next `steps` steps need no callback, up to a step with a gradient norm above `norm`."""
 
     steps: float = inf
     norm: float = inf
@@ -71,14 +71,15 @@ class Learner(Uncopyable):
         step: the training step, with its buffers, and the loss and norms of the last step.
         history: a row for each whole epoch.
         best: the best epoch so far.
-        chooses: whether the network's own validation part chooses the best epoch, not the loop.
+        chooses: whether the network's own validation part (not the loop) chooses the best epoch.
         fused_steps: runs many steps in one call; None if steps run one by one.
         epoch: number of the current epoch, from 1.
         batch_rows: indices, in the training part, of the rows of the last batch.
         skipped: number of skipped nonfinite steps.
         stops: whether training ends after the current step.
-        may_skip: whether several steps may run in one call if the callbacks allow it.
-        after_step, after_many: hooks of callbacks, after one step and after a call of several.
+        may_skip: whether `budgets` may allow several steps in one call.
+        after_step: hooks of callbacks after a single step.
+        after_many: hooks of callbacks after a call of several steps.
         budgets: functions of callbacks that return a `SkipBudget`.
     """
 
@@ -144,7 +145,7 @@ class Learner(Uncopyable):
 
     @property
     def position(self) -> tuple[int, int, int]:
-        """Steps, epochs and position in the epoch, which identify a state of the run."""
+        """Steps, epochs and position in the epoch; these identify a state of the run."""
         return self.steps, len(self.history.rows), self.batches.cursor
 
     @property
@@ -195,7 +196,7 @@ class Learner(Uncopyable):
         fused = self.fused_steps if self.may_skip else None
         ranks = step.ranks
         self.epoch = len(self.history.rows) + 1
-        if not (self.batches.is_done and sums[3]):  # otherwise the epoch has no steps left
+        if not (self.batches.is_done and sums[3]):  # not if only validation is left
             self.batches.begin()
         if fused is not None:
             self._skip_ahead(fused)
@@ -249,7 +250,7 @@ class Learner(Uncopyable):
             call(norms)
 
     def _failed(self, error: NumericalError, indices: Array) -> None:
-        """Count a nonfinite step if it may be skipped; otherwise return to its batch and raise."""
+        """Count a nonfinite step if it may be skipped; if not, go back to its batch and raise."""
         text, bad = str(error), indices[self.step.bad_rows]
         if bad.size:
             places = self.train.places
@@ -341,12 +342,11 @@ class Learner(Uncopyable):
         return params
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state between two steps, without copies of weights and order.
+        """Return the state between two steps; weights and order are not copied.
 
-        After training, it has the weights of the last step, so that training can continue.
+        After training, the state has the weights of the last step, so that training can continue.
         """
-        # with the position in the epoch, its sums and the generator, a run that stopped within an
-        # epoch continues with the same next batch and ends with the same bits
+        # position, sums and generator let a run continue within an epoch with the same bits
         return {
             **self.step.state_dict(),
             "weights": dict(self._last_weights().views),

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 class Result:
     """The outcome of a run.
 
-    Each network holds the weights of its best epoch; `best_epochs` has one for each network.
+    After a run, each network holds the weights of its best epoch; `best_epochs` has these epochs.
     """
 
     ending: Ending
@@ -49,11 +49,11 @@ class Result:
 
     @property
     def best_epoch(self) -> int:
-        """The last of the best epochs."""
+        """Latest epoch in `best_epochs`."""
         return max(self.best_epochs)
 
     def charts(self) -> "list[Chart]":
-        """Return the charts of `history`, with a mark at the best epoch if all networks have it."""
+        """Return the charts of `history`, with a mark at a best epoch that all networks share."""
         same = len({*self.best_epochs}) == 1
         return self.history.charts(self.best_epoch if same and self.best_epoch else None)
 
@@ -66,7 +66,7 @@ class Result:
         return [f"{plural(self.epochs, 'epoch')}{best}{ENDINGS[self.ending]}"]
 
     def plot(self) -> "Cell":
-        """Return a chart of losses, metrics and learning rate by epoch, which a notebook shows."""
+        """Return a chart of losses, metrics and learning rate by epoch, for a notebook."""
         from mlpengine.drawing.cell import chart_cell
 
         return chart_cell(repr(self), self.charts())
@@ -77,7 +77,7 @@ class Result:
         return cell_html(*self.content())
 
     def content(self) -> "list[Markup]":
-        """Return what a notebook shows of the outcome."""
+        """Return the parts of the display in a notebook."""
         from mlpengine.drawing.markup import joined, tag
         from mlpengine.drawing.svg import grid
 
@@ -89,7 +89,7 @@ class Result:
 class Callback:
     """Base class of callbacks for a `Loop`; only overridden hooks take time.
 
-    The names are those of PyTorch Lightning.  `on_train_start` is called first.  In each epoch,
+    Hooks are named as in PyTorch Lightning.  `on_train_start` is called first.  In each epoch,
     `on_train_batch_end` is called after each step, and `on_train_epoch_end` after validation.  At
     the end, `on_train_end` is called, then `on_fit_end`, or `on_exception` if the run failed.
 
@@ -99,8 +99,8 @@ class Callback:
     Attributes:
         name: key of the state in checkpoints; by default the name of the class.
         order: callbacks are called by increasing number; equal numbers keep the given order.
-        watches_first: whether the hooks of steps are called if there are several networks.  They
-            are then called for the first network, perhaps in another thread.
+        watches_first: whether, with several networks, the hooks of steps are called for the first
+            network (perhaps in another thread); by default they are not called.
 
     Raises: UsageError if a subclass defines a method ``on_...`` that is not a hook.
     """
@@ -120,10 +120,10 @@ class Callback:
         """Called once, after a state is loaded and before the first step."""
 
     def on_train_batch_end(self, loop: "Loop") -> None:
-        """Called after each step that `skip_budget` does not skip."""
+        """Called after each step that `skip_budget` does not exempt."""
 
     def on_steps_skipped(self, loop: "Loop", norms: list[float]) -> None:
-        """Called after skipped steps, with the gradient norms of these steps."""
+        """Called after steps that `skip_budget` exempts, with the gradient norms of these steps."""
 
     def on_train_epoch_end(self, loop: "Loop", row: EpochRow) -> None:
         """Called after each whole epoch and its validation, with the measurements in `row`."""
@@ -138,10 +138,10 @@ class Callback:
         """Called at the end; networks have the best weights."""
 
     def skip_budget(self, loop: "Loop") -> SkipBudget:
-        """Return the number of next steps that need no `on_train_batch_end`.
+        """Return the number of next steps that are exempt from `on_train_batch_end`.
 
-        A compiled step makes these steps in a single, faster call.  If a callback overrides
-        `on_train_batch_end` but not this method, it is called after each step.
+        A compiled step makes these steps in a single, faster call.  A callback that overrides
+        `on_train_batch_end` but not this method is called after each step.
         """
         return SkipBudget(0)
 
@@ -160,8 +160,8 @@ class Loop(Uncopyable):
     """Trains one or several networks; each network ends with its best weights.
 
     The best epoch has the best monitored metric on the validation part, with or without
-    `early_stopping`.  Without a validation part, it is the last epoch.  The task of a network with
-    several outputs is `LossOnly()`, or tasks by output, such as
+    `early_stopping`.  Without a validation part, the last epoch is the best epoch.  The task of a
+    network with several outputs is `LossOnly()`, or tasks by output, such as
     ``{"price": Regression(target), "class": Classification(3)}``.  Validation then measures the
     metrics of each task, with names such as ``accuracy of class``.
 
@@ -170,18 +170,18 @@ class Loop(Uncopyable):
     within an epoch.
 
     With `folds`, network k learns from the rows outside fold ``k % folds`` and is validated on this
-    fold.  A group of networks covers all folds once.  The mean over the folds of the *other*
-    networks in its group chooses a network's best epoch, so its score on its own fold is a score
-    on new rows.  A group ends when all its networks would stop early.  Without folds, each
-    network's own validation chooses its epoch and ends its training.
+    fold.  A group of networks has one network for each fold.  The best epoch of a network is chosen
+    by the mean score of the *other* networks in the group.  The network's score on its own fold is
+    therefore a score on new rows.  A group ends when all its networks would stop early.  Without
+    folds, each network's own validation chooses its epoch and ends its training.
 
-    `callbacks` are called in increasing `order`; they may read the attributes below.  With several
-    networks, they are called after an epoch of all networks that still train, with mean
-    measurements.
+    `callbacks` are called in increasing `order`, and may read the attributes below.  With several
+    networks, an epoch ends for callbacks when all networks that still train have made the epoch;
+    measurements are then means.
 
-    If a step has several ranks, each rank runs the same loop with its own callbacks.  A callback
-    that stops the loop within an epoch stops it one step later.  The ranks of the argument `ranks`
-    share several networks, and exchange the states of the networks after each epoch.
+    If a step has several ranks, each rank runs the same loop with its own callbacks.  A stop within
+    an epoch then takes effect one step later.  The processes of the argument `ranks` share several
+    networks, and exchange the states of the networks after each epoch.
 
     Args:
         steps: the step of the network, or one step for each of several networks.
@@ -195,11 +195,11 @@ class Loop(Uncopyable):
 
     Attributes:
         until: the time of `perf_counter` at which training ends.  After the first epoch, an epoch
-        only starts if it would end in time, judged by the duration of the last epoch.
+            only starts if the remaining time is at least the duration of the last epoch.
         members: a `Learner` for each network.
         step: the training step of the first network, with the loss and norms of its last step.
-        history: a row for each whole epoch; with several networks, the mean over the networks that
-            trained in the epoch, but the sum of their `steps`.
+        history: a row for each whole epoch.  With several networks, a row has means over the
+            networks that trained in the epoch, but the `steps` of all networks.
 
     `state_dict` has everything that later steps depend on.  A loop with the same settings that
     loads the state continues with the same bits.
@@ -338,7 +338,7 @@ class Loop(Uncopyable):
 
     @property
     def position(self) -> tuple[int, ...]:
-        """Steps, epochs and position in the epoch of each network, which identify a state."""
+        """Steps, epoch and position in the epoch of each network; these identify a state."""
         return tuple(n for member in self.members for n in member.position)
 
     @property
@@ -370,9 +370,9 @@ class Loop(Uncopyable):
     def stop(self) -> None:
         """End training after the current step, or after the current call of many steps.
 
-        This takes milliseconds.  A signal handler, another thread or any rank may call this
-        method.  It ends the current `run` or, outside a run, the next one.  A later `run`
-        continues with the next row.
+        Training ends within milliseconds.  A signal handler, another thread or any rank may call
+        this method.  Outside a `run`, the next run ends.  A later `run` continues with the next
+        row.
         """
         self._want_stop(True)
 
@@ -445,7 +445,7 @@ class Loop(Uncopyable):
         return self.ending or "interrupted"
 
     def _agreed(self, work: Callable[[], None]) -> None:
-        """Do the work of this rank."""
+        """Do the work of this rank; if ranks share networks, raise the first error of any rank."""
         error = None
         try:
             work()
@@ -467,7 +467,6 @@ class Loop(Uncopyable):
     def _make_epoch(
         self, members: Sequence[tuple[int, Learner]], pool: ThreadPoolExecutor | None, workers: int
     ) -> None:
-        """Run the next epoch of each given network."""
         remaining = iter(members)
         if pool is None:
             self._run_each(remaining)
@@ -494,7 +493,7 @@ class Loop(Uncopyable):
                 raise
 
     def _named(self, number: int, work: Callable[..., Any], *arguments: Any) -> Any:
-        """Return the result of `work`; an error gets the number of its network, if several."""
+        """Return the result of `work`; with several networks, an error names the network."""
         try:
             return work(*arguments)
         except NumericalError as error:
@@ -516,7 +515,7 @@ class Loop(Uncopyable):
         self._call("on_train_epoch_end", self.history.rows[-1])
 
     def _check_monitor(self) -> None:
-        """Raise NumericalError if the first epoch of early stopping has no finite metric."""
+        """Raise NumericalError if the monitored metric, but not the loss, is nonfinite at first."""
         rule, rows = self.members[0].early_stopping, [m.history.rows for m in self.members]
         first = [one[0].validation for one in rows if len(one) == 1]
         if rule is None or not any(first):
@@ -534,9 +533,9 @@ class Loop(Uncopyable):
             call(self, *details)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state between two steps, without copies of weights and orders.
+        """Return the state between two steps; weights and orders are not copied.
 
-        After `run` it has the weights of the last step, so that a loop with more epochs can
+        After `run`, the state has the weights of the last step, so that a loop with more epochs can
         continue.
         """
         return {
@@ -548,7 +547,7 @@ class Loop(Uncopyable):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue exactly from a `state_dict`; call this method before `run`.
 
-        After an error, the loop has a part of the state, so make a new loop.
+        After an error, make a new loop, because a part of the state was loaded.
 
         Raises: CheckpointError if the state belongs to other networks, optimizers or data.
         """
@@ -577,7 +576,6 @@ def _seeds(
 
 
 def _overrides(callback: Callback, name: str) -> bool:
-    """Return whether a callback's class overrides a method."""
     return getattr(type(callback), name) is not getattr(Callback, name)
 
 

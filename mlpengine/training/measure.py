@@ -58,7 +58,7 @@ def measure(
     the evaluation loss.
 
     `blocks` numbers the training rows; rows with equal numbers depend on each other.  `beside`
-    holds outputs of other models by part and title, which are measured, too.
+    holds outputs of other models by part and title; their metrics become `spreads`.
     """
     measured, mean, loss = Measured(), fitted.mean, fitted.scored_loss
     task, networks, evaluator = copy(mean.task), mean.networks, fitted.evaluator
@@ -109,9 +109,9 @@ def explained_rows(
 ) -> tuple[str, Split, Callable[[Array], Array]]:
     """Return name, at most `limit` evenly spaced rows, and a function that predicts these rows.
 
-    With folds, the rows are training rows, predicted out-of-fold.  Otherwise they are rows of the
-    test, validation or training part, the first that exists.  The function takes the features of
-    these rows, once or several times one after another.
+    With folds, the rows are training rows, predicted out-of-fold.  Without folds, the rows are from
+    the test part; if it is missing, from the validation or the training part.  The function takes
+    the features of these rows, or several copies of all rows one after another.
     """
     first = "train" if folds is not None else "test"
     name = next(n for n in (first, "validation", "train") if n in parts)

@@ -32,8 +32,8 @@ class MlflowLog(Callback):
     """Logs a run to the MLflow server in ``MLFLOW_TRACKING_URI``.
 
     Metrics of epochs are ``train/loss``, ``validation/<metric>`` and ``epoch/...``; their step is
-    the epoch.  A resumed run continues under the same id.  If MLflow fails after the start, a
-    warning says so, and training continues without it.
+    the epoch.  A resumed run continues under the same id.  If MLflow fails after the start, there
+    is a warning, and training continues without MLflow.
 
     Args:
         run: name of the run.

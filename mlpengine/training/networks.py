@@ -15,8 +15,8 @@ def input_layer_of(
 ) -> InputLayer | None:
     """Return the input layer (embedding); None if networks read the features themselves.
 
-    It embeds the features in `numbers`, or all features.  With `masked`, a network can be limited
-    to some of the inputs.
+    The input layer embeds the features in `numbers`, or all features.  With `masked`, a network can
+    be limited to some of the inputs.
     """
     input_layer = network.input_layer
     if input_layer.embedding != "none" and numbers is not None:

@@ -18,19 +18,19 @@ from mlpengine.optim import Adam
 from mlpengine.step import TrainingStep
 
 DRIFT = 30.0
-"""Sum of excess losses above which drift is reported (Page-Hinkley test); unit: usual loss."""
+"""Sum of excess losses above which drift is reported (Page-Hinkley test)."""
 
 TOLERANCE = 0.2
-"""A loss up to this share above the usual loss does not raise the sum."""
+"""An excess loss is loss / usual loss - 1 - `TOLERANCE`; the sum does not fall below 0."""
 
 BOOST = 5.0
-"""Factor of the learning rate after drift; it falls to 1 within `memory` rows."""
+"""Factor of the learning rate after drift; the factor falls to 1 within `memory` rows."""
 
 FARTHEST = 4.0
-"""Numbers are cut at this many deviations from the mean, so that one glitch changes little."""
+"""Numbers are clipped to this many deviations from the mean, so that a glitch changes little."""
 
 FIRST_ROWS = 10
-"""How many numbers at the start of a column are not cut."""
+"""Number of first values of a column that are not clipped."""
 
 LARGEST = 1e100
 """Largest magnitude of a number."""
@@ -51,7 +51,7 @@ class _Scale:
         self.rows, self.memory = np.zeros(size), memory
 
     def add(self, k: int, value: float) -> None:
-        """Add a number, cut at `FARTHEST` deviations from the mean (the first ones are not cut)."""
+        """Add a number; after `FIRST_ROWS` numbers, clip it to `FARTHEST` deviations."""
         if self.rows[k] >= FIRST_ROWS:
             reach = FARTHEST * sqrt(self.variance[k])
             value = min(max(value, self.mean[k] - reach), self.mean[k] + reach)
@@ -151,7 +151,7 @@ class _Online:
         return output
 
     def _learn(self, x: Mapping[str, Any], y: Array) -> None:
-        """Learn the latest rows; `y` holds their targets, the newest at ``rows % batch``."""
+        """Learn the latest rows with targets `y`; the newest target is at ``rows % batch``."""
         self._encode(x, self._x[self.rows % len(self._x)], learning=True)
         self.rows += 1
         known = min(self.rows, len(self._x))

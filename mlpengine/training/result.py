@@ -46,7 +46,7 @@ RESULT_KINDS: dict[str, Any] = {
 def read_result(path: Path, name: str = RESULT_FILE) -> dict[str, Any]:
     """Return the result.json of a run, or its failure.json.
 
-    Raises: UsageError if there is no run; RunError if it has no readable result.
+    Raises: UsageError if there is no run; RunError if the run has no readable result.
     """
     file = path / name
     try:

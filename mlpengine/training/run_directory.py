@@ -1,4 +1,4 @@
-"""The directory of a run; one process creates it and locks it while it is open."""
+"""The directory of a run; a process that uses the directory holds a lock."""
 
 import json
 import os
@@ -157,7 +157,7 @@ def _version(package: str) -> str | None:
 
 
 def _platform() -> str:
-    """Return `platform.platform()` without the processor, which would start a process."""
+    """Return `platform.platform()` without the processor; to ask for it would start a process."""
     system, library = platform.uname(), "".join(platform.libc_ver())
     parts = [system.system, system.release, system.machine]
     return "-".join([*parts, "with", library] if library else parts)

@@ -46,7 +46,7 @@ class TensorBoard(Callback):
             self.add_scalars(loop.steps, dict(zip(names, core.values, strict=True)))
 
     def skip_budget(self, loop: Loop) -> SkipBudget:
-        """Allow skipping all steps, because the diagnostics decide which steps they need."""
+        """Exempt all steps, because the diagnostics decide which steps are measured."""
         return SkipBudget()
 
     def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:

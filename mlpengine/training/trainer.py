@@ -3,7 +3,7 @@
 Configs, `mlpengine.fit`, trials of a sweep and estimators read rows and settings, call `Trainer`,
 and keep or write the results.  `Trainer` decides, in this order:
 
-- folds and seeds: `Trainer.rows`, and `seeds_of`;
+- folds and seeds: `Trainer.row_count`, and `seeds_of`;
 - networks, and the inputs of each ensemble member type: `Trainer._make_networks`;
 - rows of a step, threads, backend: `step_rows`, `_allowed_threads`, `_chosen_backend`;
 - optimizers, schedules and steps: `Trainer._member` returns a `Member`;
@@ -61,16 +61,16 @@ from mlpengine.training.transfer import CalibrationSet
 from mlpengine.training.warm_start import copy_weights
 
 NEWEST = 3 / 8
-"""The newest folds in time, as a share of all; their errors give intervals."""
+"""Share of the folds in time, from the newest, that provide errors for prediction intervals."""
 
 SEED_STRIDE = 1_000
-"""Network k of a run with seed s has the seed `SEED_STRIDE` s + k, so runs share no seeds."""
+"""Network k of several in a run with seed s has the seed `SEED_STRIDE` * s + k."""
 
 _log = logging.getLogger("mlpengine")
 
 
 class Member:
-    """A network with its optimizer and its steps; a step is bound at its first use.
+    """A network with an optimizer and training steps; a step is bound at the first use.
 
     A copy or pickle has its own network and optimizer, and binds its steps again.
 
@@ -104,7 +104,7 @@ class Member:
         return self._steps[weighted]
 
     def learn_once(self, part: Split) -> float:
-        """Make one step on each batch of a part, in order; return the sum over the rows' losses."""
+        """Make one step on each batch of a part, in order; return the sum of the rows' losses."""
         step, total = self.step(weighted=part.weights is not None), 0.0
         for start in range(0, len(part), step.batch_size):
             rows = slice(start, min(start + step.batch_size, len(part)))
@@ -168,9 +168,9 @@ class Fitted:
 class Trainer:
     """Networks with their optimizers and steps, ready to learn from rows.
 
-    With folds, each network trains without one of the `folds`, which chooses its best epoch.
-    Without folds, several networks differ in their seeds.  With several ensemble member types,
-    each fold has one network of each type.
+    With folds, each network trains on the rows outside one fold.  Without folds, several networks
+    differ in their seeds.  With several ensemble member types, each fold has one network of each
+    type.
 
     Args:
         settings: settings of the network, the training and the seed.
@@ -178,16 +178,16 @@ class Trainer:
         train, validation: the rows; validation is None with folds or without a validation part.
         folds: the fold of each training row; `settings.training.folds` is the number of folds.
         in_time: whether folds follow each other in time.
-        planned_split: whether parts have other times or groups on purpose.
-        numbers: the features that are numbers, and the features that are parts of their bins.  Some
-            ensemble member types read the numbers, others the bins.
+        planned_split: whether the parts differ in time or in groups on purpose.
+        numbers: which features are numbers, and which are bins of numbers.  Some ensemble member
+            types read the numbers, others the bins.
         ranks: processes that share the batches of one network, or several networks.
         warm_start: networks with the initial weights.
         members, ensemble_weights: members and weights of an earlier training to continue.
         more_rows: whether more rows follow later (`partial_fit`).  Batches may then be larger than
             the rows, and initial weights do not depend on the rows.
-        calibration_set: synthetic rows that calibrate a student; `train` are then the other rows,
-            labeled by the teacher.
+        calibration_set: synthetic rows that calibrate a student network; `train` has the rows with
+            a teacher's labels.
 
     Attributes:
         networks: the networks, grouped by type, in the order of folds or seeds.
@@ -255,11 +255,11 @@ class Trainer:
 
     @property
     def step(self) -> TrainingStep:
-        """The step of the only network, or of the first one."""
+        """The step of the first network."""
         return self.steps[0]
 
     def row_count(self, k: int) -> int:
-        """Return the number of rows that a network learns from."""
+        """Return the number of rows that network `k` learns from."""
         if self.folds is None:
             return len(self.train)
         return int(np.count_nonzero(self.folds != k % (int(self.folds.max()) + 1)))
@@ -304,7 +304,6 @@ class Trainer:
     # threads, backends, optimizers, steps
 
     def _allowed_threads(self) -> int:
-        """Return the number of threads that the settings and the ranks allow."""
         given, ranks, networks = self.settings.training.threads, self.ranks, len(self.seeds)
         threads = cores() if given == "auto" else given
         if given == "auto" and networks > 1:
@@ -316,7 +315,6 @@ class Trainer:
         return min(threads, ranks.cores)
 
     def _chosen_backend(self) -> str:
-        """Return the backend for the steps of all networks."""
         training, size = self.settings.training, self.batch_size
         if training.backend != "auto":
             return training.backend
@@ -358,7 +356,7 @@ class Trainer:
         return Member(mlp, self.loss, optimizer, batch, step)
 
     def _optimizer(self, mlp: TabularNetwork, in_epoch: int, *, linear: bool) -> Optimizer:
-        """Return the optimizer of a network; a `linear` one stays linear."""
+        """Return the optimizer of a network; with `linear`, the network stays linear."""
         training, total = self.settings.training, self.settings.training.epochs * in_epoch
         schedule: ScheduleLike | None = training.schedule
         settings: Any = training.optimizer
@@ -416,7 +414,7 @@ class Trainer:
         return pinned(self.threads if alone else 1, self.threads)
 
     def diagnostics(self, path: Path | None = None) -> LoopDiagnostics | None:
-        """Return the callback that measures a run and writes to `path`; None if it is off."""
+        """Return the callback that measures a run and writes to `path`, or None if it is off."""
         settings = self.settings.diagnostics
         if settings is None:
             return None
@@ -440,7 +438,7 @@ class Trainer:
 
     @property
     def mean(self) -> NetworkMean:
-        """Mean of the networks in their current state, with equal weights for member types."""
+        """Mean of the networks in their current state, with `ensemble_weights`."""
         return NetworkMean(self.networks, self.task, self.ensemble_weights)
 
     def model(self, preprocessor: Preprocessor) -> Model:
@@ -450,12 +448,12 @@ class Trainer:
     def finish(self, result: Result) -> Fitted:
         """Return the trained networks, with measurements on rows that did not train them.
 
-        With folds, the measurements are the best ensemble weights of the member types, including
-        linear networks, and the residuals of numbers or the probabilities of true classes.
+        With folds, the measurements are the best ensemble weights of the member types (linear
+        networks may be added), and the residuals of numbers or the probabilities of true classes.
 
         If folds follow each other in time, residuals come from the newest folds only, because
-        networks that also trained on later rows have smaller errors on earlier rows.  These
-        residuals are not reduced by the gain of averaging.
+        networks that also trained on later rows have smaller errors on earlier rows.  In this case,
+        `Fitted.mean_error` is None and does not scale the residuals.
 
         If the settings ask for it, a temperature divides the last layers of a classifier.
         Out-of-fold rows or the validation part choose the temperature.

@@ -33,10 +33,10 @@ BESIDE = "beside"
 """Prefix for the names of other models' outputs in the file."""
 
 CALIBRATION_ROWS = 4_096
-"""Number of synthetic rows that compare a student with its teacher, and do not train it."""
+"""Number of synthetic rows that calibrate a student, and are not used to train the student."""
 
 SMALLEST_CHANCE = 1e-9
-"""Lower bound of probabilities whose logarithm is taken."""
+"""Lower bound of probabilities before the logarithm."""
 
 Labeling = Callable[[SyntheticRows | None], tuple[Array, Array]]
 """Function from synthetic rows to targets and predictions; None stands for training rows."""
@@ -46,9 +46,10 @@ Labeling = Callable[[SyntheticRows | None], tuple[Array, Array]]
 class CalibrationSet:
     """The calibration set of a student: synthetic rows, labeled by the teacher, not for training.
 
-    `taught` are the teacher's predictions.  `drawn` are random targets of new rows.  A number is
-    the teacher's prediction plus an out-of-fold error of the teacher.  A class is a class number,
-    drawn by the predicted probabilities, and an out-of-fold probability of a true class.
+    `taught` are the teacher's predictions.  `drawn` are random targets.  For numbers, a target is
+    the teacher's prediction plus a random out-of-fold error of the teacher.  For classes, a target
+    is a class, drawn with the predicted probabilities, and a random out-of-fold probability of a
+    true class.
 
     Shapes: x (rows, in_dim); taught (rows, targets or classes); drawn (rows, targets) or (rows, 2).
     """
@@ -60,7 +61,7 @@ class CalibrationSet:
     def calibrate(self, task: Task, forward: Callable[[Array], Array]) -> dict[str, Any]:
         """Return the residuals or prediction sets of a student.
 
-        The teacher's errors on new rows, and the differences between student and teacher, add up.
+        They combine the teacher's errors on new rows with the student's distance from the teacher.
         """
         if isinstance(task, Regression):
             predicted = task.predict(forward(self.x))
@@ -74,10 +75,10 @@ class CalibrationSet:
 
 @dataclass(frozen=True, eq=False)
 class TransferSet:
-    """Predictions of a teacher for the training rows, and for synthetic rows made from them.
+    """Predictions of a teacher for training rows, and for synthetic rows made from training rows.
 
     The rows of `mixed` without targets are the calibration set, with `taught` and `drawn` as in
-    `CalibrationSet`.  `threshold` is the teacher's threshold, which the student uses, too.
+    `CalibrationSet`.  `threshold` is the threshold of teacher and student.
 
     `targets` are probabilities, or numbers in the units of the table.  `beside` holds outputs of
     other models by part and title.  `checksum` is the checksum of the training rows.

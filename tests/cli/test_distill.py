@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from mlpengine import distill, fit, load
@@ -143,6 +144,9 @@ def test_any_function_is_a_teacher():
     error = student.predict(frame) - frame["y"]
     assert np.sqrt(np.mean(error**2)) < 0.3 * frame["y"].std()
     assert result.spreads["test"].keys() == {"teacher", "direct"}
+    table = pa.Table.from_pandas(noisy)
+    distill(table, "y", predict=lambda rows: seen.append(rows) or rows["a"].to_numpy(), **SMALL)
+    assert seen[-1].column_names == ["a", "b", "c"]
     with pytest.raises(UsageError, match=r"trained with training\.folds"):
         student.predict_interval(frame)
 

@@ -81,7 +81,9 @@ WRONG = {
         ["predict", "run", "x.csv", "--momentum", "3"],
         "no such option '--momentum'\nUsage: ",
     ),
-    "a setting as an option": (["train", "--lr=1"], "write --set optimizer.lr=1"),
+    "a setting as an option": (["train", "--learning-rate=1"], "write --set optimizer.lr=1"),
+    "a section as an option": (["train", "--threshold", "1"], "--set training.threshold.KEY=VALUE"),
+    "an option of no near name": (["export", "RUN", "--onnx"], "no such option '--onnx'\nUsage"),
     "wrong setting": (["train", "c.yaml", "--set", "a"], "write it as section.key=value"),
 }
 

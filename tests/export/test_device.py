@@ -409,9 +409,10 @@ def test_dates_and_huge_numbers_need_double(tmp_path):
 
 
 @pytest.mark.parametrize("real", ["float", "double"])
-def test_the_compiler_agrees_with_the_sizes_that_are_printed(real, tmp_path):
+def test_the_compiler_agrees_with_the_sizes_that_are_printed(real, tmp_path, caplog):
     model = model_of((*MIXED, "kind"), {"target": "kind"})
     written = export_training(model, tmp_path / "net.c", optimizer=adam, real=real)
+    assert ("a float rounds the values of far off" in caplog.text) == (real == "float")
     (tmp_path / "main.c").write_text(
         '#include <stdio.h>\n#include "net.h"\nint main(void)\n{\n'
         '  printf("%lu %lu %lu", (unsigned long)sizeof(net_state), '

@@ -1,4 +1,4 @@
-"""Programs as machine code: C for exactly these shapes, compiled once, replayed in one call.
+"""Programs as machine code: C for constant shapes, compiled once and run by one call.
 
 `kernel` defines kernels.  Each kind of kernel has a file with its rules: `products` (with `tiling`,
 `panels` and `tile_loops`), `batch_products`, `column_sum`, `sums`, `maps`, `moves`, `loss_rows`,
@@ -9,6 +9,6 @@
 assigns the kernels to phases, and fuses them.  `layout` places every value in memory.  `emitter`
 lets the kernels add C functions of `statements` to a `function_writer`.  `update_loops` has the
 functions of the optimizer, and `source` prints the file.  Code that all programs share is in the
-headers.  `cache` compiles a program or loads it from disk, and `executor` calls it.  NumPy is the
-definition: an op without a compiled rule uses its NumPy rules.
+headers.  `cache` compiles a program or loads it from disk, and `executor` calls it.  An op without
+a compiled rule uses its NumPy rules.
 """

@@ -1,4 +1,4 @@
-"""Batch norm in parts: a program ends with sums over all rows, and the next program reads them."""
+"""Batch norm in parts: a program ends with the sums over all rows that the next program reads."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,9 +20,10 @@ from mlpengine.ops import BatchNorm, Mul, ScalarMul, Sub
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BatchNormPart:
-    """A part of a batch norm in training; `kind` is in `BATCH_NORM_PARTS`, or is ``moved``.
+    """A part of a batch norm in training.
 
-    `reads` and `writes` are matrices (rows, features * inner), or vectors of features.
+    `kind` is a name in `BATCH_NORM_PARTS`, or ``moved`` for the update of the running averages by
+    NumPy.  `reads` and `writes` are matrices (rows, features * inner), or vectors of features.
     """
 
     kind: str
@@ -39,7 +40,7 @@ class BatchNormPart:
 
 
 def parts_of(instruction: InstructionLike) -> list[BatchNormPart]:
-    """Return the parts of a batch norm in training, else []; NumPy moves the running averages."""
+    """Return the parts of a batch norm in training, or [] for another instruction."""
     op = instruction.op
     if not isinstance(op, BatchNorm) or not op.training:
         return []
@@ -72,13 +73,12 @@ def _backward(op: BatchNorm, instruction: InstructionLike) -> Iterator[BatchNorm
 
 
 def _matrix(array: Any) -> Array:
-    """Return each row as a vector."""
     matrix: Array = array.reshape(len(array), prod(array.shape[1:]))
     return matrix
 
 
 class BatchNormRows(Map):
-    """Batch norm with known statistics as a map; in training, a part of batch norm as a map."""
+    """Batch norm with known statistics, or a part of batch norm in training, as a map."""
 
     @classmethod
     def lower(cls, instruction: InstructionLike, values: Values) -> list[Kernel] | None:
@@ -142,7 +142,7 @@ def _scaled(
     part: BatchNormPart,
     values: Values,
 ) -> Iterator[Kernel]:
-    """Yield the kernels of y = (x - mean) * rstd * scale + bias; without `mean`, of x * rstd."""
+    """Yield the kernels of y = (x - mean) * rstd * scale + bias; without `mean`, x is centered."""
     kernels = list[Kernel]()
     vectors = {"mean": mean, "rstd": rstd, "scale": scale, "bias": bias}
     names = {
@@ -201,7 +201,7 @@ def _given(array: Array | None) -> Array:
 
 
 def _wide(vector: MatrixValue, columns: int, values: Values, kernels: list[Kernel]) -> MatrixValue:
-    """Return a feature vector with an entry per column; add a kernel that writes it if needed."""
+    """Return a feature vector with an entry per column; add the kernel that repeats entries."""
     times = columns // vector.columns
     if times == 1:
         return vector
@@ -213,7 +213,7 @@ def _wide(vector: MatrixValue, columns: int, values: Values, kernels: list[Kerne
 
 
 def _column_sums(x: MatrixValue, out: MatrixValue, values: Values) -> Iterator[Kernel]:
-    """Yield the kernels of each feature's sum, over its rows and its columns."""
+    """Yield the kernels that sum each feature over all rows and all columns of the feature."""
     rows, features = x.rows, out.columns
     times = x.columns // features
     if times > 1:
@@ -224,7 +224,7 @@ def _column_sums(x: MatrixValue, out: MatrixValue, values: Values) -> Iterator[K
 
 
 def _column_means(x: MatrixValue, out: Array, values: Values) -> Iterator[Kernel]:
-    """Yield the kernels of each feature's mean, over its rows and its columns."""
+    """Yield the kernels that average each feature over all rows and all columns of the feature."""
     total = values.make(out.shape, x, "total_")
     yield from _column_sums(x, total, values)
     share = ScalarMul(out.size / x.array.size)

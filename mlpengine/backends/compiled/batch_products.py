@@ -24,12 +24,12 @@ from mlpengine.formula import constant, variable
 from mlpengine.ops import BatchMatMul
 
 ROWS_TOGETHER = 4
-"""Number of result rows that are computed together, so that they share reads of b."""
+"""Number of rows of c that are computed together, with one read of each row of b."""
 
 
 @dataclass(eq=False, repr=False)
 class BatchProduct(Kernel):
-    """c[i] = a[i] b[i] for `count` matrices; `turned` says whether a or b is transposed."""
+    """c[i] = a[i] b[i] for `count` matrices; `turned` names the transposed operand, if any."""
 
     a: MatrixValue
     b: MatrixValue
@@ -51,7 +51,7 @@ class BatchProduct(Kernel):
         lead, other = (array.shape[:-2] for array in instruction.reads[-2:])
         *slope, a, b = values.read_each(instruction.reads)
         count = prod(lead)
-        if prod(other) == 1 and not (b.written and b.kind == "rows"):  # one for all rows
+        if prod(other) == 1 and not (b.written and b.kind == "rows"):  # one matrix b for all rows
             return Product.of_matrices(instruction, values)
         if lead != other:
             raise UnsupportedError("batch_matmul of several shapes")

@@ -1,10 +1,10 @@
 """A cache of compiled programs for each user, keyed by source, compiler, flags and processor.
 
-The cache never loads a file that another user could have written.  So the directory and its files
-must belong to this user, and no other user may write to them or replace a parent directory.  A
-``.sha256`` file beside each library holds the SHA-256 of the key and the library; if the hash does
-not match, the library is built again.  The hash is not in the library, because macOS may have
-signed it.  Writes are atomic.
+The cache never loads a file that another user could have written.  The directory and its files must
+belong to this user, and no other user may write to them or replace a parent directory.  A
+``.sha256`` file beside each library holds the SHA-256 of the key and the library.  If the hash does
+not match, the library is built again.  The hash is not in the library itself, because macOS may
+have signed the library.  Writes are atomic.
 """
 
 import atexit
@@ -37,13 +37,13 @@ from mlpengine.core import system
 from mlpengine.core.errors import CompileError, UsageError, install_line
 
 LIBRARY, DIGEST = ".so", ".sha256"
-"""Suffixes of files; Linux, macOS and Windows load a library with any suffix."""
+"""Suffixes of a library and of its hash; Linux, macOS and Windows load libraries of any suffix."""
 
 UNITS = "#if IN_UNIT(1)"
-"""A source with this text is compiled as two parallel translation units (prelude.h)."""
+"""Text of sources that are compiled as two translation units in parallel (see prelude.h)."""
 
 STALE_SECONDS = 10 * SECONDS
-"""Seconds after which a temporary file is no longer in use."""
+"""Age in seconds above which a temporary file is no longer in use."""
 
 _loaded: dict[str, ctypes.CDLL] = {}
 _targets: dict[str, CompileTarget] = {}
@@ -54,7 +54,7 @@ def load_library(
     target: CompileTarget,
     functions: Sequence[str] = (),
 ) -> ctypes.CDLL:
-    """Return the library of `source`, cached or newly compiled; it exports `functions`."""
+    """Return the library of `source`, from the cache if it exports `functions`, else compiled."""
     text = "\n".join([target.identity, source])
     key = hashlib.sha256(text.encode()).hexdigest()
     if key in _loaded:
@@ -102,9 +102,9 @@ def compiler() -> tuple[str, ...]:
 
 
 def known_target(command: tuple[str, ...], level: str) -> CompileTarget:
-    """Return the target of `command` for a level; the answer of the compiler is cached.
+    """Return the target of `command` for a level.
 
-    A query starts processes, and takes longer than loading a program.
+    The target is cached, because asking the compiler takes longer than loading a program.
     Raises: CompileError if the query fails; UsageError if the processor lacks the level.
     """
     stamp = hashlib.sha256(f"{compiler_stamp(command)}\n{level}".encode()).hexdigest()
@@ -125,7 +125,7 @@ def _read_target(command: tuple[str, ...], path: Path) -> CompileTarget | None:
 
 def _ask_target(command: tuple[str, ...], level: str, path: Path) -> CompileTarget:
     target = find_target(command, level)
-    with suppress(OSError):  # otherwise the next process asks the compiler again
+    with suppress(OSError):  # without this file, the next process asks the compiler again
         handle, name = tempfile.mkstemp(prefix=".target-", dir=path.parent)
         with open(handle, "w", encoding="utf-8") as file:
             json.dump(asdict(target), file)
@@ -136,9 +136,9 @@ def _ask_target(command: tuple[str, ...], level: str, path: Path) -> CompileTarg
 def cache_directory() -> Path:
     """Return the directory of compiled programs; create it if it does not exist.
 
-    It is the first of these: $MLPENGINE_CACHE; $XDG_CACHE_HOME/mlpengine with an absolute path;
-    ~/.cache/mlpengine; if that cannot be created, a temporary directory of this process.
-    Raises: CompileError if it cannot be created, or if others could write to it.
+    The directory is $MLPENGINE_CACHE, else $XDG_CACHE_HOME/mlpengine if that path is absolute, else
+    ~/.cache/mlpengine, else a temporary directory of this process.
+    Raises: CompileError if a directory from the environment cannot be created or is not private.
     """
     named, shared = (os.environ.get(name, "") for name in ("MLPENGINE_CACHE", "XDG_CACHE_HOME"))
     if named:
@@ -154,8 +154,8 @@ def cache_directory() -> Path:
 def _private(folder: Path) -> Path:
     """Create `folder` if needed; raise CompileError if others could write to it or replace it.
 
-    The path must be UTF-8.  Otherwise threadpoolctl, which scikit-learn also uses, could not list
-    the libraries of a process that has loaded a library from there.
+    The path must be UTF-8, because threadpoolctl fails in a process that has loaded a library from
+    another path.  Scikit-learn uses threadpoolctl.
     """
     try:
         os.fsencode(folder).decode()
@@ -210,7 +210,7 @@ def _read(path: Path) -> bytes:
 
 
 def _load_kept(folder: Path, key: str, functions: Sequence[str]) -> ctypes.CDLL | None:
-    """Return the cached library for `key`; None if it must be built."""
+    """Return the cached library for `key`, or None if it must be built."""
     library = folder / f"{key}{LIBRARY}"
     try:
         digest, content = _read(folder / f"{key}{DIGEST}"), _read(library)
@@ -231,7 +231,7 @@ def digest_of(key: str, content: bytes) -> str:
 
 
 def _build(kept: Path, key: str, source: str, target: CompileTarget) -> None:
-    """Compile in a new temporary directory below `kept`, then rename the files."""
+    """Compile `source` in a temporary directory, then move the files to the directory `kept`."""
     _remove_stale(kept)
     folder = Path(tempfile.mkdtemp(prefix=".build-", dir=kept))
     try:
@@ -280,7 +280,7 @@ def _remove_stale(folder: Path) -> None:
 
 
 def _keep(built: Path, path: Path) -> None:
-    """Flush a file to disk, and rename it."""
+    """Make a file private, flush it to disk and rename it."""
     os.chmod(built, 0o700)
     system.flush_to_disk(built)
     system.replace(built, path)

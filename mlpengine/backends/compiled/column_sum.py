@@ -1,4 +1,4 @@
-"""Sums of columns over the rows: the gradients of vectors."""
+"""Sums over rows: the gradients of vectors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
 
 @dataclass(eq=False, repr=False)
 class ColumnSum(Kernel):
-    """The gradient of a vector that is broadcast to rows, such as a bias: sums of columns."""
+    """The sum of each column: the gradient of a vector that all rows share, such as a bias."""
 
     x: MatrixValue
     out: MatrixValue

@@ -1,4 +1,4 @@
-"""Convolution as products of the patches under all windows of a row with the kernels."""
+"""Convolutions as products of two matrices: the image patches under all windows, and weights."""
 
 from collections.abc import Iterator, Sequence
 from math import prod
@@ -15,7 +15,7 @@ from mlpengine.ops.window import Window
 
 
 class ConvolutionRows(Move):
-    """The patches of images, or sums of patches where windows overlap; products do the rest."""
+    """The moves of image patches in a convolution; products do the rest."""
 
     @classmethod
     def lower(cls, instruction: InstructionLike, values: Values) -> Sequence[Kernel] | None:
@@ -73,7 +73,7 @@ def _backward(op: Conv2d, instruction: InstructionLike, values: Values) -> Itera
 
 
 def _images(x: Array, values: Values) -> tuple[MatrixValue, list[Move]]:
-    """Return images as a value, with moves that copy rows of another instruction into it."""
+    """Return the value of images `x`, and the move that reshapes it if needed."""
     value = values.read(x)
     if value.array.shape == x.shape:
         return value, []
@@ -82,7 +82,7 @@ def _images(x: Array, values: Values) -> tuple[MatrixValue, list[Move]]:
 
 
 def _matrix(w: Array) -> Array:
-    """Return the kernels as rows."""
+    """Return the weights as a matrix with a row for each output channel."""
     return w.reshape(len(w), -1)
 
 
@@ -95,7 +95,7 @@ def _framed(window: Window, shape: Sequence[int]) -> tuple[int, ...]:
 def _tiles(
     window: Window, x: MatrixValue, places: Sequence[int], values: Values
 ) -> tuple[list[Kernel], MatrixValue]:
-    """Return kernels that copy the patches (rows, windows, patch) of images, and their value."""
+    """Return the moves that copy the patches of images, and the patches (rows, windows, patch)."""
     kernels, count, frame = list[Kernel](), values.count(x), x
     if any(window.padding):
         frame = values.make(_framed(window, x.array.shape), x, "frame_")
@@ -113,7 +113,7 @@ def _tiles(
 def _patches(
     window: Window, frame: MatrixValue, tiles: MatrixValue, places: Sequence[int], count: int
 ) -> Entries:
-    """Return the entries of the patches, with their positions in the patches and the images."""
+    """Return the entries to copy from images `frame` to patches `tiles`."""
     kernel = window.kernel
     channels = frame.array.shape[1]
     _, far, down, right = contiguous(frame.array.shape)
@@ -142,7 +142,7 @@ def _folded(
 
 
 def _inner(window: Window, frame: MatrixValue, to: MatrixValue, source: MatrixValue) -> Entries:
-    """Return the entries inside a frame; `frame` is either `to` or `source`."""
+    """Return the entries to copy into or out of a frame; `frame` is either `to` or `source`."""
     image = source if to is frame else to
     rows, channels, height, width = image.array.shape
     ends = [contiguous(v.array.shape)[1:] for v in (to, source)]
@@ -155,7 +155,7 @@ def _inner(window: Window, frame: MatrixValue, to: MatrixValue, source: MatrixVa
 
 
 def _turned(x: MatrixValue, out: MatrixValue, values: Values) -> Move:
-    """Return the move of channels from the last axis to the second, or back."""
+    """Return the move of the channels from the last axis to the second axis, or back."""
     images = out if out.array.ndim == 4 else x
     channels, *places = images.array.shape[1:]
     size = prod(places)

@@ -13,7 +13,7 @@ from mlpengine.ops.philox import lines_per_row
 
 @dataclass(eq=False, repr=False)
 class Draw(Kernel):
-    """Random bytes of a dropout; `out` is its mask."""
+    """The random bytes of a dropout; `out` is the mask."""
 
     op: Dropout
     out: MatrixValue
@@ -43,9 +43,9 @@ class Draw(Kernel):
 def draw(
     writer: Writer, name: str, op: Dropout | Normal, out: MatrixValue, into: str, width: int
 ) -> tuple[str, list[str]]:
-    """Return the generator, and the statements that write the bytes of `out` into an array.
+    """Return the name of the generator, and the statements that draw bytes into the array `into`.
 
-    The first op that draws also gets the function that moves the generator to its next step.
+    The first op that draws also adds the function that moves the generator to its next step.
     """
     rng = writer.layout.add_generator(op.rng)
     if op.layer == 0:

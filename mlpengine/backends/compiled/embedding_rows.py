@@ -1,4 +1,4 @@
-"""Periodic embeddings of numbers, row by row, and the sums for their gradients."""
+"""Periodic embeddings of numbers, row by row, and the gradients of their parameters."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ class _Waves(Kernel):
         return padded_length(self.frequency.columns, layout.lanes) // layout.lanes
 
     def _angle(self, layout: Layout, x: str) -> str:
-        """Return the angles of feature `j` at `x`, for the vector of waves `k`."""
+        """Return C for the angles of ``n`` waves of feature ``j``, from wave ``k`` on."""
         period = f"splat({x}) * {load_vector(layout.at(self.frequency, 'j', 'k'), 'n')}"
         start = load_vector(layout.at(self.phase, "j", "k"), "n")
         return f"multiply_add({period}, splat((real){2 * pi!r}), {start})"
@@ -216,7 +216,7 @@ class EmbeddingSums(_Waves):
 
 
 def _added(place: str, value: str) -> list[Statement]:
-    """Return the statements that store a vector, added to the old vector unless `begin` is 0."""
+    """Return the statements that store a vector or, if `begin` is not 0, add it to the old one."""
     return [
         Scope(
             [

@@ -1,7 +1,7 @@
 """The kernels of a program as C functions.
 
-Threads share the work of a phase and wait for each other at its end; the order of sums does not
-depend on their number.
+Threads share the work of a phase and wait for each other at the end of the phase.  The order of
+sums does not depend on the number of threads.
 """
 
 from collections.abc import Sequence
@@ -17,23 +17,23 @@ from mlpengine.backends.values import MatrixValue
 STREAM_BYTES = 1 << 20
 """Bytes of a batch's values above which rows are processed in chunks.
 
-A chunk runs through all ops, so that its values stay in the second-level cache."""
+A chunk of rows runs through all ops, so that its values stay in the second-level cache."""
 
 CHUNK_BYTES = 160 << 10
 """Bytes of the values of one chunk."""
 
 SMALL_WEIGHTS = 128 << 10
-"""Maximum bytes of weights and gradients for chunks, because every chunk reads all of them."""
+"""Maximum bytes of weights and gradients for chunks of rows; every chunk reads all weights."""
 
 STEP_TERMS_PER_THREAD = 1 << 22
-"""Multiplications of a step for each additional thread.
+"""Multiplications of a step for each thread after the first.
 
-With twice as many multiplications, a step is 1.5 times as fast on two threads; with a quarter as
-many, two threads are slower (`benchmarks/peers.py --threads 1 2`)."""
+With twice as many multiplications, a step on two threads is 1.5 times as fast as on one thread.
+With a quarter as many, it is slower (`benchmarks/peers.py --threads 1 2`)."""
 
 
 def useful_threads(kernels: Sequence[Kernel], limit: int) -> int:
-    """Return how many threads, up to `limit`, are useful for the shapes; bits stay the same."""
+    """Return how many threads, up to `limit`, are useful; the results do not depend on them."""
     terms = sum(k.rows * k.columns * k.depth for k in kernels if isinstance(k, Product))
     return max(1, min(limit, terms // STEP_TERMS_PER_THREAD + 1))
 
@@ -41,9 +41,9 @@ def useful_threads(kernels: Sequence[Kernel], limit: int) -> int:
 def emit(lowered: Lowered, layout: Layout, batch: int, threads: int) -> Writer:
     """Return the functions of every kernel, for `batch` rows and `threads` threads.
 
-    Threads usually divide the rows of the batch.  If the inputs of all layers are smaller than the
-    weights, threads divide the columns of the products: then each thread reads, packs and updates
-    its own weights only.
+    Threads usually divide the rows of the batch.  If the inputs of all layers have fewer entries
+    than the weights, threads divide the columns of the products.  Each thread then reads, packs and
+    updates only its own weights.
     """
     kernels, values = lowered
     layout.place(values, {v for kernel in kernels for v in kernel.read_by_vectors(layout.lanes)})
@@ -80,7 +80,7 @@ def _chunk(lowered: Lowered, layout: Layout, batch: int) -> int:
 
 
 def _copy(writer: Writer, value: MatrixValue, phase: Phase, *, incoming: bool) -> None:
-    """Copy between the caller's array and its padded copy."""
+    """Add the function that copies the caller's array to its padded copy, or back."""
     mine, caller = value.name, f"{value.name}_np"
     ends = [f"{mine}, {writer.layout.stride(value)}", f"{caller}, {value.columns}"]
     to, origin = ends if incoming else ends[::-1]

@@ -1,4 +1,4 @@
-"""Replay of a generated program: one call into machine code."""
+"""Calls of compiled programs."""
 
 import ctypes
 import weakref
@@ -22,14 +22,14 @@ FINISHED, NOT_FINITE, BAD_LABEL, LARGE_NORM = range(4)
 """Status of a step; only a finished step updates the parameters."""
 
 NOTHING = np.zeros(1, np.int64)
-"""Limit of a dropout that drops nothing."""
+"""The limit of a dropout that drops nothing, as an array."""
 
 EXPORTED_FUNCTIONS = ("mlpengine_run", "mlpengine_open", "mlpengine_close")
 """The functions that every compiled program exports."""
 
 
 def _newest() -> "Executor | None":
-    """Return the newest program: the next one is often of an equal network, with the same C."""
+    """Return the newest program, because the next network is often equal and has the same C."""
     return None
 
 
@@ -74,7 +74,7 @@ class Executor:
         structure: everything that the C text depends on.
         library: the machine code; other executors may share it.
         call: arguments and results of the program; the batch has ``call.rows`` rows.
-        step: function that runs the program once and returns the status; it keeps the memory alive.
+        step: function that runs the program, returns the status, and keeps the memory alive.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Executor:
         self.step: Callable[[], int] = step
 
     def for_rows(self, rows: int) -> "Executor":
-        """Return the same program in the same memory for the first `rows` rows of the batch."""
+        """Return the program for the first `rows` rows of the batch, in the same memory."""
         call = CallStruct.from_buffer_copy(self.call)
         call.rows = call.mean_rows = rows
         call.memory = self.call.memory
@@ -134,7 +134,7 @@ class Executor:
         return other
 
     def clone(self, parameters: Array, other: Array) -> "Executor":
-        """Return the same program in new memory, for another flat vector of equal parameters."""
+        """Return the program in new memory; the vector `other` replaces the vector `parameters`."""
         start, arrays, copies = address_of(parameters), list[Array](), dict[int, Array]()
         for array in self.call.memory[2]:
             place = address_of(array) - start
@@ -153,9 +153,9 @@ class Executor:
         return self.source.columns > 0
 
     def forward(self, inputs: Array, outputs: Array) -> None:
-        """Compute the outputs of the rows `inputs`, without dropout; both must be C-contiguous.
+        """Write the outputs of the rows `inputs` to `outputs`, without dropout.
 
-        The calling thread runs the program; it overwrites the buffers of a step.
+        Both arrays must be C-contiguous.  The calling thread overwrites the buffers of a step.
         """
         table, _, _ = self.call.memory
         undropped = table.copy()
@@ -188,12 +188,13 @@ class Executor:
         missing: int = 0,
         max_norm: float = inf,
     ) -> int:
-        """Run a step for each entry of `losses`, on the next rows of `order` of the arrays `data`.
+        """Run a step for each entry of `losses`, and return the number of finished steps.
 
-        `rates` and `decays` are learning rates and weight decays: one for each step, or one for
-        all.  The optimizer has made `steps` steps so far.  The last batch has `missing` rows less
-        than the others.  Return the number of finished steps; the run ends before a step that
-        fails or has a gradient norm above `max_norm`.
+        Each step reads the rows of `data` at the next indices in `order`; the last batch has
+        `missing` rows less than the others.  `rates` and `decays` are the learning rates and weight
+        decays: a number for all steps, or an array with an entry for each step.  `steps` is the
+        number of steps before this run.  `losses` and `norms` receive a number for each step.  The
+        run ends at a step that fails or has a gradient norm above `max_norm`, without its update.
         """
         call = self.call
         call.count, call.steps, call.max_norm = len(losses), steps, max_norm
@@ -220,9 +221,9 @@ class Executor:
 def compile_program(
     instructions: Sequence[InstructionLike], *, clip_norm: float = inf, **options: Any
 ) -> Executor:
-    """Compile `instructions`, followed by an update with gradients clipped to `clip_norm`.
+    """Compile `instructions`, and an update with gradients clipped to `clip_norm`.
 
-    For the `options` see `make_source`; `Executor.run` gathers rows into the buffers `gathered`.
+    `options` are arguments of `make_source`.
     Raises: UnsupportedError if an instruction has no compiled rule; CompileError.
     """
     global _newest

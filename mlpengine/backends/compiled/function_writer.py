@@ -18,7 +18,7 @@ class Writer:
         chunk: number of rows in a chunk.
         by_columns: whether threads divide the columns of wide products.
         functions: functions in the order of their calls within a phase.
-        claimable: number of units in each list from which threads claim work.
+        claimable: number of units in each list that threads claim work from.
         output: the value that the first loss reads, if there is a loss.
         losses: number of losses so far.
         mean_rows: number of rows over which the loss is a mean.
@@ -36,12 +36,12 @@ class Writer:
     mean_rows: int | None = None
 
     def slices(self, count: int) -> list[int]:
-        """Return the different sizes of the parts of `count` units, for one or all threads."""
+        """Return the different sizes of a thread's part of `count` units, on one or all threads."""
         bounds = [count * t // self.threads for t in range(self.threads + 1)]
         return sorted({count, *(b - a for a, b in pairwise(bounds))})
 
     def row_slices(self) -> list[int]:
-        """Return the different numbers of rows in a call."""
+        """Return the different numbers of rows of the batch in a call."""
         last = self.batch % self.chunk
         return sorted({*self.slices(self.chunk), *(self.slices(last) if last else [])})
 
@@ -70,7 +70,7 @@ class Writer:
         times: int = 1,
         trains: bool = False,
     ) -> None:
-        """Add a function for `count` units (see `CFunction`); in phase ``rows``, units are rows."""
+        """Add a function of `count` units, or of `count` rows in ``rows`` (see `CFunction`)."""
         if phase == "rows" and not by_columns:
             times = self.times(count)
         parameters = ["const struct part part"] if takes_part else []

@@ -89,7 +89,7 @@ class Kernel(ABC):
         raise UnsupportedError(self.text)
 
     def read_by_vectors(self, lanes: int) -> list[MatrixValue]:
-        """Return the values that the kernel reads by whole vectors, for any length of a row."""
+        """Return the values that the kernel reads by whole vectors, even at the end of a row."""
         return []
 
     def __repr__(self) -> str:

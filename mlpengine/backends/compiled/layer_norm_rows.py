@@ -19,7 +19,7 @@ from mlpengine.ops import LayerNorm
 
 @dataclass(eq=False, repr=False)
 class LayerNormRows(Kernel):
-    """The forward rule of `LayerNorm`, row by row; backward reads xhat and rstd."""
+    """The forward rule of `LayerNorm`, row by row; the backward rule reads xhat and rstd."""
 
     x: MatrixValue
     scale: MatrixValue | None
@@ -97,7 +97,7 @@ class LayerNormRows(Kernel):
 
 @dataclass(eq=False, repr=False)
 class LayerNormSlopes(Kernel):
-    """The gradient of `LayerNorm`'s input, the terms of its scale's gradient, or both."""
+    """The gradient `dx` of `LayerNorm`, and `product`, the terms of the gradient of the scale."""
 
     dy: MatrixValue
     scale: MatrixValue | None
@@ -143,7 +143,7 @@ class LayerNormSlopes(Kernel):
 def _gradients(
     instruction: InstructionLike, values: Values, xhat: Array, rstd: Array
 ) -> list[Kernel]:
-    """Return the kernels of the backward rule, with the sums for its vectors at the end."""
+    """Return the kernels of the backward rule; the sums for scale and bias come last."""
     dy, scale = values.read_each(instruction.reads)
     kept = values.read(xhat), values.read(rstd)
     dx, dscale, dbias = instruction.writes
@@ -163,7 +163,7 @@ def _gradients(
 
 
 def _entry(layout: Layout, value: MatrixValue) -> str:
-    """Return the expression of a vector of entries, of a row or of a value shared by all rows."""
+    """Return C that loads a vector of entries of row ``i``, or of the only row."""
     return load_vector(layout.at(value, "i" if value.rows > 1 else "0", "j"), "n")
 
 

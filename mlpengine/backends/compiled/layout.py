@@ -1,4 +1,4 @@
-"""The places of values and packed copies: in the caller's arrays or in the workspace."""
+"""Positions of values and packed copies in memory: in the caller's arrays or in the workspace."""
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from mlpengine.ops.philox import padded_columns
 
 
 class _Reservation(NamedTuple):
-    """Numbers of a C type in the workspace; code in headers uses them in `phases`."""
+    """Memory for numbers of a C type in the workspace; headers also use it in `phases`."""
 
     kind: str
     nbytes: int
@@ -26,10 +26,10 @@ class _Reservation(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class Layout:
-    """The memory of a program; `plan` completes it before the program is printed.
+    """The memory of a program: `arrays` of the caller, and a workspace of `nbytes` bytes.
 
-    `arrays` are passed as a table of pointers, together with a workspace of `nbytes` bytes that is
-    allocated once.  `limits` are the positions of dropout limits in the table.
+    A call gets a table of the addresses of `arrays`; `limits` are positions of dropout limits.
+    `plan` must be called before the program is printed.
     """
 
     target: CompileTarget
@@ -47,7 +47,10 @@ class Layout:
         return self.target.vector_bytes // self.itemsize
 
     def place(self, values: Iterable[MatrixValue], by_vectors: Container[MatrixValue]) -> None:
-        """Assign every value to memory; kernels read the values `by_vectors` by whole vectors."""
+        """Assign every value to the caller's array or, with padded rows, to the workspace.
+
+        Inputs are copied to the workspace only if they are in `by_vectors` and need padding.
+        """
         for value in values:
             if not value.written:
                 partial = value.columns % self.lanes > 0 and value.array.dtype.kind == "f"
@@ -56,7 +59,7 @@ class Layout:
                 if value.stored:
                     kind = "uint8_t" if value.mask else "real"
                     self.reserve(value.name, value.rows * self.stride(value), kind)
-                    # the limit is in memory, so that networks with other rates share the program
+                    # the limit is in memory, so that networks with other dropout rates share the C
                     if value.mask:
                         self._limits[value.name] = f"limit_{value.name}"
                         self.limits.append(len(self.arrays))
@@ -69,7 +72,7 @@ class Layout:
     def reserve(
         self, name: str, count: int, kind: str = "real", phases: Sequence[Phase] = ()
     ) -> None:
-        """Reserve `count` numbers in the workspace under `name`, for its functions in `phases`."""
+        """Reserve `count` numbers in the workspace as `name`; headers use them in `phases`."""
         size = {"real": self.itemsize, "uint8_t": 1}.get(kind, 8)
         self._reserved[name] = _Reservation(kind, count * size, phases)
 
@@ -82,7 +85,7 @@ class Layout:
         self.arrays.append(array)
 
     def add_generator(self, rng: Philox) -> str:
-        """Add a generator's seed and step to the table once; return their name."""
+        """Add the state of a generator to the table, unless present; return the state's name."""
         state = rng.state.view(np.int64)
         places = [address_of(array) for array in self.arrays]
         if address_of(state) not in places:
@@ -91,11 +94,10 @@ class Layout:
         return f"rng_{places.index(address_of(state))}"
 
     def plan(self, functions: Sequence[CFunction], *, in_turn: bool, chunked: bool) -> None:
-        """Place the workspace: reservations that are never in use together share memory.
+        """Place all reservations; those that are never in use together share memory.
 
-        With `in_turn`, a single thread runs the functions of the phases ``rows`` and ``reduce``
-        one after the other.  If rows are `chunked`, the two phases alternate, so they cannot share
-        memory.
+        With `in_turn`, functions of the phases ``rows`` and ``reduce`` share memory, too, because a
+        single thread runs them in order.  If rows are `chunked`, the two phases alternate.
         """
         length = len(functions) + 1
         phase_of = {phase: i * length for i, phase in enumerate(PHASES)}
@@ -131,12 +133,12 @@ class Layout:
         return self._pointers[name][0]
 
     def table_of(self, name: str) -> list[str]:
-        """Return the names of a buffer and of the variables declared with it."""
+        """Return the name of a buffer, and of the dropout limit that is declared with it."""
         limit = self._limits.get(name)
         return [each for each in (name, limit) if each is not None and self.knows(each)]
 
     def declare(self, names: Iterable[str], table: Sequence[str] = ()) -> Iterator[str]:
-        """Yield the C declarations of the buffers `names`, and optionally of a `table` of them."""
+        """Yield the C declarations of the buffers `names`; `table` may list other positions."""
         places = {name: f"({self.kind(name)} *)table[{i}]" for i, name in enumerate(table)}
         known, pointer = (places, places.get) if table else (self._pointers, self.pointer)
         for name in dict.fromkeys(names):
@@ -148,7 +150,7 @@ class Layout:
                     yield f"(void){limit}, (void)scale_{name};"
 
     def stride(self, value: MatrixValue) -> int:
-        """Return the length of a row in memory."""
+        """Return the number of entries from one row of a value to the next in memory."""
         if value.mask:
             return padded_columns(value.columns)
         if value.short or not value.padded:
@@ -160,11 +162,11 @@ class Layout:
         return f"{value.name} + {row} * {self.stride(value)} + {column}"
 
     def ends_within(self, value: MatrixValue) -> bool:
-        """Return whether rows end within a vector, as they may in the caller's memory."""
+        """Return whether a row in memory is not a whole number of vectors."""
         return value.mask is None and self.stride(value) % self.lanes != 0
 
     def load(self, value: MatrixValue, row: str, column: str, lanes: str = "") -> str:
-        """Return the C expression of a vector, of `lanes` entries where rows end within it."""
+        """Return the C expression that loads a vector, or `lanes` entries if rows may end in it."""
         at = self.at(value, row, column)
         if value.mask:
             return f"load_mask({at}, {self._limits[value.name]}, scale_{value.name})"
@@ -172,5 +174,5 @@ class Layout:
 
 
 def _limit(op: Dropout) -> Array:
-    """Return (1,) of int64: the number of byte values that drop an entry."""
+    """Return the limit as an int64 array (1,): random bytes below it drop an entry."""
     return op.rng.limit(op.layer, op.rate) if op.rng.scheduled else np.array([op.limit], np.int64)

@@ -1,7 +1,7 @@
 """Losses, row by row.
 
-The value of each row is stored as double in ``row_loss`` (a second loss uses ``row_loss_1``).  The
-program adds these values in order.
+The loss of each row is stored as a double in ``row_loss``, or in ``row_loss_1`` for a second loss.
+The program then adds these values in order.
 """
 
 from abc import abstractmethod
@@ -28,8 +28,9 @@ from mlpengine.ops import EntryLoss, Loss, SoftmaxCrossEntropy
 class LossRows(Kernel):
     """A loss, row by row: its gradient, and the value of each row.
 
-    Both are divided by `mean_rows`, the number of rows of the mean, and multiplied by `factor`, the
-    weight of the loss among several losses.  The program may have only a part of these rows.
+    Gradient and value are divided by `mean_rows` and multiplied by `factor`.  `mean_rows` is the
+    number of rows of the mean; the program may compute only some of them.  `factor` is the weight
+    of the loss among several losses.
     """
 
     output: MatrixValue
@@ -85,16 +86,16 @@ class LossRows(Kernel):
 
     @property
     def _rows_of_mean(self) -> str:
-        """C expression of the number of rows that divides values and gradients."""
+        """C expression of the divisor of losses and gradients: `mean_rows` divided by `factor`."""
         return "part.mean_rows" if self.factor == 1 else f"(part.mean_rows / {self.factor!r})"
 
     def _prepare(self, writer: Writer, name: str, suffix: str) -> Sequence[str]:
-        """Add the functions that each step runs once; return the names of their buffers."""
+        """Add functions that each step calls once; return the names of buffers that they write."""
         return ()
 
     @abstractmethod
     def _body(self, layout: Layout) -> Sequence[Statement]:
-        """Return the loop over rows `first` to `last`."""
+        """Return the loop over the rows `first` to `last`."""
 
     def emit_scalar(self, writer: ScalarWriter) -> list[Statement]:
         function = loss_function(writer.functions, self.text, self._scalar(writer.functions))
@@ -103,11 +104,11 @@ class LossRows(Kernel):
 
     @abstractmethod
     def _scalar(self, functions: Functions) -> list[Statement]:
-        """Return the body of the loss on single numbers."""
+        """Return the statements of the loss on single numbers."""
 
 
 class EntryLossRows(LossRows):
-    """A mean over entries, from the loss's formula."""
+    """A loss that is a mean over entries, from the formula of an entry."""
 
     op: EntryLoss
 
@@ -117,9 +118,9 @@ class EntryLossRows(LossRows):
         return entry_loss(self.op, self.output.columns // self.op.columns)
 
     def _body(self, layout: Layout) -> Sequence[Statement]:
-        """Return the loop over rows; lanes are columns of a row or, of a single column, rows.
+        """Return the loop over rows; a vector holds columns of a row, or rows of a single column.
 
-        Short rows without weights share vectors.
+        Several short rows without weights share a vector.
         """
         output, target, slot, loss = self.output, self.target, self.d_output, self.op
         count, per_entry = loss.columns, loss.target_columns
@@ -202,7 +203,7 @@ class CrossEntropyRows(LossRows):
         return self.op.class_weights or ()
 
     def _prepare(self, writer: Writer, name: str, suffix: str) -> Sequence[str]:
-        """Add the function that divides the class weights by the number of rows of the mean."""
+        """Add the function that divides the class weights by `mean_rows`."""
         weights = self._class_weights
         if not weights:
             return ()
@@ -230,7 +231,7 @@ class CrossEntropyRows(LossRows):
         return [*head, ForLoop("from", "first", "last", group, "LANES")]
 
     def _narrow(self, layout: Layout) -> Sequence[Statement]:
-        """Return the statements for a group of rows, with a vector for each class."""
+        """Return the statements for as many rows as lanes, with a vector for each class."""
         output, slot, target, weight = self.output, self.d_output, self.target, self.weight
         columns = output.columns
 
@@ -290,7 +291,7 @@ class CrossEntropyRows(LossRows):
         ]
 
     def _wide(self, layout: Layout) -> Sequence[Statement]:
-        """Return the statements for a group of rows, with logarithms computed as one vector."""
+        """Return the statements for as many rows as lanes, with one vector for all logarithms."""
         share = f" * {self.weight.name}[i]" if self.weight else ""
         log = "(double)logs[i - from] * (double)masses[i - from]"
         return [
@@ -344,7 +345,7 @@ class CrossEntropyRows(LossRows):
         ]
 
     def _target_rows(self, layout: Layout, *, narrow: bool = False) -> str:
-        """Return the statement that sets q to q / rows of the mean, for the columns from j on."""
+        """Return the statement of q: weighted target probabilities, divided by `mean_rows`."""
         op, target = self.op, self.target
         smoothing = float(op.label_smoothing)
         columns = self.output.columns

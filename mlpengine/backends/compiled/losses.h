@@ -10,7 +10,7 @@ INLINE void store_row_losses(double *restrict row_loss, const vec entry, const d
   for (int64_t i = 0; i < n; i++) row_loss[i] = loss[i];
 }
 
-/* The same for `rows` rows of `columns` entries that share a vector. */
+/* Store the losses of `rows` rows of `columns` entries that share a vector. */
 INLINE void store_shared_losses(double *restrict row_loss, const vec entry, const double mean,
                                 const int64_t rows, const int64_t columns) {
   for (int64_t i = 0; i < rows; i++) {
@@ -20,7 +20,7 @@ INLINE void store_shared_losses(double *restrict row_loss, const vec entry, cons
   }
 }
 
-/* The sum of the rows' losses in their order, whatever the number of threads. */
+/* The sum of the losses of n rows, in the same order for any number of threads. */
 INLINE double sum_in_order(const double *row_loss, int64_t n) {
   double part[4] = {0, 0, 0, 0};
   int64_t i = 0;

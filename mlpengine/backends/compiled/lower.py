@@ -42,7 +42,7 @@ KERNELS: list[type[Kernel]] = [
     Map,
     Move,
 ]
-"""Kinds of kernels; the first one that accepts an instruction lowers it."""
+"""Kinds of kernels; the first kind that accepts an instruction lowers it."""
 
 
 class Lowered(NamedTuple):
@@ -60,10 +60,10 @@ def lower(
     itemsize: int = 0,
     output: Array | None = None,
 ) -> Lowered:
-    """Return the kernels of `instructions`; `names` are the C names of arrays by address.
+    """Return the fused kernels of `instructions`; `names` are the C names of arrays by address.
 
-    With `batch`, each kernel is assigned to a phase of a step, and numbers must have `itemsize`
-    bytes.  With `output`, the program computes only this array.
+    With `batch`, each kernel is assigned to a phase of a step, and real numbers must have
+    `itemsize` bytes.  With `output`, the program computes only this array.
     Raises: UnsupportedError if an instruction has no compiled rule.
     """
     values, kernels = Values(names, batch), list[Kernel]()
@@ -99,7 +99,7 @@ def need_one_dtype(values: Iterable[MatrixValue], itemsize: int) -> None:
 
 
 def _kernels(instruction: InstructionLike, values: Values) -> Iterator[Kernel]:
-    """Yield the kernels of an instruction, after kernels that reshape its operands."""
+    """Yield the kernels that reshape the operands of an instruction, then its kernels."""
     known = len(values.reshaped)
     for kind in KERNELS:
         if (kernels := kind.lower(instruction, values)) is not None:
@@ -114,13 +114,13 @@ def _kernels(instruction: InstructionLike, values: Values) -> Iterator[Kernel]:
 def _find_phase(kernel: Kernel, batch: Batch) -> None:
     """Set the phase of a kernel, and the origin of its results.
 
-    Raises: UnsupportedError if the kernel has other rows than the batch, or needs sums that are
-    complete only after all rows.
+    Raises: UnsupportedError if the kernel has other rows than the batch, or reads both rows and
+    sums over all rows.
     """
     kinds: set[Origin] = {value.kind for value in kernel.reads}
     made: Origin = "sums"
-    # It would need all rows again after their sums are complete.  With chunks of rows, the values
-    # of the first chunks are overwritten by then.
+    # Such a kernel would need all rows again after the sums are complete.  With chunks of rows, the
+    # values of the first chunks are overwritten by then.
     if {"rows", "sums"} <= kinds:
         raise UnsupportedError(f"{kernel.text}, rows with sums over all of them")
     if "sums" in kinds:
@@ -144,17 +144,17 @@ def _find_phase(kernel: Kernel, batch: Batch) -> None:
 
 
 class EarlierReads:
-    """Values of another program that kernels read from memory; `add` gets the kernels in order."""
+    """The inputs of a program that its kernels read."""
 
     def __init__(self) -> None:
         self._reads: list[tuple[Kernel, MatrixValue]] = []
 
     def add(self, kernel: Kernel) -> None:
-        """Add a kernel.
+        """Add the next kernel.
 
-        Raises: UnsupportedError if the kernel overwrites a value too early, before an earlier
-        kernel reads it.  Too early is an earlier phase.  In the phase of the rows, other positions
-        of rows are also too early, because some rows run through all kernels before other rows.
+        Raises: UnsupportedError if the kernel would overwrite an input before an earlier kernel has
+        read it.  This happens if the new kernel runs in an earlier phase, or in the same phase on
+        other rows, because some rows run through all kernels before other rows.
         """
         order = PHASES.index(kernel.called_in)
         for written in (value for value in kernel.writes if value.final):
@@ -168,7 +168,7 @@ class EarlierReads:
 
 
 def _needed(kernels: Sequence[Kernel]) -> list[Kernel]:
-    """Return the kernels without those whose results nobody reads."""
+    """Return the kernels with final results, or with results that other kernels read."""
     needed, read = list[Kernel](), set[MatrixValue]()
     for kernel in reversed(kernels):
         ends = isinstance(kernel, LossRows) or not kernel.writes
@@ -179,7 +179,7 @@ def _needed(kernels: Sequence[Kernel]) -> list[Kernel]:
 
 
 def _draws(kernels: list[Kernel]) -> Iterator[Draw]:
-    """Yield the draws; another program can read the bytes of a dropout, but not its mask."""
+    """Yield the draws of dropout; no other program can read their masks."""
     reads = [value for kernel in kernels for value in kernel.reads]
     has_loss = any(isinstance(kernel, LossRows) for kernel in kernels)
     for kernel in kernels:
@@ -190,23 +190,23 @@ def _draws(kernels: list[Kernel]) -> Iterator[Draw]:
 
 
 def need_backward(draw: Draw, reads: Sequence[MatrixValue], *, has_loss: bool) -> None:
-    """Raise UnsupportedError for a dropout whose backward, which reads the mask, is elsewhere."""
+    """Raise UnsupportedError if the backward of a dropout reads the mask in another program."""
     if not has_loss and reads.count(draw.out) < len(("forward", "backward")):
         raise UnsupportedError("dropout without its backward")
 
 
 def _any_length(kernels: list[Kernel], lanes: int) -> list[MatrixValue]:
-    """Return the values that are written and read as rows of any length."""
+    """Return the written values that no kernel reads or writes by whole vectors."""
     written = [v for kernel in kernels if not kernel.whole_vectors for v in kernel.writes]
     vectors = {v for kernel in kernels for v in kernel.read_by_vectors(lanes)}
     return [v for v in written if v not in vectors]
 
 
 def fuse(kernels: list[Kernel]) -> list[Kernel]:
-    """Move each map into the last pass of the product that computes its last operand.
+    """Fuse maps into products, in order.
 
-    A map moves only if no kernel between them computes one of its operands, or reads memory that
-    the map writes.
+    A map of rows is fused into the last kernel that computes an operand of the map, if this kernel
+    is a product.  No kernel from there on may read memory that the map overwrites.
     """
     fused: list[Kernel] = []
     for kernel in kernels:
@@ -227,12 +227,12 @@ def fuse(kernels: list[Kernel]) -> list[Kernel]:
 
 
 def _overwrites(kernel: Kernel, other: Kernel) -> bool:
-    """Return whether `kernel` overwrites a value of another program that `other` reads."""
+    """Return whether `kernel` overwrites an input of the program that `other` reads."""
     return any(v.overlaps(w) for v in other.reads if not v.written for w in kernel.writes)
 
 
 def mark_stored(kernels: list[Kernel]) -> None:
-    """Mark the values that stay in registers, because only their own kernel reads them."""
+    """Set `stored`: values that only their own kernel reads stay in registers."""
     readers: dict[MatrixValue, set[int]] = {}
     for i, kernel in enumerate(kernels):
         for value in kernel.reads:

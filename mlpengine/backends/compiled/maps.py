@@ -18,7 +18,7 @@ from mlpengine.ops.op import Direction, GradOp
 
 @dataclass(eq=False, repr=False)
 class Map(Kernel):
-    """An element-wise rule; ``names`` maps its names to values of one shape, or to equal rows."""
+    """An element-wise rule; `names` has values of one shape, or vectors for all rows, by name."""
 
     rule: VectorRule
     op: GradOp
@@ -81,9 +81,9 @@ class Map(Kernel):
         known: dict[MatrixValue, str],
         lanes: str = "",
     ) -> Sequence[Statement]:
-        """Return the statements for one vector; `known` has the names of values in registers.
+        """Return the statements for one vector; `known` maps values in registers to their names.
 
-        `lanes` is the number of the vector's entries where rows end within it.
+        `lanes` is the number of entries of the vector if rows may end within a vector.
         """
         lines: list[Statement] = []
         for value in self.reads:
@@ -123,9 +123,9 @@ def _spread(
     values: Values,
     kernels: list[Kernel],
 ) -> MatrixValue:
-    """Return an operand of shape `given` in the `shape` of a result, or as a vector for each row.
+    """Return an operand of shape `given` in the `shape` of a result, or as a vector for all rows.
 
-    If the operand must be repeated in another way, a kernel for this is added to `kernels`.
+    If the operand must be repeated, the kernel that does so is added to `kernels`.
     Raises: UnsupportedError if rows of the batch would be combined with other rows.
     """
     if given == shape or (value.rows == 1 and (value.columns,) == shape[-1:]):

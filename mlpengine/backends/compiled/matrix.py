@@ -12,10 +12,10 @@ Form = Literal["forward", "input_gradient", "weight_gradient"]
 
 @dataclass(eq=False, repr=False)
 class MatrixProduct:
-    """A matrix product c = a b in one of three forms, with maps fused into its last pass.
+    """A matrix product c = a b, and an epilogue: the maps that are applied to c before storing.
 
-    forward: y = x w^T (+ bias); input_gradient: dx = dy w; weight_gradient: dw = dy^T x.
-    `factor` multiplies each product before the bias is added.
+    The form is forward: y = x w^T (+ bias), input_gradient: dx = dy w, or weight_gradient:
+    dw = dy^T x.  `factor` multiplies c before the bias is added.
     """
 
     form: Form
@@ -52,13 +52,13 @@ class MatrixProduct:
 
     @property
     def tile_matrices(self) -> list[MatrixValue]:
-        """The matrices with the shape of c that a tile reads or writes."""
+        """The matrices in memory, in the shape of c, that a tile writes or its epilogue reads."""
         written = [v for v in self.writes if v.stored]
         read = [v for m in self.epilogue for v in m.reads if v not in self.writes]
         return [*dict.fromkeys(written + read)]
 
     def fuse(self, step: Map) -> None:
-        """Apply a map in the last pass."""
+        """Add a map to the epilogue."""
         self.epilogue.append(step)
         self.reads += [v for v in step.reads if v not in self.writes]
         self.writes += step.writes

@@ -26,10 +26,10 @@ from mlpengine.formula import constant
 
 
 class Entries(NamedTuple):
-    """Entries of a row that are copied together, times a factor; without `source`, zeros.
+    """Entries of a row, copied by a loop over `axes`, times `factor`; without `source`, zeros.
 
-    `starts` are the first entries, and `pitches` the distances between rows, in the target and in
-    the source.  With `adds`, the entries are added to the target.
+    `starts` are the positions of the first entry, and `pitches` the distances between rows, each in
+    the target and in the source.  With `adds`, the entries are added to the target.
     """
 
     source: MatrixValue | None
@@ -42,7 +42,7 @@ class Entries(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class Move(Kernel):
-    """Parts of arrays that are copied row by row of a batch, or at once without a batch."""
+    """Copies of parts of arrays, row by row for `count` rows of the batch."""
 
     out: MatrixValue
     parts: Sequence[Entries]
@@ -58,7 +58,7 @@ class Move(Kernel):
 
     @classmethod
     def lower(cls, instruction: InstructionLike, values: Values) -> Sequence[Kernel] | None:
-        """Return the moves of an instruction whose NumPy rule only copies and clears, else None."""
+        """Return the moves of an instruction, or None if its NumPy rule does more than copy."""
         op, calls = instruction.op, getattr(instruction, "calls", ())
         if not calls:
             return [] if op is not None and op.view else None
@@ -135,7 +135,7 @@ class Move(Kernel):
         return lines
 
     def _ends(self, part: Entries) -> list[MatrixValue]:
-        """Return target and source of a part; the source may be missing."""
+        """Return the target and, if present, the source of a part."""
         return present(self.out, part.source)
 
 
@@ -148,7 +148,7 @@ def _arrays(given: Sequence[Any]) -> Iterator[Array]:
 
 
 def _copied(call: Any) -> tuple[Array, Array | None] | None:
-    """Return target and source of a copy; the source is None if the call clears the target."""
+    """Return target and source of a copy, source None for zeros; return None for another call."""
     if not isinstance(call, partial) or call.keywords:
         return None
     if call.func is np.copyto:
@@ -174,7 +174,7 @@ def _part(
     *,
     scalar: bool,
 ) -> Entries:
-    """Return a copy between arrays as entries of each row; `scalar` is as in `Batch`."""
+    """Return the entries that a copy of arrays moves in each row; for `scalar` see `Batch`."""
     given: list[tuple[Array, MatrixValue]] = [(to, out)]
     value = None
     if source is not None:
@@ -197,7 +197,7 @@ def _by_rows(
     count: int,
     factor: float = 1.0,
 ) -> Entries:
-    """Return the entries that a copy moves in each of `count` rows of the first axis."""
+    """Return the entries that a copy moves in each of `count` rows along the first axis."""
     if count == 1:
         return Entries(source, axes, starts, (0,) * len(starts), factor)
     rows = [out.array.size // count]

@@ -1,5 +1,5 @@
-/* The global norm of the gradients.  Squares are summed by chunks, in the vector's type within a
-   chunk, then in double.  Defined before this: what step.h requires for an update. */
+/* The global norm of the gradients.  Squares are summed in the type of the gradients within a chunk of
+   CHUNK entries; chunks are added in double.  Required: the definitions for an update in step.h. */
 
 INLINE double chunk_squares(const real *x, int64_t n) {
   vec part[4] = {{0}, {0}, {0}, {0}};
@@ -13,7 +13,7 @@ INLINE double chunk_squares(const real *x, int64_t n) {
   return total;
 }
 
-/* The norm if squares overflowed or underflowed: scaled by the largest entry, in double. */
+/* The norm in double with entries scaled by the largest, for squares that overflow or underflow. */
 static double careful_norm(const real *x, int64_t n) {
   double largest = 0, total = 0;
   for (int64_t i = 0; i < n; i++) {
@@ -26,7 +26,7 @@ static double careful_norm(const real *x, int64_t n) {
   return largest * sqrt(total);
 }
 
-/* The norm from the chunks' sums.  In a sum below `limit` squares may have underflowed. */
+/* The norm from the sums of the chunks.  Squares may have underflowed in a sum below `limit`. */
 static double norm_of(const real *x, int64_t n, const double *sums, double limit,
                       const struct part part) {
   double total = 0, smallest = INFINITY;

@@ -16,7 +16,7 @@ from mlpengine.ops.philox import padded_columns
 
 @dataclass(eq=False, repr=False)
 class NormalRows(Kernel):
-    """The standard normal numbers of a `Normal`, in `out`; zeros outside training."""
+    """The standard normal numbers of a `Normal` in training, else zeros."""
 
     op: Normal
     out: MatrixValue

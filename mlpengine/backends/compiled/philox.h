@@ -1,5 +1,5 @@
-/* Random bytes by the counter-based generator Philox4x32-10, as ops/philox.py draws them.  Each
-   64-bit lane is a block; only its lower 32 bits count. */
+/* Random bytes of the counter-based generator Philox4x32-10, equal to the bytes of ops/philox.py.  A
+   64-bit lane holds a 32-bit word of a block in its lower half. */
 
 typedef uint64_t words __attribute__((vector_size(BYTES)));
 typedef uint8_t byte_lanes __attribute__((vector_size(BYTES / sizeof(real)), aligned(1)));
@@ -27,7 +27,7 @@ INLINE words multiply_halves(words a, words b) {
 INLINE words multiply_halves(words a, words b) { return (a & 0xffffffff) * (b & 0xffffffff); }
 #endif
 
-/* The bytes first to last of a stream, whole blocks; `state` is seed and step. */
+/* Draw the bytes first to last of a stream into `out`; `state` is seed and step. */
 SHARED void draw_bytes(uint8_t *restrict out, const int64_t *restrict state, const uint64_t stream,
                        const int64_t first, const int64_t last) {
   if (first >= last) return; /* a thread without rows, in a short batch */
@@ -75,8 +75,8 @@ INLINE vec load_mask(const uint8_t *p, const bits limit, const real scale) {
   return __builtin_ia32_blendmps_512_mask((vec){0}, splat(scale), kept);
 }
 #else
-/* The bytes of as many entries as a vector has.  Eight of them come by one load: the load of a
-   vector that several stores have written waits for all of them. */
+/* The bytes for a vector of entries, as integers.  Eight bytes are loaded at once, because a load of
+   more bytes would wait for the several stores that have written them. */
 #if !defined(__clang__) && \
     (defined(REAL_IS_FLOAT) ? defined(__AVX2__) && BYTES == 32 : defined(WITH_MASKS))
 INLINE ivec widen(const uint8_t *p) {

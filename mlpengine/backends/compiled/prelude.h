@@ -4,8 +4,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Declared here because the compiler takes 14 of some 250 milliseconds to read <math.h>: all functions
-   of formulas, for the numbers of a step, and the functions that are computed lane by lane. */
+/* The functions of <math.h> that programs call.  To read <math.h>, the compiler would take 14 ms of
+   about 250 ms for a program. */
 double cos(double), exp(double), expm1(double), fabs(double), log(double), log1p(double);
 double log2(double), pow(double, double), sin(double), sqrt(double), tanh(double);
 float cosf(float), log1pf(float), log2f(float), powf(float, float), sinf(float), sqrtf(float);
@@ -16,8 +16,8 @@ float cosf(float), log1pf(float), log2f(float), powf(float, float), sinf(float),
 #define LANES ((int64_t)(BYTES / sizeof(real)))
 #define INLINE static inline __attribute__((always_inline, unused))
 
-/* The compiler makes two units of a program at the same time, each of some functions; those that are
-   ACROSS are called from the other one.  Without UNIT there is one unit of all. */
+/* A program may be compiled as two units in parallel, with UNIT 0 and UNIT 1.  ACROSS marks functions
+   that the other unit calls.  Without UNIT, a single unit has all functions. */
 #ifdef UNIT
 #define IN_UNIT(number) (UNIT == (number))
 #define ACROSS __attribute__((visibility("hidden")))
@@ -27,8 +27,8 @@ float cosf(float), log1pf(float), log2f(float), powf(float, float), sinf(float),
 #endif
 
 #define SHARED __attribute__((noinline, unused)) static /* one instance compiles faster */
-/* GCC 12 takes a function that writes only by restrict pointers of its own for one without effects,
-   and drops its calls. */
+/* Without this, GCC 12 drops calls of a function that writes only through its own restrict pointers,
+   as if the function had no effects. */
 #define HAS_EFFECTS __asm__ volatile("" ::: "memory")
 #define UNROLL _Pragma("GCC unroll 16")
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
@@ -69,7 +69,7 @@ typedef long long mask_vec __attribute__((vector_size(BYTES)));
 #define LANE_BITS(mask) __builtin_ia32_cvtq2mask512((mask_vec)(mask))
 #endif
 
-/* Load or store the first n lanes; the others are loaded as zero and not stored. */
+/* Load or store the first n lanes.  Other lanes are loaded as zero, and not stored. */
 #if defined(WITH_MASKS)
 INLINE vec load_some(const real *p, const int64_t n) {
   return PACKED(loadu, 512_mask)(p, (vec){0}, (lane_bits)((1u << n) - 1));
@@ -93,7 +93,7 @@ INLINE vec load_some(const real *p, const int64_t n) {
 INLINE void store_some(real *p, vec v, const int64_t n) { memcpy(p, &v, (size_t)n * sizeof(real)); }
 #endif
 
-/* The same for a constant n, up to the number of all lanes. */
+/* Load or store the first n lanes, for a constant n up to LANES. */
 INLINE vec load_first(const real *p, const int64_t n) {
   return n == LANES ? load(p) : load_some(p, n);
 }
@@ -102,7 +102,7 @@ INLINE void store_first(real *p, vec v, const int64_t n) {
   else store_some(p, v, n);
 }
 
-/* The same for every `stride`-th number from p on. */
+/* Load or store the first n lanes, from or to numbers that are `stride` apart. */
 INLINE vec load_every(const real *p, const int64_t n, const int64_t stride) {
   vec v = {0};
   UNROLL for (int64_t i = 0; i < n; i++) v[i] = p[i * stride];
@@ -112,11 +112,12 @@ INLINE void store_every(real *p, vec v, const int64_t n, const int64_t stride) {
   UNROLL for (int64_t i = 0; i < n; i++) p[i * stride] = v[i];
 }
 
-/* All lanes x.  With x + {0} the compiler would emit an addition, because -0 + 0 is 0. */
+/* A vector with x in all lanes.  For x + {0}, the compiler would emit an addition, because -0 + 0
+   is 0. */
 INLINE vec splat(real x) { return x - (vec){0}; }
 
-/* vselect: a where `mask` is set, else b, lane by lane.  vmax and vmin: the larger and the smaller
-   one; a NaN in `a` stays.  Compilers do not generate the single instructions by themselves. */
+/* vselect: a where `mask` is set, else b.  vmax and vmin: the larger and the smaller of a and b; a NaN
+   in `a` stays NaN.  Compilers do not find the instructions for these by themselves. */
 #if defined(WITH_MASKS) && !defined(__clang__)
 INLINE vec vselect(ivec mask, vec a, vec b) {
   return PACKED(blendm, _512_mask)(b, a, LANE_BITS(mask));
@@ -146,9 +147,8 @@ INLINE int64_t any_lane(ivec mask) {
 #endif
 }
 
-/* a b + c, rounded once where the target has an instruction for it, else twice.  All sums of products
-   and series are written with it, since the compiler fuses nothing by itself; minus signs of a and
-   c are part of the instruction. */
+/* a b + c, rounded once if the target has an instruction for it, else twice.  All sums of products and
+   all series use this function, because the compiler may not fuse operations by itself. */
 INLINE vec multiply_add(vec a, vec b, vec c) {
 #if defined(__clang__)
 #pragma clang fp contract(on)
@@ -166,7 +166,7 @@ INLINE vec multiply_add(vec a, vec b, vec c) {
 #endif
 }
 
-/* The polynomial of x with these coefficients, the one of the highest power first. */
+/* The polynomial of x with these coefficients, from the highest power to the lowest. */
 #define POLYNOMIAL(x, ...) \
   ({ static const real of_powers[] = {__VA_ARGS__}; \
      horner(x, of_powers, (int64_t)(sizeof of_powers / sizeof *of_powers)); })
@@ -220,7 +220,7 @@ INLINE real max_lanes(vec v) {
   return part[0][0];
 }
 
-/* Between the two calls, denormal numbers count as zero in this thread. */
+/* Let denormal numbers count as zero in this thread, until restore_denormals. */
 INLINE uint64_t flush_denormals(void) {
 #if defined(__SSE2__)
   unsigned int old = __builtin_ia32_stmxcsr();

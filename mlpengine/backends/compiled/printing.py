@@ -1,4 +1,4 @@
-"""Statements as C: on vectors for compiled programs, on single numbers for exports."""
+"""Statements as C, on vectors for compiled programs and on single numbers for exports."""
 
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
@@ -25,7 +25,7 @@ from mlpengine.formula import C_MASKS, Expr, c_expression
 
 
 class CTarget(NamedTuple):
-    """C types of numbers and counters; constants are rounded to `itemsize` bytes."""
+    """C types of numbers and loop counters; constants are rounded to `itemsize` bytes."""
 
     number: Literal["vec", "real"]
     counter: str
@@ -37,7 +37,7 @@ class CTarget(NamedTuple):
 
 
 SCALAR_C = CTarget("real", "size_t", 8)
-"""C on single numbers; constants have all digits, and the type ``real`` rounds them."""
+"""C on single numbers; constants have all digits of a double, and the type ``real`` rounds them."""
 
 
 def vector_c(itemsize: int) -> CTarget:

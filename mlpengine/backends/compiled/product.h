@@ -2,13 +2,13 @@
 
 #define WIDE 2 /* vectors in a row of a panel */
 
-/* The height of the next tile when `left` rows remain: a full tile or one row less, so that thin
-   tiles at the end are rare. */
+/* The height of the next tile if `left` rows remain.  It is `full` or one row less, so that low tiles
+   at the end are rare. */
 INLINE int64_t tile_height(const int64_t left, const int64_t full) {
   return left % full == 0 ? full : left < full ? left : full - 1;
 }
 
-/* Pack a panel: `width` columns of a matrix, row after row, padded with zeros. */
+/* Pack a panel: `width` columns of a matrix from column j on, row after row, padded with zeros. */
 SHARED void pack_panel(real *restrict panel, const real *restrict b, const int64_t ld,
                        const int64_t depth, const int64_t columns, int64_t j, const int64_t width) {
   const int64_t whole = j + width <= columns;
@@ -21,15 +21,15 @@ SHARED void pack_panel(real *restrict panel, const real *restrict b, const int64
     }
 }
 
-/* The same for a matrix that is stored transposed: `w` has a row for each column.  If there are fewer
-   columns than lanes, they are repeated up to the end of the vector. */
+/* Pack a panel of a matrix that is stored transposed: `w` has a row for each column.  If there are
+   fewer columns than lanes, the columns are repeated to fill the vector. */
 INLINE void pack_transposed_inline(real *restrict panel, const real *restrict w, const int64_t ld,
                                    const int64_t depth, const int64_t columns, int64_t j,
                                    const int64_t width) {
   const int64_t repeats = columns < LANES && width == LANES;
 #if defined(TRANSPOSE_BY_SIXTEEN)
   for (int64_t k = 0; k < depth; k += 16)
-    for (int64_t v = 0; v < width; v += 16) { /* every row of w before the next 16 terms */
+    for (int64_t v = 0; v < width; v += 16) { /* all rows of w, then the next 16 terms */
       vec r[16], block[16];
       const real *from = w + (j + v) * ld + k;
       const int64_t rows = columns - j - v, n = MIN(16, depth - k);
@@ -50,7 +50,7 @@ INLINE void pack_transposed_inline(real *restrict panel, const real *restrict w,
   static const real zeros[BLOCK];
   real ends[BLOCK][BLOCK] = {{0}};
   int64_t k = 0;
-  if (j < 0) __builtin_unreachable(); /* GCC warns of what it would do for such a column */
+  if (j < 0) __builtin_unreachable(); /* else GCC warns about negative columns */
   if (j + width <= columns) /* whole blocks, most of them */
     for (; k + BLOCK <= depth; k += BLOCK)
       for (int64_t v = 0; v < width; v += BLOCK) {
@@ -89,7 +89,7 @@ SHARED void pack_transposed(real *restrict panel, const real *restrict w, const 
   pack_transposed_inline(panel, w, ld, depth, columns, j, width);
 }
 
-/* Repeat the first `columns` entries of each of `rows` vectors, a divisor of LANES, to its end. */
+/* Fill each of `rows` vectors with copies of its first `columns` entries, a divisor of LANES. */
 SHARED void repeat_columns(real *restrict panel, const int64_t rows, const int64_t columns) {
   for (int64_t k = 0; k < rows; k++) {
     const vec first = load_some(panel + k * LANES, columns);
@@ -98,9 +98,9 @@ SHARED void repeat_columns(real *restrict panel, const int64_t rows, const int64
   }
 }
 
-/* Pack `rows` rows of `terms` entries for a tile: the entries of a term are contiguous.  They are
-   a_row apart between rows and a_term between terms.  Vectors are stored beyond a term's entries,
-   where the entries of the next term follow, but not beyond the tile. */
+/* Pack `rows` rows of `terms` entries for a tile, so that the entries of a term are contiguous.  In
+   `a`, rows are a_row apart and terms a_term.  A stored vector may reach into the entries of the next
+   term, which are stored later, but not beyond the tile. */
 SHARED void pack_tile(real *restrict tile, const real *restrict a, const int64_t a_row,
                       const int64_t a_term, const int64_t rows, const int64_t terms) {
   int64_t k = 0;
@@ -123,7 +123,7 @@ SHARED void pack_tile(real *restrict tile, const real *restrict a, const int64_t
     for (int64_t i = 0; i < rows; i++) tile[k * rows + i] = a[i * a_row + k * a_term];
 }
 
-/* Copy the rows first to last between matrices of different row lengths. */
+/* Copy the rows first to last between matrices with different distances of rows. */
 INLINE void copy_rows(real *restrict to, const int64_t to_ld, const real *restrict from,
                       const int64_t from_ld, const int64_t columns, int64_t first, int64_t last) {
   for (int64_t i = first; i < last; i++)
@@ -144,7 +144,7 @@ INLINE void sum_vector(real *restrict sums, const real *restrict x, const int64_
   store_first(sums, total, n);
 }
 
-/* The same for all columns in the vectors first to last. */
+/* Sum the columns in the vectors first to last, as sum_vector does. */
 SHARED void sum_columns(real *restrict sums, const real *restrict x, const int64_t ld,
                         const int64_t columns, int64_t first, int64_t last, int64_t begin,
                         int64_t end) {
@@ -152,12 +152,11 @@ SHARED void sum_columns(real *restrict sums, const real *restrict x, const int64
     sum_vector(sums + j * LANES, x + j * LANES, ld, MIN(LANES, columns - j * LANES), begin, end);
 }
 
-/* Terms by which high tiles prefetch b: their panels are in the second-level cache. */
+/* Number of terms by which high tiles prefetch b, because panels are in the second-level cache. */
 #define PREFETCH_TERMS 12
 
-/* Add the products of `terms` terms to a tile of sums.  Entries of `a` are a_row apart between rows
-   and a_term between terms; vectors of `b`, the last with `lanes` entries, are contiguous and b_term
-   apart between terms. */
+/* Add `terms` products to each sum of a tile.  In `a`, rows are a_row apart and terms a_term.  In `b`,
+   terms are b_term apart, and the vectors of a term are contiguous; the last has `lanes` entries. */
 INLINE void add_products(vec sum[TILE_ROWS][WIDE], const int rows, const int wide,
                          const int64_t terms, const real *restrict a, const int64_t a_row,
                          const int64_t a_term, const real *restrict b, const int64_t b_term,
@@ -176,8 +175,8 @@ INLINE void add_products(vec sum[TILE_ROWS][WIDE], const int rows, const int wid
   }
 }
 
-/* Set the first vector of each row's sums to the dot products with `columns` rows of b, at most the
-   lanes of a vector.  Rows of `a` and `b` have `terms` entries and are a_row and b_row apart. */
+/* Set the first vector of sums of each row of `a` to the dot products with `columns` rows of `b`, at
+   most LANES.  Rows have `terms` entries and are a_row and b_row apart. */
 INLINE void dot_products(vec sum[TILE_ROWS][WIDE], const int rows, const int64_t columns,
                          const int64_t terms, const real *restrict a, const int64_t a_row,
                          const real *restrict b, const int64_t b_row) {
@@ -201,7 +200,8 @@ INLINE void dot_products(vec sum[TILE_ROWS][WIDE], const int rows, const int64_t
   UNROLL for (int r = 0; r < rows; r++) sum[r][0] = sums_of_lanes(part[r], columns);
 }
 
-/* Join the rows of a tile that have `columns` entries, repeated up to the end of their vector. */
+/* Join as many rows of a tile in one vector as fit.  Each row has `columns` entries, repeated to fill
+   a vector. */
 INLINE void join_rows(vec sum[TILE_ROWS][WIDE], const int rows, const int columns) {
   const int each = (int)(LANES / columns);
   UNROLL for (int r = 0; r < rows; r++)

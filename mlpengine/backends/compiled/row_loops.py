@@ -8,7 +8,7 @@ from mlpengine.backends.compiled.statements import ForLoop, If, Scope, Statement
 def lane_loop(
     count: int, lanes: int, body: Sequence[Statement], variable: str = "j"
 ) -> Sequence[Statement]:
-    """Return a loop over a row's vectors of `n` lanes each; the last vector may be partial."""
+    """Return a loop over the vectors of a row of `count` entries; a vector has ``n`` of them."""
     whole = count // lanes * lanes
     parts: list[Statement] = []
     if whole:
@@ -20,5 +20,5 @@ def lane_loop(
 
 
 def mask_lanes(name: str, value: str) -> Statement:
-    """Return the statement that sets lanes beyond the end of a row to a neutral value."""
+    """Return the statement that sets lanes beyond the end of a row to `value`."""
     return If("n < LANES", [f"{name} = vselect(first_lanes(n), {name}, splat({value}));"])

@@ -1,4 +1,4 @@
-/* Functions that several rules use, for float and double.  v_sigmoid is exact to 3 units in the last
+/* Functions of formulas, for float and double.  Errors of v_sigmoid are up to 3 units in the last
    place. */
 
 INLINE vec v_abs(vec x) { return vmax(x, -x); }
@@ -14,10 +14,10 @@ INLINE vec v_sqrt(vec x) {
 #endif
 }
 
-/* 1 where `mask` is set and 0 elsewhere: a factor, with which NaN stays NaN. */
+/* 1 where `mask` is set, else 0: a factor that keeps NaN. */
 INLINE vec one_where(ivec mask) { return vselect(mask, splat(1), splat(0)); }
 
-/* e / (1 + e) with e = exp(x); from 40 on it is 1 to the last digit. */
+/* e / (1 + e) with e = exp(x).  From x = 40 on, the result is 1 to the last digit. */
 INLINE vec v_sigmoid(vec x) {
   vec e = v_exp_bounded(vmin(x, splat(40)));
   return quotient(e, splat(1) + e);
@@ -31,7 +31,7 @@ INLINE vec v_log1p_exp_of_minus_abs(vec x) {
   return v_log(u) + quotient(e - (u - splat(1)), u);
 }
 
-/* The functions of formulas for which vectors have no operator. */
+/* Functions of formulas without an operator on vectors. */
 #define v_not(mask) (~(mask))
 INLINE vec v_maximum(vec a, vec b) { return vselect(b != b, b, vmax(a, b)); }
 INLINE vec v_minimum(vec a, vec b) { return vselect(b != b, b, vmin(a, b)); }

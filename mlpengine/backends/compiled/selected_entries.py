@@ -1,4 +1,4 @@
-"""Entries selected by an index from data, only on single numbers, not in compiled programs."""
+"""Entries selected by an index from data; only exports on single numbers have this kernel."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,10 +32,10 @@ EXACT = {4: 1 << 24, 8: 1 << 53}
 
 @dataclass(eq=False, repr=False)
 class SelectedEntries(Kernel):
-    """Entries of x by an index that is stored as numbers (`Batch.scalar`).
+    """Entries of x at indices that are stored as real numbers (`Batch.scalar`).
 
-    ``entries`` is the number of entries of x that an index can select, ``pitch`` numbers apart.
-    The `axes` are the result's axes, with strides in the result, in x and in the index.
+    An index selects from `entries` entries of x that are `pitch` numbers apart.  `axes` are the
+    axes of the result, with strides in the result, in x and in the index.
     """
 
     x: MatrixValue
@@ -95,7 +95,7 @@ class SelectedEntries(Kernel):
 
 
 def entry_function(functions: Functions) -> str:
-    """Return the name of ``f(x, index, entries, pitch)``, an entry of x, NaN if there is none."""
+    """Return the name of ``f(x, index, entries, pitch)``: an entry of x, NaN for a wrong index."""
     index, place, entries = variable("index"), variable("place"), whole("entries")
     exists = (place >= 0) & (place < entries) & equal(index, floor(index))
     return functions.add(

@@ -31,16 +31,16 @@ REST = 5
 AVX-512, November 2026)."""
 
 POOL = 2
-"""Number of products that take as long to compile as the pool of several threads."""
+"""Number of products that take as long to compile as the pool of threads."""
 
 MAX_GATHERED = 8
-"""Arrays of inputs, targets and weights, the length of `data` in call.h."""
+"""Maximum number of arrays of inputs, targets and weights: the length of `data` in call.h."""
 
 MAX_HYPER = 8
-"""Hyper-parameters of optimizers, the length of `hyper` in call.h."""
+"""Maximum number of hyper-parameters of an optimizer: the length of `hyper` in call.h."""
 
 NORM_CHUNK = 8192
-"""Up to this many gradients, squares are summed in the gradients' own type (see norm.h)."""
+"""Number of gradients in a chunk; squares are summed in their own dtype in a chunk (see norm.h)."""
 
 
 class CSource(NamedTuple):
@@ -50,9 +50,9 @@ class CSource(NamedTuple):
         text: the whole file.
         arrays: the arrays, in the order of their addresses in the table.
         nbytes: size of the workspace.
-        gathers: whether the program can fill buffers from whole data sets.
+        gathers: whether the program can copy the rows of a batch from whole data sets.
         limits: positions of the limits of dropout in `arrays`.
-        columns: number of outputs that the program can compute without training, or 0.
+        columns: number of outputs of a row, or 0 if the program cannot compute outputs alone.
         rows: number of rows of a whole batch; the program also accepts fewer.
         mean_rows: number of rows over which the loss is a mean.
         threads: number of threads that may share a step, including the calling thread.
@@ -85,10 +85,10 @@ def make_source(
 ) -> CSource:
     """Return the C text of `instructions`, followed by the optimizer.
 
-    `gathered` are up to `MAX_GATHERED` buffers into which the loop over many steps gathers rows.
-    `parameters` is the flat vector of all parameters; if `gathered` is empty, it shows which values
-    do not depend on the rows.  Without a loss, the program may compute a single array, `output`.
-    `threads` is the maximum number of threads; small shapes use fewer.
+    `gathered` are the buffers of a batch, up to `MAX_GATHERED`; a run of many steps copies rows of
+    whole data sets into them.  `parameters` is the flat vector of all parameters; if `gathered` is
+    empty, it shows which values do not depend on rows.  A program without a loss may compute a
+    single array, `output`.  `threads` is the maximum number of threads; small shapes use fewer.
     Raises: UnsupportedError if an instruction has no compiled rule.
     """
     if len(gathered) > MAX_GATHERED:
@@ -211,10 +211,10 @@ def _output_defines(
 
 
 def _ranges(kernels: Sequence[Kernel], grads: Array | None, threads: int) -> Iterator[str]:
-    """Yield the parts of the parameter vector that update.h requires.
+    """Yield the parts of the parameter vector that threads divide in update.h.
 
-    Each thread updates the weights whose gradients it computed.  The next step reads the same
-    weights, so they stay in the cache of this thread's core.
+    A thread updates the weights with the gradients that it has computed.  It reads the same weights
+    in the next step, so the weights stay in the cache of its core.
     """
     if grads is None:
         return
@@ -234,7 +234,7 @@ def _ranges(kernels: Sequence[Kernel], grads: Array | None, threads: int) -> Ite
 
 
 def _headers(layout: Layout, threads: int, kernels: Sequence[Kernel]) -> Iterator[str]:
-    """Yield the headers after the functions."""
+    """Yield the names of the headers before the functions."""
     yield from ("prelude", "float_math" if layout.itemsize == 4 else "double_math")
     yield from ("rules", "transpose", "product")
     yield from dict.fromkeys(kernel.header for kernel in kernels if kernel.header)
@@ -243,7 +243,7 @@ def _headers(layout: Layout, threads: int, kernels: Sequence[Kernel]) -> Iterato
 
 
 def _last_headers(threads: int, *, gathers: bool) -> Iterator[str]:
-    """Yield the headers before the functions."""
+    """Yield the names of the headers after the functions."""
     if gathers:
         yield "gather"
     yield from ("step", "step_loop")
@@ -260,8 +260,8 @@ def _header(name: str) -> str:
 def _phase(functions: Sequence[CFunction], phase: Phase, *, in_turn: bool) -> CFunction:
     """Return the function that calls all functions of a phase.
 
-    With `in_turn`, the phase ``rows`` includes the sums over rows: each value is added when it is
-    computed.  The value is then still in the cache, and its memory can be reused earlier.
+    With `in_turn`, the phase ``rows`` includes the phase ``reduce``: a value is summed over rows
+    right after it is computed.  It is then still in the cache, and its memory is free earlier.
     """
     parameters = {
         "prepare": "const struct part part",
@@ -300,10 +300,10 @@ def _phase(functions: Sequence[CFunction], phase: Phase, *, in_turn: bool) -> CF
 def _in_units(
     functions: Sequence[CFunction], layout: Layout, values: Container[str], others: int
 ) -> Iterator[str]:
-    """Yield the functions in two units: the second has the first products, the first all others.
+    """Yield the functions in two units that take equal time to compile.
 
-    Both units should take equal time to compile; the first unit without products takes as long as
-    `others` products.
+    The second unit has the first products.  The first unit has the other products and everything
+    else, which takes as long to compile as `others` products.
     """
     shared = find_shared(functions, layout, values)
     own = [f for f in functions if f not in shared or shared[f].function is f]
@@ -334,7 +334,7 @@ def _in_first_unit(parts: Iterable[str]) -> Iterator[str]:
 
 
 def _printed(function: CFunction, layout: Layout, table: Sequence[str] = ()) -> Iterator[str]:
-    """Yield the functions that only this function calls, then this function, with its table."""
+    """Yield the text of the functions that only this function calls, then of the function."""
     if function.tile is not None:
         yield from _printed(function.tile, layout, table)
     declarations = layout.declare(function.buffers, table)

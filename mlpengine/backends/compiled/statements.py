@@ -1,9 +1,9 @@
-"""Programs as data: statements, and functions of them.
+"""Programs as data: statements, and functions made of statements.
 
-A statement is an object of one of these classes: its numbers are formulas; its whole numbers and
-places in memory are text.  A statement may also be a line of text, in C or in syntax that C and
-JavaScript share, such as a call.  Each target prints statements: `printing` as C on vectors and on
-single numbers, `javascript` of `mlpengine.backends.scalar` as JavaScript.
+A statement is an object of a class in this module, with formulas for numbers and with text for
+whole numbers and addresses.  A statement may also be a line of text: C, or a call in C and
+JavaScript.  `printing` prints statements as C on vectors or on single numbers.  `javascript` in
+`mlpengine.backends.scalar` prints them as JavaScript.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,15 +15,15 @@ from mlpengine.formula import Expr, in_steps, variable
 Phase = Literal["prepare", "rows", "reduce", "finish", "update"]
 
 PHASES: tuple[Phase, ...] = ("prepare", "rows", "reduce", "finish", "update")
-"""The phase in which a function is called, in this order:
+"""The phases of a step, in order; each function is called in a single phase.
 
-``prepare``: once in each step, to pack parameters and to compute values that depend on parameters
-only; ``rows``: for some rows of the batch, forward, loss and backward; ``reduce``: sums of these
-rows for the gradients of the parameters; ``finish``: once in each step, for values that depend on
-these sums; ``update``: for the optimizer."""
+``prepare`` runs once, to pack parameters and to compute values from parameters alone.  ``rows``
+runs for each part of the batch: forward, loss and backward.  ``reduce`` sums over the rows of the
+part, for gradients of parameters.  ``finish`` runs once, for values that depend on such sums.
+``update`` is the optimizer."""
 
 MEMORY_PARAMETERS = "void *const *table, char *workspace"
-"""Parameters of C functions that declare their own buffers."""
+"""The first parameters of C functions, from which the functions declare their buffers."""
 
 
 class ForLoop(NamedTuple):
@@ -37,14 +37,14 @@ class ForLoop(NamedTuple):
 
 
 class ClaimLoop(NamedTuple):
-    """For each run of units `first` to `last` that a thread claims from list number `number`."""
+    """A loop over runs of units `first` to `last` that the thread claims from list `number`."""
 
     number: str
     body: Sequence["Statement"]
 
 
 class Each(NamedTuple):
-    """For each vector ``[r][v]`` of a tile, unrolled."""
+    """An unrolled loop over the vectors ``[r][v]`` of a tile."""
 
     body: Sequence["Statement"]
     rows: str = "rows"
@@ -65,14 +65,14 @@ class Scope(NamedTuple):
 
 
 class Switch(NamedTuple):
-    """A call for each value of a variable; other values are a generator's bug and trap."""
+    """A call for each value of a variable; another value is a bug of the generator and traps."""
 
     variable: str
     cases: Sequence[tuple[int, str]]
 
 
 class Let(NamedTuple):
-    """A constant number or bool; with `double`, not of the target's number type."""
+    """A constant number or bool; with `double`, a double instead of the target's number type."""
 
     name: str
     value: Expr
@@ -80,28 +80,28 @@ class Let(NamedTuple):
 
 
 class Variable(NamedTuple):
-    """A number that changes, and its first value."""
+    """A variable number with its first value."""
 
     name: str
     value: Expr
 
 
 class Whole(NamedTuple):
-    """A whole number that may change; its value is text."""
+    """A variable whole number with its first value as text."""
 
     name: str
     value: str
 
 
 class Place(NamedTuple):
-    """A whole number from 0, for a place in memory, from a number with such a value."""
+    """A constant index into memory, converted from a number that is whole and not negative."""
 
     name: str
     value: Expr
 
 
 class Memory(NamedTuple):
-    """A local array of numbers, zero on request."""
+    """A local array of numbers; with `zeros`, filled with zeros."""
 
     name: str
     length: int
@@ -109,7 +109,7 @@ class Memory(NamedTuple):
 
 
 class Assign(NamedTuple):
-    """``target = value``, or ``target += value`` with the sign ``+``."""
+    """``target = value``; with a `sign` such as ``+``, ``target += value``."""
 
     target: Expr
     value: Expr
@@ -147,54 +147,54 @@ def lets(
     *,
     double: bool = False,
 ) -> list[Let]:
-    """Return the statements that define the names of `outputs` (see `in_steps`)."""
+    """Return the statements that compute `outputs` by name (see `in_steps`)."""
     return [Let(name, value, double) for name, value in in_steps(outputs, given, prefix)]
 
 
 def element(vector: str, index: str | int) -> Expr:
-    """Return a number of a vector in memory."""
+    """Return an entry of a vector in memory."""
     return Expr("element", (variable(vector), variable(str(index))))
 
 
 def whole(text: str) -> Expr:
-    """Return the text of a whole number as a formula."""
+    """Return a whole number, given as text, as a formula."""
     return Expr("whole", (variable(text),))
 
 
 def is_nan(x: Expr) -> Expr:
-    """Return whether a number is NaN, from its bits."""
+    """Return the test for NaN as a formula on the bits of x."""
     return Expr("is_nan", (x,))
 
 
 def not_finite(x: Expr) -> Expr:
-    """Return whether a number is NaN or infinite, from its bits."""
+    """Return the test for NaN and infinite numbers as a formula on the bits of x."""
     return Expr("not_finite", (x,))
 
 
 def floor(x: Expr) -> Expr:
-    """Return the largest whole number up to x."""
+    """Return the formula of the largest whole number up to x."""
     return Expr("floor", (x,))
 
 
 def vselect(condition: Expr, a: Expr, b: Expr) -> Expr:
-    """Return a if the condition is true, else b; only one is computed."""
+    """Return the formula of a if the condition is true, else b; only one is computed."""
     return Expr("where", (condition, a, b))
 
 
 def called(function: str, *arguments: str) -> Expr:
-    """Return a call of a function of the program, as a number."""
+    """Return a call of a function of the program as a formula."""
     return Expr(function, tuple(map(variable, arguments)))
 
 
 def load_vector(place: str, lanes: str | int = "", stride: int = 1) -> str:
-    """Return the expression that loads lanes, `stride` numbers apart; 0 after the first `lanes`."""
+    """Return C that loads a vector of numbers `stride` apart, or `lanes` of them followed by 0."""
     if stride != 1:
         return f"load_every({place}, {lanes}, {stride})"
     return f"load_first({place}, {lanes})" if lanes else f"load({place})"
 
 
 def store(place: str, value: str, lanes: str | int = "", stride: int = 1) -> str:
-    """Return the statement that stores a vector, or its first `lanes` (see `load_vector`)."""
+    """Return the C statement that stores a vector, or its first `lanes` (see `load_vector`)."""
     if stride != 1:
         return f"store_every({place}, {value}, {lanes}, {stride});"
     return f"store_first({place}, {value}, {lanes});" if lanes else f"store({place}, {value});"
@@ -206,18 +206,19 @@ class CFunction:
 
     Attributes:
         phase: phase in which the function is called.
-        buffers: names of the arrays and of the workspace that it uses.
-        writes: buffers that it writes for other functions.
+        buffers: names of the buffers that the function itself uses.
+        writes: buffers that the function writes for other functions.
         text: comment.
-        parameters: parameters besides `MEMORY_PARAMETERS`.
+        parameters: parameters after `MEMORY_PARAMETERS`.
         count: number of units that threads divide in ``prepare``, ``reduce`` and ``finish``.
-        times: rows for each row of the batch, in ``rows`` and ``reduce``.
+        times: number of rows for each row of the batch, in ``rows`` and ``reduce``.
         tile: a function that only this function calls.
-        by_columns: whether threads divide `count` units also in ``rows``, instead of the rows.
-        takes_part: whether it must know which thread calls it.
-        claims: how threads divide `count` units: statically; by claims from list `number` before a
-            call; or by claims within the call, from this list and, if needed, the next lists.
-        trains: whether it is called for training only, not to compute outputs.
+        by_columns: whether threads divide `count` units in ``rows``, too, instead of the rows.
+        takes_part: whether the function has a parameter ``part``, the calling thread's part.
+        claims: how threads divide units: "" statically, ``before`` by a claim before each call,
+            ``within`` by claims in the function.
+        number: the list from which threads claim; ``within`` may continue with the next lists.
+        trains: whether the function is only called for training, not to compute outputs.
     """
 
     name: str
@@ -243,10 +244,10 @@ class CFunction:
         return {*self.buffers, *(self.tile.all_buffers if self.tile else ())}
 
     def waits_for(self, other: "CFunction") -> bool:
-        """Return whether all threads must have called `other` before any calls this function.
+        """Return whether no thread may call this function before all threads have called `other`.
 
-        No wait is needed if both divide the same rows of the batch, and neither is divided by
-        columns or called once in a step.
+        No wait is needed between functions that divide the batch by rows: each thread calls both
+        for the same rows.
         """
         if not (self.phase in ("prepare", "finish") or self.by_columns or other.by_columns):
             return False
@@ -257,10 +258,10 @@ class CFunction:
 
     @property
     def call(self) -> str:
-        """The statement that calls it in its phase."""
+        """The statement that calls the function in its phase."""
         part = "part, " if self.takes_part else ""
         if self.phase == "rows" and not self.by_columns:
-            end = "last" if self.tile else "stop"  # tiles belong to a whole batch
+            end = "last" if self.tile else "stop"  # a short batch has the same tiles
             return f"{self.name}(table, workspace, {part}{self._times('first', end)});"
         more = f", {self._times('begin', 'end')}" if self.phase == "reduce" else ""
         if self.claims == "within":

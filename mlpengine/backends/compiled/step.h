@@ -1,4 +1,4 @@
-/* A step, made of the program's functions.  Defined before this: GATHERS if rows are gathered;
+/* A step calls the functions of the program.  Defined before this: GATHERS if rows are gathered;
    EACH_LOSS if there is a loss, LABEL_ERROR if it has labels; PARAMETERS, RANGES, GRADS,
    CHUNK_SUMS, SMALLEST_SUM, LARGEST_UPDATE and FLUSH_EVERY if there is an update. */
 
@@ -16,7 +16,7 @@ static void update_part(struct call *call, const int64_t number, const double lr
   }
 }
 
-/* Compute the norm, check that loss and norm are finite, clip, and apply update `number`. */
+/* Compute the gradient norm, check that loss and norm are finite, clip, and apply update `number`. */
 static int64_t apply(struct call *call, const int64_t number, const double lr, const double decay,
                      const double loss, const struct part part) {
   const double norm = gradient_norm(call, part);
@@ -57,7 +57,7 @@ static int64_t step(struct call *call, const int64_t *order, const int64_t numbe
     barrier(part);
     reduce(table, workspace, part, begin, MIN(end, part.rows));
     barrier(part);
-    offer(part.index); /* for the next rows, before which there is another barrier */
+    offer(part.index); /* for the next chunk, after another barrier */
   }
   double loss = 0;
 #ifdef LABEL_ERROR

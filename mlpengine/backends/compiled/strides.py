@@ -22,10 +22,7 @@ def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def fit_axes(axes: Iterable[LoopAxis], values: Sequence[MatrixValue]) -> list[LoopAxis]:
-    """Split `axes` so that each axis stays within a row, or steps over whole rows, of each value.
-
-    Raises: UnsupportedError if this is not possible.
-    """
+    """Split `axes` so that each axis stays within a row or steps over whole rows of every value."""
     fitted = [*axes]
     for k, value in enumerate(values):
         columns, split = value.columns, list[LoopAxis]()

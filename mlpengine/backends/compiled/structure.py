@@ -18,11 +18,8 @@ from mlpengine.ops.op import GradOp
 class Structure:
     """Everything that the C text of a program depends on, and the arrays of the program.
 
-    `options` are the other arguments of `make_source`.
-
-    Attributes:
-        key: equal keys mean equal C texts.
-        arrays: the arrays, in the same order for equal keys.
+    `options` are the other arguments of `make_source`.  Equal `key`s mean equal C texts, and the
+    same order of `arrays`.
     """
 
     def __init__(

@@ -34,7 +34,7 @@ from mlpengine.ops import Mean, Mul, Sub, Sum, Var
 
 @dataclass(eq=False, repr=False)
 class RowSums(Kernel):
-    """`factor` times the sum of x, shaped `shape`, over the axes of length 1 in `kept`, out's."""
+    """Sums of x times `factor`: x has the shape `shape`; summed axes have length 1 in `kept`."""
 
     x: MatrixValue
     out: MatrixValue
@@ -94,7 +94,7 @@ class RowSums(Kernel):
         factor: float,
         values: Values,
     ) -> "RowSums":
-        """Return the kernel that writes the sums into an array with the axes `kept`, or fewer."""
+        """Return the kernel that writes the sums into `out`, with or without axes of length 1."""
         return cls(x, values.write(out, "sums_", x.kind), (*shape,), (*kept,), factor)
 
     def emit(self, writer: Writer, name: str) -> None:

@@ -1,7 +1,7 @@
-/* What differs between systems: the clock, threads and what they wait on, and cores. */
+/* Differences between systems: clocks, threads, locks, conditions and cores. */
 #if IN_UNIT(0)
 
-/* How long a thread spins at a barrier before it sleeps, as its core may be needed. */
+/* How long a thread spins at a barrier before it sleeps and frees its core. */
 #define SPIN_NANOSECONDS 50000
 
 INLINE void cpu_relax(void) {
@@ -24,7 +24,7 @@ IMPORTED uint32_t WaitForSingleObject(void *, uint32_t milliseconds);
 IMPORTED int CloseHandle(void *);
 #define FOREVER UINT32_MAX
 
-/* Nanoseconds since some time. */
+/* Nanoseconds since a fixed time. */
 static int64_t now(void) {
   int64_t ticks, each_second;
   QueryPerformanceCounter(&ticks);
@@ -55,7 +55,7 @@ INLINE void join_thread(thread one) {
   CloseHandle(one);
 }
 
-/* Let a forked child call a function first; return whether it will. */
+/* Make forked child processes call a function first; return whether this succeeds. */
 INLINE int call_in_forks(void function(void)) {
   (void)function; /* there are no forks */
   return 1;
@@ -103,8 +103,8 @@ INLINE int call_in_forks(void function(void)) { return !pthread_atfork(NULL, NUL
 /* The number of the core on which this thread runs, or -1 where the system does not tell. */
 INLINE int this_core(void) { return sched_getcpu(); }
 
-/* Exclude a core from those that this thread may use, and give the others to some threads, if they
-   are as many; return whether. */
+/* Let `count` threads use all cores of this thread except `core`, unless fewer than `count` remain;
+   return whether it is so. */
 INLINE int exclude_core(const int core, const thread *threads, const int count) {
   cpu_set_t others;
   if (pthread_getaffinity_np(pthread_self(), sizeof others, &others)) return 0;

@@ -20,7 +20,7 @@ from mlpengine.core.errors import CompileError, UsageError
 
 FLAGS = (
     "-O2",
-    "-g0",  # else zig writes the path of the source into the library, and the path differs by build
+    "-g0",  # with debug information, zig would write the path of the build into the library
     "-std=gnu11",
     "-ffp-contract=off",
     "-fno-math-errno",
@@ -29,27 +29,28 @@ FLAGS = (
     "-pthread",
     "-Werror=implicit-function-declaration",
 )
-"""The flags do not include -ffast-math: it hides NaN and, when linked, changes the floating-point
-mode of the whole process.
+"""Flags of all compilers.
 
-The compiler fuses no operations.  Its choice would depend on the processor and on the code around
-a sum, so that the number of threads would change bits.  `multiply_add` of prelude.h fuses a product
-explicitly.
+They do not include -ffast-math, because it hides NaN.  A library linked with it also changes the
+floating-point mode of the whole process.  The compiler must not fuse multiplications and additions:
+its choice would depend on the code around a sum, so that the number of threads would change bits.
+Instead, `multiply_add` of prelude.h fuses explicitly.
 """
 
 SECONDS = 600.0
-"""Time limit of the compiler in seconds, long enough for a busy machine, because a step on NumPy
-would have other bits."""
+"""Time limit of the compiler in seconds, long enough for a busy machine.
+
+After this time, NumPy runs the steps, with other bits."""
 
 
 class Level(NamedTuple):
-    """A level of an architecture: the vector registers and the compiler's macros and flag.
+    """A level of an architecture: a set of instructions that processors have.
 
     Attributes:
         vector_bytes: size of a vector register.
         registers: number of vector registers.
         macros: the macros that a compiler defines for a processor of this level.
-        flags: the compiler's flag; compilers spell it differently.
+        flags: spellings of the flag for this level; a compiler accepts at least one spelling.
     """
 
     vector_bytes: int
@@ -77,16 +78,16 @@ TARGET_LEVELS = {
     "aarch64": {"baseline": _level(16, 32, "__ARM_FEATURE_FMA", "-march=armv8-a", "-mcpu=generic")},
     "": {"baseline": _level(16, 16, "", "-O2")},
 }
-"""The levels of each architecture, highest first; other architectures have the last ones.
+"""The levels of each architecture, highest first; the key "" stands for all other architectures.
 
-Macros and flags have the names in GCC and Clang; zig writes an underscore.  Sources: x86-64 psABI,
-the levels 3 and 4 of its microarchitectures; Arm C Language Extensions."""
+The first spelling of a flag is for GCC and Clang, the second for zig.  Sources: x86-64 psABI,
+microarchitecture levels 3 and 4; Arm C Language Extensions."""
 
 LEVEL_NAMES = tuple(dict.fromkeys(name for levels in TARGET_LEVELS.values() for name in levels))
 """The names of all levels, highest first."""
 
 NATIVE_FLAGS = ("-march=native", "-mcpu=native")
-"""Flags, tried in this order; Clang for Arm may know only the second, a cross compiler none."""
+"""Flags for this processor; Clang for Arm may accept only the second, a cross compiler neither."""
 
 TARGET_VARIABLE = "MLPENGINE_TARGET"
 """Environment variable that selects a level."""
@@ -97,11 +98,11 @@ class CompileTarget:
     """A compiler and the processor that it compiles for.
 
     Attributes:
-        command: the compiler, as arguments.
-        version: the first line of its version message.
-        cpu: the processor, with its features.
-        level: the name of the level in `TARGET_LEVELS`.
-        flag: the flag by which the compiler generates code for this processor.
+        command: the command of the compiler, as words.
+        version: the first line of the compiler's version message.
+        cpu: description of the processor and its features.
+        level: name of the level in `TARGET_LEVELS`.
+        flag: flag for code of this level, or for all features of this processor.
         vector_bytes: size of a vector register: 16, 32 or 64.
         registers: number of vector registers.
 
@@ -129,12 +130,11 @@ class CompileTarget:
 
     @property
     def reads_columns(self) -> bool:
-        """Whether columns of a matrix are read as fast as a panel, unless rows are pages apart.
+        """Whether the processor reads columns of b as fast as a panel, unless rows are pages apart.
 
         This is true for AMD's family 26, Zen 5.  Without packing, input gradients take 1 to 20%
-        less time there with batches of 16 to 256, and weight gradients 2 to 10% (nine networks of
-        64 to 2,048 units, one thread, November 2026).  All other processors pack, as measured on a
-        Xeon.
+        less time there than with packing, and weight gradients 2 to 10% (batches of 16 to 256, nine
+        networks of 64 to 2,048 units, one thread, November 2026).  On a Xeon, packing is faster.
         """
         return "AMD" in self.cpu and "cpu family\t: 26" in self.cpu
 
@@ -142,9 +142,9 @@ class CompileTarget:
     def flags(self) -> tuple[str, ...]:
         """The flags of the compiler.
 
-        The programs use vectors, so GCC need not vectorize loops: this takes a tenth of the compile
-        time and makes no step faster.  For vectors of 16 bytes GCC must, because v_sqrt is written
-        lane by lane for them.
+        Programs already use vectors.  Vectorizing their loops would take GCC a tenth of the compile
+        time, and would make no step faster.  With vectors of 16 bytes, GCC must vectorize, because
+        v_sqrt is then written lane by lane.
         """
         more = ("-fno-tree-vectorize",) if self.vector_bytes >= 32 else ()
         return (*FLAGS, self.flag, *more)
@@ -161,7 +161,7 @@ class CompileTarget:
 
 
 def compiler_command() -> tuple[str, ...] | None:
-    """Return $CC, else cc, gcc or clang from PATH, else zig of the ziglang wheel, else None."""
+    """Return the command in $CC, else cc, gcc or clang from PATH, else zig of ziglang, or None."""
     named = os.environ.get("CC")
     if named:
         try:
@@ -217,7 +217,7 @@ def find_target(command: tuple[str, ...], level: str = "native") -> CompileTarge
 def _first_accepted(
     command: tuple[str, ...], flags: Sequence[str]
 ) -> tuple[str | None, frozenset[str]]:
-    """Return the first flag that the compiler accepts, and the macros that it then defines."""
+    """Return the first flag that the compiler accepts, and the macros defined with this flag."""
     for flag in flags:
         with suppress(CompileError):
             return flag, _macros(command, flag)
@@ -231,7 +231,7 @@ def _macros(command: tuple[str, ...], flag: str) -> frozenset[str]:
 
 
 def _ask(command: list[str]) -> str:
-    """Run the compiler in a new folder, because zig makes a file there; return its output."""
+    """Return the output of the compiler, run in a new folder because zig makes files there."""
     try:
         with tempfile.TemporaryDirectory() as folder:
             (done,) = run_compilers([command], Path(folder))
@@ -247,7 +247,7 @@ def _ask(command: list[str]) -> str:
 def run_compilers(
     commands: Sequence[list[str]], folder: Path | None = None
 ) -> "list[subprocess.CompletedProcess[str]]":
-    """Run compilers in parallel, each in a process group that ends with it or after `SECONDS`."""
+    """Run compilers in parallel, each in its own process group, for at most `SECONDS` in sum."""
     end, done = time.monotonic() + SECONDS, []
     with ExitStack() as running:
         processes = [running.enter_context(_running(command, folder)) for command in commands]
@@ -259,7 +259,7 @@ def run_compilers(
 
 @contextmanager
 def _running(command: list[str], folder: Path | None) -> "Iterator[subprocess.Popen[str]]":
-    """Start a process; an error ends the process's group."""
+    """Run a process in a context; an exception in the context ends the process group."""
     # Messages are in English, and nothing waits for input.
     process = subprocess.Popen(
         command,

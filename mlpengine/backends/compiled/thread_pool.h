@@ -1,7 +1,7 @@
-/* A pool of THREADS threads, including the caller.  The workers start with the first step and end
-   with the last user of the program; barriers synchronize all threads within a step.  A waiting
-   thread spins for some microseconds and then sleeps, because a thread that spins on the core of
-   another one delays it by a time slice. */
+/* A pool of THREADS threads: the caller and workers.  The workers start with the first step and end
+   with the last user of the program.  Barriers synchronize all threads within a step.  A waiting
+   thread spins for some microseconds and then sleeps: a thread that spins on the core of another
+   thread would delay the other thread by a time slice. */
 #define FIRST(n) ((n) * part.index / part.count)
 #define LAST(n) ((n) * (part.index + 1) / part.count)
 
@@ -15,8 +15,8 @@ ACROSS int claim(const struct part part, const int64_t list, int64_t *first, int
 #if CLAIMS
 static const uint64_t claimable[CLAIMS] = CLAIMABLE;
 
-/* For each list, the units of each thread's share that nobody has claimed: the first of them in the
-   upper 32 bits, their end in the lower ones. */
+/* For each list and thread, the unclaimed units of the thread's share: their first number in the upper
+   32 bits, their end in the lower 32 bits. */
 static struct {
   _Alignas(64) _Atomic uint64_t left;
 } claims[CLAIMS][THREADS];
@@ -29,11 +29,11 @@ static struct {
   struct call *call;
   int64_t end;                /* the step up to which the threads work */
   int alone;                  /* whether the caller makes the next steps alone */
-  int trial;                  /* how many bursts are left of a trial of this way */
-  int64_t patience, retry;    /* when the next trial is due */
-  int64_t steps, spent;       /* of this burst so far, in nanoseconds */
-  int64_t bursts[2];          /* nanoseconds of the last trial or burst of each way */
-  double nanoseconds[2];      /* of a step of all threads, times WORTH, and of the caller alone */
+  int trial;                  /* bursts left of a trial (see thread_steps.h) */
+  int64_t patience, retry;    /* duration factor and time of the next trial */
+  int64_t steps, spent;       /* steps and nanoseconds of this burst so far */
+  int64_t bursts[2];          /* nanoseconds of the last burst or trial: all threads, caller alone */
+  double nanoseconds[2];      /* of a step: all threads (times WORTH), caller alone */
   thread workers[THREADS];    /* the caller is number 0 */
   int started;                /* how many workers run */
   int forkable;               /* whether forks are handled */
@@ -75,7 +75,7 @@ static void barrier(const struct part part) {
   if (part.count > 1) wait_at_barrier();
 }
 
-/* Let a thread's shares of all lists be claimed again. */
+/* Make the shares of a thread in all lists unclaimed again. */
 static void offer(const int64_t thread) {
   (void)thread;
 #if CLAIMS
@@ -87,9 +87,9 @@ static void offer(const int64_t thread) {
 }
 
 #if CLAIMS
-/* Claim units *first to *last of a list; return whether there were any.  A thread takes a part of
-   what is left of its own share and, once that is empty, single units from the ends of the others'.
-   So faster cores do more, and no thread waits for one that has no core.  No sum depends on it. */
+/* Claim units *first to *last of a list; return whether any were left.  A thread claims a quarter of
+   the rest of its own share at a time, and then single units from the ends of other shares.  So faster
+   cores do more, and no thread waits for a thread without a core.  Sums do not depend on claims. */
 ACROSS int claim(const struct part part, const int64_t list, int64_t *first, int64_t *last) {
   if (part.count == 1) { /* all units at once */
     const int64_t before = *last;

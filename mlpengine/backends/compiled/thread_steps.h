@@ -1,29 +1,30 @@
-/* The steps of a pool of threads.  On a busy machine each barrier may wait for a thread that has no
-   core, so the pool measures its steps, and makes them on the caller alone unless all threads are
-   clearly faster. */
+/* The steps of a pool of threads.  There are two ways: all threads make the steps, or the caller alone.
+   On a busy machine each barrier may wait for a thread without a core.  So the pool measures steps, and
+   uses the caller alone unless all threads are clearly faster. */
 
-/* Duration of the steps between two choices of the threads, a burst; they may belong to several
-   calls.  A call of few steps would be measured by how long it takes to wake the workers. */
+/* Duration of a burst: the steps, of one or several calls, between two choices of the way.  A call of
+   few steps is too short to measure, because waking the workers takes most of its time. */
 #define BURST_NANOSECONDS 1000000
 
-/* A trial is two bursts: the first one, in which workers wake and fetch data, is not measured. */
+/* Number of bursts of a trial of the other way.  The first burst is not measured, because workers wake
+   and fetch data. */
 #define TRIAL 2
 
-/* The weight of a burst in the mean of its way: one that the system interrupts for some milliseconds
-   must not end what is faster in all others. */
+/* Weight of the newest burst in the mean duration of a step of a way.  A single burst that the system
+   interrupts for some milliseconds must not change the way. */
 #define RECENT (1.0 / 16)
 
-/* All threads are tried again after so many times the duration of their last trial.  The number
-   doubles whenever the caller alone is faster: beside other programs every other trial of all
-   threads is fast by chance.  It halves whenever a trial of the caller alone is in vain; such a
-   trial follows after the largest number of bursts, or a slow one.  The largest number bounds what trials
-   cost beside other programs, 1/32 of the time, and how long the caller goes on alone once they have
-   ended: they slow down the last trial, so that it may have taken 20 ms. */
+/* Limits of `patience`: all threads are tried again after `patience` times the duration of their last
+   trial.  `patience` doubles whenever a trial ends with the caller alone, because beside other programs
+   every other trial of all threads is fast by chance.  It halves whenever a trial of the caller alone
+   is slower than all threads.  Such a trial follows after MAX_PATIENCE bursts, or after slow bursts.
+   Beside other programs, trials thus take at most 1/32 of the time.  When the other programs end, the
+   caller goes on alone for at most 32 times the last trial of up to 20 ms. */
 #define MIN_PATIENCE 8
 #define MAX_PATIENCE 32
 
-/* How much faster all threads must be than the caller alone.  Beside other programs the two are
-   about equal, and measured with errors of as much. */
+/* Factor by which all threads must be faster than the caller alone.  Beside other programs, both ways
+   are about equally fast, and measured ratios vary by as much. */
 #define WORTH 1.2
 
 static thread_end worker_main(void *number) {
@@ -35,7 +36,7 @@ static thread_end worker_main(void *number) {
   }
 }
 
-/* Stop and join the workers that run; none may be inside a step. */
+/* Stop and join the running workers; no worker may be inside a step. */
 static void stop_workers(void) {
   acquire(&pool.round_lock);
   atomic_store(&pool.stopping, 1);
@@ -61,7 +62,7 @@ static int start_workers(void) {
   return all;
 }
 
-/* Reset the pool, at first and in a forked child: it has no workers and may inherit locks that are
+/* Reset the pool, at the start and in a forked child process, where no worker runs and locks may be
    held. */
 static void reset(void) {
   make_lock(&pool.busy);
@@ -79,16 +80,16 @@ __attribute__((constructor)) static void make_pool(void) {
   pool.forkable = call_in_forks(reset);
 }
 
-/* Exclude the caller's core from the workers' affinity.  Schedulers often wake a thread on the core
-   of its waker; two threads that alternate there sleep half of the time and are never separated. */
+/* Exclude the caller's core from the workers' affinity.  Schedulers often wake a thread on the core of
+   the waking thread.  They do not separate two threads that alternate there, because both sleep half of
+   the time. */
 static void set_affinity(void) {
   const int here = this_core();
   if (here != pool.core && exclude_core(here, pool.workers + 1, THREADS - 1)) pool.core = here;
 }
 
-/* After `some` more steps in `nanoseconds`, at the end of a burst, choose whether the next ones are
-   the caller's alone.  A slow burst of the caller does not start a trial: on a busy machine, all
-   threads are no faster. */
+/* Count `some` more steps of `nanoseconds`; at the end of a burst, choose the way of the next burst.
+   A slow burst of the caller does not start a trial: on a busy machine, all threads are no faster. */
 static void choose(const int64_t some, const int64_t nanoseconds) {
   const int64_t steps = pool.steps + some, spent = pool.spent + nanoseconds;
   const int is_over = spent >= BURST_NANOSECONDS;
@@ -119,8 +120,8 @@ static void choose(const int64_t some, const int64_t nanoseconds) {
   }
 }
 
-/* Whether all threads make the next steps.  Where the system starts none, the caller makes them
-   alone, and asks again later. */
+/* Return whether all threads make the next steps.  If the system starts no threads, the caller makes
+   the steps alone, and tries again later. */
 static int works_together(const struct call *call) {
   if (call->threads ? call->threads == 1 : pool.alone) return 0;
   if (start_workers()) return 1;
@@ -131,8 +132,8 @@ static int works_together(const struct call *call) {
   return 0;
 }
 
-/* Run a call in bursts of steps, on all threads or on the caller alone.  Each step of all threads
-   ends with a barrier, after which no worker uses the call; without steps no worker wakes. */
+/* Run a call in bursts of steps, on all threads or on the caller alone.  Each step of all threads ends
+   with a barrier, and no worker reads the call after it.  Without steps, no worker wakes. */
 static void run(struct call *call) {
   while (call->done < call->count && !call->status) {
     const int together = works_together(call);
@@ -156,7 +157,7 @@ static void run(struct call *call) {
 static void enter(void) { acquire(&pool.busy); }
 static void leave(void) { release(&pool.busy); }
 
-/* Every user opens the program once and closes it after use. */
+/* Each user of the program opens it once and closes it after use. */
 void mlpengine_open(void) { atomic_fetch_add(&pool.users, 1); }
 
 void mlpengine_close(void) {

@@ -1,4 +1,4 @@
-/* Transpositions of blocks: for packed panels, and for rows of few columns as vectors of columns. */
+/* Transpositions of blocks, for panels and to turn rows of few columns into vectors of columns. */
 
 #if BYTES >= 32 && defined(__has_builtin)
 #if __has_builtin(__builtin_shufflevector)
@@ -8,8 +8,8 @@
 typedef real block_row __attribute__((vector_size(32)));
 typedef real half_row __attribute__((vector_size(16)));
 
-/* Load the entries of a block from its rows and transpose them.  The halves of a vector come from
-   two rows, because loads are cheaper than the permutations that they replace. */
+/* Load a block from its rows and transpose it.  Each vector is loaded as halves of two rows, because
+   such loads are cheaper than the permutations that they replace. */
 INLINE void load_transposed(block_row to[BLOCK], const real *const row[BLOCK]) {
   block_row r[BLOCK];
   UNROLL for (int i = 0; i < BLOCK; i++) {
@@ -75,7 +75,7 @@ INLINE void transpose_sixteen(vec r[16]) {
 }
 #endif
 
-/* Let r[j] be the lanes j of all of them. */
+/* Transpose the matrix with the rows r[0] to r[LANES - 1]. */
 SHARED void transpose(vec r[LANES]) {
 #ifdef TRANSPOSE_BY_SIXTEEN
   vec kept[16];
@@ -101,22 +101,21 @@ SHARED void transpose(vec r[LANES]) {
 #endif
 }
 
-/* Load the columns of as many rows as a vector has lanes; with fewer rows, at the end, the last lanes
-   are zero. */
+/* Load the columns of up to LANES rows as vectors.  With fewer rows, the last lanes are zero. */
 INLINE void load_columns(vec to[LANES], const real *from, const int64_t rows, const int64_t columns,
                          const int64_t ld) {
   for (int64_t i = 0; i < LANES; i++)
     to[i] = i < rows ? load_some(from + i * ld, columns) : (vec){0};
   transpose(to);
 }
-/* Store such columns as rows; `from` is overwritten. */
+/* Store columns as rows, the inverse of load_columns; `from` is overwritten. */
 INLINE void store_columns(real *to, vec from[LANES], const int64_t rows, const int64_t columns,
                           const int64_t ld) {
   transpose(from);
   for (int64_t i = 0; i < rows; i++) store_some(to + i * ld, from[i], columns);
 }
 
-/* Return the sums of the lanes of n vectors, of a constant n, in the first n lanes. */
+/* Return the sums over the lanes of n vectors, in the first n lanes; n is a constant. */
 INLINE vec sums_of_lanes(const vec v[LANES], const int64_t n) {
 #ifdef TRANSPOSE_BY_SIXTEEN
   vec pairs[8], fours[4], halves[2];

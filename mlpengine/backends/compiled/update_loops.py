@@ -18,7 +18,7 @@ from mlpengine.formula import c_number, variable, variables
 
 
 def update_vectors(update: Update, grads: Array) -> dict[str, Array]:
-    """Return the flat vectors by name in C."""
+    """Return the flat vectors of an update by their names in C."""
     moments = {f"moment_{name}": moment for name, moment in update.moments.items()}
     carried = {"carried": update.carried_values} if update.carried else {}
     return {"params": update.params, "grads": grads, **moments, **carried}
@@ -27,7 +27,7 @@ def update_vectors(update: Update, grads: Array) -> dict[str, Array]:
 def update_functions(
     update: Update, vectors: Iterable[str], itemsize: int
 ) -> tuple[CFunction, CFunction]:
-    """Return ``update`` and ``flush``, for the entries `first` to `last` of `vectors`."""
+    """Return the functions ``update`` and ``flush``, on entries `first` to `last` of `vectors`."""
     decayed = "params" if update.decayed else ""
     parameters = (
         "const struct call *call, const double t, const double rate, const double decay, "
@@ -71,10 +71,10 @@ def _update(update: Update) -> Sequence[Statement]:
 def _loop(
     update: Update, statements: Sequence[Statement], ranges: Sequence[ParameterRange]
 ) -> Scope:
-    """Return the loops over the entries of the ranges with one learning rate.
+    """Return the loops over the entries of ranges with one learning rate.
 
-    They run backwards, so the weights of the first layer are in the cache when the next step starts
-    to pack them.
+    The loops run backwards, so the weights of the first layer are in the cache when the next step
+    packs them.
     """
     ranges = [*reversed(ranges)]
     decays = any(run.weight_decay for run in ranges)
@@ -94,7 +94,7 @@ def _loop(
     shares = ", ".join(repr(float(run.weight_decay)) for run in ranges)
     head: list[Statement] = [f"static const int64_t bounds[{len(ranges)}][2] = {{{bounds}}};"]
     keep: list[Statement] = []
-    if decays:  # without decay the factor is 1, which changes no bit
+    if decays:  # a factor of 1 would change no bit
         head.append(f"static const double shares[{len(ranges)}] = {{{shares}}};")
         keep.append("const vec keep = splat((real)(1.0 - lr * (decay * shares[r])));")
     span = "const int64_t begin = MAX(bounds[r][0], first), end = MIN(bounds[r][1], last);"
@@ -102,7 +102,7 @@ def _loop(
 
 
 def _numbers(update: Update) -> Iterator[Statement]:
-    """Yield the numbers of a step as doubles, and also as vectors if entries read them."""
+    """Yield the definitions of the numbers of a step, as vectors, too, if entries read them."""
     count, doubles = len(update.carried), {variable("lr"): "lr", variable("t"): "t"}
     before = f"carried[(int64_t)(t - 1) % 2 * {count}"
     for i, name in enumerate(update.hyper):
@@ -130,7 +130,7 @@ def _statements(update: Update) -> Sequence[Statement]:
 
 
 def _flush(update: Update, itemsize: int) -> Sequence[Statement]:
-    """Return the statements that keep moments from becoming denormal."""
+    """Return the statements that keep moments and decayed parameters from becoming denormal."""
     limit = c_number(update.threshold, itemsize)
     lines = []
     for name in update.moments:

@@ -1,4 +1,4 @@
-"""Definitions of an exported file, constants and functions, and their text in C."""
+"""Constants and functions of an exported file, and their text in C."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from mlpengine.core.spec import Array
 from mlpengine.formula import c_number
 
 TEXT_WIDTH = 96
-"""Columns of generated text."""
+"""Maximum number of characters in a line of an array."""
 
 
 IN_FLASH = """\
@@ -23,7 +23,7 @@ IN_FLASH = """\
 #define IN_FLASH
 #endif
 """
-"""Qualifier of constants that are read by name, not through pointers to RAM."""
+"""Definition of the qualifier ``IN_FLASH``, for constants that no pointer parameter receives."""
 
 ParameterKind = Literal["reads", "writes", "number", "count"]
 
@@ -33,11 +33,11 @@ PARAMETER_TYPES: Mapping[ParameterKind, str] = {
     "number": "real ",
     "count": "size_t ",
 }
-"""C type of a parameter: vectors that are read or written, a number, a whole number."""
+"""C type of a parameter: a vector to read, a vector to write, a number, or a whole number."""
 
 
 class Constants(NamedTuple):
-    """An array of constants, of numbers or of a C type; `by_name` ones are not passed."""
+    """An array of constants of the C type `kind`; `by_name` if functions do not get its address."""
 
     name: str
     values: Array
@@ -46,7 +46,7 @@ class Constants(NamedTuple):
 
     @property
     def c(self) -> str:
-        """The definition in C; numbers that fit a float need no cast."""
+        """The definition in C; numbers that a float holds exactly need no cast."""
         numbers = self.values.tolist()
         if self.kind == "real":
             wide = self.values.astype(np.float64)
@@ -61,7 +61,7 @@ class Constants(NamedTuple):
 
 
 class ScalarFunction(NamedTuple):
-    """A function of a file; `about` is its comment, and `result` the C type of its result."""
+    """A function of a file, with the comment `about` and a result of the C type `result`."""
 
     name: str
     parameters: Mapping[str, ParameterKind]
@@ -113,7 +113,7 @@ class FreshNames:
 
 @dataclass(eq=False)
 class Functions:
-    """Definitions that several parts of a file share; functions with equal bodies are one."""
+    """Definitions that several parts of a file share; each function is defined once."""
 
     names: FreshNames = field(default_factory=FreshNames)
     definitions: list[Definition] = field(default_factory=list)
@@ -128,7 +128,7 @@ class Functions:
         about: str,
         result: Literal["void", "real", "int"] = "void",
     ) -> str:
-        """Return the name of the function with this body; `about` is its comment."""
+        """Define a function with the comment `about`, or find an equal one; return its name."""
         made = ScalarFunction(name, parameters, body, about, result)
         key = (name, made.c_parameters, c_text(body))
         if key not in self._known:
@@ -139,25 +139,25 @@ class Functions:
 
 # ---------------------------------------------------------------- pieces of C
 def identifier(text: str, *, upper: bool = False) -> str:
-    """Return a C identifier; ``_`` replaces all characters but ASCII letters and digits."""
+    """Return `text` as a C identifier: ``_`` replaces all but ASCII letters and digits."""
     name = re.sub(r"[^0-9A-Za-z]+", "_", text).strip("_") or "x"
     name = name if name[0].isalpha() else f"n{name}"
     return name.upper() if upper else name
 
 
 def comment_text(text: str) -> str:
-    """Return the first 1,000 characters as printable ASCII without ``*/``, ``/*`` and trigraphs."""
+    """Return up to 1,000 characters of `text` as printable ASCII that is safe in a C comment."""
     text = text if len(text) <= 1000 else f"{text[:1000]}..."
     plain = text.encode("ascii", "replace").decode().translate(IN_COMMENTS)
     return re.sub(r"(?<=[*/?])(?=[*/?])", " ", plain)
 
 
 IN_COMMENTS = {**dict.fromkeys([*range(32), 127], "?"), ord("\\"): "/"}
-"""ASCII characters that C comments have in another form, by code."""
+"""Replacements of ASCII characters in C comments, by code."""
 
 
 def real_constant(value: float) -> str:
-    """Return a constant of type real, rounded once from `value`."""
+    """Return a C constant of type real, rounded once from `value`."""
     return f"R({c_number(float(value), 8)})"
 
 

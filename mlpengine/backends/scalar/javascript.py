@@ -1,8 +1,8 @@
-"""Definitions as JavaScript: statements on single numbers, which lie in one array.
+"""Constants and functions as JavaScript; all numbers of a module lie in a single array.
 
-A vector is a position in that array.  As in C, constants come first, and local arrays follow.  If
-the array is float32, `Math.fround` rounds numbers to float32 after every operation.  Functions have
-the names of C; names that only a module has begin with ``$``.
+A vector is a position in that array.  Constants come first, and local arrays of functions follow.
+If the array is float32, `Math.fround` rounds the result of every operation.  Functions have the
+same names as in C; names that only JavaScript has begin with ``$``.
 """
 
 from base64 import b64encode
@@ -52,7 +52,7 @@ MATH = {
     "vmin": "(a, b) => (a < b || a !== a ? a : b)",
     "vselect": "(c, a, b) => (c ? a : b)",
 }
-"""The functions of `mlpengine.formula.SCALARS`; their results are rounded at each use."""
+"""The functions of `mlpengine.formula.SCALARS` in JavaScript; calls round their results."""
 
 TEMPLATES = {
     "element": "$memory[{} + {}]",
@@ -61,10 +61,10 @@ TEMPLATES = {
     "not_finite": "!Number.isFinite({})",
     "floor": "v_floor({})",
 }
-"""Other functions in formulas of single numbers."""
+"""Templates of other functions in formulas."""
 
 EXACT = {*TEMPLATES, "maximum", "minimum", "clip", "sign", "abs", "neg", "where"}
-"""Functions whose results need no rounding."""
+"""Functions with results that need no rounding."""
 
 DECODER = """\
 const $fill = (place, Numbers, text) => {
@@ -74,19 +74,19 @@ const $fill = (place, Numbers, text) => {
 """
 
 MAX_WRITTEN = 16
-"""Maximum number of constants written as numbers; larger arrays are written as base64."""
+"""Maximum number of constants in an array written as numbers; longer arrays are in base64."""
 
 
 @dataclass(eq=False)
 class JavaScript:
-    """Prints definitions, of float32 if `single`; `size` counts the numbers in memory so far."""
+    """Prints definitions, for float32 if `single`; `size` counts the numbers in memory so far."""
 
     single: bool
     size: int = 0
     _lines: list[str] = field(default_factory=list)
 
     def reserve(self, length: int) -> int:
-        """Return the position of `length` new numbers."""
+        """Reserve memory for `length` numbers, and return its position."""
         self.size += length
         return self.size - length
 
@@ -166,7 +166,6 @@ class JavaScript:
 
     # ------------------------------------------------ formulas
     def _value(self, node: Expr) -> str:
-        """Return a formula as one expression."""
         if node.number is not None:
             return _number(float(np.float32(node.number)) if self.single else node.number)
         if not node.args:
@@ -184,7 +183,7 @@ class JavaScript:
         return f"R({text})" if self._rounds(node) else text
 
     def _rounds(self, node: Expr) -> bool:
-        """Return whether a function's value must be rounded to float32."""
+        """Return whether the result of a function must be rounded to float32."""
         return self.single and not (node.name in EXACT or node.is_mask)
 
 

@@ -1,6 +1,6 @@
-"""Functions for a network's kernels on single numbers: products, element-wise maps, losses.
+"""Functions on single numbers for the kernels of a network: products, element-wise maps, losses.
 
-Sizes are arguments, so that layers of one kind share a function; `Functions` chooses its name.
+Sizes are arguments of the functions, so that layers of one kind share a function.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,14 +28,14 @@ from mlpengine.ops import EntryLoss
 from mlpengine.ops.cross_entropy import SoftmaxCrossEntropy
 
 LONG_SUM = 64
-"""Minimum length of sums in four parts; shorter sums have less code."""
+"""Minimum length of an inner product that is computed in four parts, with more code."""
 
 
 def dot(functions: Functions, length: int = 0) -> str:
-    """Return the function of the inner product of two vectors with about `length` entries.
+    """Define the inner product of two vectors with about `length` entries; return its name.
 
-    A long product is the sum of four sums, so that a processor can overlap the additions.
-    Compilers may not do this, because they must keep the order of floating-point additions.
+    A long product is computed as four sums, so that a processor can overlap additions.  Compilers
+    must keep the order of floating-point additions, so they cannot split a sum.
     """
     parameters: dict[str, ParameterKind] = {"a": "reads", "b": "reads", "n": "count"}
     a, b, total = element("a", "i"), element("b", "i"), variable("sum")
@@ -72,7 +72,7 @@ def dot(functions: Functions, length: int = 0) -> str:
 
 
 def add_scaled(functions: Functions) -> str:
-    """Return the function that adds a multiple of one vector to another."""
+    """Define the function that adds a multiple of a vector to another vector; return its name."""
     return functions.add(
         "add_scaled",
         {"y": "writes", "x": "reads", "factor": "number", "n": "count"},
@@ -112,13 +112,12 @@ def dense_function(
     scaled: bool = False,
     about: str = "",
 ) -> str:
-    """Return a layer's forward: ``f(x, w, [b,] *reads, *stored, [factor,] in, out)``.
+    """Define a layer ``f(x, w, [b,] *reads, *stored, [factor,] in, out)``; return its name.
 
-    `steps` are the rules after the product, each with the names of its values; `about` are the
-    names of the rules.  `in_dim`, about the number of inputs, selects the `dot`.  `operand` is the
-    name of the product.  `reads` are the names of other values that the rules read, one number for
-    each unit.  `stored` are the names of values to store.  If `scaled`, a factor multiplies the
-    product before a bias is added.
+    The product of the layer has the name `operand`.  `steps` are the rules after the product, each
+    with the names of its values.  The rules read the vectors `reads`, and write the vectors
+    `stored`, which have an entry for each unit.  If `scaled`, a factor multiplies the product
+    before a bias is added.  `in_dim`, about the number of inputs, selects the `dot`.
     """
     product = called(dot(functions, in_dim), "w + i * in_dim", "input", "in_dim")
     if scaled:
@@ -144,7 +143,7 @@ def dense_function(
 
 
 def layer_norm_function(functions: Functions, eps: float, *, scaled: bool, biased: bool) -> str:
-    """Return the function of layer norm of a row, ``f(x, [scale,] [bias,] y, n)``; y may be x."""
+    """Define layer norm of a row, ``f(x, [scale,] [bias,] y, n)``; y may be x.  Return its name."""
     given: dict[str, ParameterKind] = {"scale": "reads"} if scaled else {}
     given |= {"bias": "reads"} if biased else {}
     mean, variance, rstd = map(variable, ("mean", "variance", "rstd"))
@@ -170,7 +169,7 @@ def layer_norm_function(functions: Functions, eps: float, *, scaled: bool, biase
 
 
 def softmax_function(functions: Functions, *, log_of: bool = False) -> str:
-    """Return the function of softmax or of its logarithm, ``f(x, y, n)``; y may be x."""
+    """Define softmax or its logarithm, ``f(x, y, n)``; y may be x.  Return the name."""
     x, y, highest, total = (
         element("x", "i"),
         element("y", "i"),
@@ -201,10 +200,10 @@ def softmax_function(functions: Functions, *, log_of: bool = False) -> str:
 def back_dense(
     functions: Functions, rule: VectorRule | None, reads: Sequence[str], *, about: str
 ) -> str:
-    """Return the function of an input gradient: ``f(dy, w, dx, *reads, in, out)``.
+    """Define an input gradient, ``f(dy, w, dx, *reads, in, out)``; return its name.
 
-    `rule` is the backward rule of the activation before the layer; its ``dy`` is the product.
-    `reads` are the other values that `rule` reads.
+    `rule` is the backward rule of the activation before the layer.  Its operand ``dy`` is the
+    product; `reads` are the other operands.
     """
     add = f"{add_scaled(functions)}(dx, w + i * in_dim, factor, in_dim);"
     lines: list[Statement] = [
@@ -229,7 +228,7 @@ def back_dense(
 
 
 def each(functions: Functions, rule: VectorRule, *, about: str) -> str:
-    """Return the function of an element-wise rule: ``f(*reads, *writes, n)``."""
+    """Define the function of an element-wise rule, ``f(*reads, *writes, n)``; return its name."""
     names = {name: name for name in (*rule.given, *rule.outputs)}
     steps = [Let(*step) for step in rule.steps(names, "t")]
     body = [*_loads(rule.reads, "i"), *steps, *_stores(rule.writes, "i")]
@@ -243,7 +242,7 @@ def each(functions: Functions, rule: VectorRule, *, about: str) -> str:
 
 # ---------------------------------------------------------------- losses
 def loss_function(functions: Functions, about: str, body: Sequence[Statement]) -> str:
-    """Return ``real f(output, target, slope)``: a row's loss, NaN if a class has no such number."""
+    """Define the loss of a row, ``real f(output, target, slope)``; return its name."""
     parameters: dict[str, ParameterKind] = {
         "output": "reads", "target": "reads", "slope_at": "writes"
     }  # fmt: skip
@@ -251,7 +250,7 @@ def loss_function(functions: Functions, about: str, body: Sequence[Statement]) -
 
 
 def entry_loss(op: EntryLoss, entries: int) -> list[Statement]:
-    """Return the body of a loss over `entries` numbers, each with one or more outputs."""
+    """Return the body of a loss of `entries` targets, each with one or more outputs."""
     f, count = op.formulas, op.columns
     value: Expr = f.entry
     if isfinite(op.target_range[0]):
@@ -279,7 +278,7 @@ def entry_loss(op: EntryLoss, entries: int) -> list[Statement]:
 
 
 def cross_entropy(functions: Functions, op: SoftmaxCrossEntropy, columns: int) -> list[Statement]:
-    """Return the body: with q the target's row, sum(q) log(sum(exp(o))) - sum(q o)."""
+    """Return the body of sum(q) log(sum(exp(o))) - sum(q o), with q the target as a row."""
     if op.ignore_index is not None:
         raise UnsupportedError(op.name)
     smoothing, weight = float(op.label_smoothing), ""

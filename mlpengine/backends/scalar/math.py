@@ -1,4 +1,4 @@
-"""The mathematics of generated files: types, and macros for the functions of math.h."""
+"""The C before all definitions: types, and macros for the functions of math.h."""
 
 import re
 
@@ -15,7 +15,7 @@ typedef {upper}_REAL real;
 """
     + IN_FLASH
 )
-"""Types and rounding; needs the macros ``NAME_REAL`` and ``NAME_DOUBLE``."""
+"""The type ``real`` and its rounding, from the macros ``NAME_REAL`` and ``NAME_DOUBLE``."""
 
 BITS = """\
 #if {upper}_DOUBLE
@@ -37,7 +37,7 @@ static bits magnitude(real x)
 #define is_nan(x) (magnitude(x) > INFINITE)
 
 """
-"""Test for finite numbers; needs ``stdint.h``, ``string.h`` and the macro ``NAME_DOUBLE``."""
+"""Tests for NaN and infinite numbers; need ``stdint.h``, ``string.h`` and ``NAME_DOUBLE``."""
 
 LIBM = """\
 #if {upper}_DOUBLE
@@ -49,7 +49,7 @@ LIBM = """\
 
 
 def mathematics(text: str, upper: str) -> str:
-    """Return the C that a file needs before `text`: types, and macros of functions."""
+    """Return the C that must come before the definitions `text`; `upper` is the prefix NAME."""
     head = PRELUDE.format(upper=upper)
     if re.search(r"\bis_(finite|nan)\b", text):
         head += BITS.format(upper=upper)

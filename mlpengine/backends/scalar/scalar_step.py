@@ -1,4 +1,4 @@
-"""Training steps and predictions on single numbers, from the compiled backend's kernels."""
+"""Training steps and predictions on single numbers, from kernels of the compiled backend."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -22,12 +22,11 @@ def write_step(
     *,
     memory: str = "scratch",
 ) -> ScalarWriter:
-    """Lower instructions on one row, place their values and return the statements.
+    """Return the statements of instructions on one row, with a place in memory for each value.
 
-    `inputs` are the arrays of a row that the caller passes; unless they are `fixed`, they are
-    placed first.  `outputs` are arrays that the caller reads afterwards.  For the other arguments
-    see `ScalarWriter`.  Arrays that are neither passed nor written become constants.  Integers are
-    stored as numbers.
+    `inputs` are the arrays of the row, and `outputs` the arrays that the caller reads afterwards.
+    For the other arguments see `ScalarWriter`.  Arrays that are neither inputs, nor `fixed`, nor
+    written become constants.  Integers are stored as real numbers.
     Raises: UnsupportedError if an instruction has no form on single numbers.
     """
     batch = Batch(1, inputs, scalar=True)
@@ -54,7 +53,7 @@ def write_step(
 
 
 def _apart(kernels: Iterable[Kernel]) -> Iterator[Kernel]:
-    """Yield the kernels; of the maps fused into dx = dy w, only one op's gradient stays fused."""
+    """Yield the kernels; at most one gradient of an op stays fused into a product dx = dy w."""
     for kernel in kernels:
         yield kernel
         if isinstance(kernel, Product) and kernel.form == "input_gradient":
@@ -71,7 +70,7 @@ def _apart(kernels: Iterable[Kernel]) -> Iterator[Kernel]:
 def _find_lifetimes(
     kernels: Sequence[Kernel], writer: ScalarWriter, given: set[int], ends: set[int]
 ) -> None:
-    """Find the lifetimes of values; place values that share memory with an output."""
+    """Add the values to the storages of `writer`, with their lifetimes."""
     storages = writer.storages
     for time, kernel in enumerate(kernels):
         for value in () if kernel.sums_rows else kernel.writes:

@@ -1,4 +1,4 @@
-"""The statements of a training step on single numbers, and the place of every value."""
+"""The statements of a step on single numbers, and the place of every value in memory."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,15 +16,15 @@ from mlpengine.formula import Expr
 class ScalarWriter:
     """Forward, loss and backward of one row.
 
-    No gradient of a parameter is computed.  It is the product of two vectors, its ``factors``,
-    which are kept until the update.
+    The gradient of a weight is not computed, because it is the product of two vectors.  These
+    ``factors`` are kept until the update.
 
     Attributes:
-        functions: definitions to which the called functions are added.
-        fixed: text of arrays that are not placed, such as parameters, by address.
-        memory: name of the array that holds all other arrays.
-        storages: positions of these arrays in ``memory``.
-        statements: statements of the step; ``value`` becomes the loss.
+        functions: definitions; called functions are added.
+        fixed: text of arrays with a place of their own, such as parameters, by address.
+        memory: name of the array that holds all other values.
+        storages: positions of values in ``memory``.
+        statements: statements of the step; their variable ``value`` is the loss.
         size: number of entries of ``memory``.
         factors: texts of dy and x, by the address of a weight's gradient.
         trains: whether there is a loss.
@@ -40,11 +40,11 @@ class ScalarWriter:
     trains: bool = False
 
     def place_of(self, array: Array) -> str:
-        """Return the text of a given array."""
+        """Return the text of an array in ``memory``."""
         return next(self.places(v) for v in self.storages if v.address == address_of(array))
 
     def places(self, *values: MatrixValue) -> str:
-        """Return the text of values as arguments."""
+        """Return the addresses of values as the text of arguments."""
         return ", ".join(map(self._place, values))
 
     def element(self, value: MatrixValue, index: str) -> Expr:
@@ -52,7 +52,7 @@ class ScalarWriter:
         return element(f"({self._place(value)})", index)
 
     def each_row(self, function: str, rows: int, *arguments: MatrixValue | str) -> Statement:
-        """Return the call of a function for each of `rows` rows; arrays of as many rows advance."""
+        """Return the call of a function for each of `rows` rows; matrices advance by a row."""
         shown = [
             a if isinstance(a, str) else self._place(a) + f" + row * {a.columns}" * (a.rows > 1)
             for a in arguments

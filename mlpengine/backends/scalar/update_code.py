@@ -1,4 +1,4 @@
-"""The update of an optimizer on single numbers, with accurate numbers of a step."""
+"""The update of an optimizer on single numbers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,8 +24,8 @@ from mlpengine.formula import constant as number
 class UpdateCode:
     """The C of an optimizer; `name` is the type of its state.
 
-    The numbers of a step (bias corrections, the scheduled rate) are computed in ``real``, not in
-    double as in Python.  `accurate` rewrites their formulas so that they stay accurate.
+    The numbers of a step, such as bias corrections, are computed in ``real``, not in double as in
+    Python.  So `accurate` rewrites their formulas.
     """
 
     update: Update
@@ -33,12 +33,12 @@ class UpdateCode:
 
     @cached_property
     def moments(self) -> list[str]:
-        """Members of the state: one vector for each moment."""
+        """Names of the vectors of moments in the state."""
         return [f"moment_{name}" for name in self.update.moments]
 
     @cached_property
     def carried(self) -> dict[str, float]:
-        """Members of the state that a step reads from the previous step, and first values."""
+        """Names of the numbers in the state that each step updates, with their first values."""
         values = self.update.carried_values[0].tolist()
         return {f"carried_{n}": v for n, v in zip(self.update.carried, values, strict=True)}
 
@@ -54,16 +54,16 @@ class UpdateCode:
 
     @property
     def parameters(self) -> str:
-        """The parameters of ``update`` after the vectors."""
+        """Text of the parameters of ``update`` after the gradient and its factor."""
         decay = ", real keep" if self.decays else ""
         return "".join(f", real {name}" for name in self._numbers) + decay
 
     def arguments(self, keep: str = "keep") -> str:
-        """Return the arguments for `parameters`; `keep` is the factor of a decay, or 1."""
+        """Return the arguments for `parameters`; `keep` is the factor that decays parameters."""
         return "".join(f", {name}" for name in self._numbers) + f", {keep}" * self.decays
 
     def statements(self) -> list[Statement]:
-        """Return the statements that compute a step's numbers once, from the learning rate."""
+        """Return the statements that compute the numbers of a step."""
         given = {variable("lr"): "state->lr", variable("t"): "R(state->steps + 1)"}
         given |= {variable(n): f"state->carried_{n}" for n in self.update.carried}
         wanted = {*self._numbers, *self.update.carried}
@@ -100,10 +100,10 @@ class UpdateCode:
 
 
 def accurate(formula: Expr, known: Mapping[Expr, Expr]) -> Expr:
-    """Return the formula with replaced `known` operands, in a form that is accurate in float32.
+    """Return the formula with the values of `known` operands, in a form accurate in float32.
 
     A power with a variable exponent becomes exp(exponent * log(base)), and 1 - exp(x) becomes
-    -expm1(x).  Otherwise 1 - 0.999**t would have a relative error of 6e-5 in float32.
+    -expm1(x).  Computed directly, 1 - 0.999**t has a relative error of 6e-5 in float32.
     """
     values: dict[Expr, Expr] = dict(known)
     for node in order([formula], known):

@@ -14,9 +14,10 @@ from mlpengine.data.features.prepared import Windows
 class Batches:
     """Row indices in batches, in a new random order each epoch.
 
-    `rows` is a number of rows or an array of row indices.  The order is an int64 buffer that is
-    shuffled in place; batches are views of this buffer.  The last batch may be shorter; `drop_last`
-    leaves it out.  `windows` shuffle rows of a file, and need a number of rows.
+    `rows` is a number of rows or an array of row indices.  The int64 array `order` of all rows is
+    shuffled in place, and every batch is a view of `order`.  `drop_last` leaves out a last batch
+    with fewer than `batch_size` rows.  `windows` shuffle the rows of a file by blocks; `rows` must
+    be a number.
 
     >>> batches = Batches(5, 2, shuffle=False)
     >>> [indices.tolist() for indices in batches.epoch()]
@@ -56,7 +57,7 @@ class Batches:
 
     @property
     def n_rows(self) -> int:
-        """Rows in an epoch."""
+        """Number of rows in an epoch."""
         count = len(self.order)
         return count - count % self.batch_size if self.drop_last else count
 
@@ -86,8 +87,8 @@ class Batches:
     def remaining(self) -> Iterator[Array]:
         """Yield the remaining batches of the current epoch.
 
-        The cursor moves before a batch is yielded.  So a state that is saved while a batch is in
-        use continues with the next batch.
+        The cursor moves before a batch is yielded.  A state that is saved during a training step
+        continues with the next batch.
         """
         while self.cursor < self.n_rows:
             start, self.cursor = self.cursor, min(self.cursor + self.batch_size, self.n_rows)
@@ -102,9 +103,9 @@ class Batches:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue exactly from a `state_dict`.
+        """Restore a state from `state_dict`.
 
-        Raises: DataError if the state belongs to other rows.
+        Raises: DataError if the state has other rows, or a cursor outside the rows.
         """
         order, cursor = np.asarray(state["order"], np.int64), int(state["cursor"])
         if order.shape != self.order.shape or not np.array_equal(

@@ -9,26 +9,26 @@ from mlpengine.core.spec import Array
 
 
 class Bins:
-    """The bins of numeric features, given by the edges of each feature; without edges, no bins.
+    """Encodes numeric features by bins; `edges` has the increasing bin edges of each feature.
 
-    The component of x in the bin from a to b is (x - a) / (b - a), limited to 0 and 1.  In the
-    first bin the lower limit is -1, and in the last bin the upper limit is 2.  So values beyond
-    the edges differ, but no single value decides a prediction.
+    A value x has one component for each bin [a, b]: (x - a) / (b - a), clipped to 0 and 1.  In the
+    first bin the lower limit is -1, and in the last bin the upper limit is 2.  Values beyond the
+    edges thus differ, and no single value decides a prediction.
 
-    Source: Gorishniy et al. 2022, arXiv 2203.05556, section 3.2.1, where the outer bins have no
-    limits.
+    Source: Gorishniy et al. 2022, arXiv 2203.05556, section 3.2.1 (without limits of the outer
+    bins).
     """
 
     def __init__(self, edges: Sequence[Array] = ()) -> None:
         self.edges = edges
         counts = [max(0, len(each) - 1) for each in edges]
         self.columns = np.repeat(np.arange(len(edges)), counts)
-        """Index of the feature of each component."""
+        """Index of each component's feature."""
         self.left = np.concatenate([each[:-1] for each in edges]) if edges else np.empty(0)
         self.width = np.concatenate([np.diff(each) for each in edges]) if edges else np.empty(0)
         change = np.flatnonzero(np.diff(self.columns, prepend=-1, append=-1))
         self.low, self.high = np.zeros_like(self.width), self.width.copy()
-        """Lower and upper limit of each component, in distances from the left edge of its bin."""
+        """Limits of x - a for each component, in the feature's units."""
         self.low[change[:-1]] = -self.width[change[:-1]]
         self.high[change[1:] - 1] *= 2.0
 
@@ -44,16 +44,16 @@ class Bins:
         return names
 
     def encode(self, values: Array, out: Array) -> None:
-        """Write the components of float64 values without missing ones into float64 `out`."""
+        """Write the components of float64 `values`, without NaN, into float64 `out`."""
         values.take(self.columns, 1, out, "clip")
         np.subtract(out, self.left, out=out)
-        np.maximum(out, self.low, out=out)  # five times faster than np.clip between rows
+        np.maximum(out, self.low, out=out)  # np.clip with a row of limits takes longer
         np.minimum(out, self.high, out=out)
         np.divide(out, self.width, out=out)
 
 
 def _short(edges: Array) -> list[str]:
-    """Return increasing numbers with the fewest digits, at least three, that tell them apart."""
+    """Return numbers as distinct texts, with as few digits as possible but at least three."""
     for digits in range(3, 18):
         texts = [f"{edge:.{digits}g}" for edge in edges]
         if len(set(texts)) == len(texts):

@@ -23,13 +23,13 @@ UNKNOWN, MISSING_LEVEL = "(unknown)", "(missing)"
 
 
 class Category:
-    """A category column: its levels, then "(unknown)", then "(missing)" if values were missing.
+    """A category column: a code for each level, for unknown texts, and for missing values.
 
-    Levels with too few training rows become unknown, so that the unknown feature is trained.  If no
-    value was missing in training, a missing value is unknown, too.  `text` tells whether the
-    training table had texts, not numbers that are treated as categories.  The feature of a row's
-    level is `value`, chosen by `weigh`; all other features are 0.  The texts in `missing` are
-    missing values unless they are levels.
+    Texts with too few training rows are unknown, so that training sees the unknown code.  There is
+    a code for missing values if training rows had some (`gaps`); without this code, a missing value
+    is unknown.  `text` is False if the training table had numbers in this column.  In a row's
+    one-hot features, the feature of the row's code is `value` (see `weigh`); all others are 0.
+    A text in `missing` is a missing value, unless the text is a level.
     """
 
     def __init__(
@@ -49,10 +49,10 @@ class Category:
 
     @classmethod
     def fit(cls, table: Table, column: str, options: Options) -> "Category":
-        """Collect the levels of a column; if there are too many, the most frequent ones.
+        """Collect the levels of a column, at most the `max_levels` most frequent texts.
 
-        Raises: DataError for a missing value if missing values are errors, or for too many one-hot
-            levels.
+        Raises: DataError for a missing value if missing values are errors, or for more than
+            MAX_ONE_HOT levels.
         """
         strict = options.missing == "error"
         codes, texts = coded(table[column])
@@ -72,10 +72,10 @@ class Category:
         return cls(column, levels, gaps=gaps, strict=strict, text=text, missing=missing)
 
     def weigh(self, table: Table, target: Array) -> None:
-        """Make features small if the levels of training rows tell little about the target.
+        """Shrink the one-hot features if the levels of training rows explain little of the target.
 
-        With many levels of few rows, weights would learn noise.  Adam's steps have equal size for
-        all weights, so a weight with a small feature changes the output less.
+        Weights of levels with few rows learn noise.  The size of Adam's steps does not depend on
+        the size of a feature, so a step changes the output less if the feature is small.
         """
         if self.size > WEIGHED_CODES:
             ratio = variance_ratio(self.encode(table), target)
@@ -88,12 +88,12 @@ class Category:
 
     @property
     def names(self) -> list[str]:
-        """One name per code."""
+        """The name of each code's feature."""
         labels = [*self.levels, UNKNOWN] + [MISSING_LEVEL] * self.gaps
         return [f"{self.column}={label}" for label in labels]
 
     def encode(self, table: Table) -> Array:
-        """Return one int64 code per row, between 0 and `size`.
+        """Return one int64 code per row, from 0 to `size` - 1.
 
         Raises: DataError for a missing value if the options treat missing values as errors.
         """
@@ -109,7 +109,7 @@ class Category:
         return np.where(codes < 0, unknown + self.gaps, codes)
 
     def unknown_texts(self, table: Table) -> Counter[str]:
-        """Count the rows of each text that had no, or too few, training rows."""
+        """Count the rows of each text that is no level."""
         codes, texts = coded(table[self.column])
         unknown = (self.encode(table) == len(self.levels)) & (codes >= 0)
         found, counts = np.unique(codes[unknown], return_counts=True)
@@ -135,11 +135,7 @@ class Category:
 
 
 def write_one_hots(categories: Sequence[Category], codes: Sequence[Array], out: Array) -> None:
-    """Write the features of all categories, for the codes (rows,) of each.
-
-    Setting all features to 0, and then one feature per category, takes a fifth of the time of
-    comparisons.
-    """
+    """Write the one-hot features of all categories; `codes` has the codes (rows,) of each."""
     for start in range(0, len(out), ONE_HOT_ROWS):
         block = out[start : start + ONE_HOT_ROWS]
         block[...] = 0.0
@@ -150,10 +146,10 @@ def write_one_hots(categories: Sequence[Category], codes: Sequence[Array], out: 
 
 
 def variance_ratio(codes: Array, target: Array) -> float:
-    """Return the F statistic of the analysis of variance; about 1 if levels differ by chance.
+    """Return the F statistic of an analysis of variance, about 1 if levels differ by chance alone.
 
-    F is the variance between levels divided by the variance within levels, each summed over classes
-    or standardized targets.
+    F is the variance of the target between levels, divided by the variance within levels.  Both are
+    sums over the classes, or over the standardized targets.
 
     Shapes: `codes` (rows,); `target` (rows,) classes from 0 on, or (rows, targets) numbers.
     Source: Fisher 1925, "Statistical methods for research workers", chapter 7.
@@ -179,7 +175,7 @@ def variance_ratio(codes: Array, target: Array) -> float:
 
 
 def coded(column: Column) -> tuple[Array, list[str]]:
-    """Return any column as codes and texts; a missing value has code -1."""
+    """Return codes of a column, and the text of each code; a missing value has code -1."""
     if column.kind == "text":
         return column.values, list(column.levels)
     distinct = column.distinct()
@@ -189,7 +185,7 @@ def coded(column: Column) -> tuple[Array, list[str]]:
 
 
 def codes_into(distinct: Array, column: Column) -> Array:
-    """Return a column as int32 codes of its distinct values; a missing value has code -1."""
+    """Return int32 codes: positions in the sorted values `distinct`, or -1 for missing values."""
     if column.kind == "text":
         return column.values
     codes = np.searchsorted(distinct, column.values).astype(np.int32)
@@ -198,7 +194,7 @@ def codes_into(distinct: Array, column: Column) -> Array:
 
 
 def _as_number(text: str) -> str:
-    """Return a number's text as columns of numbers write it."""
+    """Return a number's text as a column of numbers writes it; other texts are unchanged."""
     values = parse_numbers([text], frozenset())
     return text if values is None else number_text("number", float(values[0]))
 

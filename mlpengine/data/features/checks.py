@@ -48,7 +48,7 @@ ROW_NUMBERS = "row numbers"
 
 @dataclass(frozen=True, slots=True)
 class ColumnProfile:
-    """Facts about a column; `summary` is its range, or its most frequent levels."""
+    """Facts about a column; `summary` is the range of numbers, or the most frequent texts."""
 
     name: str
     kind: FeatureKind
@@ -59,7 +59,7 @@ class ColumnProfile:
 
     @property
     def is_of_one_day(self) -> bool:
-        """Whether the column has times of day: all its dates are on the same day."""
+        """Whether all dates are on the same day, as in a column of times of day."""
         return self.kind == "date" and len({end[:10] for end in self.summary.split(" to ")}) == 1
 
 
@@ -67,9 +67,8 @@ class ColumnProfile:
 class Profile:
     """The result of `profile`.
 
-    `remarks` are remarks on the format of values, by column (see `REMARKS`).  `drop` gives the
-    reason for each column to leave out.  `suspects` are columns that explain nearly all of the
-    target, but may be honest predictors.
+    `remarks` has remarks on the format of values, by column (see `REMARKS`).  `drop` has the
+    columns that training should leave out, and the reason for each.
     """
 
     source: str
@@ -94,7 +93,7 @@ class Profile:
         return asdict(self)
 
     def warnings(self, dropped: Collection[str] = ()) -> list[str]:
-        """Return a line for each warning, without `dropped` columns."""
+        """Return a line for each warning; columns in `dropped` have no warnings."""
         reasons = self.drop | {leak.column: f"{leak.reason}; {KEEP_IF}" for leak in self.suspects}
         lines = [f"column {n!r}: {why}" for n, why in reasons.items() if n not in dropped]
         lines += [
@@ -117,7 +116,7 @@ class Profile:
         return lines + self.small_classes(few)
 
     def small_classes(self, few: float) -> list[str]:
-        """Return a line for each class with fewer than `few` rows; if they are many, one line."""
+        """Return a line for each class with fewer than `few` rows, or one line for many classes."""
         small = {name: count for name, count in self.classes.items() if count < few}
         if len(small) > LISTED_CLASSES:
             smallest, count = min(small.items(), key=lambda pair: pair[1])
@@ -131,10 +130,7 @@ class Profile:
         ]
 
     def misread(self) -> list[str]:
-        """Return a line for each column to correct or to look at.
-
-        It is dropped as the target in another coding, or has values to write in another way.
-        """
+        """Return a line for each column to correct, to reformat, or dropped as the target."""
         marks = ("correct the ", "; multiply ", "subtract ")
         damaged = {n: why for n, why in self.drop.items() if any(mark in why for mark in marks)}
         damaged |= {
@@ -184,10 +180,11 @@ def profile(
 ) -> Profile:
     """Describe every column of a table, and how columns relate to the target.
 
-    With a single target column, leaks are searched for classification and regression, among all
-    columns but `trusted`.  `progress` is called with the share of described columns.
+    With a single target column, all other columns except `trusted` are searched for leaks.
+    `progress` is called with the share of columns described so far.
 
-    Raises: DataError if a target column does not exist, or holds neither classes nor numbers.
+    Raises: DataError if the table has no rows, or if a target column does not exist or holds
+        neither classes nor numbers.
     """
     if not table.n_rows:
         raise DataError(f"{table.source}: rows are needed (got none)")
@@ -235,7 +232,7 @@ def _relations(
     if task == "classification":
         try:
             encoder = ClassTarget.fit(table, target)
-        except DataError:  # only one class: training reports it
+        except DataError:  # a single class: training reports this
             return {column.text(0): table.n_rows}, []
         values = encoder.encode(table)
         counts = np.bincount(values, minlength=len(encoder.classes)).tolist()
@@ -302,7 +299,7 @@ def _to_drop(table: Table, features: list[ColumnProfile]) -> dict[str, str]:
 
 
 def _codes_text(levels: Sequence[str]) -> str:
-    """Return why whole numbers are texts, and how those that are close together become numbers."""
+    """Return why whole numbers are read as texts, with advice if they are close together."""
     values = [*map(int, levels)]
     is_near = max(values) - min(values) < FIRST_INEXACT <= max(map(abs, values))
     if is_near and not any(level.lstrip("+-").startswith("0") for level in levels):
@@ -331,8 +328,11 @@ def _marked(column: Column) -> str | None:
 
 
 REMARKS: tuple[Callable[[Column], str | None], ...] = (_variants, _marked, comma_text, gap_code)
-"""Remarks on the format of a column: texts that differ only in case, numbers with units or with
-decimal commas, numbers that may stand for missing values."""
+"""Functions that return a remark on the format of a column, or nothing.
+
+They find texts that differ only in case and blanks, numbers with units, numbers with decimal
+commas, and values that may stand for missing values.
+"""
 
 
 def _remarks(column: Column) -> list[str]:

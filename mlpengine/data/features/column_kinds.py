@@ -45,11 +45,11 @@ _DIGITS = re.compile(r"[+-]?[\d.,'\u2019\u00a0\u202f ]+(?:[eE][+-]?\d+)?")
 def kind_of(column: Column) -> FeatureKind:
     """Return the kind of a column as a feature.
 
-    A text column is a `category` if its levels repeat: at most FEW_LEVELS levels, or at most half
-    as many levels as filled values.  Otherwise it is `text` (names, ids), which cannot be used as
-    it is.  It is `mixed` if nearly all levels are numbers, but not codes of equal length such as
-    postal codes with leading zeros.  An `integer` column is used as a number, or as a category if
-    it is in `categorical`.
+    A text column with more than FEW_LEVELS levels is `mixed` if nearly all levels are numbers.
+    Codes of equal length, such as postal codes with leading zeros, are not `mixed`.  Other text
+    columns are a `category` with at most FEW_LEVELS levels, or with at most half as many levels as
+    filled values.  All others are `text`, such as names and ids, and cannot be features.
+    An `integer` column is a number, unless the setting `categorical` lists the column.
     """
     if column.kind != "text":
         if column.missing.all():
@@ -68,15 +68,16 @@ def kind_of(column: Column) -> FeatureKind:
 
 
 def are_codes(levels: Sequence[str]) -> bool:
-    """Whether all texts are whole numbers, and some begin with a zero or exceed 2**53."""
+    """Whether all levels of a text column are whole numbers, with leading zeros or beyond 2**53."""
     return all(level.lstrip("+-").isdigit() for level in levels)
 
 
 def marked_number(column: Column) -> tuple[str, str] | None:
-    """Return a text such as "12 %" and its number "12", if a text column has numbers with marks.
+    """Return a level and its number, such as "12 %" and "12", for a text column of marked numbers.
 
     Marks are units, percent and currency signs, parentheses around negative numbers, and the
-    typographic minus sign.  Nearly all levels must be numbers, with few different marks.
+    typographic minus sign.  The result is None unless nearly all levels are numbers, with at most
+    MAX_MARKS different marks.
     """
     if column.kind != "text":
         return None
@@ -101,9 +102,9 @@ def marked_number(column: Column) -> tuple[str, str] | None:
 
 
 def comma_text(column: Column) -> str | None:
-    """Return a warning about a text column of numbers, some of them like 1,5 or 1.234,5.
+    """Return a warning about a text column with numbers such as 1,5 or 1.234,5.
 
-    Nearly all levels must be numbers with other marks for decimals and thousands.
+    The result is None unless nearly all levels are numbers, in one of several formats.
     """
     if column.kind != "text":
         return None
@@ -117,7 +118,7 @@ def comma_text(column: Column) -> str | None:
     if not read or len(others) > (1 - MIXED_SHARE) * len(levels):
         return None
     if others and kind_of(column) == "mixed":
-        return None  # the texts are the reason
+        return None  # the texts are the reason, not the marks
     numbers = _numbers(levels)
     points = [level for level in levels if level not in numbers and parsing.is_number(level)]
     fewer = points or list(read)
@@ -138,7 +139,7 @@ def comma_text(column: Column) -> str | None:
 
 
 def _read_by_marks(levels: Sequence[str]) -> tuple[Marks, dict[str, float]]:
-    """Return the marks by which most levels are numbers, and these levels as numbers."""
+    """Return the marks that read most levels as numbers, and these numbers by level."""
     return max(
         ((marks, _numbers_by(levels, marks)) for marks in NUMBER_MARKS),
         key=lambda pair: len(pair[1]),
@@ -151,9 +152,9 @@ def _numbers_by(levels: Iterable[str], marks: Marks) -> dict[str, float]:
 
 
 def _numbers(levels: Iterable[str], *, padded: bool = True) -> dict[str, float]:
-    """Return the levels that are numbers, as numbers.
+    """Return the numbers among the levels, by level.
 
-    If more levels have decimal commas than points, levels with points are none.
+    If more levels have decimal commas than points, a point does not mark decimals.
     """
     known = ((one, parsing.parse_numbers([one], frozenset(), padded=padded)) for one in levels)
     each = {level: None if value is None else float(value[0]) for level, value in known}
@@ -170,9 +171,9 @@ def _numbers(levels: Iterable[str], *, padded: bool = True) -> dict[str, float]:
 def odd_row(column: Column) -> int | None:
     """Return the row to report if a text column should be numbers; None if all are numbers.
 
-    A text has the format of a number, a boolean, a date or none of these.  The result is the first
-    row that is no number, or else the first row with another format than most rows, or else the
-    first row.
+    If some rows are numbers, the result is the first row that is no number.  Without numbers, the
+    result is the first row with another format (boolean, date or text) than most rows.  If all
+    formats are equal, the result is the first row with a value.
     """
     numbers = _numbers(column.levels)
     if len(numbers) == len(column.levels):
@@ -207,13 +208,13 @@ def few_texts(column: Column) -> tuple[int, int] | None:
 
 
 def odd_texts(column: Column) -> list[str]:
-    """Return the levels that are no numbers, even levels without a row."""
+    """Return the levels that are no numbers, including levels without rows."""
     numbers = _numbers(column.levels)
     return [level for level in column.levels if level not in numbers]
 
 
 def gap_advice(value: str) -> str:
-    """Return the option that reads a value in `GAPS` as missing; "" for other values."""
+    """Return advice for reading a value in `GAPS` as missing; "" for other values."""
     from mlpengine.data.tables.detect import GAPS  # only reading needs this module
 
     return f", or set data.na_values: [{value!r}]" if value.lower() in GAPS else ""
@@ -228,9 +229,9 @@ def _format_of(level: str) -> str:
 def task_of(columns: list[Column]) -> TaskName:
     """Return the task that target columns imply.
 
-    One column is classification if it has texts or booleans, or whole numbers with two values.
-    Whole numbers with at most FEW_LEVELS values, each in ROWS_PER_CLASS rows on average, are
-    classes as well, unless they look like counts or grades.  Several columns of 0 and 1 (or
+    A single column is classification if it has texts, booleans, or at most two whole numbers.
+    Up to FEW_LEVELS whole numbers, each in ROWS_PER_CLASS rows on average, are also classes,
+    unless the numbers look like counts or grades.  Several columns of 0 and 1 (or
     booleans) are multi-label.  Everything else is regression.
     """
     if len(columns) > 1:
@@ -248,16 +249,14 @@ def task_of(columns: list[Column]) -> TaskName:
 
 
 def _are_amounts(values: Array) -> bool:
-    """Return whether whole numbers, some missing, look like counts from 0 on or like grades.
+    """Return whether whole numbers, some missing, look like counts or like grades.
 
-    There are at least MIN_COUNTS or MIN_MARKS distinct values.  Apart from chance, values become
-    rarer with their distance from the most frequent value.  The largest value is far rarer than the
-    most frequent value; for grades (marks, ratings), so is the smallest value.  Among counts,
-    multiples of 5 may be more frequent, because people round.  Grades have no gap.
-
-    Classes that are read as amounts lose their probabilities; amounts that are read as classes only
-    lose their order.  So weak evidence for classes is enough: if six equally frequent classes are
-    numbered at random, one numbering in twenty has a single peak.
+    Counts begin at 0 and have at least MIN_COUNTS distinct values.  Multiples of 5 beyond the most
+    frequent count are ignored, because people round to them.  Grades do not begin at 0, have at
+    least MIN_MARKS distinct values without a gap, and the smallest value is rare.
+    For both, values become rarer with their distance from the most frequent value, apart from
+    chance, and the largest value is rare.  Rare values have less than 1 / RARER as many rows as the
+    most frequent value.
     """
     numbers, rows = np.unique(values[~np.isnan(values)], return_counts=True)
     if numbers[0] == 0:
@@ -277,9 +276,10 @@ def _are_amounts(values: Array) -> bool:
 
 
 def odd_target_row(column: Column) -> int | None:
-    """Return the row of the first text in a target of numbers with a few texts, else None.
+    """Return the first row with a text in a target of numbers with a few texts, else None.
 
-    The numbers must be a regression target; a few whole numbers with texts may be classes.
+    The result is None if the numbers alone are no regression target: a few whole numbers and texts
+    may be classes.
     """
     if column.kind != "text":
         return None
@@ -298,5 +298,5 @@ def _number_share(levels: list[str]) -> float:
     sample = levels[:: -(-len(levels) // SAMPLED_LEVELS)]
     numbers = _numbers(sample)
     if len(numbers) == len(sample) and not all(map(parsing.is_number, sample)):
-        return float(len(_numbers(levels)) < len(levels))  # 0 if another dialect reads them all
+        return float(len(_numbers(levels)) < len(levels))  # 0 if another dialect reads all levels
     return len(numbers) / len(sample)

@@ -18,7 +18,7 @@ from mlpengine.formula import Expr, evaluate, parse, variables
 
 
 class ComputedColumn(NamedTuple):
-    """The name of a column, the text of its formula, the formula, and the columns it reads."""
+    """A computed column: name, formula as text, parsed formula, and the columns it reads."""
 
     name: str
     text: str
@@ -28,7 +28,7 @@ class ComputedColumn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FormulaColumn:
-    """A column that formulas read: its kind, and statistics of its numbers."""
+    """Kind, mean and standard deviation of a column that formulas read."""
 
     kind: Literal["number", "boolean", "date"]
     center: float
@@ -92,10 +92,12 @@ def with_columns(
     *,
     strict: bool = True,
 ) -> Table:
-    """Return a table with computed columns after its own columns; missing outside `rows`.
+    """Append computed columns to a table; their values are missing outside `rows`.
 
-    Raises: DataError for columns that the table lacks and, if `strict`, for the first row with a
-        formula that is not finite although no value is missing; otherwise the result is missing.
+    Without `strict`, a result that is not finite is a missing value.
+
+    Raises: DataError for columns that the table lacks, or that are not numeric.  With `strict`,
+        DataError for the first row where known values give a result that is not finite.
     """
     if not columns:
         return table
@@ -128,7 +130,7 @@ def _spread(values: Array, rows: Array, table: Table) -> Array:
 
 
 def finite_rows(table: Table, columns: Iterable[ComputedColumn]) -> Array:
-    """Return, for each row of a result of `with_columns`, whether all formulas are finite.
+    """Return which rows have finite results of all formulas, in a table from `with_columns`.
 
     A formula that reads a missing value counts as finite.
     """
@@ -139,7 +141,7 @@ def finite_rows(table: Table, columns: Iterable[ComputedColumn]) -> Array:
 
 
 def rows_that_fulfil(table: Table, formula: Expr, columns: Sequence[ComputedColumn] = ()) -> Array:
-    """Return, for each row, whether a filter is true; False if a value is missing.
+    """Return the mask of the rows where a filter is true; False if a value is missing.
 
     `columns` are computed columns that the filter may read.
     """
@@ -149,7 +151,7 @@ def rows_that_fulfil(table: Table, formula: Expr, columns: Sequence[ComputedColu
 
 
 def used_columns(columns: Sequence[ComputedColumn], *formulas: Expr) -> list[str]:
-    """Return the columns of a table that computed columns and further formulas read."""
+    """Return the columns of a table, not computed ones, that the formulas read."""
     own = {column.name for column in columns}
     reads = [name for column in columns for name in column.reads]
     reads += variables(*formulas)
@@ -157,7 +159,7 @@ def used_columns(columns: Sequence[ComputedColumn], *formulas: Expr) -> list[str
 
 
 def _values(table: Table, formula: Expr) -> Array:
-    """Return the float64 values of a formula; NaN if a value that it reads is missing."""
+    """Return the float64 values of a formula; NaN in rows with a missing operand."""
     names = variables(formula)
     for name in names:
         check_numeric(table, name)

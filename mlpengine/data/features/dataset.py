@@ -10,10 +10,7 @@ from mlpengine.data.features.prepared import PreparedRows
 
 
 class TableFeatures:
-    """The feature matrix of a table; `write` computes adjacent rows when they are read.
-
-    It has the `shape`, the `dtype` and the values of the matrix.
-    """
+    """A feature matrix that is computed when rows are read, by `write(rows, out)`."""
 
     def __init__(
         self,
@@ -41,7 +38,7 @@ class Dataset:
     Shapes: features (n, d): an array, PreparedRows in a file, or TableFeatures that are computed
         when they are read; target (n,) int64 classes or (n, k) numbers, or None; weights (n,) or
         None.
-    Dtype: the preprocessor's; float32 in a file.
+    Dtype: numbers have the preprocessor's `dtype`; features in a file are float32.
     """
 
     features: Array | PreparedRows | TableFeatures

@@ -22,7 +22,7 @@ from mlpengine.data.tables.table import Column, Table, number_text
 
 
 class NewRows:
-    """Counts, table by table, how rows differ from training."""
+    """Counts how new rows differ from the training rows, table by table."""
 
     def __init__(self, preprocessor: Preprocessor) -> None:
         self._preprocessor = preprocessor
@@ -55,7 +55,7 @@ class NewRows:
         gaps, derived = [], False
         for name, count in self._gaps.items():
             share = self._columns[name]["missing"]
-            # with few training rows, a share of 0 may hide a small share (rule of succession)
+            # rule of succession: among few training rows, a share of 0 may be a small share
             likely = (share * self._trained_rows + 1) / (self._trained_rows + 2)
             expected = self._rows * likely
             if count > expected + ODDS * np.sqrt(expected * (1 - likely)):
@@ -74,13 +74,13 @@ class NewRows:
 
 
 def _first(lines: list[str], what: str) -> list[str]:
-    """Return the lines of the first columns, and the number of further columns."""
+    """Return at most LISTED_COLUMNS lines, then a line with the number of further columns."""
     more = len(lines) - LISTED_COLUMNS
     return lines if more <= 0 else [*lines[:-more], f"{plural(more, 'more column')} {what}"]
 
 
 def unknown_remarks(preprocessor: Preprocessor, unknown: Mapping[str, Counter[str]]) -> list[str]:
-    """Return a line for each column of `Preprocessor.unknown_texts`, with similar levels."""
+    """Return a line for each column with texts in `unknown`, and levels of similar spelling."""
     options = preprocessor.options
     why = f"new, or in fewer than {plural(options.min_count, 'training row')}"
     if options.max_levels is not None:
@@ -105,7 +105,7 @@ def unknown_remarks(preprocessor: Preprocessor, unknown: Mapping[str, Counter[st
 
 
 def far_remarks(preprocessor: Preprocessor, far: Mapping[str, tuple[int, str]]) -> list[str]:
-    """Return a line for each column: how many rows are far outside training, and an example."""
+    """Return a line for each column in `far`: the number of far rows, and an example."""
     columns = preprocessor.summary["columns"]
     return [
         f"column {name!r}: {plural(count, 'row')} far outside those trained on, such as {value} "
@@ -130,12 +130,12 @@ def _percent(share: float) -> str:
 
 
 class Drift(NamedTuple):
-    """The distance of a column's values from the training values, 0 to 1.
+    """How far a column's new values are from its training values, 0 to 1.
 
     For numbers, `values` is the largest difference between the distribution functions (Kolmogorov
-    and Smirnov); for texts, the largest difference between the shares of a text.  Missing values do
-    not count.  `missing` and `trained_missing` are the shares of missing values.  `is_odd` tells
-    whether chance does not explain the drift.
+    and Smirnov).  For texts, `values` is the largest difference between the shares of a text.
+    Missing values do not count for `values`.  `missing` and `trained_missing` are the shares of
+    missing values in new rows and in training.  `is_odd` is True if the drift exceeds chance.
     """
 
     column: str
@@ -146,7 +146,7 @@ class Drift(NamedTuple):
 
     @property
     def value(self) -> float:
-        """The larger one of two differences: of values, and of the shares of missing values."""
+        """The larger difference, either of values or of the shares of missing values."""
         return max(self.values, abs(self.missing - self.trained_missing))
 
 
@@ -178,14 +178,14 @@ def drifts(preprocessor: Preprocessor, table: Table) -> list[Drift]:
 
 
 def _distance(column: Column, quantiles: Array) -> float:
-    """Return the largest difference of distribution functions that the stored quantiles show."""
+    """Return the largest difference between the distribution functions at the stored quantiles."""
     known = np.sort(column.values[~column.missing].astype(np.float64))
     places = np.unique(quantiles)
     steps = len(quantiles) - 1
     largest = 0.0
     for side in ("left", "right"):
         share = np.searchsorted(known, places, side) / len(known)
-        rank = np.searchsorted(quantiles, places, side)  # a share between two quantiles
+        rank = np.searchsorted(quantiles, places, side)  # the share is between quantiles
         low, high = np.maximum(rank - 1, 0) / steps, np.minimum(rank, steps) / steps
         largest = max(largest, float(np.maximum(low - share, share - high).max()))
     return largest

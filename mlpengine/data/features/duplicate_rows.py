@@ -1,4 +1,4 @@
-"""Duplicate rows: a fold keeps them together, and training uses one of them."""
+"""Duplicate rows: splits keep duplicates together, and training uses one row of them."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -23,7 +23,7 @@ def hashed(values: Array, column: int) -> Array:
 
     Shape: as `values`, float64 and contiguous.  Dtype: uint64.
     """
-    key = np.array([2 * column + 1], np.uint64) * _FACTOR  # an array: its product may overflow
+    key = np.array([2 * column + 1], np.uint64) * _FACTOR  # arrays may overflow silently
     bits = (values + 0.0).view(np.uint64) * key  # -0.0 and 0.0 are equal
     bits ^= bits >> np.uint64(30)
     bits *= np.uint64(0xBF58476D1CE4E5B9)
@@ -54,11 +54,11 @@ class DuplicateRows(NamedTuple):
         return self._replace(hashes=self.hashes[rows])
 
     def learned_once(self, targets: Array, weights: Array | None) -> tuple[Array, Array] | None:
-        """Return the rows to learn from, sorted by their contents, and their weights.
+        """Return the rows to learn from, sorted by hash and targets, and their weights.
 
         Duplicates with equal `targets`, (rows,) or (rows, targets), become one row with the sum of
-        their weights: a weight of 2 has the effect of two rows.  None, without such rows and
-        weights, stands for all rows in their order.
+        their weights.  Without `weights`, each row has weight 1.  The result is None if there are
+        neither weights nor such duplicates: training then uses all rows in their order.
         """
         if weights is None and not self.exist:
             return None
@@ -74,13 +74,13 @@ class DuplicateRows(NamedTuple):
 
 
 def table_duplicates(table: Table, names: Sequence[str], rows: Array) -> DuplicateRows:
-    """Return which rows of a table are duplicates in the columns `names`.
+    """Find the duplicates among rows of a table, by the columns `names`.
 
-    Equal rows are not duplicates if chance explains their number.
+    Equal rows are duplicates only if chance does not explain their number.
     """
     columns = [table[name].take(rows) for name in names]
     hashes = row_hashes(columns)
-    ordered = np.sort(hashes)  # a quick test takes a tenth of the time of the search below
+    ordered = np.sort(hashes)  # this test takes a tenth of the time of the search below
     repeated = np.count_nonzero(ordered[1:] == ordered[:-1])
     if not repeated or len(hashes) - repeated < FEWEST_DISTINCT * len(hashes):
         return DuplicateRows(hashes, False)
@@ -93,7 +93,7 @@ def table_duplicates(table: Table, names: Sequence[str], rows: Array) -> Duplica
 
 
 def row_hashes(columns: Iterable[Column]) -> Array:
-    """Return a 64-bit hash of each row of one or more columns, with missing values."""
+    """Return a 64-bit hash of each row of one or more columns; missing values are equal."""
     columns = list(columns)
     hashes = np.zeros(len(columns[0].values), np.uint64)
     for start in range(0, len(hashes), HASHED_ROWS):
@@ -121,16 +121,17 @@ def _numbers(column: Column) -> Array:
 
 
 def _by_chance(hashes: Array, columns: list[Array]) -> float:
-    """Return the expected number of pairs of distinct rows that are equal, as a share of the rows.
+    """Return how many pairs of equal rows chance would give, as a share of the rows.
 
-    The estimate assumes that two rows that agree in all columns but one agree in this column as
-    often as any two rows.  Columns may depend on each other, so the largest estimate counts.
+    `hashes` and `columns` are of distinct rows.  Each column gives an estimate: the number of pairs
+    that agree in all other columns, times the share of all pairs that agree in this column.
+    Columns may depend on each other, so the largest estimate is returned.
     """
     pairs = len(hashes) * (len(hashes) - 1) / 2
     shares = [(_equal_pairs(column) / max(pairs, 1), column) for column in columns]
     varied = [(share, column) for share, column in shares if share < 1]
     if len(varied) < 2:
-        return 1.0  # values of one column repeat
+        return 1.0  # at most one column varies
     return max(share * _equal_pairs(hashes - column) for share, column in varied) / len(hashes)
 
 

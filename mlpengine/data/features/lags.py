@@ -1,7 +1,7 @@
 """Columns of earlier rows: lags and windows of number columns, in the order of a time column.
 
-A row reads rows that are `ahead` or more rows before it in its series; no function here reads the
-row itself or a later one.
+The derived columns of a row read only rows that are `ahead` or more rows earlier in the same
+series, and never the row itself or a later row.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,14 +34,15 @@ FUNCTIONS: Mapping[str, Callable[[Array], Array]] = {
     "min": lambda window: np.fmin.reduce(window, axis=1),
     "max": lambda window: np.fmax.reduce(window, axis=1),
 }
-"""Functions of the known values of windows (rows, length), NaN for a window without one.
+"""Functions from windows (rows, length) to one number per window, by name.
 
-`std` divides by the number of values.  `mlpengine.export._lags_c` has the same functions in C.
+Missing values are left out; a window with only missing values gives NaN.  `std` divides by the
+number of known values.  `mlpengine.export._lags_c` has the same functions in C.
 """
 
 
 class Derived(NamedTuple):
-    """A column of earlier rows: its name, its source, and a lag or a window of `length` rows."""
+    """A derived column; `function` is "lag" or a name in FUNCTIONS, `length` a number of rows."""
 
     name: str
     source: str
@@ -50,7 +51,7 @@ class Derived(NamedTuple):
 
 
 class RowHistory(NamedTuple):
-    """The columns of earlier rows of a table, by the settings `lags`, `rolling` and `ahead`."""
+    """Computes columns of earlier rows, by the settings `lags`, `rolling` and `ahead`."""
 
     lags: Mapping[str, Sequence[int]]
     rolling: Mapping[str, Mapping[str, Sequence[int]]]
@@ -68,7 +69,7 @@ class RowHistory(NamedTuple):
         """The derived columns in order."""
         lags = [
             Derived(f"{column}_lag_{n}", column, "lag", n)
-            for column, steps in sorted(self.lags.items())  # files keep no order
+            for column, steps in sorted(self.lags.items())  # as saved files do not keep the order
             for n in steps
         ]
         return lags + [
@@ -90,14 +91,14 @@ class RowHistory(NamedTuple):
 
     @property
     def reads(self) -> list[str]:
-        """The columns of a table that the derived columns read; empty without them."""
+        """The columns that the derived columns read; empty without derived columns."""
         order = [self.time, *filter(None, [self.series])]
         return list(dict.fromkeys([*order, *self.sources])) if self.columns else []
 
     def extended(self, table: Table, before: Table | None = None) -> Table:
-        """Return a table with the derived columns; a table that has all of them is returned.
+        """Append the derived columns to a table, unless the table has all of them already.
 
-        The rows of `before` come before the table, or between its rows: times tell the order.
+        The rows of `before` and of the table are put into one order by their times.
 
         Raises: DataError for a column that is not there or holds no numbers, and for rows of one
             series with equal times.
@@ -110,9 +111,9 @@ class RowHistory(NamedTuple):
         return table.join(self._derived(tables, order, places, table.source))
 
     def next_rows(self, before: Table, rows: Table) -> Table:
-        """Return rows with the derived columns that each has `ahead` rows after `before` ends.
+        """Append derived columns to rows, as if each was `ahead` rows after the last known row.
 
-        Rows need no times.  Each row continues its own series.
+        The last known row is the last row of the same series in `before`.  `rows` need no times.
 
         Raises: DataError as `extended`.
         """
@@ -121,7 +122,7 @@ class RowHistory(NamedTuple):
         return rows.join(self._derived([before], order, ends, rows.source))
 
     def early_rows(self, table: Table) -> Array | None:
-        """Return which rows have a lag before the first row of their series; None without lags."""
+        """Return the mask of rows with a lag that reaches before the series; None without lags."""
         lags = [column.length for column in self.columns if column.function == "lag"]
         if not lags:
             return None
@@ -131,7 +132,7 @@ class RowHistory(NamedTuple):
         return early
 
     def _order(self, timed: Sequence[Table], every: Sequence[Table]) -> "_Order":
-        """Return the places of the rows of the tables `timed`, by the series of all tables."""
+        """Order the rows of the tables `timed` by series and time; `every` are all tables."""
         for table in timed:
             table.require(self.reads, "data.lags")
         codes = np.zeros(sum(table.n_rows for table in every), np.int64)
@@ -161,7 +162,7 @@ class RowHistory(NamedTuple):
         return _Order(codes, places, ends)
 
     def _derived(self, tables: Sequence[Table], order: "_Order", rows: Array, source: str) -> Table:
-        """Return the derived columns at some places of the ordered rows of `tables`."""
+        """Return the derived columns of rows at the positions `rows` in the order of `tables`."""
         columns, latest = {}, rows - self.ahead
         for name in self.sources:
             values = np.full(int(order.ends[-1]), np.nan)
@@ -182,10 +183,11 @@ class RowHistory(NamedTuple):
 
 
 class _Order(NamedTuple):
-    """Rows by series and time, with as many gaps before each series as a row looks back.
+    """Positions of rows that are sorted by series and time.
 
-    `codes` are the series of all rows, `places` the places of the rows with times, and `ends` the
-    place after the last row of each series.
+    Positions before each series stay empty, because lags of its first rows read them.  `codes` has
+    the number of each row's series.  `places` has the position of each row with a time.  `ends` has
+    the position after the last row of each series.
     """
 
     codes: Array
@@ -194,7 +196,7 @@ class _Order(NamedTuple):
 
 
 def _joined(tables: Sequence[Table], name: str, values: Sequence[Array]) -> Array:
-    """Return the values of a column in several tables as one array in the same order."""
+    """Return a column of several tables as one array; texts become ranks in alphabetical order."""
     columns = [table[name] for table in tables]
     if len({column.kind for column in columns}) > 1:
         kinds = " and ".join(column.kind for column in columns)

@@ -24,10 +24,10 @@ from mlpengine.settings.features import TaskName
 
 
 class Leak(NamedTuple):
-    """A column that explains the target, the share that it explains, and the reason.
+    """A column that explains the target, the explained share (0 to 1), and the reason.
 
-    `is_target` tells whether the column is the target in another coding, so that it cannot be a
-    feature.  Another leak is an honest predictor if its values are known before the target.
+    With `is_target`, the column is the target in another coding, and cannot be a feature.  Without
+    `is_target`, the column is an honest predictor if its values are known before the target.
     """
 
     column: str
@@ -37,7 +37,7 @@ class Leak(NamedTuple):
 
 
 class Goal(NamedTuple):
-    """The target for the search: values, codes, counts, and rows in random order."""
+    """The target of a search: values, their codes, rows of each code, and shuffled row indices."""
 
     values: Array
     codes: Array
@@ -47,22 +47,22 @@ class Goal(NamedTuple):
 
     @classmethod
     def of(cls, target: Array, task: TaskName) -> "Goal":
-        """Return the data of a target (rows,) that the search needs."""
+        """Prepare a target (rows,) for the search."""
         _, codes, counts = np.unique(target, return_inverse=True, return_counts=True)
         shuffled = np.random.Generator(np.random.PCG64(0)).permutation(len(target))
         return cls(target, codes, counts, shuffled, task)
 
 
 def find_leaks(table: Table, names: Sequence[str], target: Array, task: TaskName) -> list[Leak]:
-    """Return the leaks of columns into the target (rows,), class numbers or values.
+    """Return the columns that leak the target (rows,), class numbers or values.
 
-    If every column is a recoding of the target, no leak has `is_target`.
+    If every column is a recoding of the target, no leak has `is_target`, so that features remain.
     """
     rows = np.arange(0, len(target), -(-len(target) // SAMPLE_ROWS) or 1)
     columns = {name: table[name].take(rows) for name in names}
     target = target[rows]
     once = np.unique(row_hashes([*columns.values(), Column(target)]), return_index=True)[1]
-    if MIN_LEAK_ROWS <= len(once) < len(rows):  # repeated rows look like repeated values
+    if MIN_LEAK_ROWS <= len(once) < len(rows):  # copies of rows look like leaks
         columns = {name: column.take(np.sort(once)) for name, column in columns.items()}
         target = target[np.sort(once)]
     if len(rows) < MIN_LEAK_ROWS or np.ptp(target) == 0:
@@ -86,12 +86,13 @@ def find_leaks(table: Table, names: Sequence[str], target: Array, task: TaskName
 
 
 def find_leak(name: str, column: Column, goal: Goal) -> Leak | None:
-    """Return the leak of a column into the target, or None.
+    """Return a leak if a column alone explains the target, else None.
 
-    The explained share is the relative reduction of the error (wrong classes, or squares) by a
-    prediction from this column alone, compared with the best constant prediction.  The prediction
-    comes from the other rows with the same value or, for numbers with many values, from the nearest
-    rows or a straight line.  Ranks are predicted, too: a few large values dominate squared errors.
+    The explained share compares a prediction from this column with the best constant prediction: it
+    is the share of the error (wrong classes or squares) that the column avoids.  Each row is
+    predicted from other rows with the same value or, if numbers have many values, from the nearest
+    rows.  In regression, a straight line and the prediction of the target's ranks may explain more,
+    because a few large values dominate squared errors.
     """
     distinct = column.distinct()
     codes = codes_into(distinct, column)  # -1 where a value is missing
@@ -121,11 +122,11 @@ def find_leak(name: str, column: Column, goal: Goal) -> Leak | None:
 
 
 def is_recoding_of_target(codes: Array, goal: Goal, *, ordered: bool) -> bool:
-    """Return whether column and target determine each other: their values map one-to-one.
+    """Return whether the values of column and target map one-to-one.
 
-    Missing values, codes -1, are left out unless they are the majority.  If values rarely repeat,
-    any two columns map one-to-one; then the map of an `ordered` column must be increasing or
-    decreasing.
+    Missing values (code -1) are left out; if they are half of the rows, the result is False.
+    Columns with hardly any repeated values always map one-to-one.  For such a column, the result is
+    True only if the column is `ordered`, and the map increases or decreases throughout.
     """
     present = codes >= 0
     if present.all() and codes.max() + 1 != len(goal.counts):
@@ -144,11 +145,11 @@ def is_recoding_of_target(codes: Array, goal: Goal, *, ordered: bool) -> bool:
 
 
 def share_of_classes(codes: Array, goal: Goal, *, has_groups: bool) -> float:
-    """Return the relative reduction of the errors by predictions from neighbors.
+    """Return the share of errors that predictions from neighbors avoid.
 
-    Without neighbors, the largest class is predicted.  The neighbors of a row are the other rows
-    with its code or, without groups, the nearest rows.  A row counts as right if at least half of
-    its neighbors have its class.
+    The errors of predicting the largest class everywhere are 100 %.  With `has_groups`, the
+    neighbors of a row are the other rows with the same code; else the EACH_SIDE next rows on both
+    sides, in the order of codes.  A row is right if at least half of its neighbors have its class.
     """
     own, counts = goal.codes, goal.counts
     if has_groups:
@@ -168,7 +169,7 @@ def share_of_classes(codes: Array, goal: Goal, *, has_groups: bool) -> float:
 
 
 def share_of_squares(codes: Array, goal: Goal, *, has_groups: bool) -> float:
-    """Return the R2 if each value is predicted by its neighbors' mean."""
+    """Return the R2 of predicting each value by the mean of its neighbors (`share_of_classes`)."""
     values = goal.values - goal.values.mean()
     values /= np.abs(values).max()
     if has_groups:
@@ -185,7 +186,7 @@ def share_of_squares(codes: Array, goal: Goal, *, has_groups: bool) -> float:
 
 
 def share_of_line(column: Column, target: Array) -> float:
-    """Return the R2 of the best straight line in a column; 0 if most values are no numbers."""
+    """Return the R2 of a straight line in a column; 0 unless most values are numbers."""
     if column.kind == "text":
         return 0.0
     values = column.values.astype(np.float64)
@@ -199,5 +200,5 @@ def share_of_line(column: Column, target: Array) -> float:
 
 
 def in_order(codes: Array, shuffled: Array) -> Array:
-    """Return rows sorted by code, in random order within a code to hide the order of the file."""
+    """Return rows sorted by code; within a code, a random order hides the order of the file."""
     return shuffled[np.argsort(codes[shuffled], kind="stable")]

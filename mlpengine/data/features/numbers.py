@@ -1,4 +1,4 @@
-"""Numeric features: missing values filled, then scaled, with components of bins."""
+"""Numeric features: missing values are filled, values are scaled and encoded in bins."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -30,16 +30,16 @@ def smooth_clip(values: Array, workspace: Array) -> None:
 
 
 _LARGEST = {kind: float(np.finfo(kind).max) for kind in "fd"}
-"""The largest number of each dtype of features."""
+"""The largest number of each dtype, by the character of the dtype."""
 
 
 class Numbers:
     """Numeric features, (x - center) * factor, after filling missing values.
 
-    If a column was constant in training, its `factor` is 0, so its feature is always 0.  `ranges`
-    are the smallest and largest number of each column in `fit`.  `flagged` features get an
-    indicator feature (1 for a missing value).  `clip` tells whether scaled features are clipped
-    smoothly.  `edges` are the edges of the bins of each feature, by default none.
+    The `factor` of a feature that was constant in training is 0, unless `scaling` was "none".
+    `ranges` has the smallest and largest training value of each column.  `flagged` has the indices
+    of features with an indicator (1 for a missing value, else 0).  With `clip`, scaled features are
+    clipped by `smooth_clip`.  `edges` has the bin edges of each feature; without edges, no bins.
     """
 
     def __init__(
@@ -92,8 +92,8 @@ class Numbers:
     ) -> "Numbers":
         """Compute the statistics of every feature over the given rows of a table.
 
-        `bins` is the number of quantile bins of every feature that varies; None for no bins.  The
-        sine and cosine waves of dates are an encoding already, so they have no bins.
+        `bins` is the number of quantile bins of every feature that varies; None for no bins.  Sine
+        and cosine features of dates have no bins.
 
         Raises: DataError for the first value that is no usable number.
         """
@@ -138,10 +138,10 @@ class Numbers:
             )
 
     def write(self, values: Array, missing: Array | None, out: Array) -> bool:
-        """Write the features of float64 `values`; the scaled values overwrite `values`.
+        """Write the features of float64 `values` into `out`; `values` are overwritten.
 
-        `missing` is the mask of missing values; None if there are none.  Return whether the scaled
-        values fit into the dtype of `out`.
+        `missing` is the mask of missing values, or None if all values are known.  The result is
+        False if a scaled value is too large for the dtype of `out`.
         """
         count, flags = len(self.sources), len(self.sources) + len(self.bins)
         if missing is not None:
@@ -163,7 +163,7 @@ class Numbers:
         return True
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything about it, ready for JSON."""
+        """Return the complete state, ready for JSON."""
         return {
             "sources": [[source.column, source.part, source.minus] for source in self.sources],
             "center": self.center.tolist(),
@@ -177,7 +177,7 @@ class Numbers:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> "Numbers":
-        """Return the block that `state_dict` described."""
+        """Return numeric features from a `state_dict`."""
         return cls(
             [Source(*source) for source in state["sources"]],
             *(np.array(state[name], np.float64) for name in ("center", "factor", "fill")),

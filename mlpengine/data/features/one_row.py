@@ -22,7 +22,7 @@ def _within(low: float, value: float, high: float) -> bool:
 
 
 class _OneHot(NamedTuple):
-    """A category: its codes by text, and the position of its first feature."""
+    """A category: its codes by text, its first feature's position, and texts for missing values."""
 
     category: Category
     codes: Mapping[str, int]
@@ -30,7 +30,7 @@ class _OneHot(NamedTuple):
     missing: frozenset[str]
 
     def code(self, value: Any) -> int | None:
-        """Return the code of a value; None if the code depends on the whole column."""
+        """Return the code of a value; None if `Category.encode` must decide or refuse the value."""
         kind = type(value)
         if kind is str:
             if not self.category.text:
@@ -55,12 +55,12 @@ class _OneHot(NamedTuple):
 class RowEncoder:
     """Writes the features of one row into `out` (1, features), as `Preprocessor.transform` does.
 
-    `encode` returns False for anything unusual, such as a value of another type or a missing
-    column.  Then `transform` reads the row, or refuses it with a message.
+    `encode` returns False for a missing column, a value of another type and other unusual rows.
+    The caller then has `Preprocessor.transform` read or refuse the row.
 
     Attributes:
-        unknown: by column, a text in the last row that has no feature.
-        far: by column, a number in the last row that is far outside training.
+        unknown: texts of the last row that have no feature, by column.
+        far: numbers of the last row that are far outside training, by column.
     """
 
     def __init__(self, preprocessor: Preprocessor, out: Array) -> None:
@@ -102,7 +102,7 @@ class RowEncoder:
             return False
 
     def encode_array(self, row: Array) -> bool:
-        """Write the features of numbers in the order of the preprocessor's columns."""
+        """Write the features of numbers in the order of the preprocessor's columns, as `encode`."""
         if self._one_hots or len(row) != len(self._names) or row.dtype.kind not in "iufb":
             return False
         return self._write_numbers(row.take(self._columns).tolist())

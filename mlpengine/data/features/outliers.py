@@ -1,4 +1,4 @@
-"""Values so far from their column that they are mistakes, or would dominate the training."""
+"""Values far from all others in a column: mistakes, or values that would dominate the training."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from mlpengine.data.tables.parsing import MISSING
 from mlpengine.data.tables.table import Column, Table, number_text
 
 GAP_CODES = tuple(sign * (10**k - 1) for k in range(1, 10) for sign in (1, -1))
-"""Numbers that stand for missing values in some tables: 9, -9, 99, -99 to -99999."""
+"""Numbers that stand for missing values in some tables: 9, -9, 99, -99, up to nine digits."""
 
 GAP_DATES = tuple(
     np.array(["9999-12-31", "1970-01-01", "1900-01-01", "0001-01-01"], "M8[s]").astype(float)
@@ -28,8 +28,8 @@ GAP_DATES = tuple(
 class Outlier(NamedTuple):
     """The value of a column that is farthest from the median.
 
-    `times` is its distance from the median, in units of the range of the middle 90 % of the values.
-    `keep` is a formula that leaves this row out.
+    `times` is this distance, in units of the range of the middle 90 % of the values.  `text` is a
+    message.  `keep` is a filter of rows that all other values fulfil.
     """
 
     column: str
@@ -39,7 +39,7 @@ class Outlier(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """A number or date that may stand for missing values, as text; the range of all others."""
+    """A value that may stand for missing values, its number of rows, and the others' range."""
 
     text: str
     times: int
@@ -63,8 +63,8 @@ def gap_code(column: Column) -> str:
 def find_gap(column: Column) -> Gap | None:
     """Return a number or date of a column that may stand for missing values.
 
-    It is in `GAP_CODES` or `GAP_DATES`, occurs at least twice, and is farther from all other values
-    than twice their range.
+    Such a value is in `GAP_CODES` or `GAP_DATES` and occurs at least twice.  The distance to all
+    other values exceeds twice the range of the other values.
     """
     kind = column.kind
     known: set[float] = {*GAP_CODES} if kind == "number" else {*GAP_DATES}
@@ -104,12 +104,12 @@ def find_outliers(
     rows: Array | None = None,
     targets: Sequence[str] = (),
 ) -> list[Outlier]:
-    """Return the farthest value of each number column, among some rows, if it is an outlier.
+    """Return the value farthest from the median in each number column, if it is an outlier.
 
-    An outlier is farther from the median than `OUTLIER_DISTANCE`.  A single value in a column of
-    `targets` may dominate the loss.  There, a value is also an outlier if it is farther than
-    `LONE_DISTANCE`, and `LONE_TIMES` as far as the next value.  If 90 % of the values are equal,
-    the unit is the median distance of the other values.
+    Distances from the median are in units of the range of the middle 90 % of the values.  If this
+    range is 0, the unit is the median of all distances above 0.  An outlier is farther than
+    `OUTLIER_DISTANCE`.  In `targets`, where a single value may dominate the loss, a value is also
+    an outlier if it is farther than `LONE_DISTANCE`, and `LONE_TIMES` as far as any other value.
     """
     outliers = []
     for name in names:

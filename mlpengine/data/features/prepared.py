@@ -31,11 +31,11 @@ from mlpengine.data.tables.table import Table
 
 @dataclass(frozen=True)
 class Windows:
-    """Shuffling of rows in a file: blocks in random order, then rows of several blocks.
+    """Shuffles rows of a file: first the order of blocks, then the rows within windows of blocks.
 
     Attributes:
-        block: rows of a block.
-        count: number of blocks in memory; their rows are shuffled together.
+        block: number of rows in a block.
+        count: number of blocks in a window; a window is in memory.
     """
 
     block: int
@@ -44,7 +44,7 @@ class Windows:
     def shuffle(self, order: Array, generator: np.random.Generator) -> None:
         """Write a new order of the rows 0, 1, ... into `order`.
 
-        If a single window holds all rows, the order equals `Generator.shuffle`.
+        If a single window holds all rows, `generator.shuffle(order)` gives the order.
         """
         n_rows, size = len(order), self.block * self.count
         if n_rows <= size:
@@ -63,13 +63,13 @@ class Windows:
 
 
 class PreparedRows:
-    """A float32 matrix of features in a file, with the `shape` and the values of the matrix.
+    """A float32 matrix of features in a file.
 
-    The blocks of a window are in memory, so rows in the order of `Windows` are read once per epoch.
-    Rows in two windows, or in any other order, are read one by one.
+    A cache holds as many blocks as a window, so an epoch in the order of `Windows` reads each block
+    once.  A batch with rows from more blocks is read row by row.
 
     Attributes:
-        checksum: CRC-32 of shape and values, as of the matrix in memory.
+        checksum: CRC-32 of shape and values, equal to the checksum of the matrix in memory.
     """
 
     def __init__(self, target: Path, windows: Windows, batch_size: int) -> None:
@@ -80,7 +80,7 @@ class PreparedRows:
         self.file = OpenFile(target)
         self.windows = windows
         self._slots = min(windows.count, -(-rows // windows.block))
-        self._cache = np.empty((0, width), np.float32)  # taken when rows are gathered
+        self._cache = np.empty((0, width), np.float32)  # allocated when rows are gathered
         self._slot_of = np.full(-(-rows // windows.block), -1, np.int64)
         self._block_in = np.full(self._slots, -1, np.int64)
         self._next = 0
@@ -120,7 +120,7 @@ class PreparedRows:
         self._cache.take(places, 0, out, "clip")
 
     def _load(self, blocks: Array) -> bool:
-        """Read blocks into the cache instead of the oldest; return whether the cache holds all."""
+        """Read blocks into the cache, in place of the oldest; False if the blocks are too many."""
         wanted = np.unique(blocks)
         if len(wanted) > self._slots:
             return False
@@ -165,9 +165,9 @@ def prepared_rows(
     window: int,
     batch_size: int,
 ) -> PreparedRows:
-    """Return the features of rows of a table from a file; write the file if needed.
+    """Return features of a table's rows from a file; write the file if it does not exist.
 
-    `table` has stored columns.  `state` is everything that the result of `transform` depends on.
+    `table` has stored columns.  `state` has everything that determines the result of `transform`.
 
     Raises: DataError for a value that cannot be used; RunError if the file cannot be written.
     """
@@ -186,7 +186,7 @@ def prepared_rows(
 def _write(
     table: Table, rows: Array | None, count: int, width: int, target: Path, transform: Transform
 ) -> None:
-    """Preprocess rows, some at a time, into a file that is complete or absent."""
+    """Write preprocessed rows to a file, some at a time; after an error, no file remains."""
     checksum = zlib.crc32(repr((count, width)).encode())
     temporary = part_of(target)
     try:

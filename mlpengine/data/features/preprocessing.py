@@ -55,25 +55,25 @@ from mlpengine.settings.structure import fault_of
 class Preprocessor:
     """Fits on training rows, then turns any table with the same columns into arrays.
 
-    Options are the fields of `FeatureSettings`, and `dtype`, `reading` and `periods`
-    (`mlpengine.data.features.options.Options`).  `where` is a filter of rows (`rows_in_use`); `fit`
-    and `transform` do not apply it.
+    Options are the fields of `mlpengine.data.features.options.Options`, including those of
+    `FeatureSettings`.  `fit` and `transform` do not apply the filter `where` (see `rows_in_use`).
 
     With `encoding` "piecewise", numbers and dates with three or more values get a further feature
-    for each bin: 0 for values before the bin, 1 for values after it, linear in between.
-    The first feature goes down to -1 before the first bin, and the last up to 2 after the last bin.
-    The edges of the bins are quantiles of the training rows; equal quantiles give fewer bins.
+    for each bin: 0 below the bin, 1 above the bin, linear within the bin.  The feature of the first
+    bin continues to -1 below the bin, and the feature of the last bin continues to 2 above the bin.
+    Bin edges are quantiles of the training rows; equal quantiles give fewer bins.
     After standard and robust scaling, `clip` "smooth" maps numbers into -3 to 3, so that no single
-    value decides a prediction.
+    value decides a prediction.  Lags and windows turn this clipping off.
 
     The features of a date are the time, the time since the previous date column, and the sine and
     cosine of its position in a day, a week and a year.  A position that is equal in all rows is
     left out.
 
-    The order of the features is: numbers, booleans and dates as in the table; the components of
-    their bins; their indicators; the one-hot categories.  If a category with more than five codes
-    tells little about the target, its one-hot features are a small value instead of 1
-    (`Category.weigh`).  A feature that is constant in training is 0 everywhere.
+    The order of the features is: numbers, booleans and dates as in the table; features of bins;
+    indicators of missing values; one-hot categories.  If a category with more than five codes
+    explains little of the target, its one-hot features are a small value instead of 1
+    (`Category.weigh`).  A number that is constant in training becomes 0 everywhere, unless
+    `standardize` is "none".
 
     Raises: DataError for invalid options.
     """
@@ -103,7 +103,7 @@ class Preprocessor:
         self.summary: SummaryState = {"rows": 0, "columns": {}}
 
     def fit(self, table: Table, rows: Array | None = None) -> "Preprocessor":
-        """Fit on the given rows of a table, by default all; all rows determine the kinds.
+        """Fit on the given rows of a table, by default all; kinds of columns depend on all rows.
 
         Raises: DataError with every unusable column, or with the first bad value.
         """
@@ -184,7 +184,7 @@ class Preprocessor:
         )
 
     def _log_is_better(self, table: Table, rows: Array | None) -> bool:
-        """Return whether a small model of the only target is better with its logarithm."""
+        """Return whether a small model of a single target is better with the target's logarithm."""
         if not isinstance(self.target, NumberTarget) or len(self.options.target) > 1:
             return False
         y = table[self.options.target[0]].values
@@ -207,7 +207,7 @@ class Preprocessor:
             self.row_filter = row_filter(self.options.where, known)
 
     def rows_in_use(self, table: Table) -> Array | None:
-        """Return whether `where` is true, for each row; None without `where` or its columns."""
+        """Return the mask of rows where `where` is true; None without `where` or its columns."""
         if self.row_filter is None or not all(name in table for name in self.formula_columns):
             return None
         return rows_that_fulfil(self._own(table), self.row_filter, self.computed)
@@ -219,18 +219,18 @@ class Preprocessor:
         return used_columns(self.computed, *filters)
 
     def with_computed(self, table: Table) -> Table:
-        """Return a table with the computed columns, missing where a formula is not finite."""
+        """Append the computed columns to a table; a result that is not finite is missing."""
         return with_columns(self._own(table), self.computed, strict=False)
 
     def _own(self, table: Table) -> Table:
-        """Return a table without columns that share a name with a computed column."""
+        """Return a table without the columns that computed columns replace."""
         names = {column.name for column in self.computed}
         return table.drop(name for name in table.names if name in names) if names else table
 
     def _kind(self, table: Table, name: str) -> FeatureKind:
         if name in self.options.categorical:
             return "category"
-        # a matrix has numbers: do not read a huge file once per column
+        # a matrix has only numbers; reading a huge file once per column would be slow
         known = table.block is not None and name in table.block.positions
         return "number" if known else kind_of(table[name])
 
@@ -281,8 +281,8 @@ class Preprocessor:
     ) -> Dataset:
         """Return the arrays of the given rows of a table, by default all.
 
-        Columns may be in any order, with further columns between.  Target and weights are None if
-        the table lacks their columns, or without `targets`.
+        Columns may be in any order; further columns are ignored.  Target and weights are None if
+        the table lacks their columns, or if `targets` is False.
 
         Raises: DataError with the missing columns, or with the first unusable value.
         """
@@ -295,14 +295,14 @@ class Preprocessor:
         return Dataset(features, *self._targets(part))
 
     def features_of(self, table: Table) -> TableFeatures:
-        """Return the features of all rows of a table; reading computes them.
+        """Return the features of all rows of a table, computed when they are read.
 
-        Raises: DataError as `transform`; bad numbers raise when they are read.
+        Raises: DataError as `transform`, but for bad numbers only when they are read.
         """
         return self._features_of(self._checked(table, None))
 
     def on_demand(self, table: Table) -> Dataset:
-        """Return the result of `transform` for all rows, with the features from `features_of`.
+        """Return the arrays of all rows as `transform`, with features from `features_of`.
 
         Raises: as `features_of`.
         """
@@ -319,7 +319,7 @@ class Preprocessor:
         return TableFeatures(write, shape, np.dtype(self.options.dtype))
 
     def _checked(self, table: Table, rows: Array | None) -> Table:
-        """Return a table with the computed columns; check that it has the training columns."""
+        """Append the computed columns to a table, and check that no training column is missing."""
         table = with_columns(self._own(table), self.computed, rows)
         self._check_columns(table)
         return table
@@ -327,7 +327,7 @@ class Preprocessor:
     def _write(
         self, table: Table, codes: Sequence[Array], out: Array, rows: Array | range | None
     ) -> None:
-        """Write the features of some rows; `codes` has the codes of each category."""
+        """Write the features of some rows; `codes` has these rows' codes for each category."""
         numbers = self.fitted_numbers
         width = numbers.width
         numbers.encode(table, out[:, :width], rows)
@@ -335,7 +335,7 @@ class Preprocessor:
             write_one_hots(self.categories, codes, out[:, width:])
 
     def unknown_texts(self, table: Table) -> dict[str, Counter[str]]:
-        """Return the texts without a feature by column, each with its number of rows."""
+        """Return the number of rows of each text without a feature, by column."""
         each = {c.column: c.unknown_texts(table) for c in self.categories}
         return {column: texts for column, texts in each.items() if texts}
 
@@ -347,9 +347,9 @@ class Preprocessor:
         batch_size: int,
         window: int = 64,
     ) -> Dataset:
-        """Return the result of `transform` with the features in a file beside the stored columns.
+        """Return arrays as `transform`, with the features in a file beside the stored columns.
 
-        `window` blocks of 1 MB are in memory.
+        At most `window` blocks of 1 MB of this file are in memory.
 
         Raises: DataError if the table has no stored columns.
         """
@@ -392,7 +392,7 @@ class Preprocessor:
                 )
 
     def _undated_row(self, name: str, column: Column) -> int | None:
-        """Return the first row of a text column without a date; None if there is none."""
+        """Return the first row with a text that is no date; None if there is none."""
         if column.kind != "text":
             return None
         pattern = self.options.reading.date_pattern(name)
@@ -401,7 +401,7 @@ class Preprocessor:
         return int(rows[0]) if len(rows) else None
 
     def target_columns(self, table: Table) -> list[str]:
-        """Return the table's weight column, and its target columns if all of them exist."""
+        """Return the table's weight and exposure columns, and the target columns if all exist."""
         targets = self.target.reads if self.target else []
         columns = list(targets) if all(name in table for name in targets) else []
         weights = self.options.weight, self.options.exposure
@@ -450,7 +450,7 @@ class Preprocessor:
 
     @property
     def table_columns(self) -> list[str]:
-        """The columns of a table from which `RowHistory.extended` makes `columns`."""
+        """The columns that a table needs before `RowHistory.extended` adds derived columns."""
         derived = {*self.history.names}
         own = [name for name in self.columns if name not in derived]
         return list(dict.fromkeys([*own, *self.history.reads]))
@@ -462,7 +462,7 @@ class Preprocessor:
 
     @property
     def read_arguments(self) -> dict[str, Any]:
-        """Arguments of `read_table` as for the training table."""
+        """Arguments for `read_table` to read other tables as the training table was read."""
         texts, plain = self.text_columns, ("number", "integer", "category")
         numbers = [n for n, kind in self.kinds.items() if kind in plain and n not in texts]
         numbers += self.history.sources
@@ -479,13 +479,13 @@ class Preprocessor:
 
     @property
     def n_features(self) -> int:
-        """Columns of the feature matrix."""
+        """Number of columns of the feature matrix."""
         one_hot = sum(category.size for category in self.categories)
         return self.fitted_numbers.width + one_hot
 
     @property
     def n_outputs(self) -> int:
-        """Outputs that the target needs: classes, or columns."""
+        """Number of outputs for the target: its classes or columns; 0 without a target."""
         return self.target.n_outputs if self.target else 0
 
     @property
@@ -494,7 +494,7 @@ class Preprocessor:
         return self.fitted_numbers.constant
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the whole state for JSON, which keeps every float exactly."""
+        """Return the complete state, ready for JSON; JSON keeps every float exactly."""
         options = vars(self.options)
         return {
             "version": STATE_VERSION,

@@ -16,7 +16,7 @@ from mlpengine.data.features.targets import Label
 from mlpengine.settings.structure import conform
 
 STATE_VERSION = 1
-"""Version of the state; other versions cannot be read."""
+"""The only version of saved states that can be read."""
 
 
 class NumbersState(TypedDict):
@@ -95,10 +95,10 @@ class PreprocessorState(TypedDict):
 
 
 def checked_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a preprocessor's state after checking its structure, and that its parts agree.
+    """Check the structure of a preprocessor's state and whether its parts agree; return the state.
 
     In files, `features`, `kinds` and `operands` are lists of pairs, because files do not keep the
-    order of mappings, and the columns of a matrix have this order.
+    order of mappings.  In the returned state, these lists are mappings.
 
     Raises: CheckpointError for the first wrong part.
     """

@@ -1,4 +1,4 @@
-"""Reading of a table's numeric features as float64, slice by slice."""
+"""Reads a table's numeric features as float64, slice by slice."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,27 +15,27 @@ from mlpengine.data.tables.parsing import WORDS
 from mlpengine.data.tables.table import Table
 
 LIMIT = np.float64(1e100)
-"""Larger numbers are refused, because their squares would overflow the statistics.
+"""Larger absolute values are refused, because statistics of their squares may overflow.
 
-It is a NumPy number, because a comparison of float32 with a Python number would overflow.
+The type is np.float64: float32 arrays would convert a Python float to float32, and overflow.
 """
 
 SMALLEST = np.float64(1e-150)
-"""Squares of smaller numbers are 0, so features are scaled before squaring."""
+"""Features with a smaller range are scaled before squaring, because squares may underflow."""
 
 EQUAL = np.float64(1e-300)
-"""Numbers of a feature with a smaller difference count as equal."""
+"""A feature with a smaller range counts as constant."""
 
 _DAY = timedelta(days=1).total_seconds()
 PERIODS = {"hour": (_DAY, 0.0), "weekday": (7 * _DAY, 3 * _DAY), "season": (365.2425 * _DAY, 0.0)}
-"""Periods of dates: length in seconds, and seconds from the start of a period to the start of 1970
-(a Thursday; weeks start on Monday).  Exports use these numbers, too."""
+"""Periods of dates: length, and time from the start of a period to the start of 1970, in seconds.
+1970 starts on a Thursday, and weeks start on Monday.  Exports use these numbers, too."""
 
 DATE_PARTS = frozenset(f"{period} {wave}" for period in PERIODS for wave in ("sin", "cos"))
 """Parts of a date that a `Source` may read."""
 
 Angles: TypeAlias = dict[tuple[str, str], Array]
-"""Angles of a column in a period, for sine and cosine."""
+"""Angles by column and period, cached for sine and cosine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +58,13 @@ class Source:
 
     @property
     def length(self) -> float:
-        """Seconds of the period of a part."""
+        """Length of the part's period in seconds."""
         return PERIODS[self.part.split()[0]][0]
 
     def read(self, table: Table, rows: slice | Array, angles: Angles) -> Array:
         """Return the raw float64 values of some rows; NaN for missing values.
 
-        `angles` keeps the angles of the last period for further calls with the same rows.
+        `angles` caches the last angles for further calls with the same rows.
         """
         if self.part:
             period, wave = self.part.split()
@@ -82,9 +82,9 @@ class Source:
 
 
 def date_sources(table: Table, names: Sequence[str]) -> list[Source]:
-    """Return the features of date columns: the time, its periods, and times between columns.
+    """Return the features of date columns: time, position in periods, time since the column before.
 
-    A period is left out if all dates have nearly the same position in it.
+    A period is left out if all dates are in the same twelfth of the period.
     """
     sources = []
     for position, name in enumerate(names):
@@ -103,7 +103,7 @@ def date_sources(table: Table, names: Sequence[str]) -> list[Source]:
 def read_slices(
     table: Table, sources: Sequence[Source], strict: bool, rows: Array | None = None
 ) -> Iterator[tuple[int, Array, Array | None]]:
-    """Yield (position, float64 values, mask of missing values or None) for slices of the rows.
+    """Yield (first row, float64 values, mask of missing values or None) for slices of the rows.
 
     Raises: DataError for a column that is not numeric, for an infinite value and, if `strict`, for
         a missing value.
@@ -119,7 +119,7 @@ def read_slices(
             part = slice(start, min(start + at_once, count))
             block = read_block(table, sources, part if rows is None else rows[part])
         values = np.ascontiguousarray(block[start % at_once :][:size])
-        # one pass suffices, because NaN fails every comparison
+        # with a NaN, the maximum is NaN, and the comparison is False
         if values.size and values.max() <= LIMIT and values.min() >= -LIMIT:
             yield start, values, None
             continue
@@ -157,7 +157,7 @@ def _floats(table: Table, name: str, rows: slice | Array) -> Array:
 def check_numeric(table: Table, name: str) -> None:
     """Check that a column can be read as numbers.
 
-    Raises: DataError for the unreadable value that differs from most others.
+    Raises: DataError for a column with texts; the message names the row of `odd_row`.
     """
     column = table[name]
     if column.kind == "text" and not column.missing.all():

@@ -83,11 +83,11 @@ def fold_rows(
 ) -> Array:
     """Return the fold of each row, int64 from 0; equal seeds give equal folds (PCG64).
 
-    The sizes of folds differ by at most one row.  With `labels` (stratified), the folds also
-    differ by at most one row of each class.  With `groups`, the rows of a group are in one fold;
-    large groups go to small folds.  With `times`, the folds follow each other in time, and rows
-    with equal times stay together.  Without `groups` and `times`, rows with equal values in
-    `duplicates` are in one fold, and count as one row.
+    The sizes of random folds differ by at most one row.  With `labels`, folds are stratified: they
+    also differ by at most one row of each class.  With `groups`, the rows of a group are in one
+    fold, and the sizes of folds are balanced.  With `times`, the folds follow each other in time,
+    and rows with equal times stay together.  Without `groups` and `times`, rows with equal values
+    in `duplicates` are in one fold, and count as one row.
 
     Raises: DataError for fewer than 2 folds, too few rows, groups or times, a missing group or
         time, or more than one of `labels`, `groups` and `times`.
@@ -153,10 +153,9 @@ def _folds_by_time(times: Array, folds: int) -> Array:
 def dividing_values(table: Table, key: str, name: str) -> Array:
     """Return the groups, series or times of rows; `key` is "group", "series" or "time".
 
-    Texts of equal length that begin with a year, such as 2024-W05, are sorted as texts.
+    Times may be texts of equal length that begin with a year, such as 2024-W05.
 
-    Raises: DataError for a missing group or time, and for texts whose order is probably not the
-    order of time.
+    Raises: DataError for a missing group or time, and for other texts as times.
     """
     column = table[name]
     if column.missing.any():

@@ -40,7 +40,7 @@ class Statistics:
             shift += np.nansum(centered, axis=0)
             squares += np.nansum(np.square(centered, out=centered), axis=0)
         count = np.maximum(self.count, 1)
-        # a column's deviation may be less than the mean's rounding error
+        # `shift` corrects the rounding error of the mean, maybe larger than the deviation
         variance = np.maximum(squares / count - np.square(shift / count), 0.0)
         self.deviation = np.sqrt(variance) * unit
 
@@ -53,9 +53,9 @@ class Statistics:
         return result
 
     def edges(self, bins: int, binned: Array) -> list[Array]:
-        """Return the distinct quantiles of every feature, in equal steps from 0 to 1.
+        """Return bin edges of every feature: its distinct quantiles at multiples of 1 / `bins`.
 
-        A feature that is not `binned`, or has fewer than 3 different values, has none.
+        A feature that is not `binned`, or has fewer than 3 distinct values, has no edges.
         """
         edges = [np.empty(0)] * len(self.sources)
         for i, known in enumerate(self._known()):
@@ -74,7 +74,7 @@ class Statistics:
         limit = max(1, min(QUANTILE_ROWS, SAMPLE_NUMBERS // max(1, len(self.sources))))
         sample = slice(0, self.n_rows, -(-self.n_rows // limit))
         rows = sample if self.rows is None else self.rows[sample]
-        # a matrix is read once; of other tables, one column is in memory
+        # a matrix is read once; other tables are read column by column
         matrix = self.table.block is not None
         for sources in [self.sources] if matrix else [[source] for source in self.sources]:
             for column in read_block(self.table, sources, rows).T:
@@ -90,7 +90,7 @@ class Statistics:
             return low, np.where(known, self.high, 0.0) - low
         if scaling == "robust":
             lower, middle, upper = self.quantiles((0.25, 0.5, 0.75))
-            # if half of the values are equal, the interquartile range is 0; use half the range
+            # half the range replaces an interquartile range of 0, if half of the values are equal
             known = self.count > 0
             half = np.where(known, self.high, 0.0) / 2 - np.where(known, self.low, 0.0) / 2
             return middle, np.where(upper > lower, upper - lower, half)
@@ -104,10 +104,10 @@ class Statistics:
 
 
 def standardized(x: Array) -> Array:
-    """Return features with mean 0 and deviation 1, or 0 if all rows are equal."""
+    """Return columns of `x` with mean 0 and deviation 1; a constant column becomes 0."""
     wide = x.astype(np.float64)
     wide -= wide.mean(axis=0)
-    wide[:, (x == x[:1]).all(axis=0)] = 0.0  # their mean may be rounded
+    wide[:, (x == x[:1]).all(axis=0)] = 0.0  # exact, as means are rounded
     deviation = wide.std(axis=0)
     features: Array = wide / np.where(deviation > 0, deviation, 1.0)
     return features

@@ -45,7 +45,7 @@ def summary_of_rows(
     table: Table, rows: Array | None, ranges: Mapping[str, tuple[float, float]],
     categories: Sequence[Category],
 ) -> SummaryState:  # fmt: skip
-    """Describe training rows: columns of numbers with their range, and categories."""
+    """Describe training rows: the columns of numbers in `ranges`, and the categories."""
     count = table.n_rows if rows is None else len(rows)
     chosen = evenly_spaced(count, DESCRIBED_ROWS)
     levels = {category.column: category for category in categories}
@@ -69,7 +69,7 @@ def summary_of_rows(
 
 
 def shares_of(category: Category, table: Table) -> Array:
-    """Return the shares of each level and of all other texts, without missing values."""
+    """Return the share of each level, then of all other texts, among known values."""
     codes = category.encode(table)[~table[category.column].missing]
     counts = np.bincount(codes, minlength=len(category.levels) + 1)[: len(category.levels) + 1]
     shares: Array = counts / max(1, counts.sum())
@@ -77,7 +77,7 @@ def shares_of(category: Category, table: Table) -> Array:
 
 
 def check_summary(summary: SummaryState, levels: Mapping[str, int], columns: Sequence[str]) -> None:
-    """Check that a saved description fits the columns and the levels of categories.
+    """Check that a saved summary fits the columns and the number of levels of each category.
 
     Raises: CheckpointError.
     """
@@ -96,7 +96,7 @@ def check_summary(summary: SummaryState, levels: Mapping[str, int], columns: Seq
 def drawn_cells(
     one: ColumnState, levels: Sequence[str], kind: str, count: int, rng: np.random.Generator
 ) -> list[Any]:
-    """Return random cells for a described column, without tails of numbers and rare texts."""
+    """Return random cells of a column, between its outer quantiles or among its levels."""
     is_gap = rng.random(count) < one["missing"]
     if shares := one.get("shares", [])[:-1]:
         chances = np.array(shares) if any(shares) else np.ones(len(shares))

@@ -19,7 +19,7 @@ from mlpengine.data.tables.table import Table
 
 @dataclass(frozen=True, eq=False)
 class SyntheticRows:
-    """Synthetic rows: a row of a table, with some values from a near row.
+    """Synthetic rows: each is a row of a table with some values from a near row.
 
     Shapes: base and other (rows,), row indices of the table; swapped (rows, columns), whether the
         value of the column comes from the other row.
@@ -39,7 +39,7 @@ class SyntheticRows:
     def of(
         cls, fitted: Preprocessor, features: Array, count: int, rng: np.random.Generator
     ) -> "SyntheticRows":
-        """Generate `count` synthetic rows; every row of `features` is a base about equally often.
+        """Generate `count` synthetic rows; all rows of `features` are used about equally often.
 
         Shape: features (rows, in_dim), as `fitted` encodes them.
         """
@@ -52,7 +52,7 @@ class SyntheticRows:
         return cls(base.astype(np.int32), other.astype(np.int32), swapped, columns)
 
     def sources(self, columns: Sequence[str]) -> dict[str, Array]:
-        """Return, for each column, the row indices that give its values."""
+        """Return, for each column, the indices of the rows that give the values."""
         places = {name: k for k, name in enumerate(self.columns)}
         return {
             name: np.where(self.swapped[:, places[name]], self.other, self.base)
@@ -62,14 +62,14 @@ class SyntheticRows:
         }
 
     def table(self, table: Table) -> Table:
-        """Return synthetic rows of a table: values are swapped between near rows."""
+        """Return the synthetic rows as a table, with values of `table`."""
         sources = self.sources(table.names)
         columns = {name: table[name].take(rows) for name, rows in sources.items()}
         return Table(columns, table.source, first_line=table.first_line, origin=self.base)
 
 
 def _places(fitted: Preprocessor, features: Array) -> Array:
-    """Return scaled numbers and one-hot categories in float32, to measure distances of rows."""
+    """Return standardized numbers and one-hot categories in float32, for distances of rows."""
     numbers = fitted.fitted_numbers
     values = features[:, : len(numbers.sources)].astype(np.float64)
     deviation = values.std(axis=0)

@@ -19,7 +19,7 @@ from mlpengine.data.features.thresholds import (
 
 
 def suits_log(y: Array, features: Callable[[Array], Array]) -> bool:
-    """Return whether a small model of the targets (rows,) is better with their logarithm.
+    """Return whether a small model predicts targets (rows,) better by learning their logarithm.
 
     `features` maps row indices to the features (some rows, features) of these rows.
     """
@@ -37,17 +37,17 @@ def can_be_log(y: Array) -> bool:
 
 
 def log_is_better(x: Array, y: Array) -> bool:
-    """Return whether a model of the logarithm of targets (rows,) has smaller errors.
+    """Return whether learning log(y) instead of targets y (rows,) saves the share GAIN of the RMSE.
 
-    The model is linear in the features (rows, features) and in random functions max(0, weighted
-    sum) of them, with a squared penalty.  Errors are out-of-fold, in the target's units.
+    Both models are ridge regressions on the features `x` (rows, features) and on random units
+    max(0, weighted sum of features).  Errors are out-of-fold, in the target's units.
 
     Source: Rahimi and Recht 2008, "Weighted sums of random kitchen sinks", for the model.
     """
     rng = np.random.Generator(np.random.PCG64(0))
     x = standardized(x)
     weight = rng.standard_normal((x.shape[1], RANDOM_UNITS)) / np.sqrt(x.shape[1])
-    units = 5 * np.maximum(x @ weight + rng.standard_normal(RANDOM_UNITS), 0)  # penalized less
+    units = 5 * np.maximum(x @ weight + rng.standard_normal(RANDOM_UNITS), 0)  # a smaller penalty
     x, folds = np.hstack([x, units]), rng.permutation(len(y)) % PARTS
     learned = np.stack([y, np.log(y)], axis=1)
     squares = np.zeros((len(PROBE_PENALTIES), 2))

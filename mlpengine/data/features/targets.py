@@ -149,9 +149,9 @@ class NumberTarget(Target):
     """One or more columns of numbers, scaled as (y - center) / scale.
 
     With several columns, a missing value is NaN.
-    `bounds` are the lowest and highest prediction of each column, or None.  With `log`, the
-    logarithm of y is scaled instead of y; then y is raised to the lowest bound, and bounds must be
-    positive.  With an `exposure`, y is the column divided by the exposure.
+    `bounds` are the lowest and highest prediction of each column, or None.  With `log`, bounds must
+    be positive, and log(max(y, lowest bound)) is scaled instead of y.  With an `exposure`, y is the
+    column divided by the exposure.
     """
 
     task: ClassVar[TaskName] = "regression"
@@ -184,13 +184,14 @@ class NumberTarget(Target):
         log: bool = False,
         exposure: str | None = None,
     ) -> "NumberTarget":
-        """Fit center and scale: mean and standard deviation, or 0 and mean, or 0 and 1.
+        """Fit center and scale; `standardize` sets mean and deviation, or 0 and mean, or 0 and 1.
 
-        With `log`, they are computed from the column's logarithm.  With `bounded` or `log`, the
-        bounds are the range of each column.
+        With `log`, center and scale are computed from log(y).  With `bounded` or `log`, the bounds
+        are the range of each column.
 
-        Raises: DataError if a value of a single column, or all values of several columns, are
-        missing; or if a value is infinite, no number, or not positive for `log`.
+        Raises: DataError if a single column has a missing value, or if one of several columns has
+            only missing values.  Also for a value that is infinite or no number or, with `log`, not
+            positive.
         """
         count, together = len(columns), _rates(table, columns, exposure)
         if log:
@@ -233,7 +234,7 @@ class NumberTarget(Target):
         return [f"{name}{suffix}" for name in self.columns]
 
     def scaled(self, values: Array) -> Array:
-        """Convert targets (rows, columns) from their own units to those that networks learn."""
+        """Convert targets (rows, columns) from the columns' units to the units of networks."""
         if self.log and self.bounds is not None:
             values = np.log(np.maximum(values, self.bounds[0]))
         return np.ascontiguousarray((values - self.center) / self.scale)
@@ -266,8 +267,8 @@ class NumberTarget(Target):
 class TimeTarget(NumberTarget):
     """Times until an event: a column of times and one of events, or columns of two bounds.
 
-    Encoded rows have two numbers: the time, negative if the event came later, and the bound before
-    which it came, infinity if it is unknown.
+    An encoded row has two numbers: (t, inf) for an event at time t; (-low, high) for an event
+    after `low` and at most at `high`, with `high` infinite if no event was seen.
     """
 
     task = "survival"
@@ -281,7 +282,7 @@ class TimeTarget(NumberTarget):
     def fit_times(
         cls, table: Table, columns: Sequence[str], event: str | None, *, scaled: bool
     ) -> "TimeTarget":
-        """Fit the scale, the mean time, or 1 unless `scaled`.
+        """Fit the scale: the mean of all finite times if `scaled`, else 1.
 
         Raises: DataError for a wrong number of columns, as `values`, and if no event was seen.
         """
@@ -343,7 +344,7 @@ class TimeTarget(NumberTarget):
         return np.where(seen, [times, np.full_like(times, np.inf)], [-times, bounds]).T
 
     def scaled(self, values: Array) -> Array:
-        """Convert encoded rows (rows, 2) to the units that networks learn; 0 has no logarithm."""
+        """Convert encoded rows (rows, 2) to the units of networks; 0 becomes -LEAST_TIME."""
         return np.where(values == 0, -LEAST_TIME, super().scaled(values))
 
     def state_dict(self) -> dict[str, Any]:
@@ -382,7 +383,7 @@ class MultiLabelTarget(Target):
 
 
 def check_target(table: Table, columns: Sequence[str]) -> None:
-    """Check that the values of the target determine its task.
+    """Check that a single target column clearly has classes or clearly has numbers.
 
     Raises: DataError for a text among numbers, or for texts that do not repeat.
     """
@@ -433,12 +434,13 @@ def fit_target(
     event: str | None = None,
     classes: Sequence[str] = (),
 ) -> Target:
-    """Fit the target of a task; by default, `task_of` its columns.
+    """Fit the target of a task; if `task` is None, the task is `task_of` the columns.
 
     With `bounded`, predicted numbers stay in the range of the targets.  With `log`, networks learn
     the logarithm of the target.
 
-    With an `event`, the target is a time until it; task survival without one takes two bounds.
+    With a column `event`, the target is the time until an event.  Task survival without `event`
+    takes two columns, the bounds of the time.
 
     Raises: DataError if the columns do not suit the task.
     """
@@ -562,7 +564,7 @@ def _complete(table: Table, name: str, role: str = "the target") -> None:
 def check_positive(values: Array, where: Callable[[int, int], str]) -> None:
     """Check that targets (rows, columns) have logarithms.
 
-    Raises: DataError, led by ``where(row, column)``, for the first target without one.
+    Raises: DataError, led by ``where(row, column)``, for the first target that is not positive.
     """
     if (values <= 0).any():
         row, column = (int(place) for place in np.argwhere(values <= 0)[0])
