@@ -247,7 +247,6 @@ def _blocks(
 
 
 def _joined(blocks: list[tuple[dict[str, Any], Array]]) -> tuple[dict[str, Any], Array]:
-    """Join blocks of rows into one block."""
     columns: dict[str, Any] = {}
     for name, column in blocks[0][0].items():
         parts = [block[name] for block, _ in blocks]

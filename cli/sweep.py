@@ -221,7 +221,6 @@ def run_workers(directory: Path, count: int, state: Stopping, *, quiet: bool) ->
 
 
 def _work(words: list[str]) -> NoReturn:
-    """Run as a worker process."""
     from .main import run
 
     start_worker()

@@ -122,7 +122,7 @@ class Values:
     Attributes:
         names: C names by address.
         batch: the batch of the program; None if rows do not matter.
-        reshaped: pairs of a value and the value with its numbers in another shape.
+        reshaped: pairs of values with the same numbers in two shapes.
     """
 
     names: Mapping[int, str]

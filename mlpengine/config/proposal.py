@@ -197,7 +197,6 @@ def _section(name: str, options: Mapping[str, Any]) -> list[str]:
 
 
 def _line(section: str, key: str, value: Any) -> str:
-    """Return a setting as YAML with a comment."""
     return f"  {key}: {_flow(value)}{_remark(section, key)}"
 
 
@@ -206,7 +205,6 @@ def _remark(section: str, key: str) -> str:
 
 
 def _flow(value: Any) -> str:
-    """Return a value as YAML on one line."""
     if isinstance(value, Mapping):
         return f"{{{', '.join(f'{_flow(key)}: {_flow(one)}' for key, one in value.items())}}}"
     if isinstance(value, list):
@@ -418,7 +416,6 @@ def _dates(profile: Profile, target: Sequence[str]) -> list[str]:
 
 
 def _shares(profile: Profile, division: Division | None, *, own_test: bool) -> dict[str, float]:
-    """Return the shares of validation and test rows."""
     shares = {"validation": validation_share_for(profile.n_rows), "test": 0.2}
     if folds_of(profile, division):
         del shares["validation"]

@@ -367,7 +367,7 @@ def apply_temperature(
 
 
 def spread(predictions: Sequence[Array]) -> Array:
-    """Return the standard deviation over networks of predictions, in the shape of a prediction."""
+    """Return the standard deviation of predictions between networks, in a prediction's shape."""
     deviation: Array = np.std(np.stack([*predictions]), axis=0, ddof=1)
     return deviation
 

@@ -109,7 +109,7 @@ def loss_names(loss: Loss) -> tuple[str, ...]:
 
 
 JACKKNIFE_BLOCKS = 30
-"""Number of blocks of rows of a jackknife; its standard errors have an error of about 13 %."""
+"""Number of blocks of rows; jackknife standard errors then have a relative error of about 13 %."""
 
 
 def standard_errors(

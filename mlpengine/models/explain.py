@@ -77,7 +77,7 @@ def feature_columns(preprocessor: Preprocessor) -> list[str]:
 
 
 def sensitive_columns(mean: NetworkMean, x: Array, columns: Sequence[str], count: int) -> list[str]:
-    """Return the `count` columns to which the outputs are most sensitive, in their order.
+    """Return the `count` columns to which outputs are most sensitive, in the order of `columns`.
 
     `columns` has the column of each feature of `x`.  The sensitivity to a column is the first-order
     change of the outputs if the features of the column are permuted together, as a mean square over

@@ -19,7 +19,7 @@ from mlpengine.step.auto_backend import NUMPY_RUNS, prediction_backend
 from mlpengine.step.blas_threads import one_blas_thread, threads_allowed
 
 TERMS_PER_THREAD = 1 << 28
-"""Number of multiplications for each additional thread, many times the cost of its start."""
+"""Number of multiplications per thread; fewer would not repay the start of a further thread."""
 
 BLOCK_ROWS = 16 * PREDICT_ROWS
 """Maximum rows of a thread's block, so that features and outputs stay in the core's cache."""

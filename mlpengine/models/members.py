@@ -115,10 +115,10 @@ def best_mean(
     """Return the mean of all member `types` with the best ensemble weights, and these weights.
 
     `mean` has the networks that the training loop trained.  Linear and smooth networks are fitted
-    here, to the features times one of `projections` (see `linear_projections`).  `seed` is for the
-    initial weights of smooth networks.  `losses` are the training loss, for linear networks, and
-    the evaluation loss.  The ensemble weights minimize the evaluation loss of out-of-fold outputs.
-    Types with weight 0 are left out of the mean.
+    here; their inputs are the features times one of `projections` (see `linear_projections`).
+    `seed` is for the initial weights of smooth networks.  `losses` are the training loss, for
+    linear networks, and the evaluation loss.  The ensemble weights minimize the evaluation loss of
+    out-of-fold outputs.  Types with weight 0 are left out of the mean.
     """
     task, networks, outputs = mean.task, [*mean.networks], mean.of_each_type(train.x, folds)
     scorer = Scorer(losses[1], task, task.outputs, networks[0].dtype)
@@ -196,9 +196,9 @@ def linear_projections(numbers: Numbers, n_features: int) -> list[Array]:
 
     The first projection is an array of indices (columns,): it selects the features that the plain
     type reads.  If numbers are clipped smoothly and have bins, there is a second projection, a
-    matrix (n_features, columns) for x @ matrix.  It restores numbers without clipping: each is the
-    sum of its bin features times the widths of the bins.  Restored numbers are linear up to one bin
-    beyond the range of the training rows, and constant from there.
+    matrix (n_features, columns) for x @ matrix.  Its columns are the numbers without clipping, each
+    number restored as the sum of its bin features times the widths of the bins.  Restored numbers
+    are linear up to one bin beyond the range of the training rows, and constant from there.
     """
     clipped = np.flatnonzero(inputs_of("plain", numbers, n_features, n_features))
     bins, first = numbers.bins, len(numbers.sources)

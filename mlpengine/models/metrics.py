@@ -150,7 +150,7 @@ def log_loss(target: Array, probabilities: Array, weight: Array | None = None) -
 
 
 def log_losses(target: Array, probabilities: Array) -> Array:
-    """Return the negative log probability of each row (rows,); `log_loss` is its mean."""
+    """Return the negative log probability (rows,) of each row's true class, as in `log_loss`."""
     eps, chance = np.finfo(np.float64).eps, np.asarray(probabilities)
     of_classes = target.ndim == 1 and chance.ndim == 2
     if of_classes:
@@ -172,13 +172,13 @@ def roc_auc(target: Array, probabilities: Array, weight: Array | None = None) ->
 
 
 def precision(target: Array, predicted: Array, weight: Array | None = None) -> Array:
-    """Return the share of correct predictions of each class or label; 0 without predictions."""
+    """Return for each class or label the share of its predictions that are correct, or 0."""
     hits, predictions, _ = _counts(target, predicted, weight)
     return np.divide(hits, predictions, out=np.zeros_like(hits), where=predictions > 0)
 
 
 def recall(target: Array, predicted: Array, weight: Array | None = None) -> Array:
-    """Return the share of rows of each class or label with this prediction; 0 without rows."""
+    """Return for each class or label the share of its rows that are predicted as such, or 0."""
     hits, _, actual = _counts(target, predicted, weight)
     return np.divide(hits, actual, out=np.zeros_like(hits), where=actual > 0)
 

@@ -156,7 +156,7 @@ class Model:
         return task_for(self.preprocessor.target, self.plain_loss, self.threshold)
 
     def task_with(self, metrics: Sequence[str]) -> Task:
-        """Return the task with further metrics.  Raises: UsageError for an unknown one."""
+        """Return the task with further metrics.  Raises: UsageError for an unknown metric."""
         task = self.task
         for name in metrics:
             task.watch(name)
@@ -216,7 +216,7 @@ class Model:
         return self.predict(own.next_rows(before, rows))
 
     def with_threshold(self, value: float) -> "Model":
-        """Return the model with another probability above which it predicts its positive class.
+        """Return the model with another threshold for the probability of the positive class.
 
         The positive class is the class of the current threshold, by default the second class.
 
@@ -334,8 +334,8 @@ class Model:
     def explain_row(self, row: Any, background: Any = None) -> RowExplanation:
         """Return the contribution of each column to the prediction of one row.
 
-        Contributions are Shapley values: a column's mean change of the prediction, as columns of a
-        background row are replaced by the columns of `row`.  `background` is a table, such as the
+        Contributions are Shapley values: the mean change of the prediction if the column's value in
+        a background row is replaced by the value in `row`.  `background` is a table, such as the
         training rows.  By default, background rows are drawn from the model's summary of its
         training rows, each column independently.
 

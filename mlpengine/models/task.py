@@ -295,9 +295,10 @@ class Threshold(NamedTuple):
 
 
 class Classification(Task):
-    """One of several classes, by softmax over as many logits; see `BinaryClassification` for one.
+    """One of several classes, by softmax over as many logits.
 
-    The likeliest class is predicted.  Two classes may have a `threshold`, to choose the class.
+    The likeliest class is predicted.  Two classes may have a `threshold`, to choose the class.  Use
+    `BinaryClassification` for a single logit.
     """
 
     headline: tuple[str, ...] = ("accuracy", "macro_f1")

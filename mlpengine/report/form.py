@@ -60,7 +60,6 @@ def form_page(model: Model) -> str:
 
 
 def _threshold(model: Model) -> Markup:
-    """Return a sentence on the threshold."""
     value, _, name = model.threshold_text.partition(" for ")
     return tag("p", f"The page says {name} if its probability is above {value}.", class_="hint")
 

@@ -6,7 +6,7 @@ typedef uint8_t byte_lanes __attribute__((vector_size(BYTES / sizeof(real)), ali
 #define WORDS (BYTES / 8)
 #define GROUP_BYTES INT64_C(128) /* eight blocks: the first half of each, then the second halves */
 
-/* Products of the lower halves. */
+/* Multiply the lower halves of 64-bit lanes. */
 #if defined(__AVX512F__) && BYTES == 64 && !defined(__clang__)
 INLINE words multiply_halves(words a, words b) {
   typedef int halves __attribute__((vector_size(64)));

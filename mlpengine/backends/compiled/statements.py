@@ -210,7 +210,7 @@ class CFunction:
         writes: buffers that the function writes for other functions.
         text: comment.
         parameters: parameters after `MEMORY_PARAMETERS`.
-        count: number of units that threads divide in ``prepare``, ``reduce`` and ``finish``.
+        count: number of units, such as panels, that threads divide in all phases but ``rows``.
         times: number of rows for each row of the batch, in ``rows`` and ``reduce``.
         tile: a function that only this function calls.
         by_columns: whether threads divide `count` units in ``rows``, too, instead of the rows.

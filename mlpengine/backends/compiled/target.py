@@ -156,7 +156,7 @@ class CompileTarget:
 
     @property
     def identity(self) -> str:
-        """Everything but the source that the machine code depends on."""
+        """Text of everything besides the source that determines the machine code."""
         return "\n".join([*self.command, self.version, self.cpu, *self.flags])
 
 

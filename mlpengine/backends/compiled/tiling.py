@@ -1,4 +1,4 @@
-"""Sizes of the tiles of matrix products, from the shapes and the target alone."""
+"""Sizes of the tiles and panels of matrix products (see `tile_loops`), from shapes and target."""
 
 from math import gcd
 from typing import Literal, NamedTuple
@@ -143,7 +143,7 @@ def highest_tile(target: CompileTarget) -> int:
 
 
 def _joined_rows(product: MatrixProduct, layout: Layout) -> int:
-    """Return how many rows of c the epilogue computes as one vector; 1 without an epilogue."""
+    """Return how many rows of c the epilogue computes as one vector, or 1."""
     short = product.epilogue and is_short(product.columns, layout.lanes)
     for value in {*product.tile_matrices} if short else ():
         shape = value.rows, value.columns, layout.stride(value)

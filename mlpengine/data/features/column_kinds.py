@@ -229,10 +229,10 @@ def _format_of(level: str) -> str:
 def task_of(columns: list[Column]) -> TaskName:
     """Return the task that target columns imply.
 
-    A single column is classification if it has texts, booleans, or at most two whole numbers.
-    Up to FEW_LEVELS whole numbers, each in ROWS_PER_CLASS rows on average, are also classes,
-    unless the numbers look like counts or grades.  Several columns of 0 and 1 (or
-    booleans) are multi-label.  Everything else is regression.
+    A single column is classification if it has texts, booleans, or whole numbers with at most two
+    distinct values.  Up to FEW_LEVELS distinct whole numbers, each in ROWS_PER_CLASS rows on
+    average, are also classes, unless they look like counts or grades.  Several columns of 0 and 1,
+    or of booleans, are multi-label.  Everything else is regression.
     """
     if len(columns) > 1:
         return "multilabel" if all(c.is_binary for c in columns) else "regression"

@@ -63,7 +63,7 @@ class ClassTarget(Target):
 
     @classmethod
     def fit(cls, table: Table, column: str, order: Sequence[str] = ()) -> "ClassTarget":
-        """Collect the classes of a column; `order` may give the order of their texts.
+        """Collect the classes of a column; `order` may list the texts of all classes in order.
 
         Raises: DataError for a missing value, a single class, or a class that is not in `order`.
         """
@@ -545,7 +545,7 @@ def _label(column: Column, value: Any) -> Label:
 
 
 def _text(label: Label) -> str:
-    """Return a label as columns write it: 1 and 1.0 are one label, and so are True and true."""
+    """Return a label as text; 1 and 1.0 give the same text, and so do True and true."""
     if isinstance(label, bool):
         return number_text("boolean", float(label))
     return label if isinstance(label, str) else number_text("number", float(label))
@@ -562,7 +562,7 @@ def _complete(table: Table, name: str, role: str = "the target") -> None:
 
 
 def check_positive(values: Array, where: Callable[[int, int], str]) -> None:
-    """Check that targets (rows, columns) have logarithms.
+    """Check that targets (rows, columns) are positive.
 
     Raises: DataError, led by ``where(row, column)``, for the first target that is not positive.
     """

@@ -1,4 +1,4 @@
-"""The tuned numbers of this room, each with its unit, its meaning and the script that chose it."""
+"""The tuned numbers of features, each with unit, meaning and the script that chose the number."""
 
 from mlpengine.core.tuned import tuned
 
@@ -101,7 +101,7 @@ CANDIDATES = tuned(8_192, "rows", "nearest rows are searched among this many")
 LEAST_TIME = tuned(1e-30, "mean times", "a lower bound of 0 counts as this, because 0 has no log")
 FARTHEST = tuned(4.0, "deviations", "distances count values up to this far from the mean")
 
-# Memory: what is computed at once stays in a cache
+# Memory: sizes of blocks that stay in a cache
 WINDOW_NUMBERS = tuned(1 << 17, "values", "size of a block of windows of rows, 1 MB")
 COMPUTED_ROWS = tuned(1 << 16, "rows", "formulas are computed for this many at once, 0.5 MB each")
 HASHED_ROWS = tuned(1 << 15, "rows", "this many are hashed at once")

@@ -111,7 +111,7 @@ def _is_worse(table: Table, before: Table) -> bool:
 def _with_thousands(
     source: str, table: Table, reading: CsvDialect, notes: list[str], target: Sequence[str]
 ) -> CsvDialect:
-    """Return the format with thousands ".", if all numbers with points can be read like 1.234."""
+    """Return the format with thousands ".", if points in numbers can all be read as in 1.234."""
     grouped = replace(reading, decimal=",", thousands=".")
     again = read_table(source, labels=target, **grouped.to_dict())
     numbers = [name for name, column in table.columns.items() if column.kind == "number"]

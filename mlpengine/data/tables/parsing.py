@@ -99,10 +99,10 @@ def dates(
 ) -> Array | None:
     """Return dates as float64 seconds since 1970; None if a text is no date.
 
-    Dates are in ISO 8601, or in dd.mm.yyyy with an optional time, or match `pattern`.  Its groups
-    are year, month, day, hour, minute, second, `short` (a two-digit year), `name` (name of a month)
-    and `half` (AM or PM).  Dates without an offset are in UTC.  Times of day without a date are on
-    the first day of 1970, and cannot be mixed with dates.
+    Dates are in ISO 8601, or in dd.mm.yyyy with an optional time, or match `pattern`.  The groups
+    of `pattern` are year, month, day, hour, minute, second, `short` (a two-digit year), `name`
+    (name of a month) and `half` (AM or PM).  Dates without an offset are in UTC.  Times of day
+    without a date are on the first day of 1970, and cannot be mixed with dates.
     """
     values = np.empty(len(texts), np.float64)
     known: dict[str, float] = {}
