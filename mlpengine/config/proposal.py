@@ -253,7 +253,7 @@ def decisions(
     dropped = [name for name in profile.drop if name not in target]
     if dropped:
         shown = ", ".join(dropped[:5]) + (", ..." if len(dropped) > 5 else "")
-        lines.append(f"dropped: {_one_line(shown)} (data.drop has the reasons)")
+        lines.append(f"dropped: {_one_line(shown)} (data.drop; mlpengine check has the reasons)")
     return lines
 
 
@@ -283,8 +283,8 @@ def complete_config(
     preset: str = "plain",
     kept: Collection[str] = (),
     facts: Profile | None = None,
-) -> list[str]:
-    """Add the settings of `propose` that a config lacks for a table; return `decisions`.
+) -> tuple[list[str], list[str]]:
+    """Add the settings of `propose` that a config lacks; return `decisions` and logged warnings.
 
     If the table lacks the target, nothing is added.
     `kept` are columns that must not be dropped; `facts` is the profile of the table, if known.  If
@@ -297,7 +297,7 @@ def complete_config(
     target = [named] if isinstance(named, str) else list(named)
     table, reading = detected.table, detected.reading
     if not target or not {*target} <= {*table.names}:
-        return []
+        return [], []
     task, event = data.get("task", "auto"), data.get("event")
     if event in table.names:
         table, task = table.drop([event]), "survival"
@@ -329,7 +329,8 @@ def complete_config(
     proposed = parse_yaml(text, "init", Document("init"))
     lines = decisions(facts, target, preset, division)
     doubted = doubts(facts, target) if task in ("auto", None) else []
-    for line in [*doubted, *facts.misread()]:
+    warnings = [*doubted, *facts.misread()]
+    for line in warnings:
         _log.warning("warning: %s: %s", facts.source, line)
     if given := [*_given(config)]:
         lines.append(f"as given in place of that: {', '.join(given)}")
@@ -350,7 +351,7 @@ def complete_config(
     if name != "mse" and SMOOTH in members:
         members.remove(SMOOTH)
     fill_missing(config, proposed)
-    return lines
+    return lines, warnings
 
 
 def _given(config: Mapping[str, Any]) -> Iterator[str]:

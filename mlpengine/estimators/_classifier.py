@@ -69,6 +69,8 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
 
         Rows with the same group in `groups` (rows,) are held out together.  With `times` (rows,),
         numbers or dates, folds follow each other in time.  No group or time may be missing.
+        Labels are compared as they are: "yes" and "yes " are two classes, and `mlpengine.fit` reads
+        them as one.
 
         Raises: DataError if all labels are equal.
         """

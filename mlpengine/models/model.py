@@ -650,7 +650,6 @@ class Model:
         return self.preprocessor.history.extended(self._read(data), before)
 
     def _read(self, data: Any) -> Table:
-        """Return data in any form as a table with the kinds that training read."""
         how = self.preprocessor.read_arguments
         if isinstance(data, str | os.PathLike):
             return read_table(data, **how)
@@ -810,7 +809,6 @@ class Model:
 
 
 def _ensemble_weights(description: Mapping[str, Any], networks: int) -> tuple[float, ...]:
-    """Return the checked ensemble weights of a file."""
     weights = description.get("ensemble_weights", [])
     numbers = isinstance(weights, list) and all(type(one) in (int, float) for one in weights)
     whole = numbers and (not weights or (min(weights) >= 0 and abs(sum(weights) - 1) < 1e-9))
@@ -854,7 +852,6 @@ def _networks(
 
 
 def _network(description: Mapping[str, Any], state: Mapping[str, Array]) -> TabularNetwork:
-    """Return the described network, of a type in `NETWORKS`."""
     described = description[NETWORK_KEY]
     name = described.get("name") if isinstance(described, dict) else described
     kinds = {kind.__name__: kind for kind in NETWORKS.values()}
