@@ -9,7 +9,7 @@ from mlpengine.core.buffers import Uncopyable, unmasked, write_into, zeros
 from mlpengine.core.errors import DtypeError, ShapeError, TapeError
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.spec import Array, ArrayLike, Spec
-from mlpengine.core.wording import quoted
+from mlpengine.core.wording import plural, quoted
 from mlpengine.tape.backward import BackwardPlan
 from mlpengine.tape.binding import Backward, Forward, Instruction
 from mlpengine.tape.flat import Flat
@@ -104,6 +104,11 @@ class Program(Uncopyable):
             if x is not None
         }
         self._missing = {name for name, n in taking.items() if n.index in read - given.keys()}
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{name} {Spec.of(x)}" for name, x in self._inputs.items())
+        outputs = ", ".join(f"{node.name} {node.spec}" for node in self.outputs)
+        return f"Program({inputs} -> {outputs}; {plural(len(self.forward_plan.records), 'op')})"
 
     def _own(self, tape: Tape, nodes: Iterable[Node]) -> tuple[Node, ...]:
         """Return the nodes of the program's own tape that correspond to `nodes` of `tape`."""
@@ -239,7 +244,10 @@ def _owned(arrays: Mapping[str, Array], leaves: Mapping[str, Node], what: str) -
         if array.shape != spec.shape:
             raise ShapeError(f"{what}: {name} must be {spec} (got {Spec.of(array)})")
         if array.dtype != spec.dtype:
-            raise DtypeError(f"{what}: {name} must be {spec} (got {Spec.of(array)})")
+            raise DtypeError(
+                f"{what}: {name} must be {spec} (got {Spec.of(array)}); "
+                f"write np.zeros(..., np.{spec.dtype})"
+            )
         if not array.flags.carray:
             raise TapeError(
                 f"{what}: {name} must be contiguous, aligned and writeable "
