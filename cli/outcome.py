@@ -14,7 +14,7 @@ from mlpengine.models.task import OUT_OF_FOLD, Classification, Regression, Split
 from mlpengine.settings.training import LINEAR
 from mlpengine.training.learner import ENDINGS
 from mlpengine.training.loop import Result
-from mlpengine.training.measure import DEVIATION, DIRECT, OF_MEAN
+from mlpengine.training.measure import DEVIATION, DIRECT, OF_MEAN, SPREADS
 
 if TYPE_CHECKING:
     from .session import Session
@@ -113,7 +113,7 @@ def metrics_table(
         lines.append(f"out-of-fold: each row predicted by networks that did not train on it{note};")
         mean = "usually, the mean of all networks predicts new rows better"
         if OF_MEAN in estimates:
-            mean = "mean of all: estimated scores of the mean of all networks on new rows"
+            mean = SPREADS[OF_MEAN]
         elif in_time:
             mean = "newer rows may have larger errors; compare with the test rows"
         lines.append(mean)

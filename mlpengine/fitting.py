@@ -38,7 +38,7 @@ from mlpengine.models.task import Split
 from mlpengine.settings.recipes import PRESETS
 from mlpengine.training.loading import load
 from mlpengine.training.loop import Callback, Result
-from mlpengine.training.measure import measure
+from mlpengine.training.measure import SPREADS, measure
 from mlpengine.training.progress import Progress
 from mlpengine.training.trainer import Fitted, Trainer
 
@@ -98,7 +98,7 @@ class FitResult(Result):
 
     def content(self) -> "list[Markup]":
         """Return what a notebook shows: the metrics, the curves and the verdicts."""
-        from mlpengine.drawing.markup import number, scrolling_table
+        from mlpengine.drawing.markup import number, scrolling_table, tag
 
         names = list(next(iter(self.metrics.values()), {}))
         lines = [
@@ -114,7 +114,12 @@ class FitResult(Result):
         if self.trained and threshold:
             title += f", at the threshold {self.trained.model.threshold_text}"
         table = scrolling_table(head, rows, title, named=threshold is not None)
-        return [ended, table, curves, self.verdicts.content()]
+        verdicts = {str(verdict) for verdict in self.verdicts}
+        notes = [line for line in self.remarks if line not in verdicts]
+        titles = {title for further in self.spreads.values() for title in further}
+        notes += [text for title, text in SPREADS.items() if title in titles]
+        told = [tag("p", line, class_="note") for line in notes]
+        return [ended, table, *told, curves, self.verdicts.content()]
 
     def report(self, path: str | os.PathLike[str] | None = None) -> "Cell | None":
         """Write the page of `mlpengine report` to a file; without a path, show it in a notebook.

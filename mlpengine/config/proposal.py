@@ -20,6 +20,7 @@ from mlpengine.data.features.thresholds import FEW_LEVELS
 from mlpengine.data.tables import DATASETS, Table
 from mlpengine.data.tables.detect import Detected
 from mlpengine.data.tables.dialect import DEFAULT, CsvDialect
+from mlpengine.data.tables.rows import has_target
 from mlpengine.optim import OPTIMIZERS, Adam, FullBatch
 from mlpengine.settings.recipes import (
     encodes,
@@ -328,6 +329,8 @@ def complete_config(
     )
     proposed = parse_yaml(text, "init", Document("init"))
     lines = decisions(facts, target, preset, division)
+    if empty := table.n_rows - int(has_target(table, target).sum()):
+        lines.append(f"{plural(empty, 'row')} of {table.n_rows:,} left out: the target is missing")
     doubted = doubts(facts, target) if task in ("auto", None) else []
     warnings = [*doubted, *facts.misread()]
     for line in warnings:
@@ -341,8 +344,10 @@ def complete_config(
     one_network = training.get("folds", 2) is None
     alone = share, data.get("validation_source"), training.get("seeds")
     if one_network or any(alone):
-        for key in ("folds", "members"):
-            proposed["training"].pop(key, None)
+        dropped = [proposed["training"].pop(key, None) for key in ("folds", "members")]
+        if any(dropped):
+            why = "training.folds" if one_network else "validation rows or training.seeds"
+            lines.append(f"no folds and no member types, as given by {why}")
     members = proposed["training"].get("members", [])
     if data.get("encoding", "piecewise") != "piecewise" and "piecewise" in members:
         members.remove("piecewise")

@@ -21,6 +21,12 @@ ONE_NETWORK, DEVIATION, OF_MEAN = "one network", "+-", "mean of all"
 """Titles of spreads: the mean over networks, a standard deviation or standard error, and an
 out-of-fold estimate for the mean of all networks."""
 
+SPREADS = {
+    DEVIATION: "+-: the standard error of each metric or, of seeds, the standard deviation",
+    OF_MEAN: "mean of all: estimated scores of the mean of all networks on new rows",
+}
+"""Explanations of titles."""
+
 TEACHER, DIRECT = "teacher", "direct"
 """Titles of the models compared with a student: its teacher, and a directly trained network."""
 
