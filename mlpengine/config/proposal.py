@@ -347,7 +347,7 @@ def complete_config(
         dropped = [proposed["training"].pop(key, None) for key in ("folds", "members")]
         if any(dropped):
             why = "training.folds" if one_network else "validation rows or training.seeds"
-            lines.append(f"no folds and no member types, as given by {why}")
+            lines.insert(-1, f"no folds and no ensemble member types, because of {why}")
     members = proposed["training"].get("members", [])
     if data.get("encoding", "piecewise") != "piecewise" and "piecewise" in members:
         members.remove("piecewise")

@@ -59,6 +59,7 @@ def test_keys_that_are_given_take_the_place_of_those_of_init(table):
     assert not any("constant" in line for line in weighted.warnings)
     assert [network.sizes[1:] for network in model.networks] == [(5, 1)]
     assert model.loss == "mae"
+    assert result.decided[-2].endswith("because of training.folds")
     assert result.decided[-1] == (
         "as given in place of that: training.epochs, training.folds, model.hidden, optimizer, loss"
         ", data.weight"
