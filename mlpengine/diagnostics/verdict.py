@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlpengine.core.structure import finite
 from mlpengine.diagnostics.thresholds import NAME_CHARACTERS
-from mlpengine.settings.fix import Fix, by_key, call_text
+from mlpengine.settings.fix import Fix, by_key, call_text, keywords, loop_text
 
 if TYPE_CHECKING:
     from mlpengine.drawing.markup import Markup
@@ -90,18 +90,28 @@ class Verdicts(list[Verdict]):
     """A list of verdicts; a notebook shows it as the page of a run does, a terminal as text.
 
     Fixes are calls of `mlpengine.fit` or, with `parameters` (names of parameters by key), of an
-    estimator.
+    estimator; `in_loop`, they are settings alone.
     """
 
     def __init__(
-        self, known: Iterable[Verdict] = (), parameters: Mapping[str, str] | None = None
+        self,
+        known: Iterable[Verdict] = (),
+        parameters: Mapping[str, str] | None = None,
+        *,
+        in_loop: bool = False,
     ) -> None:
         super().__init__(known)
-        self.parameters = parameters
+        self.parameters, self.in_loop = parameters, in_loop
 
     def fix_text(self, settings: Mapping[str, Any]) -> str:
-        """Return settings as a call in Python."""
-        return call_text(settings, self.parameters)
+        """Return settings as a call in Python or, in a loop, as settings alone."""
+        return loop_text(settings) if self.in_loop else call_text(settings, self.parameters)
+
+    @property
+    def fix(self) -> dict[str, Any]:
+        """The settings of all fixes, as keywords of `mlpengine.fit` or of `set_params`."""
+        settings = {key: value for key, (value, _) in combined_fix(self).items()}
+        return keywords(settings, self.parameters)
 
     def __repr__(self) -> str:
         lines = []

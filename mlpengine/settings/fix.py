@@ -96,10 +96,12 @@ def command_text(settings: Mapping[str, Any]) -> str:
     return " ".join(f"--set {shlex.quote(f'{key}={text}')}" for key, text in texts.items())
 
 
-def call_text(settings: Mapping[str, Any], parameters: Mapping[str, str] | None = None) -> str:
-    """Return settings as a call in Python, such as ``fit(..., optimizer={'lr': 0.1})``.
+def keywords(
+    settings: Mapping[str, Any], parameters: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Return settings as keywords of `mlpengine.fit`, such as ``{'optimizer': {'lr': 0.1}}``.
 
-    `parameters` has an estimator's parameters by key.  With them, the text is a call of
+    `parameters` has an estimator's parameters by key.  With them, the keywords are for
     `set_params`, and the parameter ``settings`` gets the other keys.
     """
     sections: dict[str, Any] = {}
@@ -110,5 +112,16 @@ def call_text(settings: Mapping[str, Any], parameters: Mapping[str, str] | None 
             sections[parameters[key]] = value
         else:
             sections.setdefault("settings", {})[key] = value
-    arguments = ", ".join(f"{name}={value!r}" for name, value in sections.items())
+    return sections
+
+
+def call_text(settings: Mapping[str, Any], parameters: Mapping[str, str] | None = None) -> str:
+    """Return `keywords` as a call, such as ``fit(..., optimizer={'lr': 0.1})``."""
+    given = keywords(settings, parameters)
+    arguments = ", ".join(f"{name}={value!r}" for name, value in given.items())
     return f"fit(..., {arguments})" if parameters is None else f"set_params({arguments})"
+
+
+def loop_text(settings: Mapping[str, Any]) -> str:
+    """Return settings for a loop without a config, such as ``optimizer lr=0.1``."""
+    return "; ".join(f"{key.replace('.', ' ')}={value!r}" for key, value in settings.items())

@@ -210,7 +210,7 @@ class LoopDiagnostics(Callback):
                 for each in self._learners
             ]
             measure_rows(self.core, one.task, one.train, networks)
-        return without(verdicts(self.core), self._silence)
+        return Verdicts(without(verdicts(self.core), self._silence), in_loop=True)
 
     def __repr__(self) -> str:
         return f"LoopDiagnostics({self.core!r})" if hasattr(self, "core") else "LoopDiagnostics()"

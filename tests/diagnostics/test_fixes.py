@@ -9,7 +9,7 @@ from mlpengine.config.fixed_config import corrections, fixed_config
 from mlpengine.config.sections import plain
 from mlpengine.core.errors import ConfigError, UsageError
 from mlpengine.diagnostics import Verdict, combined_fix
-from mlpengine.diagnostics.verdict import without
+from mlpengine.diagnostics.verdict import Verdicts, without
 from mlpengine.optim import Adam, Optimizer
 from mlpengine.settings import FeatureSettings, Fix, NetworkSettings, TrainingSettings
 
@@ -34,6 +34,9 @@ def test_of_two_values_the_first_counts_and_dropped_columns_add_up():
         "training.clip_norm": 1.0,
         "data.drop": ["id", "price", "fee"],
     }
+    listed = Verdicts([LABELS, RATE, SLOWER, *LEAKS], in_loop=True)
+    assert listed.fix["optimizer"] == {"lr": 1e-3}
+    assert listed.fix_text({"optimizer.lr": 0.1}) == "optimizer lr=0.1"
     assert settings["optimizer.lr"][1] is RATE
     assert settings["training.clip_norm"][1] is SLOWER
 

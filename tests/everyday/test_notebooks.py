@@ -44,7 +44,7 @@ SHOWN = {  # objects, and texts in their order
             [],
             spreads={"train": {"+-": {"r2": 0.25}}},
         ),
-        ["R²", "train", "1", "+-", "0.25", "test", DASH, "Loss"],
+        ["R²", "train", "1", "+-", "0.25", "test", DASH, "+-: the standard error", "Loss"],
     ),
     "diagnostics": (LoopDiagnostics(), ["nothing is measured"]),
 }
