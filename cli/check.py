@@ -53,12 +53,12 @@ def command(
     """Read CONFIG and its data, and report problems of the data before training.
 
     The command shows types, missing values, constant and leaking columns, class balance and
-    duplicate rows.  It does not train, and it writes no file.  Data that cannot be used for
+    duplicate rows.  The command does not train and writes no file.  Data that cannot be used for
     training are an error with exit code 2.
 
     With a table NEW, CONFIG is a run directory or model file, and the columns of NEW are compared
-    with the training columns.  The drift of a column is from 0 to 1.  For numbers it is the
-    Kolmogorov-Smirnov statistic; for texts it is the largest difference of the share of a text.
+    with the training columns.  The drift of a column is from 0 to 1.  The drift of numbers is the
+    Kolmogorov-Smirnov statistic.  The drift of texts is the largest change of the share of a text.
     The shares of missing values are shown, too.
     """
     check_history(history, new)

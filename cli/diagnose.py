@@ -163,7 +163,6 @@ def _estimate(path: Path, trainer: Trainer) -> dict[str, Any]:
 
 
 def _columns(data: LoadedData) -> list[Verdict]:
-    """Return the verdicts on the values and columns of the data."""
     file, tables = data.file, data.tables
     return [*cell_verdicts(file, tables), *column_verdicts(file, tables)]
 

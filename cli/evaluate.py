@@ -108,9 +108,10 @@ def command(
     FILE is a table with the target column (- is stdin).  Without FILE, the training, validation and
     test rows of the run are measured.
 
-    The loss is computed without class weights and label smoothing, for regression from standardized
-    targets.  All other metrics are in the units of the target.  --threshold replaces the model's
-    threshold (0.5, or the one that training.threshold chose).
+    The loss is computed without class weights and label smoothing.  The loss of a regression is
+    computed from standardized targets; all other metrics are in the units of the target.
+    --threshold replaces the model's threshold (0.5, or the threshold that training.threshold
+    chose).
 
     --require tests the metrics of FILE.  Without FILE it tests the metrics of the test rows or,
     without test rows, of the validation rows.

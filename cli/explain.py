@@ -48,15 +48,16 @@ def command(
 
     FILE is a table with the target column (- is stdin), by default the rows of the run.
 
-    The importance of a column is the rise of the loss, and the fall of R2 or accuracy, when its
-    values are permuted.  It is measured on rows that did not train the model: out-of-fold, test or
-    validation rows.  --json adds partial dependence: the mean prediction if all rows have the same
-    value in the column.  `mlpengine report` draws it.
+    The importance of a column is the rise of the loss, and the fall of R2 or accuracy, when the
+    values of the column are permuted.  The rows did not train the model: they are out-of-fold, test
+    or validation rows.  --json adds partial dependence: the mean prediction if all rows have the
+    same value in the column.  `mlpengine report` draws partial dependence.
 
     --row explains the prediction of one row, by its number in the first column of
     `mlpengine predict`.  The contribution of a column is its Shapley value: the mean change of the
-    prediction when the column changes from its value in a training row.  FILE then needs no target;
-    its row is compared with rows drawn from the model's description of the training rows.
+    prediction when the column changes from its value in a training row.  With --row, FILE needs no
+    target, and the row is compared with rows drawn from the model's description of its training
+    rows.
     """
     check_history(history, file)
     if number is not None:

@@ -195,7 +195,6 @@ def _write_form(model: Model, path: Path) -> tuple[dict[str, Any], list[str]]:
 
 
 def _written(path: Path) -> str:
-    """Return the text about a file."""
     return f"wrote {path}" + ("" if is_device(path) else f" ({path.stat().st_size:,} bytes)")
 
 

@@ -125,8 +125,7 @@ def command(
     _check_name(data, source)
     test_source = None
     if test is not None:
-        if not Path(test).is_file():
-            raise UsageError(f"--test: there is no such file ({test}){similar_file(Path(test))}")
+        _check_file(Path(test))
         test_source = _beside(Path(test), path)
         _check_name(test, test_source)
     names = list(dict.fromkeys(target))
@@ -191,14 +190,16 @@ def command(
         say(f"next: mlpengine check {path}; mlpengine train {path}")
 
 
+def _check_file(test: Path) -> None:
+    if not test.exists():
+        raise UsageError(f"--test: there is no such file ({test}){similar_file(test)}")
+    if not test.is_file():
+        raise UsageError(f"--test: must be a file (got {test}, a directory, pipe or device)")
+
+
 def remarks(facts: Profile) -> list[str]:
     """Return warnings about the table, a line each."""
-    lines = [
-        f"column {leak.column!r} is dropped: {leak.reason}"
-        for leak in facts.leaks
-        if leak.is_target
-    ]
-    lines += facts.misread()
+    lines = facts.misread()
     lines += [f"column {leak.column!r} stays: {leak.reason}; {KEEP_IF}" for leak in facts.suspects]
     lines += [f"{o.text}; {CORRECT}" for o in facts.outliers if o.column not in facts.drop]
     if facts.target_missing:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import best_text, metric_text, plural, printable
+from mlpengine.core.wording import best_text, cut_apart, metric_text, plural, printable, spaced
 from mlpengine.models.metrics import commonest_mistakes, confusion_matrix
 from mlpengine.models.model import MODEL_FILE
 from mlpengine.models.task import OUT_OF_FOLD, Classification, Regression, Split, Task
@@ -88,7 +88,7 @@ def metrics_table(
         return []
     names = list(next(iter(measured.values())))
     scaled = isinstance(task, Regression) and task.scaled
-    titles = ["loss*" if n == "loss" and scaled else n.replace("_", " ") for n in names]
+    titles = ["loss*" if n == "loss" and scaled else spaced(n) for n in names]
     counts = {part_title(part): f"{rows[part]:,}" for part in measured}
     if len(names) > ROW_OF_METRICS:  # a row would be longer than 80 characters
         lines = [_line("", 20, *counts), _line("rows", 20, *counts.values())]
@@ -146,13 +146,14 @@ def mistakes(
     if task.threshold is not None:
         limit, positive = task.threshold.value, texts[task.threshold.positive]
         name += f" at a threshold of {limit:.3f} for {positive}"
-    width = max(7, *(len(text[:12]) + 2 for text in texts))
-    first = max(len(text[:20]) for text in texts) + 2
+    heads, sides = cut_apart(texts, 12), cut_apart(texts, 20)
+    width = max(7, *(len(text) + 2 for text in heads))
+    first = max(len(text) for text in sides) + 2
     lines = [f"{name}: rows are true classes, columns are predicted classes"]
-    lines.append(" " * first + "".join(text[:12].rjust(width) for text in texts))
+    lines.append(" " * first + "".join(text.rjust(width) for text in heads))
     lines += [
-        text[:20].ljust(first) + "".join(f" {count:>{width - 1},}" for count in row)
-        for text, row in zip(texts, counts, strict=True)
+        text.ljust(first) + "".join(f" {count:>{width - 1},}" for count in row)
+        for text, row in zip(sides, counts, strict=True)
     ]
     return lines
 

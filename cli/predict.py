@@ -115,13 +115,13 @@ def command(
 
     --interval adds <target>_low and <target>_high, from out-of-fold errors.  --set adds
     <target>_set, such as a|b; a set is empty if no class is likely enough.  The sets contain the
-    true class for the given share of all rows or, with --by-class, of the rows of each class; these
-    sets are larger.  --threshold replaces the model's threshold (0.5, or the one that
-    training.threshold chose).  --quantile adds <target>_0.1 and so on, --times survival_365 and so
-    on: the chance that the event of a censored time has not happened by then.  --spread adds the
-    standard deviation over the networks, of the number or of the probability of the predicted
-    class.  A .npy file holds numbers only: probabilities or predicted values, and 0 or 1 for each
-    class of --set.  The column of --id keeps the type that its file has; in CSV it is text.
+    true class for the given share of all rows or, with --by-class, of the rows of each class; sets
+    with --by-class are larger.  --threshold replaces the model's threshold (0.5, or the threshold
+    that training.threshold chose).  --quantile adds <target>_0.1 and so on.  --times adds
+    survival_365 and so on, the chance that the event of a censored time has not happened by then.
+    --spread adds the standard deviation over the networks, of the number or of the probability of
+    the predicted class.  A .npy file holds numbers only: probabilities or predicted values, and 0
+    or 1 for each class of --set.  The column of --id keeps its type; in CSV the column is text.
     """
     _check_levels(level, set_level, by_class=by_class)
     path = None if out == "-" else Path(out)
@@ -247,7 +247,6 @@ def _blocks(
 
 
 def _joined(blocks: list[tuple[dict[str, Any], Array]]) -> tuple[dict[str, Any], Array]:
-    """Join blocks of rows into one block."""
     columns: dict[str, Any] = {}
     for name, column in blocks[0][0].items():
         parts = [block[name] for block, _ in blocks]

@@ -47,7 +47,7 @@ Examples:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON; write no page.")
 def command(run: Path, out: Path | None, as_json: bool) -> None:
-    """Show the run directory RUN, or a sweep's, on one HTML page.
+    """Show the run or the sweep in directory RUN on one HTML page.
 
     The page works offline.  It compares the model with a constant and a linear prediction, names
     problems and fixes, and shows curves, predictions, column importance, gradients, the data and

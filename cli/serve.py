@@ -57,13 +57,13 @@ def command(run: Path, host: str, port: int, workers: int, access_log: bool) -> 
 
     POST /predict takes a row, a JSON object of values by column, or a list of rows.  It answers
     with the columns that `mlpengine predict` writes; ?interval=0.9 and ?set=0.9 add intervals and
-    prediction sets.  GET / is a page to try it, /openapi.json describes the columns, /health
-    reports that the service runs, and /metrics has counters for Prometheus.  The model is read
-    once, at the start.  The first signal stops the service after the current requests, a second
-    signal at once.
+    prediction sets.  GET / is a page to try predictions, /openapi.json describes the columns,
+    /health reports that the service runs, and /metrics has counters for Prometheus.  The model is
+    read once, at the start.  The first signal stops the service after the current requests, a
+    second signal at once.
 
-    The service has no encryption and no password.  If other machines can reach it, put a reverse
-    proxy with both in front of it.
+    The service has no encryption and no password.  If other machines can reach the service, put a
+    reverse proxy with both in front of the service.
     """
     with TemporaryDirectory(prefix="mlpengine-") as counts:
         if workers > 1:  # prometheus_client reads this variable at its import

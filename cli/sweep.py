@@ -98,7 +98,7 @@ def command(
     """Train the YAML file CONFIG with other values of some keys, and find the best.
 
     Each trial is an ordinary run in a directory below the sweep's.  Workers may be added, stopped
-    or killed at any time: another worker, or the next --join, runs their trials again.
+    or killed at any time.  Another worker, or the next --join, runs their unfinished trials again.
     """
     from .study import Study
     from .trials import Worker
@@ -221,7 +221,6 @@ def run_workers(directory: Path, count: int, state: Stopping, *, quiet: bool) ->
 
 
 def _work(words: list[str]) -> NoReturn:
-    """Run as a worker process."""
     from .main import run
 
     start_worker()

@@ -76,7 +76,7 @@ class FitResult(Result):
             error (``+-``), or mean (``one network``) and deviation over seeds.  For a student: the
             metrics of its ``teacher`` and of a directly trained network (``direct``).
         remarks: a line for each fact to know, such as rows that were left out, or columns that
-            explain nearly all of the target.
+            explain nearly all of the target or are dropped as the target in another coding.
         decided: the decisions of ``mlpengine init`` for such a table, a line each with its keys,
             and the keys that were given instead of a decision; empty for a warm start.
         verdicts: problems of the data and the fit, except silenced ones.
@@ -204,7 +204,7 @@ def fit(
     given = {"validation": validation, "test": test}
     with Progress(progress) as shown:
         shown.stage("reading the table")
-        file, tables, decided = _config(
+        file, tables, decided, warned = _config(
             table, target, given, config, preset=preset, proposing=warm_start is None
         )
         model = (
@@ -218,7 +218,7 @@ def fit(
         trainer = trainer_of(data, model)
         fitted = trainer.fit([*callbacks, shown], until)
         shown.stage("evaluating the weights of the best epoch")
-        return _measured(data, trainer, fitted, decided)
+        return _measured(data, trainer, fitted, decided, warned)
 
 
 def check(table: Any, /, target: str | Sequence[str] | None = None, **config: Any) -> "TableCheck":
@@ -236,8 +236,9 @@ def check(table: Any, /, target: str | Sequence[str] | None = None, **config: An
 
     Raises: ConfigError and DataError as `fit`.
     """
-    file, tables, _ = _config(table, target, {}, config, proposing=True, name="check")
-    return TableCheck.of(file, *read_source(file, table=tables.get("train")))
+    file, tables, _, warned = _config(table, target, {}, config, proposing=True, name="check")
+    known = TableCheck.of(file, *read_source(file, table=tables.get("train")))
+    return known._replace(warnings=[*dict.fromkeys([*warned, *known.warnings])])
 
 
 def distill(
@@ -298,7 +299,7 @@ def distill(
     if validation is None:
         one.setdefault("data", {}).setdefault("split", {}).setdefault("validation", 0.0)
         one["training"].setdefault("early_stopping", None)
-    file, tables, _ = _config(table, target, given, one, proposing=True)
+    file, tables, *_ = _config(table, target, given, one, proposing=True)
     data = loaded_data(file, tables)
     frames = {"train": table, **{name: rows for name, rows in given.items() if rows is not None}}
     if "drop" not in one.get("data", {}) and file.config.data.drop:
@@ -315,7 +316,7 @@ def distill(
         trainer = trainer_of(data)
         fitted = trainer.fit([*callbacks, shown])
         shown.stage("evaluating the weights of the best epoch")
-        return _measured(data, trainer, fitted, [])
+        return _measured(data, trainer, fitted, [], [])
 
 
 def _with_columns_of(teacher: Teacher) -> ConfigFile:
@@ -334,7 +335,7 @@ def _with_columns_of(teacher: Teacher) -> ConfigFile:
 
 
 def _measured(
-    data: LoadedData, trainer: Trainer, fitted: Fitted, decided: list[str]
+    data: LoadedData, trainer: Trainer, fitted: Fitted, decided: list[str], warned: list[str]
 ) -> tuple[Model, FitResult]:
     """Measure a training; return the model and the result of `fit`."""
     beside = data.transfer.beside if data.transfer else None
@@ -347,11 +348,13 @@ def _measured(
     of_columns = column_verdicts(file, data.tables)
     of_data = [*cell_verdicts(file, data.tables), *of_columns]
     model = data.recorded(fitted.model(data.tables.preprocessor), measured)
+    source = data.tables.parts["train"][0].source
+    told = [f"{source}: {line}" for line in warned]
     return model, FitResult(
         **vars(fitted.result),
         metrics=measured.metrics,
         spreads=measured.spreads,
-        remarks=[*data.tables.remarks, *map(str, of_columns)],
+        remarks=[*dict.fromkeys([*data.tables.remarks, *told, *map(str, of_columns)])],
         verdicts=joint_list(file, of_data, of_run),
         decided=decided,
         trained=FitParts(data, model, fitted, measured.last),
@@ -384,8 +387,8 @@ def _config(
     preset: str = "plain",
     proposing: bool,
     name: str = NAME,
-) -> tuple[ConfigFile, dict[str, Table], list[str]]:
-    """Return the checked config, the tables in memory by part, and the decisions."""
+) -> tuple[ConfigFile, dict[str, Table], list[str], list[str]]:
+    """Return the checked config, the tables in memory by part, the decisions, and warnings."""
     _check_call(table, target, given, name)
     one_of(f"{name}: preset", preset, PRESETS)
     sections = as_config(config)
@@ -414,6 +417,7 @@ def _config(
         own["categorical"] = features
     tables: dict[str, Table] = {}
     decided: list[str] = []
+    warned: list[str] = []
     if proposing and not own.get("stream"):
         detected = None
         with suppress(ConfigError, DataError):  # the check below, or training, reports it
@@ -435,7 +439,7 @@ def _config(
                 if (history := history_of(checked)).names:
                     whole = history.extended(detected.table)
                     facts = TableCheck.of(checked, whole, data.target).facts
-                decided = complete_config(sections, detected, preset, features, facts)
+                decided, warned = complete_config(sections, detected, preset, features, facts)
             except DataError:
                 checked_sections(sections, name)  # errors of the settings come first
                 raise
@@ -445,7 +449,7 @@ def _config(
         if part not in tables:
             source = "table" if part == "train" else part
             tables[part] = as_table(rows, text=features, labels=targets, source=source, **how)
-    return file, tables, decided
+    return file, tables, decided, warned
 
 
 def checked_sections(sections: dict[str, Any], name: str = NAME) -> ConfigFile:

@@ -6,5 +6,4 @@ BackendName = Literal["auto", "numpy", "numexpr", "compiled"]
 """Name of the backend of a training step.
 
 ``auto`` is ``compiled`` if there is a compiler and the run is long enough to pay for compiling,
-else ``numpy``.  ``numexpr`` was the fastest backend in no measured case, so ``auto`` never uses
-it."""
+else ``numpy``.  ``auto`` is never ``numexpr``, the fastest backend in no measured case."""

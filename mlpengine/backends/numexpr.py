@@ -66,10 +66,7 @@ def _backward(op: Elementwise, *residuals: Array, out: Slots, **work: Array) -> 
 
 
 def find_rule(op: GradOp, direction: Direction) -> Callable[..., Calls] | None:
-    """Return the fused rule of an op, or None.
-
-    There is one if NumPy needs several calls and NumExpr has all functions of the formulas.
-    """
+    """Return the fused rule of an op if NumPy needs several calls and NumExpr has all functions."""
     if not isinstance(op, Elementwise):
         return None
     f = op.formulas

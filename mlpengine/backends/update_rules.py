@@ -22,10 +22,10 @@ class Update(NamedTuple):
     """The result of `Optimizer.describe_update`.
 
     Attributes:
-        numbers: formulas of the numbers of a step, such as bias corrections, by name.  They read
-            ``lr``, the step ``t`` from 1, `hyper` and `carried`.
-        outputs: formulas of the new moments and of the new parameter ``p``, by name.  They read the
-            old moments, ``p``, the gradient ``g``, `hyper` and `numbers`.
+        numbers: numbers of a step, such as bias corrections, by name, as formulas of ``lr``, the
+            step ``t`` from 1, `hyper` and `carried`.
+        outputs: new moments and the new parameter ``p``, by name, as formulas of the old moments,
+            ``p``, the gradient ``g``, `hyper` and `numbers`.
         params: the flat vector of parameters.
         moments: flat vectors by name.
         hyper: hyper-parameters by name.
@@ -60,10 +60,7 @@ class Update(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether all parameters have one learning rate, and one weight decay without a schedule.
-
-        Some parameters may have no decay.
-        """
+        """Whether all parameters have one learning rate, and one constant weight decay or none."""
         factors = all(run.lr == 1 and run.weight_decay in (0, 1) for run in self.ranges)
         return factors and not self.is_scheduled
 
@@ -76,8 +73,7 @@ def largest_factor(ranges: Sequence[ParameterRange]) -> float:
 def largest_update(dtype: "np.dtype[np.floating]", ranges: Sequence[ParameterRange]) -> float:
     """Return the largest valid product of a step's learning rate and gradient norm, by dtype.
 
-    A step with a larger product is refused, because weights would overflow.  Momentum, too, could
-    overflow, because it can be a hundred gradients long.  The learning rate does not include the
-    factors of `ranges`.
+    A step with a larger product is refused, because weights or momentum would overflow; momentum
+    can grow to a hundred gradients.  The learning rate does not include the factors of `ranges`.
     """
     return float(np.finfo(dtype).max) / 1024 / largest_factor(ranges)

@@ -31,7 +31,7 @@ class Batch(NamedTuple):
 
     Attributes:
         rows: number of rows.
-        gathered: inputs, targets and weights of the batch, or empty if they are unknown.
+        gathered: buffers of inputs, targets and weights, or empty if they are unknown.
         parameters: the flat vector of all parameters.
         scalar: whether the program becomes statements on single numbers; integers are then stored
             as real numbers.
@@ -88,7 +88,7 @@ class MatrixValue:
 
     @cached_property
     def columns(self) -> int:
-        """Number of columns, or 1 for a number."""
+        """Number of columns."""
         return self.array.shape[-1] if self.array.ndim else 1
 
     @cached_property
@@ -122,7 +122,7 @@ class Values:
     Attributes:
         names: C names by address.
         batch: the batch of the program; None if rows do not matter.
-        reshaped: pairs of a value and the value with its numbers in another shape.
+        reshaped: pairs of values with the same numbers in two shapes.
     """
 
     names: Mapping[int, str]
@@ -204,8 +204,8 @@ class Values:
 
         A final value may stay in its array if its rows are whole vectors, or if it is in
         `any_length`, because its kernels accept rows of any length.  All other values are in the
-        workspace: fused kernels run in another order than in NumPy, so arrays that share memory
-        would overwrite each other.  No two final values share memory.
+        workspace, because kernels may run in another order than in NumPy, where such arrays share
+        memory.  No two final values share memory.
         """
         exceptions = set(any_length)
         for value in self.all:

@@ -1,6 +1,7 @@
 """Problems of a table before training: `TableCheck`."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from mlpengine.config.load import ConfigFile
@@ -17,7 +18,8 @@ class TableCheck(NamedTuple):
     Attributes:
         facts: columns with types, missing values and ranges; classes, leaks, duplicate rows.
         dropped: the columns that training leaves out, each with a reason found in the data, or "".
-        warnings: a line for each problem of a column that is not dropped.
+        warnings: a line for each problem of a column that is not dropped; from `mlpengine.check`
+            also for a column that is dropped but perhaps should not be.
     """
 
     facts: Profile
@@ -39,6 +41,8 @@ class TableCheck(NamedTuple):
             rows, kind = rows.drop([data.event]), "survival"
         earlier = history_of(file).names  # an earlier target is no leak
         facts = profile(rows, targets, task=kind, trusted=earlier, progress=progress)
+        used = (data.weight, data.exposure)
+        facts = replace(facts, drop={n: why for n, why in facts.drop.items() if n not in used})
         dropped = reasons(file, facts)
         return cls(facts, dropped, facts.warnings(dropped))
 

@@ -156,7 +156,10 @@ def _of_target(tables: Tables) -> list[Verdict]:
 
 
 def column_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
-    """Return a verdict for each column, used or dropped, that explains nearly all of the target."""
+    """Return a verdict for each column, used or dropped, that explains nearly all of the target.
+
+    A single feature is used on purpose, so there is no verdict on it.
+    """
     task, target = tables.preprocessor.task, tables.preprocessor.target
     if target is None or len(target.columns) != 1 or task == "multilabel":
         return []
@@ -166,7 +169,9 @@ def column_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
     sample = tables.preprocessor.with_computed(sample)
     drop = [name for name in file.config.data.drop if name in sample]
     earlier = tables.preprocessor.history.names  # an earlier target is no leak
-    names = [name for name in [*tables.preprocessor.kinds, *drop] if name not in earlier]
+    used = tables.preprocessor.kinds
+    used = used if len(used) > 1 else {}
+    names = [name for name in [*used, *drop] if name not in earlier]
     verdicts = []
     for leak in find_leaks(sample, list(dict.fromkeys(names)), values, task or "regression"):
         if leak.column not in drop:

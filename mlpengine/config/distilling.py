@@ -201,7 +201,6 @@ class Teacher:
         return self.data.tables.parts[part][1]
 
     def _table(self, part: str, rows_of: RowsOf) -> Table:
-        """Return rows of a part as a table."""
         table, rows = self.data.tables.parts[part]
         columns = {name: table[name].take(rows_of(name, rows)) for name in table.names}
         return Table(columns, table.source, first_line=table.first_line, origin=rows_of("", rows))

@@ -197,7 +197,6 @@ def _section(name: str, options: Mapping[str, Any]) -> list[str]:
 
 
 def _line(section: str, key: str, value: Any) -> str:
-    """Return a setting as YAML with a comment."""
     return f"  {key}: {_flow(value)}{_remark(section, key)}"
 
 
@@ -206,7 +205,6 @@ def _remark(section: str, key: str) -> str:
 
 
 def _flow(value: Any) -> str:
-    """Return a value as YAML on one line."""
     if isinstance(value, Mapping):
         return f"{{{', '.join(f'{_flow(key)}: {_flow(one)}' for key, one in value.items())}}}"
     if isinstance(value, list):
@@ -255,7 +253,7 @@ def decisions(
     dropped = [name for name in profile.drop if name not in target]
     if dropped:
         shown = ", ".join(dropped[:5]) + (", ..." if len(dropped) > 5 else "")
-        lines.append(f"dropped: {_one_line(shown)} (data.drop has the reasons)")
+        lines.append(f"dropped: {_one_line(shown)} (data.drop; mlpengine check has the reasons)")
     return lines
 
 
@@ -285,8 +283,8 @@ def complete_config(
     preset: str = "plain",
     kept: Collection[str] = (),
     facts: Profile | None = None,
-) -> list[str]:
-    """Add the settings of `propose` that a config lacks for a table; return `decisions`.
+) -> tuple[list[str], list[str]]:
+    """Add the settings of `propose` that a config lacks; return `decisions` and logged warnings.
 
     If the table lacks the target, nothing is added.
     `kept` are columns that must not be dropped; `facts` is the profile of the table, if known.  If
@@ -299,7 +297,7 @@ def complete_config(
     target = [named] if isinstance(named, str) else list(named)
     table, reading = detected.table, detected.reading
     if not target or not {*target} <= {*table.names}:
-        return []
+        return [], []
     task, event = data.get("task", "auto"), data.get("event")
     if event in table.names:
         table, task = table.drop([event]), "survival"
@@ -331,7 +329,8 @@ def complete_config(
     proposed = parse_yaml(text, "init", Document("init"))
     lines = decisions(facts, target, preset, division)
     doubted = doubts(facts, target) if task in ("auto", None) else []
-    for line in [*doubted, *facts.misread()]:
+    warnings = [*doubted, *facts.misread()]
+    for line in warnings:
         _log.warning("warning: %s: %s", facts.source, line)
     if given := [*_given(config)]:
         lines.append(f"as given in place of that: {', '.join(given)}")
@@ -352,7 +351,7 @@ def complete_config(
     if name != "mse" and SMOOTH in members:
         members.remove(SMOOTH)
     fill_missing(config, proposed)
-    return lines
+    return lines, warnings
 
 
 def _given(config: Mapping[str, Any]) -> Iterator[str]:
@@ -375,9 +374,9 @@ ENCODING = "  encoding: piecewise  # quantile bins of each number are inputs, to
 
 
 def drop_rates(sections: dict[str, Any], optimizer: Any) -> None:
-    """Remove learning rate, gradient clipping and batch size from `sections`.
+    """Remove from `sections` the settings that a config with this `optimizer` cannot have.
 
-    Only full-batch optimizers do not take these settings; others leave `sections` unchanged.
+    A full-batch optimizer has no learning rate, gradient clipping or batch size.
     """
     name = optimizer.get("name") if isinstance(optimizer, Mapping) else optimizer
     if isinstance(name, str) and issubclass(OPTIMIZERS.get(name, Adam), FullBatch):
@@ -417,7 +416,6 @@ def _dates(profile: Profile, target: Sequence[str]) -> list[str]:
 
 
 def _shares(profile: Profile, division: Division | None, *, own_test: bool) -> dict[str, float]:
-    """Return the shares of validation and test rows."""
     shares = {"validation": validation_share_for(profile.n_rows), "test": 0.2}
     if folds_of(profile, division):
         del shares["validation"]

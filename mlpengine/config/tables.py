@@ -424,7 +424,6 @@ def _learned_once(
 def _split(
     file: ConfigFile, table: Table, target: list[str], rows: Array, own_files: set[str]
 ) -> dict[str, Array]:
-    """Return the row indices of each part."""
     config = file.config
     shares = {"validation": config.validation_share, "test": config.data.split.test}
     shares = {part: 0.0 if part in own_files else share for part, share in shares.items()}
@@ -444,7 +443,6 @@ def _split(
 def _folds(
     file: ConfigFile, table: Table, target: list[str], rows: Array, duplicates: DuplicateRows | None
 ) -> Array | None:
-    """Return the fold of each of the training rows `rows`."""
     count = file.config.training.folds
     if count is None:
         return None

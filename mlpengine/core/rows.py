@@ -36,8 +36,8 @@ def gather_rows(rows: Array | Gathered | NamedRows, indices: Array, out: Any) ->
         rows.gather(indices, out)
     elif not rows.flags.c_contiguous or rows.dtype != out.dtype:
         raise DataError(
-            f"gather_rows: C-contiguous rows of dtype {out.dtype} are needed "
-            f"(strides {rows.strides} of {rows.dtype})"
+            f"rows must be a contiguous {out.dtype} array (got {rows.dtype}, strides "
+            f"{rows.strides}); write np.ascontiguousarray(rows, {str(out.dtype)!r})"
         )
     else:
         rows.take(indices, 0, out, "clip")

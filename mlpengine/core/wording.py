@@ -79,6 +79,25 @@ def shortened(text: str) -> str:
     return "\n".join(n if len(n) <= LONGEST_LINE else f"{n[:LONGEST_LINE]}..." for n in lines)
 
 
+def cut_apart(texts: Sequence[str], length: int) -> list[str]:
+    """Return texts of at most `length` characters; different texts stay different.
+
+    Long texts lose their middle or, if two were then equal, all but their beginning and place.
+
+    >>> cut_apart(["a long name one", "a long name two"], 10)
+    ['a lo...one', 'a lo...two']
+    """
+    tail = (length - 3) // 2
+    cut = [t if len(t) <= length else f"{t[: length - 3 - tail]}...{t[-tail:]}" for t in texts]
+    if len({*cut}) == len({*texts}):
+        return cut
+    ends = [f"...{k + 1}" for k in range(len(texts))]
+    return [
+        t if len(t) <= length else f"{t[: length - len(end)]}{end}"
+        for t, end in zip(texts, ends, strict=True)
+    ]
+
+
 def as_setting(value: Any) -> str:
     """Return a JSON value in the notation of configs and `--set`: null, not None."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -109,7 +128,13 @@ def nearest(wrong: object, names: Iterable[str]) -> str | None:
 
 def shown_name(name: str) -> str:
     """Return the display name of a metric or of a column of metrics.csv."""
-    return DISPLAY_NAMES.get(name, name.replace("_", " "))
+    return DISPLAY_NAMES.get(name, spaced(name))
+
+
+def spaced(name: str) -> str:
+    """Return a metric's name with blanks for its own underscores; a class keeps its name."""
+    metric, of, label = name.partition(" of ")
+    return f"{metric.replace('_', ' ')}{of}{label}"
 
 
 def metric_text(value: float | None) -> str:

@@ -211,7 +211,6 @@ def _errors(x: Array, share: Array, rows: Array) -> Spans:
 
 
 def _columns(rows: Sequence[Data], *names: str) -> Iterator[Array]:
-    """Yield an array of values for each name."""
     return (array_of([one[name] for one in rows]) for name in names)
 
 

@@ -82,15 +82,12 @@ class _Frame:
         self.left = NAMED if long else LEFT
 
     def x(self, values: Array | Sequence[float] | float) -> Array:
-        """Return the horizontal positions of values of x."""
         return self.left + (RIGHT - self.left) * self.chart.x.share(values)
 
     def y(self, values: Array | Sequence[float] | float) -> Array:
-        """Return the vertical positions of values of y."""
         return BOTTOM - (BOTTOM - TOP) * self.chart.y.share(values)
 
     def grid(self) -> list[Markup]:
-        """Return the axes with their ticks."""
         shapes, (x, y) = [], (self.chart.x, self.chart.y)
         for place, (_, text) in zip(self.y([v for v, _ in y.ticks]), y.ticks, strict=True):
             shapes.append(tag("path", d=f"M{self.left} {place:.1f}H{RIGHT}", class_="grid"))
@@ -111,7 +108,6 @@ class _Frame:
         return shapes
 
     def shape(self, shape: Shape) -> Markup:
-        """Return one shape."""
         match shape:
             case Line():
                 return self._line(shape)
@@ -166,7 +162,6 @@ class _Frame:
 
 
 def _swatch(key: LegendEntry) -> Markup:
-    """Return the sign of an entry of a legend."""
     match key.kind:
         case "rule":
             shape = tag("path", d="M1 6H21", class_="rule")

@@ -44,8 +44,8 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         best_epoch_: the epoch of the final weights.
         mlp_, mlps_: the first `Mlp`, and a list of all networks.
         best_epochs_: with `folds`, the best epoch of each trained network.
-        threshold_: with ``training.threshold`` in `settings`, the smallest probability for which
-            the positive class is predicted.
+        threshold_: with ``training.threshold`` in `settings`, the probability above which the
+            positive class is predicted.
         ensemble_weights_: with `members`, the weight of each member type in the ensemble mean.
     """
 
@@ -69,6 +69,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
 
         Rows with the same group in `groups` (rows,) are held out together.  With `times` (rows,),
         numbers or dates, folds are consecutive in time.  No group or time may be missing.
+        "yes" and "yes " are two labels here, but one label in `mlpengine.fit`.
 
         Raises: DataError if all labels are equal.
         """

@@ -59,7 +59,8 @@ def format_of(path: str | Path, format: str | None = None) -> str:
     if format is None and named not in FORMATS:
         known = f"{', '.join(f'.{name}' for name in others)} or .{last}"
         near = suggestion(named, FORMATS)
-        raise UsageError(f"{path}: the name must end in {known}, or --format be given{near}")
+        near = near or "; mlpengine export writes .html, too"
+        raise UsageError(f"{path}: the name must end in {known}, or the format be given{near}")
     chosen = named if format is None else format
     if chosen not in FORMATS:
         raise UsageError(

@@ -276,13 +276,11 @@ def _init(step: DeviceStep) -> str:
 
 
 def _predict(step: DeviceStep) -> str:
-    """Return the function that predicts."""
     body = c_text(prediction(step.forward, step.outputs, has_table=step.table is not None))
     return DEVICE_PREDICT.format(name=step.name, upper=step.upper, body=body)
 
 
 def _train(step: DeviceStep) -> str:
-    """Return the function that makes a step."""
     parts, lines = step.step, list[Statement]()
     if step.table:
         features, *targets = parts.given
@@ -317,7 +315,6 @@ def _factor(step: DeviceStep) -> str:
 
 
 def _updates(step: DeviceStep) -> Iterator[str]:
-    """Yield the calls that update the parameters."""
     update, keeps = step.update, {True: "keep", False: "1"}
     for i, (weight, bias) in step.decayed().items():
         (dy, x), layer = step.step.factors[i], step.mlp.layers[i]

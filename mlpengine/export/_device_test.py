@@ -262,7 +262,6 @@ def _cells(preprocessor: Preprocessor, table: Table) -> Array:
 
 
 def _features(preprocessor: Preprocessor, table: Table) -> Array:
-    """Return float64 features."""
     numbers, categories = preprocessor.fitted_numbers, preprocessor.categories
     whole = with_columns(table, preprocessor.computed, strict=False)
     features = np.empty((table.n_rows, preprocessor.n_features))
@@ -272,7 +271,6 @@ def _features(preprocessor: Preprocessor, table: Table) -> Array:
 
 
 def _targets(step: DeviceStep, rng: np.random.Generator) -> Array:
-    """Return random targets (rows, targets) as a device reads them."""
     shape = TEST_ROWS, step.targets
     low, high = getattr(step.loss, "target_range", (-np.inf, np.inf))
     task = step.model.task if step.model else None

@@ -209,7 +209,6 @@ def to_c(model: Model | Network, name: str | None = None) -> tuple[bytes, Export
 
 
 def _declared(code: NetworkCode) -> str:
-    """Return the declaration of a network's function."""
     sizes = {"inputs": code.in_dim, "outputs": code.out_dim}
     return NETWORK_DECLARATION.format(name=code.name, real=code.real, about=code.about, **sizes)
 
@@ -311,7 +310,6 @@ def _names(model: Model) -> list[str]:
 
 
 def _shown(row: dict[str, Any], answer: dict[str, float]) -> str:
-    """Return the example as lines of a comment."""
     lines = ["", "   Example:"]
     lines += [
         f"     {comment_text(name)} = {comment_text(str(cell))}" for name, cell in row.items()

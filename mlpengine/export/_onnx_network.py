@@ -108,7 +108,6 @@ class _Writer:
         return self.graph.constant(np.array(shape, np.int64))
 
     def node(self, op: str, *inputs: str, **attributes: Any) -> str:
-        """Add a node with one output and return that value's name."""
         return self.graph.node(op, *inputs, **attributes)
 
 

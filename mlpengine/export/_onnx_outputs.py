@@ -56,7 +56,6 @@ def write_outputs(graph: Graph, model: Model, x: str) -> None:
 
 
 def _numbers(graph: Graph, task: Regression, x: str) -> str:
-    """Add the nodes of every prediction; return the matrix of predictions."""
     loss, target = task.loss, task.target
     wide, given = graph.cast(x, "float64"), {}
     for k, leaf in enumerate(loss.formulas.outputs):

@@ -309,7 +309,6 @@ def _computed(column: ComputedColumn, columns: Mapping[str, Expr], name: str) ->
 def _numbers(
     numbers: Numbers, columns: Mapping[str, Expr], real: str
 ) -> tuple[list[Definition], list[Statement]]:
-    """Return the constants and the statements of the numeric features."""
     count, bins, flags = len(numbers.sources), len(numbers.bins), len(numbers.flagged)
     tables, body = _gathered(numbers.sources, columns)
     f = element("f", "i")
@@ -398,7 +397,6 @@ def _special(source: Source, columns: Mapping[str, Expr], out: Expr) -> list[Sta
 
 
 def _components(numbers: Numbers, real: str) -> tuple[list[Definition], list[Statement]]:
-    """Return the constants and the statements of the components of bins."""
     bins, count = numbers.bins, len(numbers.sources)
     tables: list[Definition] = [_places("bin_of", bins.columns.tolist())]
     tables += _split("bin_left", bins.left, real)

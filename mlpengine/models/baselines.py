@@ -1,4 +1,4 @@
-"""Baselines of a model: the scores of a constant and a linear prediction on the same rows."""
+"""Baselines of a model: scores of a constant and of a linear prediction on the same rows."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -43,34 +43,34 @@ METRICS: dict[str, Callable[[Array, Array, Array | None], float]] = {
 }
 """Metrics that compare predictions: functions of targets, predictions and weights.
 
-Log loss and cost take a value of each row instead of predictions; ROC AUC takes probabilities."""
+In place of predictions, log loss and cost take their value in each row, and ROC AUC takes
+probabilities."""
 
 LINEAR_ROWS, LINEAR_FEATURES = 4_000, 600
 """Maximum training rows (evenly spaced) and maximum features of a linear model."""
 
 ROUGH = 1e-4
-"""The search for a linear prediction ends when the loss falls by a smaller share, because its
-scores no longer change."""
+"""Tolerance of the search for a linear prediction (see `linear.minimize`)."""
 
 PASSES = 60
 PENALTY = 1.0
 
 
 class Guess(NamedTuple):
-    """Predictions and, for classes and labels, their probabilities; `threshold` has the costs."""
+    """Predictions; for classes and labels, also probabilities; `threshold` has the costs."""
 
     predicted: Array
     chances: Array | None = None
     threshold: Threshold | None = None
 
     def decided(self, threshold: Threshold | None) -> "Guess":
-        """Return the guess with classes by a threshold, if there is one."""
+        """Return the guess with classes chosen by `threshold`; unchanged if `threshold` is None."""
         if threshold is None or self.chances is None:
             return self
         return Guess(threshold.predict(self.chances), self.chances, threshold)
 
     def compared(self, metric: str, truth: Array) -> Array:
-        """Return the input of a metric: a value or a vector for each row."""
+        """Return what the metric in `METRICS` takes in place of predictions."""
         if metric == "roc_auc":
             return np.asarray(self.chances)
         if metric == "cost" and self.threshold and self.threshold.costs:
@@ -93,7 +93,7 @@ def compared_metrics(task: Task) -> list[str]:
 
 
 def constant_prediction(task: Task, train: Split, rows: int) -> Guess:
-    """Return the best prediction without features, for `rows` rows."""
+    """Return the best constant prediction, repeated for `rows` rows."""
     truth, weights = train.truth, train.weights
     if isinstance(task, Classification):
         counts = np.bincount(truth.astype(np.int64), weights, minlength=_classes(task))
@@ -107,11 +107,11 @@ def constant_prediction(task: Task, train: Split, rows: int) -> Guess:
 
 
 def linear_prediction(task: Task, train: Split, x: Array, work: float) -> Guess | None:
-    """Return a linear model's predictions for features `x`; None for too many features, or NaN.
+    """Return a linear model's predictions for features `x`, or None.
 
-    The model is least squares for numbers, and logistic regression for classes and labels.  It has
-    an L2 penalty of 1, and takes at most LINEAR_ROWS training rows and about `work`
-    multiplications.
+    The model is least squares for numbers, and logistic regression for classes and labels, with an
+    L2 penalty of 1.  Training takes at most LINEAR_ROWS rows and about `work` multiplications.  The
+    result is None if the features are not finite, or too many for these limits.
     """
     width, outputs = x.shape[1] + 1, max(task.outputs, 2)
     passes = 1 if isinstance(task, Regression) else PASSES
@@ -142,7 +142,7 @@ def linear_prediction(task: Task, train: Split, x: Array, work: float) -> Guess 
 
 
 def _linear(loss: Loss, part: Split, y: Array, x: Array, outputs: int = 0) -> Array:
-    """Return outputs for features `x` of the linear model with the least loss on `part`."""
+    """Fit a linear model to the rows of `part`; return its outputs for features `x`."""
     columns = 1 if y.ndim == 1 else y.shape[1] // getattr(loss, "target_columns", 1)
     penalty = PENALTY / columns
     given = part.x.astype(np.float64), y, part.weights, outputs or columns
@@ -186,11 +186,10 @@ def baseline_scores(
     weights: Array | None,
     blocks: Array | None = None,
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """Return value and standard error of metrics by name, for each prediction by name.
+    """Return value and standard error (jackknife) of each metric, for each of `guesses`.
 
-    The first prediction is compared with the others.  ``ahead`` is its value of the first metric
-    minus the other prediction's value, with the standard error of this difference over the same
-    rows (jackknife).
+    All guesses but the first also get ``ahead``: the first guess's value of the first metric, minus
+    the own value.  The standard error of this difference is over the same rows.
     """
     given = {
         who: {name: guess.compared(name, truth) for name in names} for who, guess in guesses.items()

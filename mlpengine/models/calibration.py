@@ -15,25 +15,29 @@ from mlpengine.models.task import Regression, Split, Task
 from mlpengine.nn import TabularNetwork
 
 RESIDUALS = "residuals"
-"""Prefix of the names of residual arrays in a file."""
+"""Prefix of the names of the arrays of `Residuals` in a file."""
 
 SET_CHANCES, SET_CLASSES = "set_chances", "set_classes"
 """Names of the arrays of `ClassSets` in a file."""
 
 MAX_RESIDUALS = 4_096
-"""Maximum number of residuals in a model; quantiles of the residuals replace a larger number."""
+"""Maximum number of residuals in a model; more residuals are replaced by their quantiles."""
 
 MAX_PLACES, ROWS_OF_PLACE = 10, 80
-"""Maximum number of predictions at which the size of errors is stored; minimum rows for each."""
+"""Maximum number of `Residuals.places`, and minimum number of rows for each place."""
 
 CHANCE_OF_RANGE = 1.5
-"""Factor c: chance shortens the shortest range of n errors by a share c / (level * sqrt(n))."""
+"""Factor c in c / (level * sqrt(n)).
+
+By chance, the shortest range with a share `level` of n errors is up to this share shorter than the
+symmetric range.
+"""
 
 SMALLEST_SCALE = 0.01
-"""Smallest size of errors at a prediction, as a share of the largest."""
+"""Smallest of `Residuals.scales`, as a share of the largest scale."""
 
 TEMPERATURES = 0.2, 5.0
-"""Smallest and largest temperature."""
+"""Smallest and largest temperature that `fit_temperature` returns."""
 
 
 COMPARED_ROWS = 8_192
@@ -47,18 +51,17 @@ def error_of_mean(
     part: Split,
     mean_loss: Callable[[Array, Split], float],
 ) -> Array | None:
-    """Return the error of the mean of all networks on new rows, relative to one network's error.
+    """Estimate the error of the mean of all networks on new rows, divided by one network's error.
 
-    The error of one network is its out-of-fold error.  The gain of averaging depends on how much
-    the networks differ on rows that are new to all of them, but with folds no rows are new to all.
-    Training reduces errors and differences between networks on training rows by about the same
-    factor: if training moves the outputs by a share h towards the labels, a share 1 - h of both
-    remains.  So the relative gain of averaging is about the same on rows that trained all networks
-    and on new rows.
+    One network's error is known from out-of-fold rows.  With folds, no rows are new to all
+    networks, so the gain of averaging must be estimated on rows that trained the networks.  There,
+    errors and differences between networks are both smaller, by about the same factor: if training
+    moves the outputs by a share h towards the labels, a share 1 - h of both remains.  The relative
+    gain of averaging is thus about the same as on new rows.
 
-    `outputs` maps the features of at most `COMPARED_ROWS` rows to the outputs (folds, rows,
-    out_dim) of each fold's networks.  The error is the squared error for numbers, and `mean_loss`
-    for classes and censored times.
+    `outputs` maps the features of at most `COMPARED_ROWS` rows to outputs (folds, rows, out_dim),
+    by the networks of each fold.  The error is the squared error for numbers, and `mean_loss` for
+    classes and censored times.
 
     Shape: (targets,) for numbers, (1,) for classes; None for two folds.
     Source: Krogh and Vedelsby 1995, "Neural network ensembles, cross validation, and active
@@ -90,10 +93,10 @@ def error_of_mean(
 class Residuals:
     """Out-of-fold errors for intervals; the width of an interval depends on the prediction.
 
-    An error is target minus prediction.  It is multiplied by `error_of_mean`, because the mean of
-    all networks has smaller errors, and divided by the usual size of errors at this prediction.
-    `scales` are the usual sizes at the predictions `places`, in the units of the targets.  The
-    usual size is linear between the places and constant beyond them.
+    An error is target minus prediction.  Stored errors are multiplied by the root of
+    `error_of_mean`, because the mean of all networks has smaller errors.  They are then divided by
+    the usual size of errors at the prediction.  `scales` are these sizes, in the units of the
+    targets, at the predictions `places`; between places they are interpolated linearly.
 
     Shapes: `errors` (errors, targets), sorted; `places` (places, targets), increasing, and
         `scales`.
@@ -105,10 +108,10 @@ class Residuals:
 
     @classmethod
     def of(cls, errors: Array, predictions: Array, share: Array | None = None) -> "Residuals":
-        """Keep the errors (rows, targets) of networks on rows that did not train these networks.
+        """Return the residuals for out-of-fold errors and predictions, each (rows, targets).
 
-        `share` (targets,) comes from `error_of_mean`.  An error is NaN if the target is missing;
-        then every target keeps as many errors as the target with the fewest.
+        `share` (targets,) is the result of `error_of_mean`.  Errors may be NaN for missing targets;
+        every target then keeps as many errors as the target with the fewest known errors.
         """
         if (gaps := np.isnan(errors)).any():
             known = [np.flatnonzero(~missing) for missing in gaps.T]
@@ -128,15 +131,15 @@ class Residuals:
         return replace(kept, errors=_few_sorted(errors / kept._scale(predictions)))
 
     def interval(self, predictions: Array, level: float) -> tuple[Array, Array]:
-        """Return lower and upper ends (rows, targets) for predictions (rows, targets).
+        """Return lower ends and upper ends (rows, targets) for predictions (rows, targets).
 
-        A new target lies between them with a probability of about `level` if its row is like the
-        training rows.  Usually both ends are equally far from the prediction.  The shortest
-        range with a share `level` of the errors is used instead if this range is shorter by more
-        than chance.
+        If a new row is like the training rows, its target is in the interval with a probability of
+        about `level`.  Usually both ends are equally far from the prediction.  If the shortest
+        range with a share `level` of the errors is shorter than chance explains, this range is used
+        instead.
 
         CV+ (Barber et al. 2021, arXiv 1905.02928) adds the out-of-fold errors to each network's
-        prediction.  CV+ has a guarantee, but for 90 % it covered 92.5 % of new targets: an
+        prediction.  CV+ has a guarantee, but its intervals are wider than needed, because an
         out-of-fold error already contains the difference between networks.
 
         Source: Lei et al. 2018, "Distribution-free predictive inference for regression", section
@@ -147,7 +150,7 @@ class Residuals:
         return predictions + low * scale, predictions + high * scale
 
     def ends(self, level: float) -> tuple[Array, Array]:
-        """Return the distances (targets,) of `interval`'s ends from the prediction, over the scale.
+        """Return lower and upper end (targets,) of `interval`, minus prediction, divided by scale.
 
         Raises: UsageError unless the level is between 0 and 1.
         """
@@ -182,9 +185,9 @@ class Residuals:
 
     @classmethod
     def taken_from(cls, arrays: dict[str, Array], targets: int) -> "Residuals | None":
-        """Take a model's residuals, if any, out of the arrays of a file.
+        """Remove the residuals, if any, from the arrays of a file, and return them.
 
-        Raises: CheckpointError unless they are complete and valid.
+        Raises: CheckpointError for residuals that are incomplete or invalid.
         """
         names = [f"{RESIDUALS}.{one.name}" for one in fields(cls)]
         given = [arrays.pop(name, None) for name in names]
@@ -209,14 +212,14 @@ class Residuals:
 class ClassSets(NamedTuple):
     """Out-of-fold probabilities of the true classes, for prediction sets.
 
-    A prediction set has the classes with a probability above a threshold.  The threshold is a
-    quantile of the out-of-fold probabilities.  The coverage is right on average over all rows; for
-    rows of a rare class it may be much lower.  Sets by class have a quantile for each class, so the
-    coverage is right for each class, but the sets are larger.
+    A prediction set has the classes with a probability above a threshold, a quantile of the
+    out-of-fold probabilities.  The share of sets with the true class is right on average over all
+    rows; for rows of a rare class, this share may be much lower.  Sets by class have a threshold
+    for each class.  The share is then right for each class, but the sets are larger.
 
-    Adaptive sets (Romano et al. 2020, arXiv 2006.02544) also add the probabilities of likelier
-    classes.  On three tables with 4 to 15 classes, adaptive sets contained the true class more
-    often than asked for, and had about twice as many classes (November 2026).
+    Adaptive sets (Romano et al. 2020, arXiv 2006.02544) sum the probabilities of likelier classes.
+    On three tables with 4 to 15 classes, adaptive sets had about twice as many classes as these
+    sets, and contained the true class more often than asked for.
 
     Shapes: `chances` (rows,), sorted, and their `classes` (rows,).
     Sources: Sadinle, Lei and Wasserman 2019, "Least ambiguous set-valued classifiers with bounded
@@ -229,7 +232,7 @@ class ClassSets(NamedTuple):
 
     @classmethod
     def of(cls, chances: Array, truth: Array) -> "ClassSets":
-        """Keep the out-of-fold probability of the true class from `chances` (rows, classes)."""
+        """Keep the probability of the true class from out-of-fold `chances` (rows, classes)."""
         return cls.kept(chances[np.arange(len(truth)), truth], truth)
 
     @classmethod
@@ -245,9 +248,9 @@ class ClassSets(NamedTuple):
     def contain(self, chances: Array, level: float, *, by_class: bool = False) -> Array:
         """Return which classes are in each row's set, bool, for chances (rows, classes).
 
-        The set has the true class with a probability of about `level` if rows are like the training
-        rows; with `by_class`, this is true for the rows of each class.  A set is empty if no class
-        is likely enough.  Empty sets occur if the most likely class is right more often than
+        If rows are like the training rows, a set contains the true class with a probability of
+        about `level`; with `by_class`, this holds for the rows of each class.  A set is empty if no
+        class is likely enough.  Empty sets occur if the likeliest class is right more often than
         `level`.
 
         Raises: UsageError unless the level is between 0 and 1.
@@ -258,7 +261,7 @@ class ClassSets(NamedTuple):
         return np.asarray(chances >= [_lowest(own, level) for own in each])
 
     def lowest(self, level: float) -> float:
-        """Return the lowest probability of a class in sets with this level.
+        """Return the threshold of sets with this level: the lowest probability of a class in a set.
 
         Raises: UsageError unless the level is between 0 and 1.
         """
@@ -266,9 +269,9 @@ class ClassSets(NamedTuple):
 
     @classmethod
     def taken_from(cls, arrays: dict[str, Array], classes: int) -> "ClassSets | None":
-        """Take a model's prediction sets, if any, out of the arrays of a file.
+        """Remove the arrays of prediction sets, if any, from the arrays of a file; return the sets.
 
-        Raises: CheckpointError unless they are sorted probabilities with class numbers.
+        Raises: CheckpointError unless the arrays are sorted probabilities and class numbers.
         """
         chances, numbers = (arrays.pop(name, None) for name in (SET_CHANCES, SET_CLASSES))
         if chances is None and numbers is None:
@@ -289,13 +292,13 @@ class ClassSets(NamedTuple):
 
 
 def _lowest(chances: Array, level: float) -> float:
-    """Return the conformal quantile of sorted chances; 0 if they are too few."""
+    """Return the conformal quantile of sorted chances; 0 if there are too few chances."""
     outside = len(chances) - ceil(checked_level(level, "set") * (len(chances) + 1))
     return float(chances[outside]) if outside >= 0 else 0.0
 
 
 def _few_sorted(values: Array) -> Array:
-    """Return values sorted along axis 0; quantiles replace more than `MAX_RESIDUALS` values."""
+    """Sort values along axis 0; more than `MAX_RESIDUALS` values are replaced by quantiles."""
     if len(values) <= MAX_RESIDUALS:
         return np.sort(values, axis=0)
     shares = (np.arange(MAX_RESIDUALS) + 0.5) / MAX_RESIDUALS
@@ -307,7 +310,7 @@ def _mean(values: Array) -> Array:
 
 
 def _usual_size(errors: Array) -> Array:
-    """Return the size that 80 % of the errors (rows, targets) do not exceed, for each target."""
+    """Return the 80 % quantile of the absolute errors (rows, targets) of each target."""
     return np.asarray(np.quantile(np.abs(errors), 0.8, axis=0))
 
 
@@ -324,10 +327,10 @@ def checked_level(level: object, where: str = "interval") -> float:
 
 
 def fit_temperature(task: Task, output: Array, truth: Array, weights: Array | None) -> float:
-    """Return the temperature: logits divided by it have the lowest log loss.
+    """Return the temperature T for the lowest log loss of output / T.
 
-    A further row with equally probable classes keeps the temperature above 0 if all of a few rows
-    are predicted correctly.
+    The loss includes one more row with equally probable classes.  This row keeps the temperature
+    above 0 if there are few rows and all are predicted correctly.
 
     Sources: Guo, Pleiss, Sun and Weinberger 2017, section 4.2; Platt 1999, "Probabilistic outputs
     for support vector machines", section 2.1, for the further row.
@@ -356,7 +359,7 @@ def fit_temperature(task: Task, output: Array, truth: Array, weights: Array | No
 def apply_temperature(
     networks: Iterable[TabularNetwork], task: Task, output: Array, rows: Split
 ) -> float:
-    """Divide the last layers by the best temperature for `output` and `rows`; return it."""
+    """Divide the networks' outputs by the temperature that fits `output` and `rows`; return it."""
     temperature = fit_temperature(task, output, rows.truth, rows.weights)
     for network in networks:
         network.divide_outputs(temperature)
@@ -364,13 +367,13 @@ def apply_temperature(
 
 
 def spread(predictions: Sequence[Array]) -> Array:
-    """Return the standard deviation of predictions over networks, in the shape of the first one."""
+    """Return the standard deviation of predictions between networks, in a prediction's shape."""
     deviation: Array = np.std(np.stack([*predictions]), axis=0, ddof=1)
     return deviation
 
 
 def _log_loss(chances: Array, truth: Array, weights: Array | None) -> float:
-    """Return the mean log loss of the rows and a further row with equally likely classes."""
+    """Return the mean log loss of the rows and of one row with equally likely classes."""
     tiny = np.finfo(np.float64).tiny
     logs = np.log(np.maximum(chances, tiny))
     if truth.ndim == 1:

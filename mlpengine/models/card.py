@@ -6,7 +6,7 @@ from mlpengine.models.model import Model
 
 
 def facts_of(model: Model) -> dict[str, Any]:
-    """Return what a model predicts, and its size, as data."""
+    """Return the task, the networks and the loss of a model, as data."""
     linear = [network.is_linear for network in model.networks]
     return {
         "task": model.preprocessor.task,
@@ -24,7 +24,7 @@ def facts_of(model: Model) -> dict[str, Any]:
 
 
 def card(model: Model) -> dict[str, Any]:
-    """Return `facts_of`, columns with types and levels, and the record of training, as data."""
+    """Return `facts_of`, the columns with types and levels, and the record, as data."""
     kinds = model.preprocessor.kinds
     levels = {category.column: category.levels for category in model.preprocessor.categories}
     return facts_of(model) | {

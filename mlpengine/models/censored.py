@@ -1,6 +1,6 @@
 """Metrics of times until an event, which may be censored.
 
-Shapes: times (rows,), negative where they are censored; weights of rows (rows,) or None.
+Shapes: times (rows,), negative for censored rows; weights of rows (rows,) or None.
 """
 
 from typing import NamedTuple
@@ -10,28 +10,28 @@ import numpy as np
 from mlpengine.core.spec import Array
 
 GRID = 20
-"""Number of times at which `integrated_brier` compares probabilities with events."""
+"""Number of times of `grid`, for the integrated Brier score."""
 
 GROUPS = 5
 """Number of groups of rows with similar probability in `calibration`."""
 
 
 class Steps(NamedTuple):
-    """A curve that starts at 1 and falls to `values` at `times`, increasing."""
+    """A step curve that starts at 1 and falls to `values` at increasing `times`."""
 
     times: Array
     values: Array
 
     def at(self, times: Array) -> Array:
-        """Return the values of the curve at `times`, in their shape."""
+        """Return the values of the curve at `times`, in the shape of `times`."""
         places = np.searchsorted(self.times, times, side="right")
         return np.concatenate([[1.0], self.values])[places]
 
 
 def kaplan_meier(times: Array, weights: Array | None = None, *, censoring: bool = False) -> Steps:
-    """Return the share of rows without an event so far, by time.
+    """Return the estimated share of rows without an event so far, by time.
 
-    With `censoring`, it is the share of rows that are not censored so far; at equal times, events
+    With `censoring`, return the share of rows that are not censored so far.  At equal times, events
     come before censoring.
 
     Source: Kaplan and Meier 1958, "Nonparametric estimation from incomplete observations".
@@ -51,8 +51,8 @@ def concordance(
 ) -> float:
     """Return the share of comparable pairs of rows with predicted times in the right order.
 
-    A pair is comparable if the row with the shorter time had its event.  With `bounds` (rows,), an
-    event that was not seen came between its time and its bound; a pair is comparable if such times
+    A pair is comparable if the row with the shorter time had its event.  With `bounds` (rows,), a
+    negative time -t means an event between t and the bound; a pair is comparable if the intervals
     do not overlap.  Equal predictions count as half; NaN without a comparable pair.
 
     Source: Harrell, Lee and Mark 1996, "Multivariable prognostic models", section 5.5.
@@ -76,10 +76,11 @@ def concordance(
 def _later(
     place: tuple[Array, Array], group: Array, weights: Array, left_out: Array | None = None
 ) -> Array:
-    """Return the weight of the rows with a first place above each row's last, in its group.
+    """For each row, return the weight of the rows of its group that begin after its end.
 
-    Rows with a nonzero `left_out` get 0.  Two ranks first differ in one bit.  So the rows with a
-    higher rank are, summed over the bits, the rows with a 1 there in groups of equal higher bits.
+    `place` has the beginning and the end of each row.  Rows with a nonzero `left_out` get 0.
+    `concordance` sums over the bits of ranks: the higher one of two ranks has a 1 in the first bit
+    that differs.  Rows with equal higher bits are a group.
     """
     places = int(np.max(place, initial=0)) + 1
     key, last = (group * places + one for one in place)
@@ -91,11 +92,11 @@ def _later(
 
 
 def brier(times: Array, chances: Array, at: Array, weights: Array | None = None) -> Array:
-    """Return the mean squared error of the probabilities to outlast each time in `at` (times,).
+    """Return the mean squared error (times,) of probabilities of no event until each time in `at`.
 
-    `chances` are (rows, times).  Rows that had their event, and rows that outlast the time, stand
-    for rows that were censored before: their weight is 1 / the share of rows not censored by
-    then.
+    `chances` are these probabilities (rows, times).  Rows that were censored before a time do not
+    count.  To make up for them, other rows have the weight 1 / share of rows not censored until the
+    time or the row's event.
 
     Source: Graf et al. 1999, "Assessment and comparison of prognostic classification schemes for
     survival data", section 4.
@@ -111,7 +112,7 @@ def brier(times: Array, chances: Array, at: Array, weights: Array | None = None)
 
 
 def grid(times: Array) -> Array:
-    """Return evenly spaced times that span 80 % of the seen events."""
+    """Return GRID evenly spaced times that span the middle 80 % of the seen events."""
     low, high = np.quantile(times[times > 0], (0.1, 0.9))
     return np.linspace(low, high, GRID)
 
@@ -125,9 +126,10 @@ def integrated(scores: Array, at: Array) -> float:
 def calibration(
     times: Array, chances: Array, at: float, weights: Array | None = None
 ) -> tuple[Array, Array, Array]:
-    """Return mean probability to outlast a time, share that did, and weight, of `GROUPS` of rows.
+    """Compare probabilities (rows,) of no event until a time with events, in `GROUPS` of rows.
 
-    Rows are in groups by their probability (rows,); `kaplan_meier` gives a group's share.
+    Groups have rows with similar probabilities.  Return, for each group, the mean probability, the
+    share of rows without an event (`kaplan_meier`), and the weight.
     """
     rows = np.ones(len(times)) if weights is None else np.asarray(weights, np.float64)
     groups = np.array_split(np.argsort(chances, kind="stable"), min(GROUPS, len(times)))
@@ -139,6 +141,6 @@ def calibration(
 def calibration_error(
     times: Array, chances: Array, at: float, weights: Array | None = None
 ) -> float:
-    """Return the mean distance of the chances and shares of `calibration`."""
+    """Return the mean difference of probabilities and shares in the groups of `calibration`."""
     means, shares, sizes = calibration(times, chances, at, weights)
     return float(np.average(np.abs(means - shares), weights=sizes))

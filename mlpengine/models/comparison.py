@@ -11,7 +11,7 @@ from mlpengine.diagnostics.verdict import two_digits
 from mlpengine.models.baselines import Guess, baseline_scores
 
 NO_LEAD = dict.fromkeys(("by", "ahead", "difference", "error", "better"))
-"""`Lead.as_dict` of two runs that cannot be compared."""
+"""Data in place of `Lead.as_dict` for two runs that cannot be compared."""
 
 
 class Lead(NamedTuple):
@@ -20,8 +20,8 @@ class Lead(NamedTuple):
     Attributes:
         metric: name of the metric.
         part: the rows: ``data``, or the part of a run.
-        ahead: the better one, 0 or 1.
-        value, error: the lead and its standard error.
+        ahead: number of the run or model with the better value, 0 or 1.
+        value, error: the lead (not negative) and its standard error.
     """
 
     metric: str
@@ -36,7 +36,7 @@ class Lead(NamedTuple):
         return self.value > PROBABLE * self.error > 0
 
     def as_dict(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return the metric, the one ahead, its lead, and the better one if the lead is clear."""
+        """Return metric, name of the one ahead, lead, error, and the better one of a clear lead."""
         ahead = names[self.ahead] if self.value else None
         part = "" if self.part == "data" else f"{self.part.replace('_', '-')} "
         return {
@@ -64,20 +64,20 @@ def lead_text(data: Mapping[str, Any]) -> str:
 def paired_lead(
     metric: str, truth: Array, weights: Array | None, first: Guess, other: Guess
 ) -> tuple[float, float]:
-    """Return the lead of `first` over `other` in a metric on the same rows, and its error."""
+    """Return the metric of `first` minus the metric of `other`, and the standard error."""
     guesses = {"first": first, "other": other}
     ahead = baseline_scores([metric], truth, guesses, weights)["other"]["ahead"]
     return ahead["value"], ahead["error"]
 
 
 class Comparison(NamedTuple):
-    """The metrics of two models on the same rows, and the better one.
+    """The metrics of two models on the same rows, and the better model.
 
     Attributes:
-        names: of the models.
+        names: names of the models.
         rows: number of rows.
-        metrics: by name, value and standard error of each model.
-        lead: the lead of the better model in the first metric, row by row.
+        metrics: value and standard error of each model, by metric.
+        lead: lead of the better model in the first metric; the error is from paired rows.
     """
 
     names: Sequence[str]

@@ -16,7 +16,7 @@ class DriftCheck(NamedTuple):
         source: name of the table.
         rows: number of rows.
         columns: drift of each column, the largest first.
-        warnings: a line for each value that training did not see.
+        warnings: a line for each difference from the training rows (`NewRows.lines`).
     """
 
     source: str

@@ -1,4 +1,4 @@
-"""Loss and metrics of a network over a split, and the cell that makes a loss infinite."""
+"""Loss and metrics of a network over a split, and messages about infinite losses."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -22,19 +22,20 @@ if TYPE_CHECKING:
     from mlpengine.backends.compiled.executor import Executor
 
 FORWARD_ROWS = 512
-"""Rows of a forward pass: many for fast products, few for the second-level cache."""
+"""Rows of a forward pass: enough for fast products, and few enough for the second-level cache."""
 
 CHUNKS_AT_ONCE = 32
-"""Maximum passes of `FORWARD_ROWS` in one call of machine code; more rows may exceed memory."""
+"""Maximum number of passes of `FORWARD_ROWS` in one call of machine code, to limit memory."""
 
 ODD = 1e4
-"""Smallest scaled value that is reported as unusual; ordinary values are below 100."""
+"""Smallest scaled value that `odd_value` reports; ordinary values are below 100."""
 
 
 class Scorer:
     """Measures outputs (rows, outputs) of `dtype` against the targets of a split.
 
-    With `outputs` by name, the loss is a sum, and each of its parts is measured, too.
+    If `outputs` is a mapping of names to sizes, the loss is a sum of losses by name, and each of
+    these losses is measured, too.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class Scorer:
         self._bound: dict[tuple[int, bool], BoundLoss] = {}
 
     def run(self, output: Array, part: Split, *, full: bool = False) -> dict[str, float]:
-        """Return the loss, the mean over all rows, and the metrics of a split, by name."""
+        """Return the mean loss and the metrics of a split, by name."""
         with np.errstate(over="ignore", invalid="ignore"):  # infinity and NaN are results
             metrics = self.task.metrics(output, part, full=full)
         return self.mean_losses(output, part) | metrics
@@ -66,11 +67,11 @@ class Scorer:
             return self.task.metric(name, output, part)
 
     def mean_loss(self, output: Array, part: Split) -> float:
-        """Return the loss, the mean over all rows of a split."""
+        """Return the mean loss over all rows of a split."""
         return self.mean_losses(output, part)["loss"]
 
     def mean_losses(self, output: Array, part: Split) -> dict[str, float]:
-        """Return the loss, and the unweighted loss of each of several outputs, by `loss_names`."""
+        """Return mean losses by `loss_names`; losses of single outputs are without their factor."""
         totals = dict.fromkeys(loss_names(self.loss), 0.0)
         with np.errstate(over="ignore", invalid="ignore"):
             for start in range(0, len(part), FORWARD_ROWS):
@@ -102,13 +103,13 @@ class Scorer:
 
 
 def loss_names(loss: Loss) -> tuple[str, ...]:
-    """Return the names of a loss, and of the losses of several outputs."""
+    """Return "loss", and for a sum of losses also "loss of NAME" for each output."""
     parts: list[str] = [*loss.losses] if isinstance(loss, LossSum) else []
     return ("loss", *(f"loss of {name}" for name in parts))
 
 
 JACKKNIFE_BLOCKS = 30
-"""Number of blocks that are left out in turn; standard errors are then accurate to about 13 %."""
+"""Number of blocks of rows; jackknife standard errors then have a relative error of about 13 %."""
 
 
 def standard_errors(
@@ -116,15 +117,15 @@ def standard_errors(
 ) -> dict[str, float]:
     """Return the standard error of loss and metrics over the rows of a split (jackknife).
 
-    Blocks of rows are left out in turn: random rows or, if some rows depend on each other, all rows
-    with the same number in `blocks`.
+    Blocks of rows are left out in turn.  Blocks are random, unless `blocks` (rows,) has the block
+    of each row: rows that depend on each other belong into one block.
 
     Source: Quenouille 1956, delete-a-group.
     """
     scores: list[dict[str, float]] = []
     for kept in without_each_block(len(part), blocks):
         weights = None if part.weights is None else part.weights[kept]
-        features = np.empty((len(kept), 0))  # no metric reads them
+        features = np.empty((len(kept), 0))  # no metric reads features
         rows = Split(features, part.y[kept], part.truth[kept], weights)
         scores.append(scorer.run(output[kept], rows))
     return {name: jackknife_error([s[name] for s in scores]) for name in (scores or [{}])[0]}
@@ -133,7 +134,7 @@ def standard_errors(
 def without_each_block(rows: int, blocks: Array | None = None) -> list[Array]:
     """Return, for each block, the indices of all rows outside it; [] for a single block.
 
-    Rows with equal numbers in `blocks` (rows,) are a block; by default, blocks are random.
+    `blocks` (rows,) has the block number of each row; by default, blocks are random.
     """
     if blocks is None:
         order = np.random.Generator(np.random.PCG64(0)).permutation(rows)
@@ -143,18 +144,18 @@ def without_each_block(rows: int, blocks: Array | None = None) -> list[Array]:
 
 
 def jackknife_error(scores: Sequence[float]) -> float:
-    """Return the standard error from the scores without each block; NaN without scores."""
+    """Return the standard error from scores that each leave out one block; NaN without scores."""
     return float(np.sqrt(len(scores) - 1) * np.std(scores)) if scores else float("nan")
 
 
 class Evaluator:
     """Runs a network without dropout over splits, in buffers that are allocated once.
 
-    Several `ranks` share the rows; each rank gets all outputs, and the loss and metrics of rank 0.
-    The `program` of a training step of this network can compute outputs as machine code.
+    Several `ranks` share the rows; all ranks get the outputs of all rows, and the loss and metrics
+    that rank 0 computes.  With `program`, the machine code of a training step computes outputs.
 
     Attributes:
-        output: (rows, out_dim), the outputs of the last split, valid until the next `run`.
+        output: outputs (rows, out_dim) of the last split, valid until the next `run`.
     """
 
     def __init__(
@@ -171,7 +172,7 @@ class Evaluator:
         self.output: Array = self._outputs
 
     def run(self, part: Split, *, full: bool = False) -> dict[str, float]:
-        """Return the loss, the mean over all rows, and the metrics of a split, by name."""
+        """Return the mean loss and the metrics of a split, by name."""
         if len(part) > len(self._outputs):
             self._outputs = self.mlp.empty_outputs(len(part))
         self.output = self._outputs[: len(part)]
@@ -218,10 +219,11 @@ class Evaluator:
 
 
 def odd_value(part: Split, output: Array) -> str:
-    """Return a message about the value that makes the loss of a part infinite.
+    """Return a message about the value that probably makes the loss of a part infinite.
 
-    This is the largest value of the row with the largest error, if it exceeds `ODD`.  If more than
-    half of the rows have nonfinite outputs, the message blames the learning rate instead.
+    The message names the largest feature or target of the row with the largest error, if this value
+    is `ODD` or more.  If more than half of the rows have outputs that are not finite, the message
+    blames the learning rate instead.
     """
     bad = bad_rows(output)
     if 2 * len(bad) > len(output):

@@ -18,30 +18,30 @@ from mlpengine.models.task import Regression, Split, Task
 from mlpengine.nn.network import PREDICT_ROWS
 
 GRID, LEVELS = 20, 12
-"""Number of points of a curve: quantiles of a number, or frequent levels of a category."""
+"""Number of points of a curve: GRID quantiles of a number, LEVELS frequent levels of a category."""
 
 PERMUTED_COLUMNS = 200
-"""Maximum number of permuted columns; the outputs are most sensitive to these."""
+"""Maximum number of permuted columns (see `sensitive_columns`)."""
 
 DEPENDENCE_ROWS = 300
 """Number of evenly spaced rows for the mean of partial dependence."""
 
 STACKED_ROWS = 3_000
-"""Maximum number of rows in a forward pass, over all permutations of a column.
+"""Maximum number of rows for one forward pass over all permutations of a column.
 
-With few rows, the calls of a pass take as long as its products."""
+With more rows, each permutation has its own pass."""
 
 
 ROW_GROUPS = 10
-"""Number of groups of rows, each left out once for standard errors."""
+"""Number of groups of rows; each group is left out once, for standard errors."""
 
 
 class Importance(NamedTuple):
-    """The change of loss and metric when the values of a column are permuted.
+    """The change of loss and metric if the values of a column are permuted.
 
-    `loss` is the mean rise of the loss, and `metric` the mean fall of the task's first metric (R2
-    or accuracy), over repetitions.  The errors are standard errors over the rows: how much the
-    result would vary between samples of this size.
+    `loss` is the mean rise of the loss over repetitions.  `metric` is the mean fall of the task's
+    first metric, such as R2 or accuracy.  `loss_error` and `metric_error` are standard errors over
+    the rows, not over repetitions.
     """
 
     column: str
@@ -52,10 +52,11 @@ class Importance(NamedTuple):
 
 
 class Dependence(NamedTuple):
-    """The mean prediction (points, outputs) if all rows have the same of `values` in a column.
+    """Partial dependence: the mean prediction if all rows have the same value in a column.
 
-    Outputs are targets in their own units, or probabilities of classes or labels.  `kind` is the
-    column's kind; dates are seconds since 1970.
+    `predictions` (points, outputs) has the mean for each of `values`.  Outputs are targets in their
+    own units, or probabilities of classes or labels.  `kind` is the column's kind; dates are
+    seconds since 1970.
     """
 
     column: str
@@ -65,7 +66,7 @@ class Dependence(NamedTuple):
 
 
 def feature_columns(preprocessor: Preprocessor) -> list[str]:
-    """Return the table's column, or the computed column, of each feature."""
+    """Return, for each feature, the name of its column (in the table, or computed)."""
     numbers = preprocessor.fitted_numbers
     sources = [source.column for source in numbers.sources]
     names = [*sources, *(sources[i] for i in numbers.bins.columns)]
@@ -76,13 +77,12 @@ def feature_columns(preprocessor: Preprocessor) -> list[str]:
 
 
 def sensitive_columns(mean: NetworkMean, x: Array, columns: Sequence[str], count: int) -> list[str]:
-    """Return the `count` columns to which the outputs are most sensitive, in their order.
+    """Return the `count` columns to which outputs are most sensitive, in the order of `columns`.
 
-    `columns` has the column of each feature of `x`.  The sensitivity is a mean square over some
-    rows
-    and all networks: the first-order change of the outputs if the features of a column are permuted
-    together.  One backward pass per network suffices for all columns, because its output gradients
-    are random signs, for which the squares of the outputs add up in expectation.
+    `columns` has the column of each feature of `x`.  The sensitivity to a column is the first-order
+    change of the outputs if the features of the column are permuted together, as a mean square over
+    some rows and all networks.  One backward pass per network gives the sensitivity to all columns:
+    with random signs as output gradients, squares add up over the outputs in expectation.
 
     Source: Hutchinson 1990, "A stochastic estimator of the trace", for the signs.
     """
@@ -122,8 +122,8 @@ def importances(
 ) -> list[Importance]:
     """Return the importance of each column, the largest rise of the loss first.
 
-    `forward` maps features of the rows of `part`, repeated once or several times along the first
-    axis, to outputs.  `columns` has the column of each feature; all features of a column are
+    `forward` maps features to outputs; features are the rows of `part`, once or repeated several
+    times along axis 0.  `columns` has the column of each feature; all features of a column are
     permuted together.  With `permuted_columns`, only these columns are permuted.
 
     Sources: Breiman 2001, section 10; Efron and Tibshirani 1993, chapter 11, for the jackknife of
@@ -132,14 +132,14 @@ def importances(
     rng = np.random.Generator(np.random.PCG64(seed))
     headline, count = scorer.task.headline[0], len(part)
     stacked = repeats if repeats * count <= STACKED_ROWS else 1
-    every = np.tile(np.arange(count), repeats)  # rows of all repetitions, one below the other
+    every = np.tile(np.arange(count), repeats)  # rows of all repetitions
     groups = min(ROW_GROUPS, count // 2)
     left_out = range(groups) if groups > 1 else ()
     chosen = [np.arange(len(every)), *(np.flatnonzero(every % groups != k) for k in left_out)]
     subsets = [part.rows(every[some]) for some in chosen]
 
     def scores(output: Array) -> Array:
-        """Return loss and negative metric of all rows, then without each group."""
+        """Return (loss, -metric) of all rows, then of the rows without each group."""
         pairs = zip((output[some] for some in chosen), subsets, strict=True)
         both = [(scorer.mean_loss(y, some), -scorer.metric(headline, y, some)) for y, some in pairs]
         return np.array(both)
@@ -167,9 +167,9 @@ def importances(
 
 
 def _exchanged(count: int, groups: int, rng: np.random.Generator) -> Array:
-    """Return a permutation of rows within groups; row k is in group k % groups.
+    """Return a permutation of rows within groups, so that groups stay independent.
 
-    Rows exchange values only within their group, so that groups stay independent.
+    Row k is in group k % groups.
     """
     order = np.arange(count)
     for k in range(groups):
@@ -190,8 +190,8 @@ def dependence(
 ) -> Dependence:
     """Return the partial dependence of a prediction on a column of a table.
 
-    `forward` maps features to outputs.  A number takes `points` quantiles, a category its most
-    frequent levels; predictions are averaged over `rows` of the table.
+    `forward` maps features to outputs.  The column takes `points` quantiles of a number, or the
+    most frequent levels of a category.  Predictions are averaged over `rows` rows of the table.
 
     Source: Friedman 2001, section 8.2.
     """

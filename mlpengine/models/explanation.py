@@ -1,4 +1,4 @@
-"""Which columns drive the predictions of a model: `Explanation`, as text, data and HTML."""
+"""`Explanation`: the columns that predictions depend on, as text, data and HTML."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from mlpengine.drawing.markup import Markup
 
 EXPLAINED_ROWS = 5_000
-"""Maximum number of evenly spaced rows that each permutation predicts."""
+"""Maximum number of rows that are permuted and predicted; they are evenly spaced."""
 
 CURVES = 6
-"""Number of most important columns with partial dependence."""
+"""Maximum number of columns with partial dependence, the most important ones."""
 
 
 class Explanation(NamedTuple):
@@ -26,10 +26,10 @@ class Explanation(NamedTuple):
     Attributes:
         part: the rows: ``data``, or the part of a run.
         rows: number of rows.
-        metric: the metric besides the loss, accuracy or R2.
-        columns: number of all columns; `importances` has the columns to which the outputs are most
-            sensitive.
-        importances: the columns, the largest rise of the loss first.
+        metric: name of the metric besides the loss, such as accuracy or R2.
+        columns: number of all columns; if there are many, `importances` has only the columns to
+            which the outputs are most sensitive.
+        importances: importance of columns, the largest rise of the loss first.
         dependence: a curve for each of the most important columns.
         outputs: names of the outputs in `dependence`: targets, classes or labels.
     """
@@ -77,7 +77,7 @@ class Explanation(NamedTuple):
         return "\n".join(lines)
 
     def plot(self) -> "Cell":
-        """Return partial dependence as a notebook shows it: SVG."""
+        """Return charts of partial dependence, as SVG for a notebook."""
         from mlpengine.drawing.cell import chart_cell
         from mlpengine.drawing.charts import dependence_charts
 

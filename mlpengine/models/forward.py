@@ -1,4 +1,4 @@
-"""Outputs of networks for many rows, on all cores, by machine code if it pays, else by NumPy."""
+"""Outputs of networks for many rows, on all cores, by machine code or by NumPy."""
 
 import json
 import logging
@@ -19,19 +19,19 @@ from mlpengine.step.auto_backend import NUMPY_RUNS, prediction_backend
 from mlpengine.step.blas_threads import one_blas_thread, threads_allowed
 
 TERMS_PER_THREAD = 1 << 28
-"""Multiplications for each additional thread; they take many times as long as its start."""
+"""Number of multiplications per thread; fewer would not repay the start of a further thread."""
 
 BLOCK_ROWS = 16 * PREDICT_ROWS
-"""Maximum rows of a thread's block; features and outputs stay in its cache."""
+"""Maximum rows of a thread's block, so that features and outputs stay in the core's cache."""
 
 BLOCK_FEATURES = 1 << 19
-"""Maximum feature values of a thread's block (2 MB of float32), but at least `PREDICT_ROWS`
-rows."""
+"""Maximum feature values of a thread's block (2 MB of float32); wide blocks may exceed this
+number, because a block has at least `PREDICT_ROWS` rows."""
 
 _log = logging.getLogger("mlpengine")
 
 RowsForward = Callable[[Array], Sequence[Array]]
-"""Function from features to each network's output (rows, out_dim), valid until its next call."""
+"""Function from features to the outputs (rows, out_dim) of networks, valid until the next call."""
 
 
 class Features(Protocol):
@@ -62,16 +62,15 @@ def each_block(
 ) -> None:
     """Call `use` with each block of rows of `x`, and the outputs of each network for this block.
 
-    Each thread takes blocks of rows and uses one BLAS thread: on a busy machine, products on two
-    BLAS threads take 10 times as long.  The bits of the outputs depend neither on the number of
-    threads nor on a row's position.  Machine code and NumPy give different bits; the number of
-    rows decides which is used.
+    Each thread takes blocks of rows and uses one BLAS thread, because several BLAS threads are slow
+    on a busy machine.  The bits of the outputs depend neither on the number of threads nor on a
+    row's position.  The number of rows decides between machine code and NumPy; their bits differ.
     """
 
     def by_numpy(rows: Array) -> list[Array]:
         return [mlp.predict(rows) for mlp in networks]
 
-    if len(x) == 1:  # a limit on BLAS threads would take as long as the products
+    if len(x) == 1:  # for one row, limiting BLAS threads would take as long as the products
         use(slice(0, 1), by_numpy(x[0:1]))
         return
     terms = len(x) * sum(len(mlp.params) for mlp in networks)
@@ -81,7 +80,7 @@ def each_block(
     forwards: list[RowsForward] = _programs(networks, x, threads) or [by_numpy] * threads
 
     def compute(rows: slice) -> None:
-        forward = forwards.pop()  # there are as many as threads
+        forward = forwards.pop()  # one for each thread
         try:
             use(rows, forward(x[rows]))
         finally:
@@ -109,7 +108,7 @@ def _blocks(rows: int, width: int) -> list[slice]:
 def _programs(
     networks: Sequence[TabularNetwork], x: Features, threads: int
 ) -> list[RowsForward] | None:
-    """Return the networks as machine code for each thread; None if NumPy computes."""
+    """Return the networks as machine code, once for each thread; None if NumPy must compute."""
     fits = all(
         x.shape[1:] == mlp.in_shape and np.can_cast(x.dtype, mlp.dtype, "same_kind")
         for mlp in networks
@@ -125,9 +124,9 @@ def _programs(
 
 
 class _Program:
-    """The forward passes of networks as machine code, in memory of one thread.
+    """The forward passes of networks as machine code, for one thread.
 
-    The programs compute the same sums as a compiled training step.
+    Outputs equal the outputs of a compiled training step.
     """
 
     def __init__(self, networks: Sequence[TabularNetwork], passes: Sequence[Executor]) -> None:
@@ -136,7 +135,7 @@ class _Program:
 
     @classmethod
     def of(cls, networks: Sequence[TabularNetwork]) -> "_Program":
-        """Return the programs of networks; networks of equal structure share the machine code."""
+        """Compile networks; networks of equal structure share machine code."""
         made: dict[str, tuple[TabularNetwork, Executor]] = {}
         passes = []
         for mlp in networks:

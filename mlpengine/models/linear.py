@@ -1,4 +1,4 @@
-"""Linear models with the least penalized loss, and networks that are linear models."""
+"""Linear models with minimal penalized loss, and networks that are linear models."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -16,25 +16,28 @@ from mlpengine.ops.loss import Loss
 from mlpengine.settings import NetworkSettings
 
 PENALTIES = (1000.0, 100.0, 10.0, 1.0, 0.1)
-"""L2 penalties, added to the sum of losses; the out-of-fold loss selects one."""
+"""L2 penalties of the sum of losses; the penalty with the lowest out-of-fold loss is used."""
 
 FLOAT64_ROWS = 4_096
-"""Number of rows whose features are in float64 at once."""
+"""Number of rows of a block of features in float64."""
 
 NO_SIZE = 1e-12
-"""Smaller squared singular values, as a share of the largest, are rounding errors."""
+"""Squared singular values below this share of the largest one count as 0."""
 
 ITERATIONS, MEMORY, TOLERANCE = 100, 10, 1e-7
-"""Minimization: maximum steps, stored pairs, and the relative gain below which it ends."""
+"""Limits of `minimize`: number of steps, number of stored pairs, and tolerance.
+
+The search ends when the expected fall of the value is below this share of the value.
+"""
 
 MEMBER_TOLERANCE = 3e-4
-"""The relative gain below which the minimization of a member ends; less gives the same errors."""
+"""Tolerance for the members of an ensemble; smaller tolerances do not change their test errors."""
 
 
 def can_be_linear(network: NetworkSettings) -> bool:
-    """Return whether such networks can be linear models: their activations are element-wise.
+    """Return whether networks with these settings can be linear models.
 
-    A residual network has a linear function besides its blocks.
+    An MLP needs element-wise activations; other networks have a linear path beside their blocks.
     """
     ops = (activation_op(one) for one in network.activation)
     return network.network != "mlp" or all(op is None or isinstance(op, Elementwise) for op in ops)
@@ -50,13 +53,12 @@ def linear_networks(
     *,
     threads: int = 1,
 ) -> tuple[list[TabularNetwork], Array]:
-    """Return a linear network for each fold, and their out-of-fold outputs.
+    """Return a linear network for each fold, and the out-of-fold outputs (rows, outputs).
 
-    Each has the architecture of `mlp` and reads the columns x @ projection; a projection is a
-    matrix (features, columns).  A projection that selects columns of x is an array of their
-    indices, because a matrix with thousands of columns would take gigabytes.  All networks share
-    the projection and the penalty with the lowest `mean_loss` of out-of-fold outputs (rows,
-    outputs).  Each of `threads` fits the models of one fold after another.
+    Networks have the architecture of `mlp` and read the columns x @ projection.  A projection is a
+    matrix (features, columns), or an array of the indices of selected features, to save memory.
+    All networks have the projection and the penalty with the lowest `mean_loss` of out-of-fold
+    outputs.  Folds are fitted in `threads` threads.
     """
     each = []
     for projection in projections:
@@ -79,7 +81,7 @@ def linear_networks(
 def _fits(
     loss: Loss, columns: Array, train: Split, folds: Array, outputs: int, threads: int
 ) -> tuple[list[list[tuple[Array, Array]]], Array]:
-    """Return the models of each fold and penalty, and outputs (penalties, rows, outputs)."""
+    """Return the models by fold and penalty, and out-of-fold outputs (penalties, rows, outputs)."""
     held_out = np.zeros((len(PENALTIES), len(train), outputs))
 
     def fit(k: int) -> list[tuple[Array, Array]]:
@@ -104,10 +106,10 @@ def fit_linear(
     penalties: Sequence[float] = PENALTIES,
     tolerance: float = TOLERANCE,
 ) -> Iterator[tuple[Array, Array]]:
-    """Yield weight (outputs, features) and bias with the least loss for each penalty.
+    """Yield weight (outputs, features) and bias (outputs,) with the least loss for each penalty.
 
-    The loss is the mean over the float64 rows `x` (rows, features).  The penalty, times the square
-    of the weight, is divided by twice their number.  The search uses the coordinates of the
+    The minimized value is the mean loss over the float64 rows `x` (rows, features), plus
+    penalty / (2 rows) times the sum of squared weights.  The search uses the coordinates of the
     singular vectors of `x`, scaled so that one step minimizes the squared error of one output.
     """
     rows, mean = len(x), x.mean(axis=0)
@@ -139,13 +141,12 @@ def fit_linear(
 
 
 def _singular(x: Array) -> tuple[Array, Array, Callable[[Array], Array]]:
-    """Return the singular values of `x`, and its rows in right singular coordinates.
+    """Return the singular values of `x`, and the rows of `x` in right singular coordinates.
 
     The third result is a function from weights (vectors, outputs) of these coordinates to weights
-    of the columns.  All come from the smaller of two products of `x` with itself: for 38,000 rows
-    with 26 columns, this is ten times as fast (Xeon, November 2026).  Small singular values are
-    less exact, but the vectors are orthonormal.  With fewer rows than columns, vectors with a
-    singular value near 0 are left out.
+    of the columns.  Eigenvectors of x.T @ x or of x @ x.T, the smaller matrix, are faster than a
+    singular value decomposition, but give less exact small singular values.  With fewer rows than
+    columns, vectors with a singular value near 0 are left out.
     """
     if len(x) >= x.shape[1]:
         squares, vectors = np.linalg.eigh(x.T @ x)
@@ -162,8 +163,10 @@ def minimize(
 ) -> Array:
     """Return a minimum near `start` of `function`, which returns value and gradient.
 
-    Source: Nocedal and Wright 2006, algorithm 7.5 (L-BFGS); a step is halved until the value falls
-    by a share of the fall that the slope predicts (algorithm 3.1).
+    A step is halved until the value falls by at least a small share of the fall that the slope
+    predicts.
+
+    Source: Nocedal and Wright 2006, algorithms 7.5 (L-BFGS) and 3.1 (halving).
     """
     x = start
     value, gradient = function(x)
@@ -193,7 +196,7 @@ def minimize(
 def _product(pairs: Sequence[tuple[Array, Array, float]], gradient: Array) -> Array:
     """Return the estimated inverse Hessian times the gradient.
 
-    A pair is a step, the change of the gradient, and their product.
+    Each of `pairs` has a step, the change of the gradient in this step, and the product of both.
     """
     q, shares = gradient.copy(), []
     for moved, turned, product in reversed(pairs):

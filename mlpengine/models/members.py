@@ -19,13 +19,13 @@ from mlpengine.settings.recipes import SEVERAL_MEMBERS_ROWS
 from mlpengine.settings.training import LINEAR, SMOOTH, MemberType
 
 WEIGHT_ROUNDS = 20
-"""Number of rounds of `best_weights`; so weights are multiples of 1/20."""
+"""Number of rounds of `best_weights`; weights are multiples of 1/20."""
 
 USELESS = 2.0
-"""A smooth member is left out if its first network has this multiple of the loss of the best other
-type, on the rows of its fold.
+"""Limit of the loss of the first smooth network, as a multiple of the loss of the best other type.
 
-On more than `SEVERAL_MEMBERS_ROWS` rows, where training takes long, its loss must be lower.
+Both losses are on the rows of the network's fold.  Beyond the limit, the ensemble has no smooth
+networks.  On more than `SEVERAL_MEMBERS_ROWS` rows, where training takes long, the limit is 1.
 """
 
 
@@ -33,7 +33,8 @@ On more than `SEVERAL_MEMBERS_ROWS` rows, where training takes long, its loss mu
 class NetworkMean:
     """One network, or several networks with the mean of their predictions.
 
-    Networks of several member types are ordered by type and, within a type, by fold.
+    Networks of several member types are ordered by type and, within a type, by fold.  The networks
+    of fold k are trained without the rows of fold k.
     `ensemble_weights` are the weights of the types in the mean; empty for a single type.
     """
 
@@ -59,14 +60,14 @@ class NetworkMean:
         return output
 
     def combine(self, outputs: Sequence[Array] | Array) -> Array:
-        """Return one output for the mean of the predictions of all networks."""
+        """Combine the outputs (rows, out_dim) of all networks into one output (`Task.combine`)."""
         if len(outputs) == 1:
             return outputs[0]
         weights = self.network_weights if self.ensemble_weights else None
         return self._combined(np.asarray(outputs), weights)
 
     def of_each_type(self, x: Array, folds: Array) -> Array:
-        """Return the outputs (types, rows, out_dim) of each row by the networks of its fold."""
+        """Return out-of-fold outputs (types, rows, out_dim); `folds` has the fold of each row."""
         types = len(self.ensemble_weights) or 1
         count = len(self.networks) // types
         outputs = np.empty((types, len(x), self.task.outputs), self.networks[0].dtype)
@@ -76,14 +77,14 @@ class NetworkMean:
         return outputs
 
     def out_of_fold(self, x: Array, folds: Array) -> Array:
-        """Return the mean output for each row of features by the networks of its fold."""
+        """Return the combined out-of-fold outputs (rows, out_dim) of all types."""
         outputs = self.of_each_type(x, folds)
         if not self.ensemble_weights:
             return np.asarray(outputs[0])
         return self._combined(outputs, np.array(self.ensemble_weights))
 
     def by_fold(self, x: Array) -> Array:
-        """Return the outputs (folds, rows, out_dim) of the networks of each fold."""
+        """Return outputs (folds, rows, out_dim); each combines the networks of one fold."""
         each = np.stack(outputs_of(self.networks, x))
         if not self.ensemble_weights:
             return each
@@ -96,7 +97,7 @@ class NetworkMean:
 
 
 def equal_weights(types: int) -> tuple[float, ...]:
-    """Return equal weights of member types, used until out-of-fold rows choose the weights."""
+    """Return equal weights of member types, until out-of-fold outputs determine the weights."""
     return (1 / types,) * types if types > 1 else ()
 
 
@@ -113,14 +114,15 @@ def best_mean(
 ) -> tuple[NetworkMean, dict[MemberType, float]]:
     """Return the mean of all member `types` with the best ensemble weights, and these weights.
 
-    `mean` is the mean of the types that the loop trained.  Linear and smooth networks read one of
-    `projections` and are fitted here; `seed` is for the initial weights of smooth networks.
-    `losses` are the training loss, which linear networks minimize, and the evaluation loss, which
-    chooses the ensemble weights on out-of-fold outputs.  Types with weight 0 are left out.
+    `mean` has the networks that the training loop trained.  Linear and smooth networks are fitted
+    here; their inputs are the features times one of `projections` (see `linear_projections`).
+    `seed` is for the initial weights of smooth networks.  `losses` are the training loss, for
+    linear networks, and the evaluation loss.  The ensemble weights minimize the evaluation loss of
+    out-of-fold outputs.  Types with weight 0 are left out of the mean.
     """
     task, networks, outputs = mean.task, [*mean.networks], mean.of_each_type(train.x, folds)
     scorer = Scorer(losses[1], task, task.outputs, networks[0].dtype)
-    light = replace(train, x=np.empty((len(train), 0)))  # losses do not read features
+    light = replace(train, x=np.empty((len(train), 0)))  # a loss needs no features
 
     def mean_loss(output: Array) -> float:
         return scorer.mean_loss(output, light)
@@ -162,9 +164,9 @@ def best_weights(
 ) -> tuple[float, ...]:
     """Return weights of several member types for a mean with a low loss.
 
-    `outputs` (types, rows, out_dim) are out-of-fold outputs, and `mean_loss` is the loss of an
-    output.  The search starts with the best type.  Each round adds the type that makes the mean
-    best; a type may be added several times.
+    `outputs` (types, rows, out_dim) are out-of-fold, and `mean_loss` returns the loss of an output
+    (rows, out_dim).  The search starts with the best type.  Each round adds the type that gives the
+    mean with the lowest loss; a type may be added several times.
 
     Source: Caruana et al. 2004, "Ensemble selection from libraries of models", section 2.
     """
@@ -177,10 +179,10 @@ def best_weights(
 
 
 def inputs_of(member: str, numbers: Numbers, n_features: int, in_dim: int) -> Array:
-    """Return which inputs of layer 0 a member type reads: (in_dim,) bool.
+    """Return the mask (in_dim,) of the inputs of layer 0 that a member type reads.
 
-    The first inputs are the `n_features` features, beginning with those of `numbers`; then their
-    cosines follow.
+    The inputs are the `n_features` features, first the features of `numbers`, and then the cosines
+    of features.
     """
     read = np.ones(in_dim, np.bool_)
     first = len(numbers.sources)
@@ -190,13 +192,13 @@ def inputs_of(member: str, numbers: Numbers, n_features: int, in_dim: int) -> Ar
 
 
 def linear_projections(numbers: Numbers, n_features: int) -> list[Array]:
-    """Return projections; linear networks may read the product of x and one of these.
+    """Return one or two projections of the features x, as inputs of linear networks.
 
-    A projection is a matrix (n_features, columns).  The first projection selects the columns that
-    the plain type reads, as an array of indices.  Smooth clipping makes these columns nonlinear in
-    the numbers.  Then a second projection restores the numbers: it adds the components of their
-    bins, multiplied by the widths of the bins.  The restored numbers are linear up to one bin
-    beyond the range of the training rows, and constant from there.
+    The first projection is an array of indices (columns,): it selects the features that the plain
+    type reads.  If numbers are clipped smoothly and have bins, there is a second projection, a
+    matrix (n_features, columns) for x @ matrix.  Its columns are the numbers without clipping, each
+    number restored as the sum of its bin features times the widths of the bins.  Restored numbers
+    are linear up to one bin beyond the range of the training rows, and constant from there.
     """
     clipped = np.flatnonzero(inputs_of("plain", numbers, n_features, n_features))
     bins, first = numbers.bins, len(numbers.sources)

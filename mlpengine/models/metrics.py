@@ -1,7 +1,7 @@
-"""Metrics over a whole split, computed from collected predictions in float64.
+"""Metrics over all rows of a split, computed in float64.
 
-Every function takes targets and predictions of all rows at once, and optional row weights.  The
-values equal scikit-learn's; the docstrings state the result where scikit-learn warns or raises.
+Every function takes the targets and predictions of all rows, and optional row weights.  The values
+equal scikit-learn's.  Docstrings state the result where scikit-learn warns or raises.
 
 Shapes: class targets (rows,) of class numbers; multi-label targets (rows, labels) of 0 and 1;
 probabilities (rows, classes), (rows, labels) or (rows,) for the positive class alone; regression
@@ -18,8 +18,10 @@ from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array
 
 PredictionKind = Literal["labels", "probabilities", "numbers"]
-"""Predictions that a metric compares with targets: class numbers (0 and 1 for several labels),
-probabilities, or numbers in the target's units."""
+"""Kind of predictions that a metric compares with targets.
+
+"labels" are class numbers, or 0 and 1 for each label; "numbers" are in the target's units.
+"""
 
 MetricFunction = Callable[[Array, Array, Array | None], float]
 
@@ -27,10 +29,10 @@ HIGHER_IS_BETTER = frozenset(
     {"accuracy", "balanced_accuracy", "macro_f1", "weighted_f1", "roc_auc", "average_precision"}
     | {"recall", "precision", "r2", "concordance", "quadratic_kappa", "deviance_explained"}
 )
-"""Metrics that are better when higher, by the first word of their names."""
+"""First words of the names of metrics that are better when higher."""
 
 CALIBRATION_BINS = 15
-"""Bins of `calibration_error`."""
+"""Number of bins of `calibration_error`."""
 
 OWN_METRICS: dict[str, "OwnMetric"] = {}
 """The metrics that `metric` registered, by name."""
@@ -47,11 +49,11 @@ class OwnMetric(NamedTuple):
 def metric(
     *, of: PredictionKind = "numbers", higher_is_better: bool = False
 ) -> Callable[[MetricFunction], MetricFunction]:
-    """Register a function as a metric with its name, in this process.
+    """Register a function as a metric, under the function's name, in this process.
 
-    The function takes the targets of all rows, their predictions of the kind `of`, and the row
+    The function takes the targets of all rows, the predictions of the kind `of`, and the row
     weights or None.  Evaluations of tasks with such predictions show the metric, and early stopping
-    may watch it.
+    may watch the metric.
 
     >>> @metric(of="numbers", higher_is_better=True)
     ... def within_a_tenth(target, predicted, weight=None):
@@ -86,14 +88,14 @@ def metric(
 
 
 def higher_is_better(name: str) -> bool:
-    """Return whether a metric is better when higher; the first word of its name tells this."""
-    name = name.split(" ")[0]  # the name may be "accuracy of class"
+    """Return whether a metric is better when higher."""
+    name = name.split(" ")[0]  # such as "accuracy of class"
     own = OWN_METRICS.get(name)
     return own.higher_is_better if own else name in HIGHER_IS_BETTER
 
 
 def accuracy(target: Array, predicted: Array, weight: Array | None = None) -> float:
-    """Return the share of rows predicted correctly; for multi-label, with all labels correct."""
+    """Return the share of rows with a correct prediction; for multi-label, with correct labels."""
     right = target == predicted
     return _mean(right if right.ndim == 1 else right.all(axis=1), weight)
 
@@ -114,9 +116,9 @@ def f1(
 ) -> float:
     """Return the mean of 2 TP / (2 TP + FP + FN) over the classes in targets and predictions.
 
-    The mean is plain (macro), or weighted by the rows of each class (weighted).  A class without
-    correct predictions, or with rows of weight 0 only, counts as 0.  All labels of a multi-label
-    target count.
+    The mean is plain (macro), or weighted by the rows of each class (weighted).  The score of a
+    class without correct predictions, or only with rows of weight 0, is 0.  For a multi-label
+    target, the mean is over all labels.
     """
     hits, predictions, actual = _counts(target, predicted, weight)
     total = predictions + actual
@@ -133,7 +135,7 @@ def f1(
 def confusion_matrix(
     target: Array, predicted: Array, classes: int, weight: Array | None = None
 ) -> Array:
-    """Return how often class i (row) was predicted as class j (column)."""
+    """Return the number, or weight, of rows of class i (axis 0) predicted as class j (axis 1)."""
     cell = target.astype(np.int64) * classes + predicted
     return np.bincount(cell, weight, minlength=classes * classes).reshape(classes, classes)
 
@@ -141,14 +143,14 @@ def confusion_matrix(
 def log_loss(target: Array, probabilities: Array, weight: Array | None = None) -> float:
     """Return the mean negative log probability of the true class, in nats.
 
-    Probabilities are clipped to [eps, 1 - eps] with eps = 2**-52, so the value is finite.
-    Multi-label: the mean over labels of each label's own log loss.
+    Probabilities are clipped to [eps, 1 - eps] with eps = 2**-52, so that the value is finite.  For
+    a multi-label target, the result is the mean of the labels' log losses.
     """
     return _mean(log_losses(target, probabilities), weight)
 
 
 def log_losses(target: Array, probabilities: Array) -> Array:
-    """Return the negative log probability of each row (rows,); `log_loss` is its mean."""
+    """Return the negative log probability (rows,) of each row's true class, as in `log_loss`."""
     eps, chance = np.finfo(np.float64).eps, np.asarray(probabilities)
     of_classes = target.ndim == 1 and chance.ndim == 2
     if of_classes:
@@ -161,22 +163,22 @@ def log_losses(target: Array, probabilities: Array) -> Array:
 
 
 def roc_auc(target: Array, probabilities: Array, weight: Array | None = None) -> float:
-    """Return the area under the ROC curve: one class against the rest, plain mean over classes.
+    """Return the plain mean over classes of the area under the ROC curve, each against the rest.
 
-    With two classes, the score is the positive class's probability.  A class or label without rows,
-    or with all rows, is left out; NaN if none is left.
+    Two classes have one ROC curve, by the probability of class 1.  A class or label without rows,
+    or with all rows, is left out; NaN if no class is left.
     """
     return _mean_of_classes(_area, target, probabilities, weight)
 
 
 def precision(target: Array, predicted: Array, weight: Array | None = None) -> Array:
-    """Return for each class, or label, the share of correct predictions; 0 without predictions."""
+    """Return for each class or label the share of its predictions that are correct, or 0."""
     hits, predictions, _ = _counts(target, predicted, weight)
     return np.divide(hits, predictions, out=np.zeros_like(hits), where=predictions > 0)
 
 
 def recall(target: Array, predicted: Array, weight: Array | None = None) -> Array:
-    """Return for each class, or label, the share of its rows that are predicted; 0 without rows."""
+    """Return for each class or label the share of its rows that are predicted as such, or 0."""
     hits, _, actual = _counts(target, predicted, weight)
     return np.divide(hits, actual, out=np.zeros_like(hits), where=actual > 0)
 
@@ -184,9 +186,8 @@ def recall(target: Array, predicted: Array, weight: Array | None = None) -> Arra
 def average_precision(target: Array, probabilities: Array, weight: Array | None = None) -> float:
     """Return the sum over all thresholds of precision times the rise of recall.
 
-    One class against the rest, plain mean over classes or labels; with two classes, the score is
-    the positive class's probability.  A class or label without rows is left out; NaN if none is
-    left.
+    The result is the plain mean over classes (each against the rest) or labels; for two classes,
+    class 1 alone.  A class or label without rows is left out; NaN if no class is left.
     """
     return _mean_of_classes(_average_precision, target, probabilities, weight)
 
@@ -199,7 +200,7 @@ def cost(
     positive: int = 1,
     costs: tuple[float, float] = (1.0, 1.0),
 ) -> float:
-    """Return the mean cost per row; `costs` are those of a false negative and a false positive."""
+    """Return the mean cost per row; `costs` are for a false negative and a false positive."""
     return _mean(row_costs(target, predicted, positive, costs), weight)
 
 
@@ -227,9 +228,9 @@ def brier(target: Array, probabilities: Array, weight: Array | None = None) -> f
 
 
 def calibration_error(target: Array, probabilities: Array, weight: Array | None = None) -> float:
-    """Return the mean distance between confidence and accuracy, over equal bins of confidence.
+    """Return the mean difference between confidence and accuracy, over equal bins of confidence.
 
-    The confidence is the probability of the predicted class, or of the likelier answer for a label.
+    Confidence is the probability of the predicted class or, for a label, of the likelier answer.
 
     Source: Guo et al. 2017, arXiv 1706.04599, equation 3.
     """
@@ -250,11 +251,11 @@ def calibration_error(target: Array, probabilities: Array, weight: Array | None 
 
 
 def on_known(function: Callable[..., float], target: Array, *others: Any) -> float:
-    """Return ``function(target, *others)``; if targets (rows, targets) are missing, a mean.
+    """Return ``function(target, *others)``, for targets (rows, targets) that may be missing (NaN).
 
-    This is the mean over the targets of the function of all rows with the target.  NaN marks a
-    missing target; without any target the result is NaN.  `others` are predictions
-    (rows, targets), weights (rows,) or options.
+    If some are missing, `function` is computed for each column of targets, over the rows with a
+    target, and the mean over columns is returned.  If all are missing, the result is NaN.  `others`
+    are predictions (rows, targets), weights (rows,) or options.
     """
     if target.ndim != 2 or target.dtype.kind != "f" or not (gaps := np.isnan(target)).any():
         return function(target, *others)
@@ -267,7 +268,7 @@ def on_known(function: Callable[..., float], target: Array, *others: Any) -> flo
 
 
 def mape(target: Array, predicted: Array, weight: Array | None = None) -> float:
-    """Return the mean absolute error relative to the target, 0.1 for 10 %; nan at a target of 0."""
+    """Return the mean absolute error as a share of the target; NaN if a target is 0."""
     target, predicted = _columns(target), _columns(predicted)
     if not target.all():
         return float("nan")
@@ -277,7 +278,7 @@ def mape(target: Array, predicted: Array, weight: Array | None = None) -> float:
 def rmsle(target: Array, predicted: Array, weight: Array | None = None) -> float:
     """Return the root mean squared difference of log(1 + value), averaged over outputs.
 
-    nan where a target or a prediction is -1 or less.
+    NaN if a target or a prediction is -1 or less.
     """
     target, predicted = _columns(target), _columns(predicted)
     if min(target.min(initial=0), predicted.min(initial=0)) <= -1:
@@ -286,14 +287,14 @@ def rmsle(target: Array, predicted: Array, weight: Array | None = None) -> float
 
 
 def class_mae(target: Array, predicted: Array, weight: Array | None = None) -> float:
-    """Return the mean distance of predicted and true class in the order of the classes."""
+    """Return the mean absolute difference between predicted and true numbers of ordered classes."""
     return _mean(np.abs(target - predicted).astype(np.float64), weight)
 
 
 def quadratic_kappa(target: Array, predicted: Array, weight: Array | None = None) -> float:
     """Return Cohen's kappa of ordered classes with squared distances; NaN for a single class.
 
-    1 is perfect; 0 is the agreement of predictions drawn at random from the predicted shares.
+    1 is perfect; 0 is the expected agreement if the predictions are put into a random order.
 
     Source: Cohen 1968, "Weighted kappa".
     """
@@ -307,9 +308,9 @@ def quadratic_kappa(target: Array, predicted: Array, weight: Array | None = None
 
 
 def r2(target: Array, predicted: Array, weight: Array | None = None) -> float:
-    """Return 1 - residual / total sum of squares, the plain mean over outputs.
+    """Return 1 - residual / total sum of squares, as a plain mean over outputs.
 
-    A constant output scores 1 if it is predicted exactly, else 0; a single row gives NaN.
+    A constant target scores 1 if all predictions are exact, else 0; a single row gives NaN.
     """
     target, predicted = _columns(target), _columns(predicted)
     if len(target) < 2:
@@ -329,7 +330,7 @@ def mae(target: Array, predicted: Array, weight: Array | None = None) -> float:
 
 
 def rmse(target: Array, predicted: Array, weight: Array | None = None) -> float:
-    """Return the root of the mean squared error of each output, averaged, in the target's units."""
+    """Return the root mean squared error in the target's units, as a plain mean over outputs."""
     squares = (_columns(target) - _columns(predicted)) ** 2
     return float(np.sqrt(np.average(squares, axis=0, weights=weight)).mean())
 
@@ -345,13 +346,13 @@ def gaussian_nll(
 
 
 def pinball(target: Array, predicted: Array, level: float, weight: Array | None = None) -> float:
-    """Return the mean of max(level d, (level - 1) d) with d = t - p, in the target's units."""
+    """Return the mean of max(level d, (level - 1) d), where d is target minus prediction."""
     d = _columns(target) - _columns(predicted)
     return _mean(np.maximum(level * d, (level - 1) * d).mean(axis=1), weight)
 
 
 def share_below(target: Array, predicted: Array, weight: Array | None = None) -> float:
-    """Return the share of targets that are not above the prediction."""
+    """Return the share of targets that are below or equal to the prediction."""
     return _mean((_columns(target) <= _columns(predicted)).mean(axis=1), weight)
 
 
@@ -367,9 +368,9 @@ def _columns(values: Array) -> Array:
 
 
 def commonest_mistakes(target: Array, predicted: Array, count: int) -> list[tuple[int, int, int]]:
-    """Return class, predicted class and number of rows of the `count` commonest mistakes.
+    """Return (class, predicted class, number of rows) of the `count` commonest mistakes.
 
-    Equally common mistakes are sorted by class numbers.
+    Equally common mistakes are in the order of class numbers.
     """
     wrong, classes = target != predicted, int(predicted.max(initial=0)) + 1
     cells, rows = np.unique(target[wrong] * classes + predicted[wrong], return_counts=True)
@@ -379,7 +380,7 @@ def commonest_mistakes(target: Array, predicted: Array, count: int) -> list[tupl
 
 
 def _counts(target: Array, predicted: Array, weight: Array | None) -> tuple[Array, Array, Array]:
-    """Return per class, or per label: hits, predictions, actual rows (all weighted)."""
+    """Return correct predictions, predictions and rows of each class or label, weighted."""
     if target.ndim == 2:
         rows = np.ones(len(target)) if weight is None else np.asarray(weight, np.float64)
         return rows @ ((target > 0) & (predicted > 0)), rows @ (predicted > 0), rows @ (target > 0)
@@ -397,9 +398,9 @@ def _mean_of_classes(
     probabilities: Array,
     weight: Array | None,
 ) -> float:
-    """Return the mean of a measure of `counts_above` over classes or labels, without NaN."""
+    """Apply `measure` to `counts_above` of each class or label; return the mean without NaN."""
     scores = np.asarray(probabilities)
-    pairs: Iterable[tuple[Array, Array]] = [(target > 0, scores)]  # of the positive class alone
+    pairs: Iterable[tuple[Array, Array]] = [(target > 0, scores)]  # one column: the positive class
     if target.ndim == 2:
         pairs = zip(target.T > 0, scores.T, strict=True)
     elif scores.ndim == 2:
@@ -411,11 +412,11 @@ def _mean_of_classes(
 
 
 def counts_above(positive: Array, score: Array, weight: Array | None) -> tuple[Array, Array]:
-    """Return the weight of true and false positives at each threshold, from the highest."""
+    """Return the weights of true and of false positives at each threshold, the highest first."""
     score = score.astype(np.float64)
     order = np.argsort(-score)
     weights = np.ones(len(order)) if weight is None else np.asarray(weight, np.float64)[order]
-    is_last = np.diff(score[order], append=-np.inf) != 0  # of equal scores
+    is_last = np.diff(score[order], append=-np.inf) != 0  # last of equal scores
     hits = positive[order]
     return np.cumsum(weights * hits)[is_last], np.cumsum(weights * ~hits)[is_last]
 

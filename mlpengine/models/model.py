@@ -80,7 +80,7 @@ if TYPE_CHECKING:
 MODEL_FILE = "model.safetensors"
 
 SMOOTH_PREFIX = "smooth."
-"""Prefix of the names of the parameters of smooth networks in a file."""
+"""Prefix of the parameter names of smooth networks in a file."""
 
 SHOWN_OUTPUTS = 3
 """Number of outputs that the text of an explanation of a row shows."""
@@ -92,9 +92,9 @@ _log = logging.getLogger("mlpengine")
 
 
 class TrainingRecord(TypedDict):
-    """The training rows of a model, and its score; equal runs give equal records, without a time.
+    """The training rows of a model, and its score; equal runs give equal records.
 
-    `rows` are counts by part; `metrics` are the finite metrics of `part`, to six digits.
+    `rows` are numbers of rows by part.  `metrics` are the finite metrics of `part`, to six digits.
     """
 
     source: str
@@ -107,22 +107,23 @@ class TrainingRecord(TypedDict):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Model:
-    """A network with its preprocessing, and its loss, given by name and options.
+    """One or more networks with their preprocessing and their loss (a name and options).
 
     `predict`, `predict_proba` and `evaluate` take a table in any form: a data frame of pandas,
     polars or pyarrow, a mapping of names to columns, a list of rows (mappings of names to cells), a
-    single row, a path, or a matrix with the model's `columns` in order.  Columns may be in any
-    order, and further columns are ignored.  Any number of threads may call these methods.  With one
-    network, a row in memory takes some tens of microseconds, because single rows have own buffers.
+    single row, a path, or a matrix with the model's `columns` in order.  Named columns may be in
+    any order, and further columns are ignored.  Any number of threads may call these methods.  A
+    single network predicts a single row in memory in some tens of microseconds.
 
-    With `members` the model has several networks; `mlp` is the first, and the prediction is the
-    mean of their predictions.  Members are ordered by type; `ensemble_weights` are the weights of
-    the types in the mean.  `smooth` are the networks of the last type, if its architecture differs.
+    With `members`, the model has several networks, and the prediction is the mean of all networks'
+    predictions; `mlp` is the first network.  Members are ordered by type, and `ensemble_weights`
+    are the weights of the types in the mean.  `smooth` has the networks of the last type, if their
+    architecture differs from the architecture of the other types.
 
     `residuals` are out-of-fold errors, scaled to the size of the mean's errors.  `sets` has the
     out-of-fold probabilities of the true classes.  `record` describes the training, if known
-    (`TrainingRecord`).  A `threshold` replaces 0.5 as the probability above which one of two
-    classes is predicted.  `Mlp.load` can also read the file of a single network.
+    (`TrainingRecord`).  With a `threshold`, one of two classes is predicted if its probability is
+    above the threshold, instead of 0.5.  `Mlp.load` can read the file of a single network, too.
     """
 
     mlp: TabularNetwork
@@ -139,7 +140,7 @@ class Model:
 
     @property
     def networks(self) -> tuple[TabularNetwork, ...]:
-        """The members, or the single network."""
+        """All networks: the members and the smooth networks, or the single network."""
         return (self.mlp,) if self.members is None else (*self.members, *(self.smooth or ()))
 
     @property
@@ -155,7 +156,7 @@ class Model:
         return task_for(self.preprocessor.target, self.plain_loss, self.threshold)
 
     def task_with(self, metrics: Sequence[str]) -> Task:
-        """Return the task with further metrics.  Raises: UsageError for an unknown one."""
+        """Return the task with further metrics.  Raises: UsageError for an unknown metric."""
         task = self.task
         for name in metrics:
             task.watch(name)
@@ -173,14 +174,15 @@ class Model:
 
     @property
     def classes(self) -> list[Any]:
-        """Labels in the order of the columns of `predict_proba`; empty for numbers."""
+        """Labels in the order of the columns of `predict_proba`; empty for a model of numbers."""
         task = self.preprocessor.task
         return self.target if task == "multilabel" else list(self.preprocessor.classes)
 
     def predict(self, data: Any) -> Array:
-        """Return the label of each row, or its numbers in the target's units.
+        """Return the predicted label of each row, or predicted numbers in the target's units.
 
-        Shapes: (rows,), or (rows, targets) for several targets.  Several labels are 0 and 1.
+        Shapes: (rows,), or (rows, targets) for several targets.  A multi-label model predicts 0 or
+        1 for each label.
 
         Raises: DataError for a table without a needed column, or with an unusable cell.
         """
@@ -193,9 +195,9 @@ class Model:
     def predict_next(self, history: Any, row: Any = None) -> Array:
         """Return `predict` for the row that is ``data.ahead`` rows after the last of `history`.
 
-        `history` is a table of earlier rows.  `row` has the columns of the next row that the model
-        reads, and with ``data.series`` the name of its series; several rows are the next ones of
-        several series.
+        `history` is a table of earlier rows.  `row` has the other columns that the model reads, for
+        the predicted row.  With ``data.series``, `row` also has the series; `row` may be a table
+        with one row for each series.
 
         Raises: UsageError for a model without lags and windows; DataError as `predict`.
         """
@@ -214,9 +216,9 @@ class Model:
         return self.predict(own.next_rows(before, rows))
 
     def with_threshold(self, value: float) -> "Model":
-        """Return the model with another probability above which it predicts its positive class.
+        """Return the model with another threshold for the probability of the positive class.
 
-        The positive class is the one of `threshold`, by default the second of `classes`.
+        The positive class is the class of the current threshold, by default the second class.
 
         Raises: UsageError for a model without two classes, or for a value that is not from 0 to 1.
         """
@@ -241,10 +243,10 @@ class Model:
         return self._task.predicted_numbers(self.outputs(data))
 
     def predict_columns(self, data: Any) -> dict[str, Array]:
-        """Return all predictions of the loss for numbers, by column, in the target's units.
+        """Return all numbers that the loss predicts, (rows,) by name, in the target's units.
 
-        Columns are, for example, ``price_0.1`` and ``price_0.9`` for two quantiles, or ``price``
-        and ``price_std``.
+        Names are, for example, ``price_0.1`` and ``price_0.9`` for two quantiles, or ``price`` and
+        ``price_std`` for mean and deviation.
 
         Raises: UsageError for a model of classes; DataError as `predict`.
         """
@@ -258,14 +260,14 @@ class Model:
     def evaluate(
         self, data: Any, metrics: Sequence[str] = (), *, threshold: float | None = None
     ) -> dict[str, float]:
-        """Return the loss and every metric of the task on rows with their targets.
+        """Return the loss and every metric of the task; `data` has the targets, too.
 
         `metrics` are further metrics with a number in their name, such as ``pinball_0.9``.
-        `threshold` replaces the model's, as in `with_threshold`.
+        `threshold` replaces the model's threshold, as in `with_threshold`.
 
         The loss is computed from standardized targets, without class weights and label smoothing;
-        all other metrics are in the target's units.  Rows without a target are left out, and the
-        log says so.
+        all other metrics are in the target's units.  Rows without a target are left out, with a
+        warning in the log.
 
         Raises: DataError as `predict`, and for missing targets; UsageError for an unknown metric.
         """
@@ -280,11 +282,11 @@ class Model:
         return self.scorer(task).run(self.forward(part.x), part, full=True)
 
     def explain(self, data: Any, *, curves: int = CURVES) -> Explanation:
-        """Return which columns drive the predictions of rows with their targets, and how.
+        """Return which columns the predictions depend on, and how; `data` has the targets, too.
 
-        The importance of a column is how much the loss rises, and R2 or accuracy falls, if its
-        values are permuted among the rows, with standard errors.  The most important columns, at
-        most `curves`, get partial dependence.  Do not use rows that trained the model.
+        The importance of a column is the rise of the loss, and the fall of R2 or accuracy, if the
+        values of the column are permuted among the rows; importances have standard errors.  Up to
+        `curves` of the most important columns get partial dependence.  Do not use training rows.
 
         Raises: DataError as `evaluate`, and for fewer than two rows.
         """
@@ -309,11 +311,11 @@ class Model:
         points: int = GRID,
         averaged: int = DEPENDENCE_ROWS,
     ) -> Explanation:
-        """Return `explain` for rows in the networks' form, and a table for partial dependence.
+        """Return the result of `explain` for rows in the networks' form.
 
-        `forward` predicts features of the rows (see `importances`).  At most `most` columns are
-        permuted: those to which the outputs are most sensitive.  Curves have `points` points, each
-        the mean over `averaged` rows of the table.
+        `forward` maps features to outputs (see `importances`).  At most `most` columns are
+        permuted: the outputs are most sensitive to them.  Curves of partial dependence have
+        `points` points; each point is the mean over `averaged` rows of `table`.
         """
         columns = feature_columns(self.preprocessor)
         permuted = sensitive_columns(self.mean, rows.x, columns, most)
@@ -332,11 +334,12 @@ class Model:
     def explain_row(self, row: Any, background: Any = None) -> RowExplanation:
         """Return the contribution of each column to the prediction of one row.
 
-        Contributions are Shapley values: mean changes of the prediction from rows of `background`
-        to `row`.  `background` is a table, such as the training rows.  By default, rows are drawn
-        from the model's own description of its training rows, each column independently.
+        Contributions are Shapley values: the mean change of the prediction if the column's value in
+        a background row is replaced by the value in `row`.  `background` is a table, such as the
+        training rows.  By default, background rows are drawn from the model's summary of its
+        training rows, each column independently.
 
-        Raises: DataError as `predict`, and unless there is one row and a background row.
+        Raises: DataError as `predict`, for more or less than one row, and without background rows.
         """
         table = self.table(row)
         if table.n_rows != 1:
@@ -385,9 +388,8 @@ class Model:
     def check(self, data: Any) -> "DriftCheck":
         """Return how far the columns of new rows differ from the training rows.
 
-        Targets are not needed.
-
-        Raises: DataError for a table without rows or without a column that is needed.
+        Raises: DataError for a table without rows or without a needed column; targets may be
+            missing.
         """
         from mlpengine.models.drift_check import DriftCheck
 
@@ -396,10 +398,10 @@ class Model:
     def compare(
         self, other: "Model", data: Any, *, names: Sequence[str] = ("this model", "the other")
     ) -> "Comparison":
-        """Return the metrics of two models on rows with their targets, and the better one.
+        """Return the metrics of two models, and the better model; `data` has the targets, too.
 
-        Do not use rows that trained a model.  The models are compared row by row: the standard
-        error belongs to the difference.
+        Do not use training rows of either model.  The standard error is of the difference between
+        the models, from paired rows.
 
         Raises: UsageError unless both predict the same target; DataError as `evaluate`.
         """
@@ -440,7 +442,7 @@ class Model:
         return table
 
     def _usable(self, where: str, data: Any) -> tuple[Table, Array | None]:
-        """Return a table, and the indices of its rows with a target (None for all)."""
+        """Return a table, and the indices of its usable rows (None for all)."""
         table = self._with_rows(where, data)
         usable = usable_rows(table, self.target, self.preprocessor.rows_in_use(table))
         for line in usable.remarks:
@@ -448,18 +450,18 @@ class Model:
         return table, usable.rows
 
     def _split(self, table: Table, rows: Array | None, *, on_demand: bool = False) -> Split:
-        """Return rows of a table in the networks' form; warn of values new to the training."""
+        """Return rows of a table in the networks' form; warn of values unlike the training rows."""
         dtype = self.mlp.dtype
         part = make_split(table, rows, self.preprocessor, self.task, dtype, on_demand=on_demand)
         self._warn_of(table if rows is None else table.rows(rows))
         return part
 
     def scorer(self, task: Task) -> Scorer:
-        """Return the scorer of outputs with the evaluation loss and the metrics of a task."""
+        """Return a scorer with the evaluation loss and the metrics of `task`."""
         return Scorer(self.plain_loss, task, task.outputs, self.mlp.dtype)
 
     def outputs(self, data: Any) -> Array:
-        """Return the outputs (rows, out_dim) for a table, before conversion to predictions."""
+        """Return the outputs (rows, out_dim) of the networks' mean for a table."""
         thread = self._thread
         if not hasattr(thread, "one_row"):
             thread.one_row = RowPredictor(self.populations, self.preprocessor, self.mean.combine)
@@ -467,7 +469,7 @@ class Model:
         if output is not None:
             return output
         table = self.table(data)
-        output = self.forward(self.preprocessor.features_of(table))  # names missing columns
+        output = self.forward(self.preprocessor.features_of(table))  # raises for missing columns
         self._warn_of(table)
         return output
 
@@ -482,9 +484,9 @@ class Model:
         return np.asarray(features, self.mlp.dtype)
 
     def forward(self, x: Features) -> Array:
-        """Return the output (rows, out_dim) for features (rows, in_dim), the input of the loss.
+        """Return the output (rows, out_dim) for features (rows, in_dim).
 
-        With several members, it is the output for the mean of their predictions.
+        The outputs of several networks are combined into one output (`Task.combine`).
 
         Raises: ShapeError or DtypeError.
         """
@@ -496,10 +498,7 @@ class Model:
         return NetworkMean(self.networks, self._task, self.ensemble_weights)
 
     def with_mean(self, mean: NetworkMean) -> "Model":
-        """Return the model with copies of these networks and their ensemble weights.
-
-        Linear networks may have learned activations that the others lack.
-        """
+        """Return the model with copies of the networks of `mean`, and its ensemble weights."""
         networks, weights = mean.networks, mean.ensemble_weights
         last = len(networks) - len(networks) // max(1, len(weights))
         smooth = None
@@ -511,11 +510,10 @@ class Model:
         )
 
     def predict_interval(self, data: Any, level: float = 0.9) -> tuple[Array, Array]:
-        """Return lower and upper ends of an interval for each new target, (rows,) each.
+        """Return the lower ends and the upper ends of intervals for the targets of new rows.
 
-        A share `level` of new targets is in its interval, on average over rows like the training
-        rows.
-        Shapes: (rows,), or (rows, targets) for several targets.
+        If new rows are like the training rows, a share `level` of targets is in the intervals.
+        Shapes: (rows,) each, or (rows, targets) for several targets.
 
         Raises: UsageError for a model of classes, or one that was trained without folds.
         """
@@ -523,9 +521,9 @@ class Model:
         return (low[:, 0], high[:, 0]) if low.shape[1] == 1 else (low, high)
 
     def interval_of(self, output: Array, level: float) -> tuple[Array, Array]:
-        """Return `predict_interval` (rows, targets) for outputs (rows, out_dim).
+        """Return the intervals (rows, targets) of `predict_interval` for outputs (rows, out_dim).
 
-        The ends stay in the range of targets: not below 0 for counts and for learned logarithms.
+        Intervals stay in the range of targets: from 0 for counts and for learned logarithms.
         """
         if not isinstance(self._task, Regression) or self.residuals is None:
             raise self._without_folds("predict_interval", "numbers")
@@ -534,20 +532,21 @@ class Model:
         return np.clip(low, *ends), np.clip(high, *ends)
 
     def predict_quantile(self, data: Any, level: float) -> Array:
-        """Return the quantile of a level of the target of each row: a share `level` is below it.
+        """Return the quantile of each row's target: the target is below with probability `level`.
 
-        It belongs to the distribution that the loss predicts: of `gaussian_nll`, `survival`, or
-        between the levels of `quantile`.  For other losses it comes from out-of-fold errors.
-        Shapes: (rows,), or (rows, targets) if there are several targets.
+        The losses `gaussian_nll` and `survival` predict a distribution, and so the quantile.  With
+        the loss `quantile`, the level must lie between the levels of the loss.  For other losses,
+        out-of-fold errors give the quantile.
+        Shapes: (rows,), or (rows, targets) for several targets.
 
-        Raises: UsageError for a model of classes, a level outside of the levels of the loss, and a
-            loss without a distribution that was trained without folds.
+        Raises: UsageError for a model of classes, for a level beyond the levels of the loss, and
+            for another loss that was trained without folds.
         """
         values = self.quantile_of(self.outputs(data), level)
         return values[:, 0] if values.shape[1] == 1 else values
 
     def quantile_of(self, output: Array, level: float, where: str = "predict_quantile") -> Array:
-        """Return `predict_quantile` (rows, targets) for outputs (rows, out_dim)."""
+        """Return the result (rows, targets) of `predict_quantile` for outputs (rows, out_dim)."""
         level, task = checked_level(level, where), self._task
         values = task.quantile(output, level) if isinstance(task, Regression) else None
         if values is not None:
@@ -564,9 +563,9 @@ class Model:
         return np.clip(self.residuals.quantile(task.predict(output), level), low, high)
 
     def predict_survival(self, data: Any, times: Sequence[float]) -> Array:
-        """Return the chance (rows, times) that the event of each row has not happened by a time.
+        """Return the probabilities (rows, times) that a row's event has not happened by each time.
 
-        `times` are in the unit of the target.
+        `times` are in the target's unit.
 
         Raises: UsageError for a model of another task, and for a time that is not above 0.
         """
@@ -575,7 +574,7 @@ class Model:
     def survival_of(
         self, output: Array, times: Sequence[float], where: str = "predict_survival"
     ) -> Array:
-        """Return `predict_survival` (rows, times) for outputs (rows, out_dim)."""
+        """Return the result (rows, times) of `predict_survival` for outputs (rows, out_dim)."""
         if not isinstance(self._task, CensoredTimes):
             raise UsageError(
                 f"{where}: a model of censored times is needed, trained with data.event (this one "
@@ -589,16 +588,16 @@ class Model:
     def predict_set(self, data: Any, level: float = 0.9, *, by_class: bool = False) -> Array:
         """Return which of the `classes` are in each row's prediction set, bool (rows, classes).
 
-        A share `level` of new rows has its class in its set, on average over rows like the training
-        rows; with `by_class`, over the rows of each class, in larger sets.  A set is empty if no
-        class is likely enough, which happens if predictions are right more often than `level`.
+        If new rows are like the training rows, a share `level` of their sets contains the true
+        class.  With `by_class`, this holds for the rows of each class, and sets are larger.  A set
+        is empty if no class is likely enough; predictions must be right more often than `level`.
 
         Raises: UsageError for a model of numbers, or one that was trained without folds.
         """
         return self.set_of(self.outputs(data), level, by_class=by_class)
 
     def set_of(self, output: Array, level: float, *, by_class: bool = False) -> Array:
-        """Return `predict_set` (rows, classes) for outputs (rows, out_dim)."""
+        """Return the sets (rows, classes) of `predict_set` for outputs (rows, out_dim)."""
         if self.sets is None:
             raise self._without_folds("predict_set", "classes")
         chances = self._task.predicted_numbers(output)
@@ -621,9 +620,10 @@ class Model:
         )
 
     def spread(self, x: Features) -> Array:
-        """Return the standard deviation of the networks' predictions for features (rows, in_dim).
+        """Return the standard deviation of predictions between networks, for features.
 
-        Shapes: (rows, targets) for numbers, or (rows, classes) for probabilities.
+        Shapes: x (rows, in_dim); result (rows, targets) for numbers, or (rows, classes) for
+            probabilities.
         Raises: UsageError for a single network.
         """
         if self.members is None:
@@ -636,8 +636,8 @@ class Model:
     def table(self, data: Any, history: Any = None) -> Table:
         """Return data in any form as a table with the kinds and derived columns of training.
 
-        With lags or windows, a row reads its earlier rows in `data` and in `history`, a table of
-        further rows.  Every method accepts the returned table.
+        Lags and windows of a row read earlier rows in `data` and in `history`, a table of further
+        rows.  Every method accepts the returned table.
 
         Raises: DataError if the data cannot be read as a table; UsageError for a `history` of a
             model without lags and windows.
@@ -658,7 +658,8 @@ class Model:
     def n_parameters(self) -> int:
         """Number of parameters that a prediction uses.
 
-        A network that is a linear model uses only the weights and biases of this model.
+        For a network that is a linear model, this is the number of weights and biases of the linear
+        model.
         """
         linear = self.mlp.outputs * (self.preprocessor.n_features + 1)
         return sum(linear if one.is_linear else len(one.params) for one in self.networks)
@@ -726,7 +727,7 @@ class Model:
         }
 
     def state_dict(self) -> dict[str, Array]:
-        """Return copies of the parameters by name; parameters of several members are stacked."""
+        """Return copies of the parameters by name; several members are stacked along axis 0."""
         more = {} if self.smooth is None else self.smooth.state_dict()
         return (self.members or self.mlp).state_dict() | {
             f"{SMOOTH_PREFIX}{name}": rows for name, rows in more.items()
@@ -744,7 +745,7 @@ class Model:
     def restored(
         cls, description: Mapping[str, Any], state: Mapping[str, Array], where: Path
     ) -> "Model":
-        """Return a model from the data of `to_dict` and its parameters.
+        """Return a model from the results of `to_dict` and `state_dict`.
 
         Raises: CheckpointError, led by `where`, if the description or the parameters are invalid.
         """
@@ -820,7 +821,7 @@ def _ensemble_weights(description: Mapping[str, Any], networks: int) -> tuple[fl
 
 
 def _population(networks: Sequence[TabularNetwork]) -> Population[TabularNetwork]:
-    """Return copies of networks that share the architecture of the last one."""
+    """Return copies of networks, with the architecture of the last network."""
     members = Population(networks[-1], len(networks))
     for member, network in zip(members, networks, strict=True):
         for name, view in network.params.views.items():
@@ -835,7 +836,7 @@ def _description(members: Population[TabularNetwork]) -> dict[str, Any]:
 def _networks(
     description: Mapping[str, Any], state: Mapping[str, Array]
 ) -> tuple[TabularNetwork, Population[TabularNetwork] | None]:
-    """Return the network of a description, the first of its members, and all members."""
+    """Return the described network, or the first of several members and all members."""
     count = description.get("members")
     if count is None:
         return _network(description, state), None
@@ -851,7 +852,7 @@ def _networks(
 
 
 def _network(description: Mapping[str, Any], state: Mapping[str, Array]) -> TabularNetwork:
-    """Return the described network, one of `NETWORKS`."""
+    """Return the described network, of a type in `NETWORKS`."""
     described = description[NETWORK_KEY]
     name = described.get("name") if isinstance(described, dict) else described
     kinds = {kind.__name__: kind for kind in NETWORKS.values()}

@@ -20,9 +20,9 @@ _log = logging.getLogger("mlpengine")
 
 
 class RowPredictor:
-    """The forward pass of networks over one row of a table; each thread needs its own object.
+    """Computes the output of a model for one row of a table; each thread needs its own object.
 
-    Each of `populations` has one architecture; `combined` combines the outputs
+    The networks of each of `populations` share an architecture.  `combined` turns the outputs
     (networks, 1, out_dim) of all networks into one output.
     """
 
@@ -46,7 +46,7 @@ class RowPredictor:
             self._encoder = RowEncoder(preprocessor, self._features)
 
     def __call__(self, data: Any) -> Array | None:
-        """Return `output_of`; log the `warnings` of a row, once per column."""
+        """Return `output_of`, and log the `warnings` of the row, once per column."""
         output = self.output_of(data)
         if output is not None:
             for line in self.warnings(self._reported):
@@ -54,9 +54,9 @@ class RowPredictor:
         return output
 
     def output_of(self, data: Any) -> Array | None:
-        """Return the output (1, out_dim) for a table of one ordinary row, else None.
+        """Return the output (1, out_dim) for a table of one row that `RowEncoder` reads, else None.
 
-        The output is a view that is valid until the next call.
+        The output is valid until the next call.
         """
         if self._encoder is None:
             return None
@@ -71,9 +71,9 @@ class RowPredictor:
         return self._combined(np.concatenate(self._outputs))
 
     def warnings(self, but: set[str] | None = None) -> list[str]:
-        """Return a line for each column of the last row with a value outside the training data.
+        """Return a line for each value of the last row that is far outside training, or unknown.
 
-        Columns in `but` are left out, and reported columns are added to `but`.
+        Columns in `but` are left out; the columns of the returned lines are added to `but`.
         """
         encoder, but = self._encoder, set() if but is None else but
         if encoder is None or not (encoder.unknown or encoder.far):

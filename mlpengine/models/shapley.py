@@ -1,4 +1,4 @@
-"""Reasons for one prediction: contributions of columns by sampled Shapley values."""
+"""Contributions of columns to one prediction, by sampled Shapley values."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from mlpengine.drawing.chart_types import Chart
 
 EVALUATIONS = 4_096
-"""Maximum number of predicted rows per explanation, if this gives `LEAST_PAIRS` or more."""
+"""Maximum number of predicted rows per explanation; `LEAST_PAIRS` may need more rows."""
 
 MULTIPLICATIONS = 1e9
-"""Limit of the work per explanation: about 0.1 s of one core (Intel Xeon, AVX-512)."""
+"""Maximum number of multiplications per explanation, about 0.1 s of a core (Xeon, AVX-512)."""
 
 LEAST_PAIRS, MOST_PAIRS = 32, 1_000
-"""Minimum pairs of orders of the columns, each with its own background row."""
+"""Minimum and maximum number of pairs of orders of the columns; a pair has one background row."""
 
 PLOTTED_COLUMNS = 12
-"""Largest number of columns in a chart."""
+"""Maximum number of columns in a chart."""
 
 
 def shapley_values(
@@ -42,12 +42,12 @@ def shapley_values(
 ) -> tuple[Array, Array, Array]:
     """Return contributions of columns to a prediction, their standard errors, and the base.
 
-    The contribution of a column is the mean change of the prediction when the column changes from
-    its value in a background row to its value in `row`, over random orders of the columns.  Each
-    background row has a random order and its reverse (antithetic).  `base` is the mean prediction
-    of these background rows; base and contributions add up to the prediction.  `columns` has the
-    column of each feature.  `predict` maps features to predictions (rows, outputs), for about
-    `evaluations` rows.
+    In a random order, one column after another changes from its value in a background row to its
+    value in `row`.  The contribution of a column is the mean change of the prediction in its turn,
+    over many orders.  Each background row has a random order and the reverse order (antithetic).
+    `base` is the mean prediction of these background rows; base and contributions add up to the
+    prediction.  `columns` has the column of each feature.  `predict` maps features to predictions
+    (rows, outputs); it gets about `evaluations` rows in sum.
 
     Shapes: row (features,), background (rows, features); contributions and errors
     (columns, outputs), base (outputs,).
@@ -81,9 +81,9 @@ def shapley_values(
 
 
 def drawn_rows(preprocessor: Preprocessor, count: int) -> dict[str, list[Any]]:
-    """Return random cells by column, from the description of the training rows.
+    """Return `count` random cells of each column, from the preprocessor's summary.
 
-    Columns are independent.  Raises: UsageError for a column without a description.
+    Columns are independent.  Raises: UsageError for a column that the summary lacks.
     """
     known, rng = preprocessor.summary["columns"], np.random.Generator(np.random.PCG64(0))
     levels = {category.column: category.levels for category in preprocessor.categories}
@@ -103,12 +103,13 @@ class RowExplanation:
     """The contributions of columns to the prediction of one row.
 
     Attributes:
-        columns, values: the names of the columns, and their values in the row as text.
-        outputs: names of the predictions: classes or labels with their probabilities, or numbers.
-        prediction, base: predictions (outputs,) of the row, and their mean over background rows.
-        contributions, errors: (columns, outputs) with standard errors; contributions add up to
-            `prediction` minus `base`.
-        shown: numbers of the outputs that `str` and HTML show.
+        columns, values: names of the columns, and values of the row as text.
+        outputs: names of the predictions: classes or labels (for probabilities), or numbers.
+        prediction, base: prediction (outputs,) for the row, and mean prediction (outputs,) for the
+            background rows.
+        contributions, errors: contributions (columns, outputs) and their standard errors;
+            contributions add up to `prediction` minus `base`.
+        shown: indices of the outputs that `str` and HTML show.
     """
 
     columns: Sequence[str]
@@ -135,12 +136,12 @@ class RowExplanation:
 
     @property
     def _ranked(self) -> list[tuple[int, str]]:
-        """The places and names of the columns, the largest contribution first."""
+        """Index and name of each column, the largest contribution first."""
         sizes = np.abs(self.contributions[:, list(self.shown)]).max(axis=1)
         return [(k, self.columns[k]) for k in np.argsort(-sizes, kind="stable").tolist()]
 
     def _lines(self) -> tuple[list[str], list[list[str]]]:
-        """Return the titles and the rows of a table; the last row is the prediction."""
+        """Return the titles and the lines of a table; the last line has the prediction."""
         shown = list(self.shown)
         lines = [["mean of background", "", *map(metric_text, self.base[shown])]]
         lines += [
@@ -165,7 +166,7 @@ class RowExplanation:
         )
 
     def _charts(self) -> "list[Chart]":
-        """Return the largest contributions to each shown output."""
+        """Return a chart of the largest contributions to each shown output."""
         from mlpengine.drawing.charts import contribution_chart
 
         first = self._ranked[:PLOTTED_COLUMNS]
@@ -176,7 +177,7 @@ class RowExplanation:
         ]
 
     def plot(self) -> "Cell":
-        """Return the largest contributions as a notebook shows them: SVG."""
+        """Return charts of the largest contributions, as SVG for a notebook."""
         from mlpengine.drawing.cell import chart_cell
 
         return chart_cell(repr(self), self._charts())

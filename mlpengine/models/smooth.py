@@ -16,33 +16,32 @@ from mlpengine.optim import BayesianRegularization
 from mlpengine.step.step import TrainingStep
 
 UNITS, FEWEST_UNITS = 30, 2
-"""Number of hidden units; fewer if there would be more than `PARAMETERS` parameters."""
+"""Number of hidden units, and smallest number of hidden units.
 
-PARAMETERS = 250
-"""Maximum number of parameters, because a step's time grows with the cube of their number."""
-
-STEPS, FEWER_STEPS = 300, 100
-"""Maximum number of steps on few rows and on many rows.
-
-With 100 steps on 5,000 rows the networks of all folds take as long as the other member types.
+Networks have fewer than UNITS units if there would be more than `PARAMETERS` parameters.
 """
 
+PARAMETERS = 250
+"""Maximum number of parameters; the time of a step grows with the cube of this number."""
+
+STEPS, FEWER_STEPS = 300, 100
+"""Maximum number of steps on few rows, and on many rows."""
+
 STEP_ROWS = 500_000
-"""Rows that all steps read together, between these two numbers of steps."""
+"""Maximum number of rows times steps, unless this allows less than FEWER_STEPS steps."""
 
 SLOW_STEPS, SLOW = 10, 0.05
-"""Training ends if the loss falls by less than the share `SLOW` over this many steps."""
+"""Training ends if the loss falls by less than the share SLOW in SLOW_STEPS steps."""
 
 STUCK = 9.0
-"""A network with this multiple of the median loss is in a local minimum, and is trained anew.
+"""A network with a loss above this multiple of the median loss is trained again from other weights.
 
-On 300 rows without noise three of eight networks were; the error of the mean fell from .0088 to
-.0021.  On five other functions and samples none was.
+Such a network is in a local minimum.
 """
 
 
 def smooth_units(inputs: int, outputs: int) -> int:
-    """Return the number of hidden units for these numbers of inputs and outputs."""
+    """Return the number of hidden units of a network with `inputs` and `outputs`."""
     return min(UNITS, (PARAMETERS - outputs) // (inputs + 1 + outputs))
 
 
@@ -52,7 +51,7 @@ def smooth_steps(rows: int) -> int:
 
 
 def check_smooth(loss: str, inputs: int, outputs: int) -> None:
-    """Raise UsageError if smooth networks cannot train with this loss or this number of columns."""
+    """Raise UsageError if smooth networks cannot train with this loss or with so many inputs."""
     if loss != MeanSquaredError.name:
         raise UsageError(
             f"members: smooth needs the loss mse and all targets of each row (got {loss}); "
@@ -74,12 +73,12 @@ def smooth_networks(
 ) -> list[Mlp]:
     """Return a network for each fold, trained on the rows of the other folds.
 
-    If `helps` is false for the network of the first fold, no other is trained, and none returned.
+    The network of the first fold is trained first.  If `helps` is False for this network, no other
+    network is trained, and the result is empty.
 
-    Its hidden layer reads x @ projection, standardized; as in `linear_networks`, an array of
-    indices selects columns of x.  The networks have `dtype`, but training computes in float64.
-    Fold k has the seed `seed` + k, or another seed if the first one leads to a local minimum.  Each
-    of `threads` trains one network after another.
+    Hidden layers read x @ projection, standardized; as in `linear_networks`, an array of indices
+    selects columns of x.  Networks have `dtype`, but training computes in float64.  Fold k has the
+    seed `seed` + k, or another seed after a local minimum.  Training uses `threads` threads.
     """
     picks = projection.ndim == 1
     x = train.x.astype(np.float64)
@@ -116,7 +115,7 @@ def smooth_networks(
 
 
 def _train(mlp: Mlp, part: Sequence[Array]) -> float:
-    """Train a network on rows, targets and, as a third array, weights of rows; return its loss."""
+    """Train a network; return its last loss.  `part` has features, targets and maybe weights."""
     optimizer, weighted = BayesianRegularization(mlp), len(part) > 2
     step = TrainingStep(mlp, MeanSquaredError(), optimizer, len(part[0]), weighted=weighted)
     losses: list[float] = []

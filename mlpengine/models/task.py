@@ -33,17 +33,17 @@ from mlpengine.models import censored, metrics
 from mlpengine.ops import EntryLoss, KnownTargets, Loss, MeanSquaredError, losses_of
 
 MAX_CLASSES = 10
-"""Maximum number of classes, labels or targets with separate metrics."""
+"""Metrics of single classes, labels or targets are computed for at most this many."""
 
 PROBABILITY_METRICS = ("roc_auc", "average_precision", "log_loss", "brier", "calibration_error")
 """Metrics of classes that do not depend on a threshold."""
 
 PINBALL = "pinball_"
-"""Part of a metric's name before a level."""
+"""Prefix of the names of pinball losses; a level follows."""
 
 
 OUT_OF_FOLD = "out_of_fold"
-"""Name of the training rows, each predicted by networks that were not trained on it."""
+"""Name of the training rows, if networks predict only rows that did not train them."""
 
 PART_PHRASES = {
     "data": "rows",
@@ -62,7 +62,7 @@ class RowOrigins(NamedTuple):
     targets: Sequence[str]
 
     def row(self, row: int) -> str:
-        """Return the file and line of a row, or its number if it has no line."""
+        """Return source and position of a row, for messages."""
         return f"{self.rows.source}: {self.rows.place(row)}"
 
     def of(self, numbers: Array) -> "RowOrigins":
@@ -75,15 +75,14 @@ class RowOrigins(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Split:
-    """The rows of one split, ready for the network.
+    """The rows of one part of a table, ready for a network.
 
-    `x` may be `PreparedRows`: features in a file, gathered as from an array; `windows` then shuffle
-    the rows in an order that is fast to read.
-    Several inputs or targets are arrays by name.
+    `x` may be `PreparedRows`, features in a file; `windows` then shuffle the rows in an order that
+    is fast to read.  Several inputs or targets are a mapping of names to arrays.  `places` has the
+    origin of rows that come from a table.
     Shapes: x (rows, in_dim); y in the shape that the loss takes; truth (rows,) class numbers, or
     (rows, outputs) in the target's own units; weights (rows,) or None.
     Dtype: x and y have the network's dtype; class numbers in y are integers.
-    `places` is None unless the rows come from a table.
     """
 
     x: Any
@@ -148,7 +147,7 @@ class Scored:
 
     @cached_property
     def predicted(self) -> Array:
-        """Class numbers, 0 and 1 by label, or numbers in the target's units."""
+        """Predicted class numbers, 0 or 1 for each label, or numbers in the target's units."""
         return self.task.predict(self.output)
 
     @cached_property
@@ -158,13 +157,13 @@ class Scored:
 
     @cached_property
     def truth(self) -> Array:
-        """The targets in the form of the predictions."""
+        """The targets in the form of `predicted`."""
         truth: Array = self.part.truth
         return truth if isinstance(self.task, Regression) else truth.astype(np.int64)
 
     @cached_property
     def by_output(self) -> "dict[str, Scored]":
-        """Outputs of `OutputTasks`, each with its targets."""
+        """The output and the targets of each task in `OutputTasks`, by name."""
         assert isinstance(self.task, OutputTasks)
         part, truth = self.part, self.part.truth
         return {
@@ -180,16 +179,16 @@ class Task(ABC):
     """The meaning of a network's outputs (rows, out_dim) for a kind of target."""
 
     headline: tuple[str, ...]
-    """Metrics that are computed after every epoch."""
+    """Names of the metrics that are computed after every epoch."""
 
     kinds: ClassVar[tuple[metrics.PredictionKind, ...]]
     """Kinds of predictions that a user's metrics may compare."""
 
     patterns: ClassVar[tuple[str, ...]] = ()
-    """Metrics with a number in their name, as text for messages."""
+    """Texts for messages that describe metrics with a number in their name."""
 
     log_link: bool = False
-    """Whether outputs are logarithms; then the exponentials of networks are averaged."""
+    """Whether outputs are logarithms; `combine` then averages their exponentials."""
 
     def __init__(self, outputs: int) -> None:
         self.outputs: int = COUNT.check(f"{type(self).__name__}: outputs", outputs)
@@ -207,25 +206,25 @@ class Task(ABC):
 
     @abstractmethod
     def predict(self, output: Array) -> Array:
-        """Return predictions: class numbers, 0 and 1 by label, or values in their own units."""
+        """Return predictions: class numbers, 0 or 1 for each label, or numbers in their units."""
 
     def probabilities(self, output: Array) -> Array | None:
         """Return float64 probabilities (rows, classes) or (rows, labels); None for regression."""
         return None
 
     def predicted_numbers(self, output: Array) -> Array:
-        """Return `probabilities`; for regression, all columns that the loss predicts."""
+        """Return `probabilities`; for regression, all numbers that the loss predicts."""
         return np.asarray(self.probabilities(output))
 
     def combine(self, outputs: Array, shares: Array | None = None) -> Array:
         """Return one float64 output (rows, out_dim) for the outputs (networks, rows, out_dim).
 
-        It is the mean of the outputs, so probabilities are geometric means, scaled to a sum of 1.
-        With a log link, it is the logarithm of the mean prediction.  `shares` are the weights of
-        the mean and add up to 1.
+        The result is the weighted mean of the outputs.  The probabilities of classes thus become
+        geometric means, scaled to a sum of 1.  With a log link, the result is the logarithm of the
+        mean prediction.  `shares` are the weights of the mean, with sum 1; by default equal.
 
-        Source: Genest and Zidek 1986, "Combining probability distributions", for the
-        geometric mean, the logarithmic opinion pool.
+        Source: Genest and Zidek 1986, "Combining probability distributions", for the geometric
+        mean (logarithmic opinion pool).
         """
         weights = np.full(len(outputs), 1 / len(outputs)) if shares is None else shares
         used = np.flatnonzero(weights)
@@ -233,11 +232,11 @@ class Task(ABC):
             wide = outputs[used] + np.log(weights[used])[:, None, None]
             total: Array = np.logaddexp.reduce(wide, axis=0)
             return total
-        if outputs.shape[1] == 1:  # one call gives the same sums in the same order
+        if outputs.shape[1] == 1:  # faster for one row, with the same order of summation
             terms = weights[used, None, None] * outputs[used]
             return np.asarray(np.add.accumulate(terms, axis=0)[-1])
         mean = np.zeros(outputs.shape[1:])
-        for k in used:  # a matrix product would round by the row's position
+        for k in used:  # the rounding of a matrix product would depend on the row's position
             mean += weights[k] * outputs[k]
         return mean
 
@@ -252,7 +251,7 @@ class Task(ABC):
         return self._own_metrics() | own
 
     def watch(self, name: str) -> None:
-        """Compute a metric after every epoch, too.  Raises: UsageError if the task lacks it."""
+        """Add a metric to `headline`.  Raises: UsageError for a metric that the task lacks."""
         known = ("loss", *self.all_metrics, *self.patterns)
         if not (name == "loss" or name in self.all_metrics or self._numbered(name)):
             listed = ", ".join(known)
@@ -261,7 +260,7 @@ class Task(ABC):
             self.headline = (*self.headline, name)
 
     def metrics(self, output: Array, part: Split, *, full: bool = False) -> dict[str, float]:
-        """Return the main metrics over all rows; with `full`, every metric of the task."""
+        """Return the metrics in `headline` over all rows; with `full`, all metrics of the task."""
         known = self.all_metrics
         known |= {n: m for n in self.headline if n not in known and (m := self._numbered(n))}
         scored = Scored(self, output, part)
@@ -272,17 +271,17 @@ class Task(ABC):
         return self.all_metrics[name](Scored(self, output, part))
 
     def _numbered(self, name: str) -> Metric | None:
-        """Return the metric for a name with a number, or None."""
+        """Return the metric of a name with a number, such as "pinball_0.9", or None."""
         return None
 
 
 class Threshold(NamedTuple):
-    """The probability of a class above which a model of two classes predicts this class.
+    """A rule of two classes: predict the positive class if its probability is above `value`.
 
     Attributes:
-        value: the probability, from 0 to 1.
-        positive: number of the class, 0 or 1.
-        costs: costs of a false negative and of a false positive, if they determined the value.
+        value: probability from 0 to 1.
+        positive: number of the positive class, 0 or 1.
+        costs: costs of a false negative and of a false positive, if costs determined the value.
     """
 
     value: Annotated[float, Limits(at_least=0, at_most=1)] = 0.5
@@ -298,7 +297,8 @@ class Threshold(NamedTuple):
 class Classification(Task):
     """One of several classes, by softmax over as many logits.
 
-    The predicted class is the likeliest class or, with two classes and a `threshold`, its choice.
+    The likeliest class is predicted.  Two classes may have a `threshold`, to choose the class.  Use
+    `BinaryClassification` for a single logit.
     """
 
     headline: tuple[str, ...] = ("accuracy", "macro_f1")
@@ -310,6 +310,10 @@ class Classification(Task):
         self, outputs: int, labels: Sequence[object] = (), threshold: Threshold | None = None
     ) -> None:
         super().__init__(outputs)
+        if outputs == 1 and type(self) is Classification:
+            raise UsageError(
+                "Classification: needs 2 or more outputs; write BinaryClassification(1)"
+            )
         self.labels, self.threshold = [str(label) for label in labels], threshold
 
     def with_threshold(self, threshold: Threshold | None) -> Self:
@@ -339,7 +343,7 @@ class Classification(Task):
 
     @property
     def decision_metrics(self) -> list[str]:
-        """The names of the metrics of predicted classes."""
+        """The names of the metrics that depend on predicted classes, not on probabilities."""
         own = [name for name, one in metrics.OWN_METRICS.items() if one.of == "labels"]
         known = _class_metrics(tuple(self.labels))
         return [*(name for name in known if name not in PROBABILITY_METRICS), *own]
@@ -416,9 +420,9 @@ class MultiLabel(Task):
 
 
 class Regression(Task):
-    """Numbers in the table's units; `target` scales them, and `loss` says what is predicted.
+    """Numbers; `target` converts outputs to units, or is their count; `loss` has the predictions.
 
-    With `orders`, several quantiles are predicted and sorted, so that they never cross.
+    With `orders`, the loss predicts several quantiles.  Quantiles are sorted and never cross.
 
     Source: Chernozhukov, Fernandez-Val and Galichon 2010, "Quantile and probability curves without
     crossing": sorted quantiles are never farther from the true quantiles.
@@ -429,9 +433,13 @@ class Regression(Task):
     patterns = (f"{PINBALL}LEVEL (such as {PINBALL}0.9)",)
 
     has_errors: ClassVar[bool] = True
-    """Whether a prediction minus its target is an error: a censored time has none."""
+    """Whether prediction minus target is an error; for censored times, no error is known."""
 
-    def __init__(self, target: NumberTarget, loss: EntryLoss | None = None) -> None:
+    def __init__(self, target: NumberTarget | int, loss: EntryLoss | None = None) -> None:
+        if not isinstance(target, NumberTarget):
+            count = COUNT.check("Regression: target", target)
+            names = [f"y{i}" for i in range(count)]
+            target = NumberTarget(names, [0.0] * count, [1.0] * count)
         self.target, self.loss = target, loss or MeanSquaredError()
         super().__init__(target.n_outputs * self.loss.columns)
         (first, *others), leaves = self.loss.predictions, self.loss.formulas.outputs
@@ -442,7 +450,7 @@ class Regression(Task):
 
     @property
     def target_range(self) -> tuple[float, float]:
-        """Range of possible targets: above 0 if logarithms are learned."""
+        """Range of possible targets; from 0 if logarithms are learned."""
         return (0.0, np.inf) if self.target.log else self.loss.target_range
 
     def truth(self, table: Table, target: Array) -> Array:
@@ -454,7 +462,7 @@ class Regression(Task):
 
     def predict(self, output: Array) -> Array:
         """Return the predictions (rows, targets) that are compared with the targets."""
-        if self._is_plain:  # a formula would take ten times as long as one row's pass
+        if self._is_plain:  # formulas would be slow for a single row
             return self.target.inverse(output)
         return self._predictions(output)[self.loss.point]
 
@@ -482,10 +490,7 @@ class Regression(Task):
         return list(np.sort(own, axis=0)) if self.orders else own
 
     def quantile(self, output: Array, level: float) -> Array | None:
-        """Return the quantile (rows, targets) of a level, of the distribution of the loss.
-
-        None if the loss predicts no distribution, or not this quantile.
-        """
+        """Return the quantile (rows, targets) of a level, or None if the loss predicts none."""
         if (formula := self.loss.quantile(level)) is None:
             return None
         wide = output.astype(np.float64).reshape(len(output), -1, self.loss.columns)
@@ -494,7 +499,7 @@ class Regression(Task):
         return self.target.inverse(evaluate(formula, given))
 
     def _numbered(self, name: str) -> Metric | None:
-        """Return the pinball loss of a level: of the quantile of this level, if it is predicted."""
+        """Return the pinball loss of a level, for its predicted quantile or for the prediction."""
         level = _level(name)
         if level is None:
             return None
@@ -538,7 +543,7 @@ class Regression(Task):
         return known
 
     def _deviance(self, scored: Scored, predicted: Array | None = None) -> float:
-        """Return the mean deviance of `predicted` (rows, targets); default: the predicted means."""
+        """Return the mean deviance of `predicted` (rows, targets), or of `scored.predicted`."""
         predicted = scored.predicted if predicted is None else predicted
 
         def mean(truth: Array, predicted: Array, weights: Array | None) -> float:
@@ -550,7 +555,7 @@ class Regression(Task):
         return metrics.on_known(mean, scored.truth, predicted, scored.weights)
 
     def _deviance_explained(self, scored: Scored) -> float:
-        """Return 1 - deviance / deviance of the mean target of these rows."""
+        """Return 1 - a / b: a is the deviance, b the deviance if the mean target is predicted."""
         constant = np.broadcast_to(mean_targets(scored.truth, scored.weights), scored.truth.shape)
         return 1 - self._deviance(scored) / self._deviance(scored, constant)
 
@@ -570,7 +575,7 @@ class Regression(Task):
     def _crps(self, scored: Scored, levels: Sequence[float]) -> float:
         """Return the continuous ranked probability score, an integral over levels from 0 to 1.
 
-        Each pinball loss stands for the levels that are nearest to its own.
+        The pinball loss of a level stands for all levels that are nearest to this level.
 
         Source: Gneiting and Ranjan 2011, "Comparing density forecasts", equation 8.
         """
@@ -578,7 +583,7 @@ class Regression(Task):
         return 2 * float(np.dot(self._pinballs(scored, levels), np.diff(ends)))
 
     def _apart(self, scored: Scored, levels: Sequence[float]) -> float:
-        """Return the largest distance between a level and the share of targets below it."""
+        """Return the largest difference of a level and the share of targets below its quantile."""
         pairs, truth = zip(self._predictions(scored.output), levels, strict=True), scored.truth
         return max(
             abs(metrics.on_known(metrics.share_below, truth, q, scored.weights) - level)
@@ -597,12 +602,12 @@ class CensoredTimes(Regression):
     def __init__(self, target: TimeTarget, loss: EntryLoss) -> None:
         super().__init__(target, loss)
         self.event = target.event
-        self.log_link = False  # locations and scales are averaged, not the times
+        self.log_link = False  # networks average locations and scales, not times
 
     def survival(self, output: Array, times: Array) -> Array:
-        """Return the chances (rows, times) that the event has not happened by some times.
+        """Return the probabilities (rows, times) that the event has not happened by each time.
 
-        They follow from the loss of a row that is censored at the time.
+        The negative logarithm of such a probability is the loss of a row censored at this time.
         """
         y, s = np.hsplit(output.astype(np.float64), 2)
         given = -times[None] / self.target.scale, np.full((1, len(times)), np.inf)
@@ -651,7 +656,7 @@ class CensoredTimes(Regression):
         return censored.integrated(self._brier(scored, times), times)
 
     def _calibration_error(self, scored: Scored) -> float:
-        """Return the mean of the calibration errors at the quartiles of the seen events."""
+        """Return the mean calibration error at the quartiles of the times of seen events."""
         truth = scored.truth[:, 0]
         if not (truth > 0).any():
             return float("nan")
@@ -662,7 +667,7 @@ class CensoredTimes(Regression):
 
 
 class LossOnly(Task):
-    """The loss is the only metric, also for each of several outputs; outputs are not converted.
+    """A task without metrics besides the loss; predictions are the outputs.
 
     >>> LossOnly().headline
     ()
@@ -682,7 +687,7 @@ class LossOnly(Task):
 
 
 class OutputTasks(Task):
-    """Tasks of outputs by name; a metric has a name such as ``accuracy of class``.
+    """Tasks of several outputs, by name; metrics have names such as ``accuracy of class``.
 
     >>> OutputTasks({"class": Classification(3), "kl": LossOnly()}).headline
     ('accuracy of class', 'macro_f1 of class')
@@ -715,14 +720,14 @@ class OutputTasks(Task):
 
 
 def _of_output(output: str, metric: Metric) -> Metric:
-    """Return the metric of one of several outputs."""
+    """Return a metric of `OutputTasks` that applies `metric` to one output."""
     return lambda scored: metric(scored.by_output[output])
 
 
 def task_for(target: Target | None, loss: Loss, threshold: Threshold | None = None) -> Task:
-    """Return the task of an encoded target with a loss; `threshold` is for two classes.
+    """Return the task of a fitted target with a loss; `threshold` is for two classes.
 
-    Raises: DataError if there is no target, or if the loss does not suit it.
+    Raises: DataError if there is no target, or if the loss does not suit the target.
     """
     if target is None:
         raise DataError("task: the preprocessing was fitted without a target")
@@ -756,13 +761,11 @@ def make_split(
     window: int = 64,
     on_demand: bool = False,
 ) -> Split:
-    """Return the given rows of a table in the form that the network and its metrics need.
+    """Return the given rows of a table in the form that networks and metrics need.
 
-    `weights` (rows,) replace the table's weights.
-
-    With `stream`, a batch size, features stay in a file until they are gathered; `window` blocks of
-    prepared features are shuffled together.  With `on_demand`, features are computed when slices of
-    rows are read, and not kept.
+    `weights` (rows,) replace the table's weights.  `stream` is a batch size: features are then in a
+    file, and `window` blocks of features are in memory and shuffled together.  With `on_demand`,
+    features are computed each time that rows are read.
 
     Raises: DataError if the table has no target, or for the first unusable cell.
     """
@@ -796,7 +799,7 @@ def make_split(
 
 
 def mean_targets(truth: Array, weights: Array | None) -> Array:
-    """Return the mean of each target (rows, targets) over the rows that have it."""
+    """Return the mean of each target (rows, targets), over the rows without NaN."""
     return KnownTargets(MeanSquaredError()).best_constant(truth, truth.shape[1], weights)
 
 
@@ -817,7 +820,7 @@ def _logistic(logits: Array) -> Array:
 
 @lru_cache(maxsize=8)  # called in each epoch, and for each column of `importances`
 def _class_metrics(labels: tuple[str, ...]) -> dict[str, Metric]:
-    """Return metrics of classes or labels by name; for few classes, also of each class."""
+    """Return metrics of classes or labels by name; for few classes, also for each class."""
     known: dict[str, Metric] = {
         "accuracy": _on_predictions(metrics.accuracy),
         "macro_f1": _on_predictions(metrics.f1),

@@ -44,10 +44,12 @@ class LevenbergMarquardt(FullBatch, name="levenberg_marquardt"):
     """Levenberg-Marquardt: (H + damping D) d = -gradient, with H the Gauss-Newton matrix.
 
     D is diagonal: the curvature of each parameter, but at least a tenth of the largest curvature.
-    The weights change by d plus a bend: half the acceleration along d that keeps the outputs on a
-    straight line.  A long bend is omitted.  A change that lowers the loss is accepted.  The damping
-    is then multiplied by max(1/3, 1 - (2 gain - 1)^3), with gain = decrease of the loss / decrease
-    of the quadratic model.  After a rejected change, the step is repeated with more damping.
+    The weights change by d plus a bend, half the geodesic acceleration.  On the bent path, outputs
+    move nearly on a straight line.  A long bend is omitted.
+
+    A change that lowers the loss is accepted.  The damping is then multiplied by a factor from 1/3
+    to 2: max(1/3, 1 - (2 gain - 1)^3), with gain = decrease of the loss / decrease of the quadratic
+    model.  After a rejected change, the step is repeated with more damping.
 
     The loss must be ``mse``, and each batch must have all rows.  At most 5,000 parameters are
     trained, because memory grows with the square of their number, and time with the cube.

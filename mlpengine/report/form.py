@@ -28,7 +28,7 @@ FORM_POLICY = (
 DAY = 86_400
 
 BACKGROUND_EVALUATIONS, BACKGROUND_ROWS = 1_500, (8, 100)
-"""Background rows times columns of an explanation; minimum and maximum of the background rows."""
+"""An explanation compares a row with BACKGROUND_EVALUATIONS / columns rows, within these limits."""
 
 
 def form_page(model: Model) -> str:
@@ -60,7 +60,6 @@ def form_page(model: Model) -> str:
 
 
 def _threshold(model: Model) -> Markup:
-    """Return a sentence on the threshold."""
     value, _, name = model.threshold_text.partition(" for ")
     return tag("p", f"The page says {name} if its probability is above {value}.", class_="hint")
 

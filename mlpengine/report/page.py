@@ -7,7 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.core.wording import best_text, networks_text, plural, script_json, shown_name
+from mlpengine.core.wording import (
+    best_text,
+    cut_apart,
+    networks_text,
+    plural,
+    script_json,
+    shown_name,
+)
 from mlpengine.diagnostics.thresholds import CLEAR, PROBABLE
 from mlpengine.diagnostics.verdict import verdict_list
 from mlpengine.drawing.chart_types import array_of
@@ -303,16 +310,20 @@ def predictions_section(known: Data | None) -> Markup | None:
 def _matrix(known: Data) -> Markup:
     names, counts = known["classes"], array_of(known["confusion"])
     levels = shades(counts)
-    heads = [tag("th", shortened(name, 14), scope="col", title=name) for name in names]
+    texts = [" ".join(str(name).split()) for name in names]
+    short, sides = cut_apart(texts, 14), cut_apart(texts, 20)
+    heads = [
+        tag("th", text, scope="col", title=name) for text, name in zip(short, names, strict=True)
+    ]
     head = tag("tr", tag("td"), *heads, tag("th", "recall", scope="col"))
     rows = []
-    for k, name in enumerate(names):
+    for k, side in enumerate(sides):
         cells = [
             tag("td", f"{int(counts[k, j]):,}", class_=f"h{levels[k, j]}" if levels[k, j] else None)
             for j in range(len(names))
         ]
         last = tag("td", number(known["recall"][k], 3), class_="total")
-        rows.append(tag("tr", tag("th", shortened(name, 20), scope="row"), *cells, last))
+        rows.append(tag("tr", tag("th", side, scope="row"), *cells, last))
     below = [tag("td", number(value, 3), class_="total") for value in known["precision"]]
     rows.append(tag("tr", tag("th", "precision", scope="row"), *below, tag("td", class_="total")))
     title = "Confusion matrix: rows are true classes, columns are predicted classes"

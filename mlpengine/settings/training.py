@@ -104,7 +104,6 @@ class ThresholdChoice:
 
     @model_validator(mode="after")
     def _one_aim(self) -> Self:
-        """Require a metric or costs."""
         if (self.metric is None) == (self.costs is None):
             raise rule("give metric or costs, one of both")
         return self

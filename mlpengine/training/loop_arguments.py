@@ -7,7 +7,7 @@ from mlpengine.core.errors import UsageError
 from mlpengine.core.named import need_names
 from mlpengine.core.wording import quoted, suggestion
 from mlpengine.models.evaluate import loss_names
-from mlpengine.models.task import LossOnly, OutputTasks, Split, Task
+from mlpengine.models.task import Classification, LossOnly, OutputTasks, Split, Task
 from mlpengine.settings import EarlyStopping
 from mlpengine.step.arguments import check_names
 from mlpengine.step.step import TrainingStep
@@ -61,9 +61,10 @@ def check_fit(step: TrainingStep, task: Task, train: Split, validation: Split | 
         raise UsageError(
             f"loop: task must be LossOnly(), or tasks by output (the network has outputs {names})"
         )
+    kind = "BinaryClassification" if isinstance(task, Classification) and outputs == 1 else ""
     raise UsageError(
         f"loop: task must have as many outputs as the network (got {task.outputs} and "
-        f"{outputs}); write {type(task).__name__}({outputs}), or Mlp([..., {task.outputs}])"
+        f"{outputs}); write {kind or type(task).__name__}({outputs}), or Mlp([..., {task.outputs}])"
     )
 
 

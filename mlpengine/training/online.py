@@ -1,6 +1,6 @@
 """Networks that learn one row at a time from dictionaries, in constant memory."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from math import inf, isfinite, sqrt
 from numbers import Real
 from typing import Annotated, Any
@@ -34,6 +34,13 @@ FIRST_ROWS = 10
 
 LARGEST = 1e100
 """Largest magnitude of a number."""
+
+
+def _is_missing(value: Any) -> bool:
+    """Return whether a value is None, NaN, NaT or pandas.NA."""
+    if value is None or type(value).__name__ == "NAType":
+        return True
+    return isinstance(value, Hashable) and bool(value != value)  # an array has no single answer
 
 
 class _Scale:
@@ -131,7 +138,7 @@ class _Online:
                     if learning:
                         self._numbers.add(k, number)
                     out[k] = self._numbers.scaled(k, number)
-            elif value is not None:
+            elif not _is_missing(value):
                 known = learning or f"{name}={value}" in self._slots
                 if known or len(self._slots) >= self.features:
                     out[self._slot(f"{name}={value}")] = 1
@@ -239,8 +246,8 @@ class OnlineClassifier(_Online):
     def learn_one(self, x: Mapping[str, Any], y: Any) -> None:
         """Learn one row.  Raises: DataError for an invalid row; UsageError for too many labels."""
         self._check(x)
-        if y is None:
-            raise DataError("learn_one: y must be a label (got None)")
+        if not isinstance(y, Hashable) or _is_missing(y):
+            raise DataError(f"learn_one: y must be a label (got {quoted(y)})")
         if y not in self._classes:
             if (known := len(self._classes)) >= self.network.sizes[-1]:
                 raise UsageError(

@@ -190,8 +190,9 @@ def test_a_file_for_the_test(mlpengine, tmp_path):
     done = mlpengine("train", "d/c.yaml", "--epochs", 1, "--json", "--set", "report=false")
     measured = json.loads(mlpengine("evaluate", json.loads(done.out)["run_dir"], "--json").out)
     assert measured["rows"] == {"out_of_fold": 45, "test": 15}
-    wrong = mlpengine("init", "a.csv", "--test", "c.csv", *options, "--force")
-    assert (wrong.code, "error: --test: there is no such file (c.csv)" in wrong.err) == (2, True)
+    for name, said in (("c.csv", "there is no such file (c.csv)"), ("d", "must be a file (got d,")):
+        wrong = mlpengine("init", "a.csv", "--test", name, *options, "--force")
+        assert (wrong.code, f"error: --test: {said}" in wrong.err) == (2, True)
     (tmp_path / "b.csv").write_text("p,q\n1,2\n")  # Before, check found nothing wrong with it.
     for call in ("check", "train"):
         refused = mlpengine(call, "d/c.yaml")

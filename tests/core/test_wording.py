@@ -1,16 +1,19 @@
 """Parts of messages: numbers with nouns, similar names, foreign text."""
 
-import pytest
-
 from mlpengine.core.redaction import redacted
-from mlpengine.core.wording import printable
-
-CONTROLS = ["a\x1b[31m", "a\nb", "\x9b2J", "\u202eabc", "\x7f", "caf\xe9 \u4e2d"]
+from mlpengine.core.wording import cut_apart, printable, shown_name
 
 
-@pytest.mark.parametrize("text", CONTROLS)
-def test_control_characters_are_escaped_as_repr_writes_them(text):
-    assert printable(text) == repr(text)[1:-1]
+def test_control_characters_are_escaped_as_repr_writes_them():
+    for text in ("a\x1b[31m", "a\nb", "\x9b2J", "\u202eabc", "\x7f", "caf\xe9 \u4e2d"):
+        assert printable(text) == repr(text)[1:-1]
+    assert printable("run\udcff\n") == "run\udcff\\n"  # a byte of a path, no character
+
+
+def test_names_of_classes_stay_apart_and_unchanged():
+    names = ["aaaa_with_a_name_1_aaaa", "aaaa_with_a_name_2_aaaa", "b"]
+    assert cut_apart(names, 12) == ["aaaa_wit...1", "aaaa_wit...2", "b"]
+    assert shown_name("log_loss of a_b") == "log loss of a_b"
 
 
 def test_what_is_no_password_stays():
@@ -24,7 +27,3 @@ def test_what_is_no_password_stays():
         assert redacted(text) == text
     message = "postgresql://u@/name?password={}: the storage cannot be used"
     assert redacted(message.format("pa55-w0rd")) == message.format("***")
-
-
-def test_bytes_of_a_path_that_are_no_characters_stay():
-    assert printable("run\udcff\n") == "run\udcff\\n"

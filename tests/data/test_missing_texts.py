@@ -208,10 +208,12 @@ def test_fit_warns_of_misread_columns(caplog):
     table = {"a": numbers, "y": numbers + 1, "damaged": [*map(str, numbers[1:]), "abc"]}
     table["percent"] = [f"{k % 13} %" for k in range(100)]
     table["big"] = [2**62 + k * k for k in range(100)]
-    mlpengine.fit(table, "y", training={"epochs": 1, "folds": None})
-    assert "column 'damaged' is dropped" in caplog.text
-    assert f"subtract {2**62} from all" in caplog.text
-    assert "column 'percent': '" in caplog.text
+    table["rating"] = [*(str(k % 8) for k in range(99)), "odd"]
+    _, result = mlpengine.fit(table, "y", training={"epochs": 1, "folds": None})
+    told = (caplog.text, str(result.remarks), str(mlpengine.check(table, "y").warnings))
+    parts = ("'a' is dropped: it is the target", "'damaged' is dropped", f"subtract {2**62} from")
+    for part in (*parts, "'percent': ", "'odd' in row 100"):
+        assert all(part in text for text in told), part
 
 
 @pytest.mark.parametrize("spread", [100.0, 1.0])

@@ -46,7 +46,7 @@ def test_fit_is_init_and_train(capsys, table):
         told = [line for line in said.splitlines() if "decided" in line]
         assert [line.removeprefix("decided: ") for line in told] == decided
         assert given == "as given in place of that: training.epochs"
-        assert "dropped: number (data.drop has the reasons)" in decided
+        assert "dropped: number (data.drop; mlpengine check has the reasons)" in decided
 
 
 def test_keys_that_are_given_take_the_place_of_those_of_init(table):
@@ -55,6 +55,8 @@ def test_keys_that_are_given_take_the_place_of_those_of_init(table):
         table.assign(w=1), "price", training=one, model=hidden, optimizer="sgd", loss="mae",
         data={"weight": "w"},
     )  # fmt: skip
+    weighted = mlpengine.check(table.assign(w=1), "price", data={"weight": "w"})
+    assert not any("constant" in line for line in weighted.warnings)
     assert [network.sizes[1:] for network in model.networks] == [(5, 1)]
     assert model.loss == "mae"
     assert result.decided[-1] == (

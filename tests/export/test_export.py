@@ -378,7 +378,7 @@ def test_an_unknown_format_is_refused(tmp_path):
             "onxx",
             "must be one of safetensors, onnx, c, js .* did you mean 'onnx'",
         ),
-        ("mlp", None, r"mlp: the name must end in \.c, \.js, \.onnx"),
+        ("mlp", None, r"mlp: the name must end in \.c, .* writes \.html"),
         ("mlp.onnx", "c", r"mlp.onnx: the name must end in \.c, the format \(got \.onnx\)"),
     ):
         with pytest.raises(UsageError, match=message):

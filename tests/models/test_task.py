@@ -10,7 +10,7 @@ import sklearn.metrics as reference
 from runs import part
 
 from mlpengine import Mlp, SoftmaxCrossEntropy
-from mlpengine.core.errors import DataError
+from mlpengine.core.errors import DataError, UsageError
 from mlpengine.data.features import ClassTarget, MultiLabelTarget, NumberTarget, Preprocessor
 from mlpengine.data.tables import read_table
 from mlpengine.models.evaluate import FORWARD_ROWS, Evaluator
@@ -88,7 +88,9 @@ def test_predictions_are_the_likeliest_classes():
 def test_regression_predicts_in_its_own_units():
     task = Regression(NumberTarget(["t"], [100.0], [10.0]))
     assert task.predict(np.array([[0.5]], "float32")) == pytest.approx(105.0)
-    assert task.probabilities(LOGITS) is None
+    assert Regression(1).predict(np.array([[0.5]], "float32")) == pytest.approx(0.5)
+    with pytest.raises(UsageError, match="BinaryClassification"):
+        Classification(1)
 
 
 OUTPUT = RNG.normal(0, 0.7, (40, 6)).astype("float32")

@@ -3,12 +3,13 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from mlpengine import DataError, OnlineClassifier, OnlineRegressor, UsageError
 
 RNG = np.random.default_rng(0)
-GAPS = (None, float("nan"))
+GAPS = (None, float("nan"), pd.NA, pd.NaT)
 
 
 def rows(count, shift=0.0):
@@ -48,9 +49,10 @@ def test_gaps_and_unknown_texts_do_not_move_a_prediction():
     for gap in GAPS:
         assert model.predict_one({"x": 5.0, "z": gap, "kind": gap}) == alone
     assert model.predict_one({"x": 5.0, "kind": "new"}) == alone
-    for wrong in (None, float("nan"), "1"):
-        with pytest.raises(DataError, match="y must be"):
-            model.learn_one({"x": 1.0}, wrong)
+    for learner, odd in ((model, "1"), (OnlineClassifier((4,)), [1])):
+        for wrong in (*GAPS, odd):
+            with pytest.raises(DataError, match="y must be"):
+                learner.learn_one({"x": 1.0}, wrong)
     with pytest.raises(DataError, match="dict"):
         model.predict_one([1.0])
     for odd in ([1.0], {"x": 1e101}):

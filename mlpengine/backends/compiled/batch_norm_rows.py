@@ -142,10 +142,7 @@ def _scaled(
     part: BatchNormPart,
     values: Values,
 ) -> Iterator[Kernel]:
-    """Yield the kernels of y = (x - mean) * rstd * scale + bias.
-
-    Without `mean`, x is already centered, and xhat = x * rstd replaces x.
-    """
+    """Yield the kernels of y = (x - mean) * rstd * scale + bias; without `mean`, x is centered."""
     kernels = list[Kernel]()
     vectors = {"mean": mean, "rstd": rstd, "scale": scale, "bias": bias}
     names = {
@@ -227,7 +224,7 @@ def _column_sums(x: MatrixValue, out: MatrixValue, values: Values) -> Iterator[K
 
 
 def _column_means(x: MatrixValue, out: Array, values: Values) -> Iterator[Kernel]:
-    """Yield the kernels that average each feature over the same entries."""
+    """Yield the kernels that average each feature over all rows and all columns of the feature."""
     total = values.make(out.shape, x, "total_")
     yield from _column_sums(x, total, values)
     share = ScalarMul(out.size / x.array.size)

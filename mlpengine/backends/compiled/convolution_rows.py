@@ -1,4 +1,4 @@
-"""Convolutions as matrix products of image patches, one for each window, with the weights."""
+"""Convolutions as products of two matrices: the image patches under all windows, and weights."""
 
 from collections.abc import Iterator, Sequence
 from math import prod
@@ -15,7 +15,7 @@ from mlpengine.ops.window import Window
 
 
 class ConvolutionRows(Move):
-    """Copies of patches from images, or their sums in images; products do the rest."""
+    """The moves of image patches in a convolution; products do the rest."""
 
     @classmethod
     def lower(cls, instruction: InstructionLike, values: Values) -> Sequence[Kernel] | None:
@@ -73,7 +73,7 @@ def _backward(op: Conv2d, instruction: InstructionLike, values: Values) -> Itera
 
 
 def _images(x: Array, values: Values) -> tuple[MatrixValue, list[Move]]:
-    """Return the value of images `x`, and a move if the value so far has another shape."""
+    """Return the value of images `x`, and the move that reshapes it if needed."""
     value = values.read(x)
     if value.array.shape == x.shape:
         return value, []
@@ -155,7 +155,7 @@ def _inner(window: Window, frame: MatrixValue, to: MatrixValue, source: MatrixVa
 
 
 def _turned(x: MatrixValue, out: MatrixValue, values: Values) -> Move:
-    """Return the move that makes the last axis, channels, the second one, or back."""
+    """Return the move of the channels from the last axis to the second axis, or back."""
     images = out if out.array.ndim == 4 else x
     channels, *places = images.array.shape[1:]
     size = prod(places)

@@ -23,7 +23,7 @@ CHUNK_BYTES = 160 << 10
 """Bytes of the values of one chunk."""
 
 SMALL_WEIGHTS = 128 << 10
-"""Maximum bytes of weights and their gradients for chunks; every chunk reads all weights."""
+"""Maximum bytes of weights and gradients for chunks of rows; every chunk reads all weights."""
 
 STEP_TERMS_PER_THREAD = 1 << 22
 """Multiplications of a step for each thread after the first.

@@ -74,8 +74,7 @@ class Executor:
         structure: everything that the C text depends on.
         library: the machine code; other executors may share it.
         call: arguments and results of the program; the batch has ``call.rows`` rows.
-        step: runs the program with the arguments `call`, and returns the status.  The function
-            keeps the memory alive.
+        step: function that runs the program, returns the status, and keeps the memory alive.
     """
 
     def __init__(
@@ -156,8 +155,7 @@ class Executor:
     def forward(self, inputs: Array, outputs: Array) -> None:
         """Write the outputs of the rows `inputs` to `outputs`, without dropout.
 
-        Both arrays must be C-contiguous.  The calling thread does all work, in the buffers of a
-        step.
+        Both arrays must be C-contiguous.  The calling thread overwrites the buffers of a step.
         """
         table, _, _ = self.call.memory
         undropped = table.copy()

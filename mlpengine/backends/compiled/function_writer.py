@@ -70,10 +70,7 @@ class Writer:
         times: int = 1,
         trains: bool = False,
     ) -> None:
-        """Add a function of `count` units (see `CFunction`).
-
-        Units are rows in the phase ``rows``, unless threads divide them `by_columns`.
-        """
+        """Add a function of `count` units, or of `count` rows in ``rows`` (see `CFunction`)."""
         if phase == "rows" and not by_columns:
             times = self.times(count)
         parameters = ["const struct part part"] if takes_part else []

@@ -23,7 +23,7 @@ class StepGroup:
 
     Args:
         batch: rows of the program's batch.
-        itemsize: bytes of a number.
+        itemsize: bytes of a real number.
         kept: pairs (id of the op, address) of an op's work arrays that NumPy's rules read later.
 
     Attributes:

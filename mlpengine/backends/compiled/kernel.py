@@ -57,7 +57,7 @@ class Kernel(ABC):
         header: name of a header that the kernel needs besides the common ones, without ``.h``.
         whole_vectors: whether the kernel writes whole vectors, beyond the end of a row.
         draws: whether the results are random numbers for each row.
-        any_phase: whether the kernel can also run outside the phases of rows, on parameters.
+        any_phase: whether the kernel can also run before or after the rows, once in a step.
         called_in: phase of the kernel's functions, set by `lower`.
     """
 
@@ -89,7 +89,7 @@ class Kernel(ABC):
         raise UnsupportedError(self.text)
 
     def read_by_vectors(self, lanes: int) -> list[MatrixValue]:
-        """Return the values that the kernel reads by whole vectors, for any length of a row."""
+        """Return the values that the kernel reads by whole vectors, even at the end of a row."""
         return []
 
     def __repr__(self) -> str:

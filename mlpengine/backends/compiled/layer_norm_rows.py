@@ -97,7 +97,7 @@ class LayerNormRows(Kernel):
 
 @dataclass(eq=False, repr=False)
 class LayerNormSlopes(Kernel):
-    """`dx`, the gradient of the input of `LayerNorm`, and `product`, the terms for the scale."""
+    """The gradient `dx` of `LayerNorm`, and `product`, the terms of the gradient of the scale."""
 
     dy: MatrixValue
     scale: MatrixValue | None

@@ -26,12 +26,10 @@ class _Reservation(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class Layout:
-    """The memory of a program; `plan` must be called before the program is printed.
+    """The memory of a program: `arrays` of the caller, and a workspace of `nbytes` bytes.
 
-    Attributes:
-        arrays: the caller's arrays; a call gets a table of their addresses.
-        limits: positions of dropout limits in `arrays`.
-        nbytes: size of the workspace, allocated once.
+    A call gets a table of the addresses of `arrays`; `limits` are positions of dropout limits.
+    `plan` must be called before the program is printed.
     """
 
     target: CompileTarget
@@ -51,8 +49,7 @@ class Layout:
     def place(self, values: Iterable[MatrixValue], by_vectors: Container[MatrixValue]) -> None:
         """Assign every value to the caller's array or, with padded rows, to the workspace.
 
-        A value that the program only reads is copied to the workspace if it is in `by_vectors` and
-        its rows are not whole vectors.
+        Inputs are copied to the workspace only if they are in `by_vectors` and need padding.
         """
         for value in values:
             if not value.written:
@@ -99,9 +96,8 @@ class Layout:
     def plan(self, functions: Sequence[CFunction], *, in_turn: bool, chunked: bool) -> None:
         """Place all reservations; those that are never in use together share memory.
 
-        With `in_turn`, a single thread runs the functions of the phases ``rows`` and ``reduce``
-        one after the other, so even these functions share memory.  If rows are `chunked`, the two
-        phases alternate, so they share no memory.
+        With `in_turn`, functions of the phases ``rows`` and ``reduce`` share memory, too, because a
+        single thread runs them in order.  If rows are `chunked`, the two phases alternate.
         """
         length = len(functions) + 1
         phase_of = {phase: i * length for i, phase in enumerate(PHASES)}

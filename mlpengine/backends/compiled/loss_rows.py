@@ -86,7 +86,7 @@ class LossRows(Kernel):
 
     @property
     def _rows_of_mean(self) -> str:
-        """C expression that divides values and gradients: the rows of the mean over `factor`."""
+        """C expression of the divisor of losses and gradients: `mean_rows` divided by `factor`."""
         return "part.mean_rows" if self.factor == 1 else f"(part.mean_rows / {self.factor!r})"
 
     def _prepare(self, writer: Writer, name: str, suffix: str) -> Sequence[str]:
@@ -203,7 +203,7 @@ class CrossEntropyRows(LossRows):
         return self.op.class_weights or ()
 
     def _prepare(self, writer: Writer, name: str, suffix: str) -> Sequence[str]:
-        """Add the function that divides the class weights by the rows of the mean."""
+        """Add the function that divides the class weights by `mean_rows`."""
         weights = self._class_weights
         if not weights:
             return ()
@@ -345,7 +345,7 @@ class CrossEntropyRows(LossRows):
         ]
 
     def _target_rows(self, layout: Layout, *, narrow: bool = False) -> str:
-        """Return the statement of q: weighted target probabilities over the rows of the mean."""
+        """Return the statement of q: weighted target probabilities, divided by `mean_rows`."""
         op, target = self.op, self.target
         smoothing = float(op.label_smoothing)
         columns = self.output.columns

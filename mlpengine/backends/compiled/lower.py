@@ -144,7 +144,7 @@ def _find_phase(kernel: Kernel, batch: Batch) -> None:
 
 
 class EarlierReads:
-    """The values from before the program that its kernels read."""
+    """The inputs of a program that its kernels read."""
 
     def __init__(self) -> None:
         self._reads: list[tuple[Kernel, MatrixValue]] = []
@@ -152,10 +152,9 @@ class EarlierReads:
     def add(self, kernel: Kernel) -> None:
         """Add the next kernel.
 
-        Raises: UnsupportedError if the kernel would overwrite a value before an earlier kernel has
-        read the value.  This happens if the new kernel runs in an earlier phase.  It also happens
-        in the same phase if the two do not use the same rows, because some rows run through all
-        kernels before other rows.
+        Raises: UnsupportedError if the kernel would overwrite an input before an earlier kernel has
+        read it.  This happens if the new kernel runs in an earlier phase, or in the same phase on
+        other rows, because some rows run through all kernels before other rows.
         """
         order = PHASES.index(kernel.called_in)
         for written in (value for value in kernel.writes if value.final):
@@ -169,7 +168,7 @@ class EarlierReads:
 
 
 def _needed(kernels: Sequence[Kernel]) -> list[Kernel]:
-    """Return the kernels without kernels of unread results."""
+    """Return the kernels with final results, or with results that other kernels read."""
     needed, read = list[Kernel](), set[MatrixValue]()
     for kernel in reversed(kernels):
         ends = isinstance(kernel, LossRows) or not kernel.writes
@@ -228,7 +227,7 @@ def fuse(kernels: list[Kernel]) -> list[Kernel]:
 
 
 def _overwrites(kernel: Kernel, other: Kernel) -> bool:
-    """Return whether `kernel` overwrites a value from before the program that `other` reads."""
+    """Return whether `kernel` overwrites an input of the program that `other` reads."""
     return any(v.overlaps(w) for v in other.reads if not v.written for w in kernel.writes)
 
 

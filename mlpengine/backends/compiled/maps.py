@@ -18,10 +18,7 @@ from mlpengine.ops.op import Direction, GradOp
 
 @dataclass(eq=False, repr=False)
 class Map(Kernel):
-    """An element-wise rule.
-
-    `names` maps the names of the rule to values of one shape, or to a vector for all rows.
-    """
+    """An element-wise rule; `names` has values of one shape, or vectors for all rows, by name."""
 
     rule: VectorRule
     op: GradOp

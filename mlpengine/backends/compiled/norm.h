@@ -1,5 +1,5 @@
 /* The global norm of the gradients.  Squares are summed in the type of the gradients within a chunk of
-   CHUNK entries; chunks are added in double.  Required: the definitions for an update in step.h. */
+   CHUNK entries, and added in double.  Defined before this: the macros of step.h for an update. */
 
 INLINE double chunk_squares(const real *x, int64_t n) {
   vec part[4] = {{0}, {0}, {0}, {0}};

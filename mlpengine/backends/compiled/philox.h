@@ -6,7 +6,7 @@ typedef uint8_t byte_lanes __attribute__((vector_size(BYTES / sizeof(real)), ali
 #define WORDS (BYTES / 8)
 #define GROUP_BYTES INT64_C(128) /* eight blocks: the first half of each, then the second halves */
 
-/* Products of the lower halves. */
+/* Multiply the lower halves of 64-bit lanes. */
 #if defined(__AVX512F__) && BYTES == 64 && !defined(__clang__)
 INLINE words multiply_halves(words a, words b) {
   typedef int halves __attribute__((vector_size(64)));
@@ -27,8 +27,7 @@ INLINE words multiply_halves(words a, words b) {
 INLINE words multiply_halves(words a, words b) { return (a & 0xffffffff) * (b & 0xffffffff); }
 #endif
 
-/* Draw the bytes first to last of a stream into `out`, at the same positions; `state` is seed and
-   step. */
+/* Draw the bytes first to last of a stream into `out`; `state` is seed and step. */
 SHARED void draw_bytes(uint8_t *restrict out, const int64_t *restrict state, const uint64_t stream,
                        const int64_t first, const int64_t last) {
   if (first >= last) return; /* a thread without rows, in a short batch */

@@ -32,16 +32,14 @@ from mlpengine.ops import Linear, MatMul
 SMALL_PRODUCT = 4096
 """Minimum number of weights for which threads divide the columns of a product.
 
-If threads divide rows, each thread reads all weights.  For fewer weights, this takes less time
-than a barrier, which is needed between divisions by rows and by columns."""
+If threads divide rows, each thread reads all weights.  For fewer weights, this takes less time than
+the barrier between a division by rows and a division by columns."""
 
 MIN_CLAIMABLE = 8
 """Minimum number of tiles or panels per thread for threads to claim them dynamically."""
 
 READ_ONCE = 8
-"""Maximum rows of a weight gradient for which padding an operand does not pay.
-
-At most two tiles cover these rows, so the operand is read at most twice."""
+"""Maximum rows of a weight gradient for which padding an operand for two reads does not pay."""
 
 MAX_THREADS_TO_PACK = 2
 """Maximum number of threads that each pack all panels; more threads share one packed copy."""
@@ -273,9 +271,9 @@ def _claims(
 ) -> Literal["", "before", "within"]:
     """Return how threads claim the tiles of a product, or its `panels` if there are any.
 
-    The result "" is a static division.  It is used for few tiles or panels.  It is used for several
-    passes, too, because each pass adds to sums of the same thread.  Panels of a product with packed
-    rows are also divided statically, because a thread packs the rows once for all its panels.
+    The result "" is a static division, for few tiles or panels.  Tiles of several passes are also
+    divided statically, because each pass adds to sums of the same thread.  So are panels with
+    packed rows, because a thread packs the rows once for all its panels.
     """
     few = MIN_CLAIMABLE * threads
     if panels:

@@ -1,7 +1,6 @@
 """One C function for functions that differ only in names, so that equal layers compile once.
 
-Each replaced function calls the shared function with the addresses of the replaced function's
-buffers.
+Each replaced function passes the addresses of its own buffers to the shared function.
 """
 
 import re
@@ -45,10 +44,7 @@ class Shared(NamedTuple):
 def find_shared(
     functions: Sequence[CFunction], layout: Layout, values: Container[str]
 ) -> dict[CFunction, Shared]:
-    """Return the replacements of `functions` that differ from others only in names.
-
-    Such names are names of functions, buffers and `values`.  Functions of one line are not shared.
-    """
+    """Return the replacements of `functions` that differ only in names of buffers and `values`."""
     target = vector_c(layout.itemsize)
     similar: dict[str, list[tuple[CFunction, list[CFunction], str]]] = {}
     for function in functions:

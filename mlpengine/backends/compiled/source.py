@@ -40,9 +40,7 @@ MAX_HYPER = 8
 """Maximum number of hyper-parameters of an optimizer: the length of `hyper` in call.h."""
 
 NORM_CHUNK = 8192
-"""Number of gradients in a chunk.
-
-Their squares are summed in the dtype of the gradients, sums of chunks in float64 (see norm.h)."""
+"""Number of gradients in a chunk; squares are summed in their own dtype in a chunk (see norm.h)."""
 
 
 class CSource(NamedTuple):
@@ -215,8 +213,8 @@ def _output_defines(
 def _ranges(kernels: Sequence[Kernel], grads: Array | None, threads: int) -> Iterator[str]:
     """Yield the parts of the parameter vector that threads divide in update.h.
 
-    A thread updates the weights for the gradients that it has computed.  The same thread reads
-    these weights in the next step, so the weights stay in the cache of its core.
+    A thread updates the weights with the gradients that it has computed.  It reads the same weights
+    in the next step, so the weights stay in the cache of its core.
     """
     if grads is None:
         return

@@ -23,7 +23,7 @@ part, for gradients of parameters.  ``finish`` runs once, for values that depend
 ``update`` is the optimizer."""
 
 MEMORY_PARAMETERS = "void *const *table, char *workspace"
-"""First parameters of C functions; the functions declare their buffers from these."""
+"""The first parameters of C functions, from which the functions declare their buffers."""
 
 
 class ForLoop(NamedTuple):
@@ -37,7 +37,7 @@ class ForLoop(NamedTuple):
 
 
 class ClaimLoop(NamedTuple):
-    """A loop while the thread claims units `first` to `last` from list number `number`."""
+    """A loop over runs of units `first` to `last` that the thread claims from list `number`."""
 
     number: str
     body: Sequence["Statement"]
@@ -162,12 +162,12 @@ def whole(text: str) -> Expr:
 
 
 def is_nan(x: Expr) -> Expr:
-    """Return the formula of whether x is NaN, from the bits of x."""
+    """Return the test for NaN as a formula on the bits of x."""
     return Expr("is_nan", (x,))
 
 
 def not_finite(x: Expr) -> Expr:
-    """Return the formula of whether x is NaN or infinite, from the bits of x."""
+    """Return the test for NaN and infinite numbers as a formula on the bits of x."""
     return Expr("not_finite", (x,))
 
 
@@ -187,10 +187,7 @@ def called(function: str, *arguments: str) -> Expr:
 
 
 def load_vector(place: str, lanes: str | int = "", stride: int = 1) -> str:
-    """Return the C expression that loads a vector of numbers `stride` apart.
-
-    With `lanes`, only the first `lanes` are loaded, and the others are 0.
-    """
+    """Return C that loads a vector of numbers `stride` apart, or `lanes` of them followed by 0."""
     if stride != 1:
         return f"load_every({place}, {lanes}, {stride})"
     return f"load_first({place}, {lanes})" if lanes else f"load({place})"
@@ -213,7 +210,7 @@ class CFunction:
         writes: buffers that the function writes for other functions.
         text: comment.
         parameters: parameters after `MEMORY_PARAMETERS`.
-        count: number of units that threads divide in ``prepare``, ``reduce`` and ``finish``.
+        count: number of units, such as panels, that threads divide in all phases but ``rows``.
         times: number of rows for each row of the batch, in ``rows`` and ``reduce``.
         tile: a function that only this function calls.
         by_columns: whether threads divide `count` units in ``rows``, too, instead of the rows.

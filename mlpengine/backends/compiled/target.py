@@ -40,7 +40,7 @@ Instead, `multiply_add` of prelude.h fuses explicitly.
 SECONDS = 600.0
 """Time limit of the compiler in seconds, long enough for a busy machine.
 
-After it, NumPy would run the steps, with other bits."""
+After this time, NumPy runs the steps, with other bits."""
 
 
 class Level(NamedTuple):
@@ -87,9 +87,7 @@ LEVEL_NAMES = tuple(dict.fromkeys(name for levels in TARGET_LEVELS.values() for 
 """The names of all levels, highest first."""
 
 NATIVE_FLAGS = ("-march=native", "-mcpu=native")
-"""Flags for the processor of this machine, tried in this order.
-
-Clang for Arm may accept only the second flag, and a cross compiler neither."""
+"""Flags for this processor; Clang for Arm may accept only the second, a cross compiler neither."""
 
 TARGET_VARIABLE = "MLPENGINE_TARGET"
 """Environment variable that selects a level."""
@@ -158,7 +156,7 @@ class CompileTarget:
 
     @property
     def identity(self) -> str:
-        """Everything but the source that the machine code depends on."""
+        """Text of everything besides the source that determines the machine code."""
         return "\n".join([*self.command, self.version, self.cpu, *self.flags])
 
 

@@ -1,7 +1,7 @@
 """Matrix products c = a b as C.  `tiling` chooses the sizes of tiles and panels.
 
-A tile is up to `Tiling.height` rows by two vectors of c.  Its sums stay in registers during a pass,
-in which a product adds up to `depth_block` terms to each sum.  After the last pass, the epilogue
+A tile is up to `Tiling.height` rows by two vectors of c.  A pass adds up to `depth_block` terms to
+each sum; during a pass, the sums of a tile stay in registers.  After the last pass, the epilogue
 applies the maps that are fused into the product.
 
 A panel is a packed copy of b, two vectors wide.  Tiles read a panel sequentially, however far apart
@@ -44,7 +44,7 @@ realmlp for 442 rows of 10 features compiles in 2.1 s of processor time, unrolle
 takes equally long (Xeon with AVX-512, GCC 12, float32, November 2026)."""
 
 OPERATIONS_OF_FUNCTION = 16
-"""Number of operations that an elementary function such as exp counts as."""
+"""Number of operations to count for an elementary function such as exp."""
 
 
 def heights(rows: int, tallest: int) -> set[int]:
@@ -172,8 +172,8 @@ def product_statements(
     ``list``, and tiles of each further group from the next list.
 
     `slices` are the possible numbers of rows of a call.  `times` is the number of rows of c for
-    each row of the batch.  Consecutive tiles share the rows of `a`, which stay in the first-level
-    cache, and write c sequentially.
+    each row of the batch.  Consecutive tiles share rows of `a` in the first-level cache, and write
+    c sequentially.
     """
     used = set().union(*(heights(n, tiling.height) for n in slices))
     across = product.sums_rows
@@ -292,13 +292,13 @@ def _moves(matrices: Sequence[MatrixValue], layout: Layout) -> list[str]:
 
 
 def _vector(body: Sequence[Statement], lanes: str) -> list[Statement]:
-    """Return `body`; if it uses ``lanes``, after the vector's number of valid lanes."""
+    """Return `body`, after the definition of ``lanes`` if `body` reads it."""
     count = ["const int64_t lanes = part && v == wide - 1 ? part : LANES;"] if lanes else []
     return [*count, *body]
 
 
 def _spans(product: MatrixProduct, layout: Layout) -> list[tuple[int, int, int, int]]:
-    """Return runs of equally wide tiles: their vectors, first column, end, and lanes if partial."""
+    """Return runs of equally wide tiles: vectors, first column, end column, last lanes or 0."""
     lanes, vectors = layout.lanes, -(-product.columns // layout.lanes)
     within = any(map(layout.ends_within, _unpadded(product)))
     part = product.columns % lanes if within else 0
@@ -316,7 +316,7 @@ def _spans(product: MatrixProduct, layout: Layout) -> list[tuple[int, int, int, 
 
 
 def _accumulator(product: MatrixProduct) -> MatrixValue:
-    """Return the value with the memory that holds the sums between passes."""
+    """Return the value that holds the sums in memory between passes."""
     return next((v for v in product.writes if v.stored), product.c)
 
 

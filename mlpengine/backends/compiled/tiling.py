@@ -1,4 +1,4 @@
-"""Sizes of the tiles of matrix products, from the shapes and the target alone."""
+"""Sizes of the tiles and panels of matrix products (see `tile_loops`), from shapes and target."""
 
 from math import gcd
 from typing import Literal, NamedTuple
@@ -9,13 +9,13 @@ from mlpengine.backends.compiled.target import CompileTarget
 from mlpengine.backends.values import is_short
 
 LONGEST_DEPTH = 400
-"""Maximum number of float32 terms that a product adds in one pass; half as many float64 terms.
+"""Maximum number of terms that a product adds in one pass in float32; half as many in float64.
 
-With more terms, several passes add to the same sums.  Within a pass, the entries of `a` that a tile
+With more terms, several passes add to the same sums.  In each pass, the entries of `a` that a tile
 reads stay in the first-level cache."""
 
 GROUP_BYTES = 256 * 1024
-"""Bytes of a group of panels, which all tiles read in turn: half of a second-level cache."""
+"""Bytes of a group of panels: half of a second-level cache, where all tiles find the group."""
 
 PACK_BYTES = 256 * 1024
 """Bytes of the largest matrix that tiles read by columns without packing: 64 pages.
@@ -25,7 +25,7 @@ The first-level translation buffer has 64 entries."""
 SMALLEST_PANEL = 8 * 1024
 """Minimum bytes of a panel that a thread packs right before reading it.
 
-Smaller panels are packed ahead of all products.  Their first rows would still be in the store
+Smaller panels are packed before the product starts.  Their first rows would still be in the store
 buffer, where a wide load waits for several stores."""
 
 MIN_READS = 4
@@ -42,13 +42,12 @@ SUM_COST = 4
 MANY_ROWS = 64
 """Minimum rows of a product for tiles of more than 8 rows, if one tile does not cover all rows.
 
-Compared with 8 rows, tiles of up to 14 rows shorten the products of 784-256-128-10 by a tenth with
-a batch of 128, and a step by 2.6% with a batch of 64.  Compiling them takes 0.1 to 0.5 s longer
-(Xeon with AVX-512, one thread, GCC 12, November 2026)."""
+Compared with tiles of 8 rows, tiles of up to 14 rows shorten the products of 784-256-128-10 by a
+tenth with a batch of 128, and a step by 2.6% with a batch of 64.  A program then takes 0.1 to 0.5 s
+longer to compile (Xeon with AVX-512, one thread, GCC 12, November 2026)."""
 
 FEW_TERMS = 16384
-"""Minimum multiplications for a row of such a product.
-
+"""Minimum multiplications in each row of a product for tiles of more than 8 rows (`MANY_ROWS`).
 With 8,192, tiles of 12 or 13 rows made no step faster than tiles of 8 rows, but took 0.13 s longer
 to compile (64-256-128-10 with a batch of 32, on the same machine)."""
 
@@ -88,7 +87,7 @@ def choose_tiling(
     packed ahead.  Equal arguments give equal tilings in every run.
     """
     size = layout.itemsize
-    # All passes are equally long: each pass loads and stores all sums, also for a few terms.
+    # All passes are equally long, because a short last pass would also load and store all sums.
     passes = max(1, -(-depth * size // (LONGEST_DEPTH * 4)))
     joined = _joined_rows(product, layout) if passes == 1 else 1
     if joined == 1 and _has_few_columns(product, layout):
@@ -144,7 +143,7 @@ def highest_tile(target: CompileTarget) -> int:
 
 
 def _joined_rows(product: MatrixProduct, layout: Layout) -> int:
-    """Return how many rows of c the epilogue computes as one vector; 1 without an epilogue."""
+    """Return how many rows of c the epilogue computes as one vector, or 1."""
     short = product.epilogue and is_short(product.columns, layout.lanes)
     for value in {*product.tile_matrices} if short else ():
         shape = value.rows, value.columns, layout.stride(value)
@@ -183,8 +182,8 @@ def _pays(product: MatrixProduct, layout: Layout, depth: int, reads: int) -> boo
 def _reads_badly(depth: int, row_bytes: int, ways: int = 4) -> bool:
     """Return whether reading a column of `depth` rows misses the first-level caches.
 
-    The column may span more pages than the translation buffer holds.  Or its cache lines map to
-    few of the 64 sets of the first-level cache, and do not fit into `ways` lines of each set.
+    The column may span more pages than the translation buffer holds.  Or its cache lines map to so
+    few of the 64 sets of the first-level cache that a set gets more than `ways` lines.
     """
     lines = max(row_bytes // 64, 1)
     sets = 64 // gcd(lines, 64)

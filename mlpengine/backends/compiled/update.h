@@ -6,7 +6,7 @@
               to = RANGES[range][0] + LAST(RANGES[range][1]) * RANGES[range][2], once = 1; \
          once; once = 0)
 
-/* Set entries with an absolute value below `limit` to zero, from first to last. */
+/* Set the entries first to last to zero if their absolute value is below `limit`. */
 SHARED void zero_small(real *restrict x, const real limit, const int64_t first,
                        const int64_t last) {
   for (int64_t i = first; i < last; i += LANES) {

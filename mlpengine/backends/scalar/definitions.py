@@ -37,7 +37,7 @@ PARAMETER_TYPES: Mapping[ParameterKind, str] = {
 
 
 class Constants(NamedTuple):
-    """An array of constants, numbers or a C type; `by_name` if no function gets its address."""
+    """An array of constants of the C type `kind`; `by_name` if functions do not get its address."""
 
     name: str
     values: Array

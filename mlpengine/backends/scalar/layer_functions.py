@@ -32,7 +32,7 @@ LONG_SUM = 64
 
 
 def dot(functions: Functions, length: int = 0) -> str:
-    """Return the name of the inner product of two vectors with about `length` entries.
+    """Define the inner product of two vectors with about `length` entries; return its name.
 
     A long product is computed as four sums, so that a processor can overlap additions.  Compilers
     must keep the order of floating-point additions, so they cannot split a sum.
@@ -72,7 +72,7 @@ def dot(functions: Functions, length: int = 0) -> str:
 
 
 def add_scaled(functions: Functions) -> str:
-    """Return the name of the function that adds a multiple of a vector to another vector."""
+    """Define the function that adds a multiple of a vector to another vector; return its name."""
     return functions.add(
         "add_scaled",
         {"y": "writes", "x": "reads", "factor": "number", "n": "count"},
@@ -112,12 +112,12 @@ def dense_function(
     scaled: bool = False,
     about: str = "",
 ) -> str:
-    """Return the name of a layer, ``f(x, w, [b,] *reads, *stored, [factor,] in, out)``.
+    """Define a layer ``f(x, w, [b,] *reads, *stored, [factor,] in, out)``; return its name.
 
-    The layer is a product of the name `operand`, and `steps`: rules with the names of their values.
-    `reads` and `stored` are the names of vectors with an entry for each unit: those that the rules
-    read, and those to store.  If `scaled`, a factor multiplies the product before a bias is added.
-    `in_dim`, about the number of inputs, selects the `dot`.  `about` describes the rules.
+    The product of the layer has the name `operand`.  `steps` are the rules after the product, each
+    with the names of its values.  The rules read the vectors `reads`, and write the vectors
+    `stored`, which have an entry for each unit.  If `scaled`, a factor multiplies the product
+    before a bias is added.  `in_dim`, about the number of inputs, selects the `dot`.
     """
     product = called(dot(functions, in_dim), "w + i * in_dim", "input", "in_dim")
     if scaled:
@@ -143,7 +143,7 @@ def dense_function(
 
 
 def layer_norm_function(functions: Functions, eps: float, *, scaled: bool, biased: bool) -> str:
-    """Return the name of layer norm of a row, ``f(x, [scale,] [bias,] y, n)``; y may be x."""
+    """Define layer norm of a row, ``f(x, [scale,] [bias,] y, n)``; y may be x.  Return its name."""
     given: dict[str, ParameterKind] = {"scale": "reads"} if scaled else {}
     given |= {"bias": "reads"} if biased else {}
     mean, variance, rstd = map(variable, ("mean", "variance", "rstd"))
@@ -169,7 +169,7 @@ def layer_norm_function(functions: Functions, eps: float, *, scaled: bool, biase
 
 
 def softmax_function(functions: Functions, *, log_of: bool = False) -> str:
-    """Return the name of softmax or its logarithm, ``f(x, y, n)``; y may be x."""
+    """Define softmax or its logarithm, ``f(x, y, n)``; y may be x.  Return the name."""
     x, y, highest, total = (
         element("x", "i"),
         element("y", "i"),
@@ -200,7 +200,7 @@ def softmax_function(functions: Functions, *, log_of: bool = False) -> str:
 def back_dense(
     functions: Functions, rule: VectorRule | None, reads: Sequence[str], *, about: str
 ) -> str:
-    """Return the name of an input gradient, ``f(dy, w, dx, *reads, in, out)``.
+    """Define an input gradient, ``f(dy, w, dx, *reads, in, out)``; return its name.
 
     `rule` is the backward rule of the activation before the layer.  Its operand ``dy`` is the
     product; `reads` are the other operands.
@@ -228,7 +228,7 @@ def back_dense(
 
 
 def each(functions: Functions, rule: VectorRule, *, about: str) -> str:
-    """Return the name of an element-wise rule, ``f(*reads, *writes, n)``."""
+    """Define the function of an element-wise rule, ``f(*reads, *writes, n)``; return its name."""
     names = {name: name for name in (*rule.given, *rule.outputs)}
     steps = [Let(*step) for step in rule.steps(names, "t")]
     body = [*_loads(rule.reads, "i"), *steps, *_stores(rule.writes, "i")]
@@ -242,7 +242,7 @@ def each(functions: Functions, rule: VectorRule, *, about: str) -> str:
 
 # ---------------------------------------------------------------- losses
 def loss_function(functions: Functions, about: str, body: Sequence[Statement]) -> str:
-    """Return the name of ``real f(output, target, slope)``: a row's loss, NaN for a wrong label."""
+    """Define the loss of a row, ``real f(output, target, slope)``; return its name."""
     parameters: dict[str, ParameterKind] = {
         "output": "reads", "target": "reads", "slope_at": "writes"
     }  # fmt: skip

@@ -80,7 +80,7 @@ class Batches:
         self.cursor = 0
 
     def epoch(self) -> Iterator[Array]:
-        """Yield the batches of the next epoch, or the remaining batches of the current one."""
+        """Yield the batches of the next epoch, or the rest of the current epoch."""
         self.begin()
         yield from self.remaining()
 

@@ -28,7 +28,7 @@ class Bins:
         self.width = np.concatenate([np.diff(each) for each in edges]) if edges else np.empty(0)
         change = np.flatnonzero(np.diff(self.columns, prepend=-1, append=-1))
         self.low, self.high = np.zeros_like(self.width), self.width.copy()
-        """Limits of x - a for each component, in the feature's units."""
+        """Limits of x minus the bin's left edge for each component, in the feature's units."""
         self.low[change[:-1]] = -self.width[change[:-1]]
         self.high[change[1:] - 1] *= 2.0
 

@@ -185,7 +185,7 @@ def coded(column: Column) -> tuple[Array, list[str]]:
 
 
 def codes_into(distinct: Array, column: Column) -> Array:
-    """Return int32 codes: positions in the sorted values `distinct`, or -1 for missing values."""
+    """Return int32 codes: text codes, or positions in sorted `distinct` numbers; -1 if missing."""
     if column.kind == "text":
         return column.values
     codes = np.searchsorted(distinct, column.values).astype(np.int32)

@@ -14,6 +14,7 @@ from mlpengine.data.features.column_kinds import (
     FeatureKind,
     are_codes,
     comma_text,
+    few_texts,
     kind_of,
     marked_number,
     odd_row,
@@ -38,6 +39,8 @@ from mlpengine.data.tables.table import Column, Table, number_text
 from mlpengine.settings.features import TaskName
 
 KEEP_IF = "keep it only if it is known when you predict, else list it under data.drop"
+
+USE_IT = "to use it, set data.drop to a list without it, such as []"
 
 CORRECT = "correct or clear the value"
 ROW_NUMBERS = "row numbers"
@@ -127,9 +130,14 @@ class Profile:
         ]
 
     def misread(self) -> list[str]:
-        """Return a line for each column with values to correct or to reformat."""
+        """Return a line for each column to correct, to reformat, or dropped as the target."""
         marks = ("correct the ", "; multiply ", "subtract ")
         damaged = {n: why for n, why in self.drop.items() if any(mark in why for mark in marks)}
+        damaged |= {
+            leak.column: f"{leak.reason}; {USE_IT}"
+            for leak in self.leaks
+            if leak.is_target and leak.column in self.drop
+        }
         lines = [f"column {name!r} is dropped: {why}" for name, why in damaged.items()]
         return [*lines, *(f"column {name!r}: {text}" for name, text in self.format_remarks())]
 
@@ -198,7 +206,9 @@ def profile(
     if len(targets) == 1 and complete.any():
         names = [one.name for one in features if one.name not in {*drop, *trusted}]
         classes, leaks = _relations(table.rows(complete), targets[0], names, task)
-    remarks = {name: _remarks(column) for name, column in table.columns.items()}
+    remarks = {
+        name: _remarks(column) or _few_texts(table, name) for name, column in table.columns.items()
+    }
     return Profile(
         source=table.source,
         n_rows=table.n_rows,
@@ -327,6 +337,20 @@ commas, and values that may stand for missing values.
 
 def _remarks(column: Column) -> list[str]:
     return [text for remark in REMARKS if (text := remark(column))]
+
+
+def _few_texts(table: Table, name: str) -> list[str]:
+    """Return a remark on a few texts among numbers that make all of them categories."""
+    found = few_texts(table[name])
+    if found is None:
+        return []
+    row, count = found
+    cell = table[name].text(row)
+    return [
+        f"{count:,} of {plural(table.n_rows, 'value')} are texts among numbers, such as "
+        f"{cell!r:.60} in {table.place(row)}, so that all are categories; correct the texts, or "
+        "name them in data.na_values"
+    ]
 
 
 def more_features(features: int, rows: int) -> str:

@@ -10,6 +10,7 @@ from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural
 from mlpengine.data.features.thresholds import (
     FEW_LEVELS,
+    FEW_TEXTS,
     MARKED_LEVELS,
     MAX_MARKS,
     MIN_COUNTS,
@@ -189,6 +190,23 @@ def odd_row(column: Column) -> int | None:
     return int(odd[0]) if len(odd) else int(np.flatnonzero(rows == usual)[0])
 
 
+def few_texts(column: Column) -> tuple[int, int] | None:
+    """Return the first row and the number of texts in a category that otherwise has numbers.
+
+    None without texts, with more than FEW_TEXTS of the filled cells, or for codes such as 007.
+    """
+    if kind_of(column) != "category":
+        return None
+    counts = np.bincount(column.values[column.values >= 0], minlength=len(column.levels))
+    if not _numbers([column.levels[counts.argmax()]], padded=False):
+        return None
+    numbers = _numbers(column.used_levels(), padded=False)
+    is_text = np.array([*(level not in numbers for level in column.levels), False])
+    rows = np.flatnonzero(is_text[column.values])
+    few = len(numbers) > 1 and 0 < len(rows) <= FEW_TEXTS * counts.sum()
+    return (int(rows[0]), len(rows)) if few else None
+
+
 def odd_texts(column: Column) -> list[str]:
     """Return the levels that are no numbers, including levels without rows."""
     numbers = _numbers(column.levels)
@@ -211,10 +229,10 @@ def _format_of(level: str) -> str:
 def task_of(columns: list[Column]) -> TaskName:
     """Return the task that target columns imply.
 
-    A single column is classification if it has texts, booleans, or at most two whole numbers.
-    Up to FEW_LEVELS whole numbers, each in ROWS_PER_CLASS rows on average, are also classes,
-    unless the numbers look like counts or grades.  Several columns of 0 and 1 (or
-    booleans) are multi-label.  Everything else is regression.
+    A single column is classification if it has texts, booleans, or whole numbers with at most two
+    distinct values.  Up to FEW_LEVELS distinct whole numbers, each in ROWS_PER_CLASS rows on
+    average, are also classes, unless they look like counts or grades.  Several columns of 0 and 1,
+    or of booleans, are multi-label.  Everything else is regression.
     """
     if len(columns) > 1:
         return "multilabel" if all(c.is_binary for c in columns) else "regression"
@@ -225,7 +243,8 @@ def task_of(columns: list[Column]) -> TaskName:
     few = len(values) <= 2 or (
         len(values) <= FEW_LEVELS and len(column.values) >= ROWS_PER_CLASS * len(values)
     )
-    is_class = column.is_integer and few and not _are_amounts(column.values)
+    few = few and column.is_integer and bool(np.isfinite(values).all())
+    is_class = few and not _are_amounts(column.values)
     return "classification" if is_class else "regression"
 
 

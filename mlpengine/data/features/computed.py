@@ -77,7 +77,7 @@ def computed_columns(texts: Mapping[str, str], known: Sequence[str]) -> list[Com
 def row_filter(text: str, names: Sequence[str]) -> Expr:
     """Parse a formula that is true for the rows to keep.
 
-    Raises: FormulaError if it cannot be read or is no comparison.
+    Raises: FormulaError if the formula cannot be read or is no comparison.
     """
     formula = parse(text, names)
     if not formula.is_mask:

@@ -98,7 +98,7 @@ class RowHistory(NamedTuple):
     def extended(self, table: Table, before: Table | None = None) -> Table:
         """Append the derived columns to a table, unless the table has all of them already.
 
-        The rows of `before` and of the table are put into one order by their times.
+        The rows of `before` and of the table are ordered together, by time.
 
         Raises: DataError for a column that is not there or holds no numbers, and for rows of one
             series with equal times.

@@ -1,4 +1,4 @@
-"""Leaks: columns that are a recoding of the target, or that explain it alone."""
+"""Leaks: columns that are a recoding of the target, or that explain the target alone."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -91,8 +91,8 @@ def find_leak(name: str, column: Column, goal: Goal) -> Leak | None:
     The explained share compares a prediction from this column with the best constant prediction: it
     is the share of the error (wrong classes or squares) that the column avoids.  Each row is
     predicted from other rows with the same value or, if numbers have many values, from the nearest
-    rows.  In regression, a straight line and the prediction of the target's ranks may explain more,
-    because a few large values dominate squared errors.
+    rows.  In regression, a straight line may predict better than the nearest rows.  The ranks of
+    the target are predicted, too, because a few large values may dominate squared errors.
     """
     distinct = column.distinct()
     codes = codes_into(distinct, column)  # -1 where a value is missing

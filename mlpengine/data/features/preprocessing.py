@@ -66,8 +66,8 @@ class Preprocessor:
     value decides a prediction.  Lags and windows turn this clipping off.
 
     The features of a date are the time, the time since the previous date column, and the sine and
-    cosine of its position in a day, a week and a year.  A position that is equal in all rows is
-    left out.
+    cosine of the date's position in a day, a week and a year.  A position that is nearly equal in
+    all rows is left out.
 
     The order of the features is: numbers, booleans and dates as in the table; features of bins;
     indicators of missing values; one-hot categories.  If a category with more than five codes

@@ -219,9 +219,9 @@ def _shares(fractions: Sequence[float]) -> Array:
 
 
 def part_sizes(count: int, shares: Array) -> Array:
-    """Return the number of rows of each part: the shares of `count`, rounded, with sum `count`.
+    """Divide `count` rows into parts with these shares; return the number of rows of each part.
 
-    Every part with a share gets at least one row; if rows are too few, the last parts get none.
+    Every part with a share gets at least one row.  If rows are too few, the last parts get none.
     """
     sizes = np.floor(count * shares + 1e-9).astype(np.int64)
     remainders = count * shares - sizes

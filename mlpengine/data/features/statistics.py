@@ -45,7 +45,7 @@ class Statistics:
         self.deviation = np.sqrt(variance) * unit
 
     def quantiles(self, shares: Sequence[float]) -> Array:
-        """Return one row per share, one column per feature."""
+        """Return quantiles (shares, features) of the known values."""
         result = np.zeros((len(shares), len(self.sources)))
         for i, known in enumerate(self._known()):
             if len(known):

@@ -63,7 +63,7 @@ class ClassTarget(Target):
 
     @classmethod
     def fit(cls, table: Table, column: str, order: Sequence[str] = ()) -> "ClassTarget":
-        """Collect the classes of a column; `order` may give the order of their texts.
+        """Collect the classes of a column; `order` may list the texts of all classes in order.
 
         Raises: DataError for a missing value, a single class, or a class that is not in `order`.
         """
@@ -71,6 +71,8 @@ class ClassTarget(Target):
         values = table[column]
         if values.kind == "date":
             raise DataError(f"{table.where(column)}: a date cannot be a class")
+        if values.kind == "number":
+            _numbers(table, column)  # raises DataError for an infinite one
         classes: list[Label] = [_label(values, value) for value in values.distinct()]
         if len(classes) < 2:
             raise DataError(
@@ -543,7 +545,7 @@ def _label(column: Column, value: Any) -> Label:
 
 
 def _text(label: Label) -> str:
-    """Return a label as columns write it: 1 and 1.0 are one label, and so are True and true."""
+    """Return a label as text; 1 and 1.0 give the same text, and so do True and true."""
     if isinstance(label, bool):
         return number_text("boolean", float(label))
     return label if isinstance(label, str) else number_text("number", float(label))
@@ -560,7 +562,7 @@ def _complete(table: Table, name: str, role: str = "the target") -> None:
 
 
 def check_positive(values: Array, where: Callable[[int, int], str]) -> None:
-    """Check that targets (rows, columns) have logarithms.
+    """Check that targets (rows, columns) are positive.
 
     Raises: DataError, led by ``where(row, column)``, for the first target that is not positive.
     """

@@ -1,4 +1,4 @@
-"""The tuned numbers of this room, each with its unit, its meaning and the script that chose it."""
+"""The tuned numbers of features, each with unit, meaning and the script that chose the number."""
 
 from mlpengine.core.tuned import tuned
 
@@ -13,6 +13,7 @@ MIN_MARKS = tuned(6, "distinct values", "grades have at least this many")
 RARER = tuned(20, "times", "the largest count is rarer than the commonest; classes seldom are")
 ROWS_PER_CLASS = tuned(5, "rows", "classes have at least this many on average")
 MIXED_SHARE = tuned(0.9, "share of levels", "a damaged column of numbers has more numbers")
+FEW_TEXTS = tuned(0.02, "share of cells", "up to this many texts among numbers are mistakes")
 SAMPLED_LEVELS = tuned(2_000, "levels", "that share is computed from at most this many")
 MARKED_LEVELS = tuned(3, "levels", "a column of numbers with units has at least this many")
 MAX_MARKS = tuned(3, "units", "a column of numbers with units has at most this many")
@@ -100,7 +101,7 @@ CANDIDATES = tuned(8_192, "rows", "nearest rows are searched among this many")
 LEAST_TIME = tuned(1e-30, "mean times", "a lower bound of 0 counts as this, because 0 has no log")
 FARTHEST = tuned(4.0, "deviations", "distances count values up to this far from the mean")
 
-# Memory: what is computed at once stays in a cache
+# Memory: sizes of blocks that stay in a cache
 WINDOW_NUMBERS = tuned(1 << 17, "values", "size of a block of windows of rows, 1 MB")
 COMPUTED_ROWS = tuned(1 << 16, "rows", "formulas are computed for this many at once, 0.5 MB each")
 HASHED_ROWS = tuned(1 << 15, "rows", "this many are hashed at once")

@@ -17,14 +17,14 @@ from mlpengine.data.tables.stored import Spill
 from mlpengine.data.tables.table import Column, ColumnKind, Table, date_column
 
 _BATCH, _VALUES, _BUFFER = 1 << 17, 1 << 22, 1 << 20
-"""Maximum rows and values of a batch, and maximum bytes of a Parquet column per read."""
+"""Maximum rows of a batch, maximum values of a batch, bytes of a Parquet column per read."""
 
 BatchReader: TypeAlias = Callable[[Sequence[str]], Iterator[Any]]
-"""Function that yields batches of rows for the given columns."""
+"""Function that yields batches of rows with the given columns."""
 
 
 class Opened(NamedTuple):
-    """An open file: its schema, its number of rows (0 if unknown), and its rows."""
+    """An open file: its schema, its number of rows (0 if unknown), and a reader of its rows."""
 
     schema: Any
     n_rows: int
@@ -44,7 +44,7 @@ def _open_parquet(path: str) -> Opened:
 
     metadata = parquet.read_metadata(path)
     schema = metadata.schema.to_arrow_schema()
-    # dictionary-encoded texts stay encoded, so that a repeated text is stored once
+    # texts stay dictionary-encoded, so that memory holds a repeated text once
     texts = [field.name for field in schema if _is_text(field.type)]
 
     def batches(names: Sequence[str]) -> Iterator[Any]:
@@ -74,12 +74,7 @@ def _open_feather(path: str) -> Opened:
 
 
 class ArrowFiles(NamedTuple):
-    """The reading of files in a format.
-
-    Attributes:
-        name: the format's name.
-        open: opens a file.
-    """
+    """Reads files of one format; `name` is for messages, and `open` opens a file."""
 
     name: str
     open: Callable[[str], Opened]
@@ -89,7 +84,10 @@ class ArrowFiles(NamedTuple):
         return self._read(path, options, None)
 
     def store(self, path: str, spill: Spill, options: CsvOptions) -> Table:
-        """Read a file into a spill; return a table without columns.  Raises: DataError."""
+        """Write the columns of a file into `spill`; return a table without columns.
+
+        Raises: DataError.
+        """
         return self._read(path, options, spill)
 
     def _read(self, path: str, options: CsvOptions, spill: Spill | None) -> Table:
@@ -135,7 +133,7 @@ class ArrowFiles(NamedTuple):
         return table if spill is not None else Table(table.columns, path)
 
     def blocks(self, path: str, options: CsvOptions) -> Iterator[Table]:
-        """Yield the rows of a file as tables of some rows each.  Raises: DataError."""
+        """Yield tables with some rows of a file each.  Raises: DataError."""
         first = 0
         with self._errors(path):
             schema, _, batches = self._opened(path)
@@ -173,7 +171,7 @@ FEATHER = ArrowFiles("Arrow (Feather) file", _open_feather)
 
 
 class _GrowingColumn:
-    """A column that is read in batches; each batch has its own dictionary of texts."""
+    """Joins the batches of a column; each batch has its own dictionary of texts."""
 
     def __init__(
         self, name: str, options: CsvOptions, spill: Spill | None = None, expected: int = 0
@@ -184,7 +182,7 @@ class _GrowingColumn:
         self.is_inexact = False
 
     def add(self, kind: ColumnKind, values: Array, texts: Sequence[str | None] = ()) -> None:
-        """Add the values of further rows; a code may have no text, or share its text."""
+        """Add the values of further rows; several codes may have the same text, or None."""
         if self._reader is None:
             step = TEXT if kind == "text" else NUMBERS
             self._kind = kind
@@ -204,7 +202,7 @@ class _GrowingColumn:
 
 
 def arrow_column(array: Any, where: str, name: str, options: CsvOptions) -> Column:
-    """Convert an array of pyarrow to a column; the values determine the kind of the column.
+    """Convert a pyarrow array to a column; the values determine the kind of the column.
 
     Raises: DataError, led by `where`, for a type that is not supported.
     """
@@ -218,7 +216,7 @@ def arrow_column(array: Any, where: str, name: str, options: CsvOptions) -> Colu
 
 
 def _parsed(column: Column, kind: Any, name: str, options: CsvOptions) -> Column:
-    """Return a column of texts as booleans or dates if all its texts are such, as in CSV."""
+    """Return a text column as booleans or dates if all texts are booleans or dates, as in CSV."""
     from pyarrow import types
 
     if column.kind != "text" or name in options.text or types.is_dictionary(kind):
@@ -288,10 +286,7 @@ def _numbers(values: Any) -> Array:
 
 
 def array_of(values: Any, dtype: type[np.generic], gap: float) -> Array:
-    """Convert a pyarrow array to NumPy, with `gap` for null.
-
-    `to_numpy` would import pandas if it is installed.
-    """
+    """Convert a pyarrow array to NumPy, with `gap` for null (`to_numpy` may import pandas)."""
     valid, data = values.buffers()
     part = slice(values.offset, values.offset + len(values))
     array = np.frombuffer(data, dtype)[part] if len(values) else np.empty(0, dtype)

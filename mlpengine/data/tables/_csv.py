@@ -1,9 +1,9 @@
-"""Reading of CSV files: the first rows by Python's csv module, all others by pyarrow.
+"""Reads CSV files: the first rows by Python's csv module, all others by pyarrow.
 
 The first rows determine the kind of each column.  Then pyarrow converts blocks of rows to these
-kinds, so the text of the whole file is never in memory.  If pyarrow cannot convert a column of a
-block, or may read other numbers than Python, this part is read again as text.  If later cells of a
-column do not have the kind of its first rows, the whole file is read again for this column.
+kinds, so that memory never holds the text of the whole file.  A column of a block is read again as
+text if pyarrow cannot convert the column, or may read other numbers than Python.  A column is read
+again from the start of the file if later cells do not have the kind of the first rows.
 """
 
 import re
@@ -49,25 +49,26 @@ from mlpengine.data.tables.table import Column, Table
 _NO_ROWS = "has a header and no rows; add rows of data"
 
 SMALL, FIRST = 1 << 19, 1 << 16
-"""Maximum bytes of a file that the csv module reads alone, because the import of pyarrow takes
-longer (40 ms); also the bytes of the first rows of a larger file."""
+"""SMALL is the maximum size of a file, in bytes, that only the csv module reads: the import of
+pyarrow would take longer.  FIRST is the size of the first rows of a larger file, in bytes."""
 
-_BLOCK, _BLOCK_ROWS = 1 << 20, 256  # bytes that are parsed at once, and rows of wide tables
-# where rows are read in blocks: bytes of one, and rows of wide tables
+# smallest number of bytes, and of rows in wide tables, that pyarrow parses at once
+_BLOCK, _BLOCK_ROWS = 1 << 20, 256
+# the same for the tables of `read_csv_blocks`
 _CHUNK, _CHUNK_ROWS = 1 << 23, 1024
 _NULL = np.iinfo(np.int64).min
 _SLICE = 1 << 17  # bytes; temporary arrays of this size stay in cache
 
 _THREADS = 2
-"""Number of threads that parse blocks while parsed blocks are added to the columns."""
+"""Number of threads that parse the next blocks while the main thread adds parsed blocks."""
 
 
 class Parsed(NamedTuple):
     """A block that pyarrow has parsed.
 
     Attributes:
-        steps: kind as which each column is read.
-        table: the columns; None if a column could not be read as its kind.
+        steps: assumed kind of each column, by the column's position.
+        table: the pyarrow table; None if a column did not have the assumed kind.
         has_codes: whether a cell may begin with a zero and another digit.
     """
 
@@ -84,10 +85,10 @@ def read_csv(
     spill: Spill | None = None,
     progress: OnProgress | None = None,
 ) -> Table:
-    """Read a CSV with a header line, or the rest of a CSV after its `header`.
+    """Read a CSV with a header line, or the rows of a CSV after a known `header`.
 
-    With `spill`, columns are written there, one after another, and the table has none.  `progress`
-    is called with the share of the file that is read.
+    With `spill`, columns are written to the file of `spill`, and the table has no columns.
+    `progress` is called with the share of the file that has been read.
 
     Raises: DataError with file, line and column.
     """
@@ -108,9 +109,9 @@ def read_csv(
 
 
 def read_csv_blocks(stream: BinaryIO, where: str, options: CsvOptions) -> Iterator[Table]:
-    """Yield the rows of a CSV as tables of some rows each, in bounded memory.
+    """Yield tables with some rows of a CSV each, in bounded memory.
 
-    The rows of a table determine the kinds of its columns.
+    The kinds of columns may differ between tables, because each table has its own kinds.
 
     Raises: DataError as `read_csv`.
     """
@@ -129,12 +130,12 @@ def read_csv_blocks(stream: BinaryIO, where: str, options: CsvOptions) -> Iterat
 
 
 def _size(width: int, smallest: int, rows: int) -> int:
-    """Return the bytes of a block, which grow with the columns, because each column costs calls."""
+    """Return the size of a block in bytes; wide tables have larger blocks for fewer calls."""
     return min(MAX_RECORD, max(smallest, 8 * rows * width))
 
 
 class _Body:
-    """The rows of a file, whose columns are read in one or more passes."""
+    """The rows of a file; some columns may be read more than once."""
 
     def __init__(
         self,
@@ -207,10 +208,10 @@ class _Body:
             self._add_rows(records)
 
     def _read_by_pyarrow(self, blocks: "_ArrowBlocks", size: int) -> None:
-        """Read the next blocks; threads parse blocks while others are added to the columns."""
+        """Read the next blocks; threads parse blocks while this thread adds parsed blocks."""
         waiting: deque[tuple[Records, Future[Parsed] | None]] = deque()
         threads = 0 if self.spill is not None else _THREADS  # a thread takes address space
-        with ThreadPoolExecutor(_THREADS) as pool:  # its threads begin with their first tasks
+        with ThreadPoolExecutor(_THREADS) as pool:  # starts no thread before a task
             for records in self._records(size):
                 is_parsed = threads and records.rows is None
                 future = pool.submit(blocks.parse, records.content) if is_parsed else None
@@ -223,7 +224,7 @@ class _Body:
     def _add(
         self, blocks: "_ArrowBlocks", records: Records, future: "Future[Parsed] | None"
     ) -> None:
-        """Add the records of a block, which a thread may be parsing."""
+        """Add the records of a block; `future` is the block's parsing in a thread, if any."""
         if records.rows is not None:
             self._add_rows(records)
             return
@@ -240,7 +241,7 @@ class _Body:
         self.n_rows += count
 
     def _expect(self) -> None:
-        """Give the columns an estimated number of rows, from the bytes of the rows so far."""
+        """Estimate the number of rows from the bytes per row so far, and tell the columns."""
         total, read = size_of(self.source.stream), self.source.offset
         limit = total // (4 * self.width)  # most cells have four bytes and more
         for reader in self.readers.values():
@@ -308,7 +309,7 @@ class _Body:
         return table
 
     def _origin(self) -> Array | None:
-        """Return the line of each row, counted from the first row; None if each row is one line."""
+        """Return the line of each row, relative to the first row; None if each row is one line."""
         if all(lines is None for _, _, lines in self.blocks):
             return None
         return np.concatenate(
@@ -333,7 +334,7 @@ class _ArrowBlocks:
     """Parses blocks of records with pyarrow, and adds them to the columns of a body."""
 
     def __init__(self, body: _Body) -> None:
-        import pyarrow  # slow, and small files do not need it
+        import pyarrow  # a slow import that small files do not need
         from pyarrow import csv
 
         self.body, self.pyarrow, self.csv = body, pyarrow, csv
@@ -350,10 +351,10 @@ class _ArrowBlocks:
         self.odd: set[int] = set()  # number columns with texts that only Python reads
 
     def _parse(self, content: bytes, steps: Mapping[int, int]) -> Any:
-        """Return the columns in `steps` as a table, named by their positions."""
+        """Return the columns in `steps` as a pyarrow table, with positions as names."""
         csv, delimiter = self.csv, self.body.header.delimiter
         names = list(map(str, range(self.body.width)))
-        if content.startswith(BOM_UTF8):  # in the middle of a file; pyarrow would skip it
+        if content.startswith(BOM_UTF8):  # pyarrow would skip the mark
             content = b"\n" + content
         return csv.read_csv(
             self.pyarrow.py_buffer(content),
@@ -368,12 +369,12 @@ class _ArrowBlocks:
                 column_types={str(place): self.types[step] for place, step in steps.items()}
                 or {names[0]: self.types[TEXT]},
                 null_values=self.missing,
-                check_utf8=False,  # it is checked
+                check_utf8=False,  # `TextSource` has checked the content
             ),
         )
 
     def parse(self, content: bytes) -> Parsed:
-        """Return the columns of a block, with the current kind of each."""
+        """Parse a block; each column is read as its current kind."""
         readers = self.body.readers
         active = {place: reader.step for place, reader in readers.items() if not reader.broken}
         steps = {place: TEXT if place in self.odd else step for place, step in active.items()}
@@ -429,7 +430,7 @@ class _ArrowBlocks:
                     self.odd.add(place)
 
     def _is_doubtful(self, values: Array, cells: Any, has_codes: bool) -> bool:
-        """Return whether cells may be codes, too large or missing, so that texts must be read."""
+        """Return whether numbers may be codes, inexact or missing: then their texts are needed."""
         return bool(
             (np.abs(values) >= parsing.FIRST_INEXACT).any()
             or (has_codes and (values == np.floor(values)).any())
@@ -462,14 +463,14 @@ class _ArrowBlocks:
 
 
 def _has_codes(content: bytes, delimiter: str) -> bool:
-    """Return whether a value of a block may begin with a zero and another digit."""
+    """Return whether a cell of a block may begin with a zero and another digit."""
     edges = [ord(delimiter), ord("\n"), *(mark for mark in b'\r"' if mark in content)]
     blanks = [mark for mark in b" \t" if mark in content and mark != ord(delimiter)]
     characters = np.frombuffer(b"\n\n" + content, np.uint8)
     for first in range(0, len(content), _SLICE):
         part = characters[first : first + _SLICE + 3]
         before = _among(part[1:-2], edges)
-        if blanks:  # the blank between a day and a time does not count
+        if blanks:  # blanks inside a cell, as between date and time, do not count
             before |= _among(part[1:-2], blanks) & _among(part[:-3], [*edges, *blanks])
         before &= part[2:-1] == ord("0")
         before &= part[3:] - np.uint8(ord("0")) < 10
@@ -486,7 +487,7 @@ def _among(characters: Array, marks: Sequence[int]) -> Array:
 
 
 def _add_texts(reader: ColumnReader, cells: Any) -> None:
-    """Add the cells of an array of texts, or of codes into texts."""
+    """Add the cells of a pyarrow array of texts, plain or dictionary-encoded."""
     if not hasattr(cells, "dictionary"):
         reader.add(["" if cell is None else cell for cell in cells.to_pylist()])
         return

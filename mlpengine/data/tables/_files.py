@@ -1,4 +1,4 @@
-"""Opening of data files as bytes, and errors for files that cannot be read."""
+"""Opens data files as streams of UTF-8 bytes, and refuses files that cannot be read."""
 
 import bz2
 import gzip
@@ -19,20 +19,20 @@ from mlpengine.core.wording import quoted
 Opener = Callable[[], BinaryIO]
 
 BOMB_BYTES, BOMB_RATIO = 4 << 20, 400
-"""Limits of unpacked bytes and compression ratio; data beyond both limits are refused.
+"""Limits of unpacked bytes and of unpacked to packed bytes; data beyond both are refused.
 
 Real tables have ratios of 5 to 50."""
 
 BINARY_BYTES = 64 << 20
-"""Limit for binary files, whose headers state the unpacked size."""
+"""Limit of unpacked bytes for Parquet and Feather files, instead of BOMB_BYTES."""
 
 _BLOCK = 1 << 20
 
 
 def refuse_bomb(unpacked: int, packed: int, where: str, limit: int = BOMB_BYTES) -> None:
-    """Check how many bytes compressed data unpack into.
+    """Check the size of unpacked data.
 
-    Raises: DataError beyond both `limit` and BOMB_RATIO.
+    Raises: DataError if both `limit` bytes and BOMB_RATIO are exceeded.
     """
     if unpacked > limit and unpacked > BOMB_RATIO * max(packed, 1):
         raise DataError(
@@ -42,7 +42,7 @@ def refuse_bomb(unpacked: int, packed: int, where: str, limit: int = BOMB_BYTES)
 
 
 def brief(error: Exception) -> str:
-    """Return the first line of an error of a library that reads files."""
+    """Return the first line of an error's message."""
     return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
@@ -75,11 +75,11 @@ _FORMATS = (
     (rb"\s*<\?xml\b", ("XML", "save the table as CSV")),
     (rb"\s*(\[\s*)?\{\s*(\"[^\"]*\"\s*:|\})", ("JSON", "save the table as CSV")),
 )
-"""The first bytes of files of other formats, the formats, and advice."""
+"""Pattern of the first bytes, name and advice for each other format."""
 
 
 def refuse_other_format(start: bytes, where: str) -> None:
-    """Check that a file does not begin like a file of another format than CSV.
+    """Check that the first bytes of a file do not belong to another format than CSV.
 
     Raises: DataError with the format and advice.
     """
@@ -93,7 +93,7 @@ def readable(where: str) -> Iterator[None]:
     """Turn errors of the operating system into a DataError that names the file."""
     try:
         yield
-    except MlpEngineError:  # such as a RunError; it is an OSError
+    except MlpEngineError:  # may be an OSError, too
         raise
     except OSError as error:
         near = similar_file(Path(where)) if isinstance(error, FileNotFoundError) else ""
@@ -101,7 +101,7 @@ def readable(where: str) -> Iterator[None]:
 
 
 def size_of(stream: BinaryIO) -> int:
-    """Return the bytes of a stream; 0 if unknown."""
+    """Return the size of a stream in bytes; 0 if unknown."""
     if isinstance(stream, io.BytesIO):
         return stream.getbuffer().nbytes
     is_file = isinstance(stream, io.BufferedReader) and isinstance(stream.raw, io.FileIO)
@@ -109,7 +109,7 @@ def size_of(stream: BinaryIO) -> int:
 
 
 class _Converted(io.RawIOBase):
-    """The bytes that a function reads from a stream; both are closed together."""
+    """A stream of the bytes that `read` returns; `close` closes the source `stream`."""
 
     def __init__(self, stream: BinaryIO, read: Callable[[int], bytes]) -> None:
         self._stream, self._read, self._ready = stream, read, b""
@@ -158,7 +158,7 @@ def transcoded(
 
 
 def _zstd(stream: BinaryIO) -> Any:
-    import pyarrow  # slow, and few files are packed in this way
+    import pyarrow  # a slow import for a rare format
 
     return pyarrow.CompressedInputStream(pyarrow.PythonFile(stream), "zstd")
 
@@ -168,11 +168,11 @@ _PACKINGS: dict[str, tuple[str, bytes, Callable[[BinaryIO], Any]]] = {
     ".bz2": ("bzip2", b"BZh", bz2.BZ2File),
     ".zst": ("zstd", b"\x28\xb5\x2f\xfd", _zstd),
 }
-"""Packings by the suffix of a file: name, first bytes, and a reader."""
+"""Compression formats by file suffix: name, first bytes, function that opens a stream."""
 
 
 def _unpacked(packed: BinaryIO, where: str) -> BinaryIO:
-    """Return the unpacked contents of a file; the suffix of its name tells the format."""
+    """Return the unpacked contents of a file; the suffix of `where` tells the format."""
     suffix = os.path.splitext(where)[1].lower()
     if suffix not in _PACKINGS:
         return packed
@@ -200,7 +200,7 @@ def _unpacked(packed: BinaryIO, where: str) -> BinaryIO:
 
 
 def opener(path: str | os.PathLike[str], encoding: str = "utf-8") -> Opener:
-    """Return a function that opens a file as UTF-8, unpacked if its suffix is a packing.
+    """Return a function that opens a file as UTF-8, unpacked if its suffix is in `_PACKINGS`.
 
     Raises: DataError for a directory, a pipe or a device.
     """
@@ -230,6 +230,6 @@ def checked_stream(source: BinaryIO) -> BinaryIO:
 
 
 def buffered(stream: BinaryIO, encoding: str = "utf-8") -> Opener:
-    """Return a function that opens a copy in memory of a stream's contents, any number of times."""
+    """Read a stream into memory; return a function that opens the contents any number of times."""
     content = transcoded(stream, encoding).read()
     return lambda: io.BytesIO(content)

@@ -1,6 +1,6 @@
-"""Whole records of a CSV file, its header, and its rows as the csv module reads them.
+"""Divides a CSV file into header and whole records; the csv module defines the records.
 
-The csv module defines the rows.  Blocks without difficult quotes go to pyarrow (`_csv.py`).
+Records without difficult quotes are then parsed by pyarrow (`_csv.py`).
 """
 
 import csv
@@ -21,7 +21,7 @@ MAX_RECORD = 1 << 24
 
 _SAMPLE, _SAMPLE_CHARACTERS = 20, 1 << 16  # lines from which the delimiter is inferred
 _NEWLINE, _RETURN, _QUOTE = b'\n\r"'
-_START = 256  # bytes that tell whether a file is of another format
+_START = 256  # first bytes that may show another format
 
 
 class EncodingError(DataError):
@@ -29,19 +29,19 @@ class EncodingError(DataError):
 
 
 def _allow_long_cells() -> None:
-    """Let cells be as long as records; the csv module has one limit per process."""
+    """Allow cells as long as a record; the limit of the csv module is global."""
     if csv.field_size_limit() < MAX_RECORD:
         csv.field_size_limit(MAX_RECORD)
 
 
 class CsvRows(NamedTuple):
-    """Rows of a text by the csv module, without blank rows.
+    """Rows of a text as the csv module reads the text, without blank rows.
 
     Attributes:
         cells: the cells of each row.
         lines: the line in which each row starts, from 0.
-        stop: the number of lines of these rows.
-        error: the error that ended the reading early, or None.
+        stop: number of lines that were read, after the last whole row.
+        error: the error at which reading stopped, or None.
     """
 
     cells: list[list[str]]
@@ -51,7 +51,7 @@ class CsvRows(NamedTuple):
 
 
 def csv_rows(lines: list[str], delimiter: str) -> CsvRows:
-    """Return the rows of lines with line ends."""
+    """Return the rows in `lines`; lines include their line ends."""
     _allow_long_cells()
     reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
     cells, starts, stop = [], [], 0
@@ -81,9 +81,9 @@ class Records(NamedTuple):
 
     Attributes:
         content: bytes of the records, in UTF-8.
-        line: number of their first line, from 1.
+        line: number of the first line in the file, from 1.
         n_lines: number of lines.
-        rows: rows from the csv module, if some quotes do not enclose cells.
+        rows: rows from the csv module if some quotes do not enclose cells, else None.
     """
 
     content: bytes
@@ -92,7 +92,7 @@ class Records(NamedTuple):
     rows: CsvRows | None
 
     def lines(self, n_rows: int, delimiter: str) -> Array | None:
-        """Return the line of each row, from 0; None if each row is one line."""
+        """Return the line of each row, from 0 within `content`; None if each row is one line."""
         if self.rows is not None:
             starts = self.rows.lines
         elif n_rows == self.n_lines:
@@ -108,8 +108,8 @@ class TextSource:
     Attributes:
         line: number of the next line, from 1.
         offset: number of bytes before the next line.
-        waiting: bytes that are read but not taken.
-        at_end: whether the waiting bytes are the last bytes of the stream.
+        waiting: bytes from the stream that no record has taken yet.
+        at_end: whether the stream has no bytes after `waiting`.
     """
 
     def __init__(self, stream: BinaryIO, where: str, line: int = 1) -> None:
@@ -131,7 +131,7 @@ class TextSource:
         self.waiting = b"".join(parts)
 
     def skip(self, lines: list[str]) -> None:
-        """Skip waiting lines."""
+        """Skip these lines, the first of the waiting bytes."""
         self._take(len("".join(lines).encode()))
 
     def records(self, delimiter: str, size: int) -> Records | None:
@@ -167,7 +167,7 @@ class TextSource:
         return Records(content, line, n_lines, rows)
 
     def _by_csv(self, content: bytes, delimiter: str, at_end: bool) -> tuple[CsvRows, int]:
-        """Return the rows of a text, and their number of bytes."""
+        """Return the rows of a text, and the number of bytes of these rows."""
         lines = lines_of(content)
         rows = csv_rows(lines, delimiter)
         if rows.error and (at_end or not is_cut_off(rows.error)):
@@ -206,7 +206,7 @@ class TextSource:
             ) from None
 
     def first_lines(self, size: int) -> list[str]:
-        """Return the whole lines in the next `size` bytes, without taking them.
+        """Return the whole lines in the next `size` bytes; the bytes stay waiting.
 
         Raises: DataError for another encoding, a NUL byte, or too many columns.
         """
@@ -266,10 +266,9 @@ def _advice(error: csv.Error) -> str:
 
 
 class Header(NamedTuple):
-    """The columns of a file, its delimiter, the line of its first row, and its empty columns.
+    """Column names, delimiter, line of the first row, and number of empty columns of a file.
 
-    Empty columns follow the last column with a name; they have no name, and their cells must be
-    empty.
+    Empty columns follow the last column with a name, and have neither a name nor values.
     """
 
     names: list[str]
@@ -279,7 +278,7 @@ class Header(NamedTuple):
 
 
 def read_header(source: TextSource, delimiter: str | None) -> Header:
-    """Read the header line; without a delimiter, infer it from the first lines.
+    """Read the header line; a `delimiter` of None is inferred from the first lines.
 
     Raises: DataError for a file without a header, for another format, and for empty or repeated
         names.
@@ -322,7 +321,7 @@ def _sample(lines: list[str]) -> list[str]:
 
 
 def sniff(lines: list[str]) -> str:
-    """Return the delimiter with the most cells per line, equally many in all first lines."""
+    """Return the delimiter that gives the most cells per line, equally many in every line."""
     best, cells = ",", 1
     for delimiter in DELIMITERS:
         try:

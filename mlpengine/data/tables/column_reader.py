@@ -1,7 +1,7 @@
-"""Columns that grow by blocks of texts, and the kinds that these texts imply.
+"""Columns that grow by blocks of texts; the texts determine the kind of each column.
 
-A column is read as numbers, else as dates, else as text.  At the end, a text column with few levels
-may become booleans, or numbers such as 1,5.
+A column is read as numbers, else as dates, else as text.  At the end, a text column may become
+booleans, numbers such as 1,5, or times in nanoseconds.
 """
 
 from bisect import bisect_left
@@ -18,7 +18,7 @@ from mlpengine.data.tables.stored import Segment, Spill
 from mlpengine.data.tables.table import Column, ColumnKind, Table
 
 NUMBERS, DATES, TEXT = 0, 1, 2
-"""Kinds of a column, in the order in which they are tried."""
+"""Kinds of a column, in the order in which a `ColumnReader` tries these kinds."""
 
 
 class AmbiguousError(DataError):
@@ -26,7 +26,7 @@ class AmbiguousError(DataError):
 
 
 class Growing:
-    """Values of a growing number of rows: an array, or segments of a spill's file."""
+    """Values of a growing number of rows, in an array or in the file of `spill`."""
 
     def __init__(self, dtype: type[np.generic], spill: Spill | None = None) -> None:
         self._spill = spill
@@ -35,7 +35,7 @@ class Growing:
         self.n_rows = self._expected = 0
 
     def expect(self, n_rows: int) -> None:
-        """Allocate for an estimated number of rows; unused pages take no memory."""
+        """Note an estimate of the number of rows, for the size of the array."""
         self._expected = n_rows
 
     def append(self, values: Array) -> None:
@@ -58,12 +58,12 @@ class Growing:
 
 
 class ColumnReader:
-    """A column that is being read as numbers, dates or text: the first kind that its texts allow.
+    """Reads a column as the first kind, of numbers, dates and text, that the texts allow.
 
     Attributes:
-        step: NUMBERS, DATES or TEXT.
-        broken: whether later texts have another kind than the stored values, so that all texts must
-        be read again.
+        step: current kind, NUMBERS, DATES or TEXT.
+        broken: whether the last texts did not have the kind of the values read before; then the
+            whole column must be read again, as the kind `step`.
     """
 
     def __init__(
@@ -94,12 +94,12 @@ class ColumnReader:
 
     def append(self, values: Array) -> None:
         """Store the values of further rows; NaN for missing values."""
-        # a NaN may come from a text that means a missing value only among numbers
+        # a NaN may be a text such as NA, and a text column would keep this text
         self._is_empty &= self._missing == self._missing_texts and bool(np.isnan(values).all())
         self._grown.append(values)
 
     def add(self, texts: Sequence[str], places: Array | None = None) -> None:
-        """Convert and store the texts of further rows, `texts[places]`; place -1 is missing."""
+        """Convert and store the texts of further rows, or `texts[places]`; place -1 is missing."""
         while not self.broken:
             values = self._convert(texts)
             if values is not None:
@@ -113,7 +113,7 @@ class ColumnReader:
             self._next_step()
 
     def _convert(self, texts: Sequence[str]) -> Array | None:
-        """Return the values of texts by the current step; None if this is impossible."""
+        """Return texts as values of the current kind; None if a text has another kind."""
         if self.step == NUMBERS:
             return parsing.parse_numbers(
                 texts, self._missing, padded=self.padded, rounded=self.padded
@@ -123,7 +123,7 @@ class ColumnReader:
         return self._codes(texts)
 
     def _next_step(self) -> None:
-        """Reject the current kind; a column with only missing values so far may have any kind."""
+        """Try the next kind; the column is broken unless all values so far are missing."""
         if self._is_empty:
             self._begin(self.step + 1, self._grown.n_rows)
         else:
@@ -144,7 +144,7 @@ class ColumnReader:
 def text_column(
     texts: Sequence[str], name: str, source: str, options: CsvOptions, as_text: bool = False
 ) -> Column:
-    """Return texts in memory as a column, as in CSV; `as_text` keeps them as text.
+    """Return texts in memory as a column, as in CSV; with `as_text`, the column stays text.
 
     Raises: DataError, led by `source`.
     """
@@ -155,9 +155,9 @@ def text_column(
 
 
 def parsed_column(column: Column, table: Table, name: str, options: CsvOptions) -> Column:
-    """Return a text column as booleans or numbers, if its few levels allow it.
+    """Return a text column as booleans, numbers or times in nanoseconds, if all levels allow this.
 
-    Raises: AmbiguousError for texts such as 1,234, which can be two numbers.
+    Raises: AmbiguousError for texts such as 1,234 that can mean 1234 or 1.234.
     """
     if column.kind != "text" or name in options.text:
         return column
@@ -178,9 +178,9 @@ def parsed_column(column: Column, table: Table, name: str, options: CsvOptions) 
 
 
 def times_of(column: Column) -> Column:
-    """Return a text column as numbers if its levels are nanoseconds.
+    """Return a text column as numbers if all levels are times in nanoseconds since 1970.
 
-    Times that repeat must be whole microseconds, because codes of this size repeat as well.
+    If the levels repeat, they must be whole microseconds; other levels may be codes of this size.
     """
     levels, filled = column.levels, int((column.values >= 0).sum())
     repeat = len(levels) <= filled / 2
@@ -192,7 +192,7 @@ def times_of(column: Column) -> Column:
 
 
 def without_rare_gaps(column: Column, missing: frozenset[str]) -> Column:
-    """Return a text column without levels in `missing` that at most FEW_GAPS rows have."""
+    """Turn levels in `missing` with at most FEW_GAPS rows of a text column into missing values."""
     gaps = _codes_of(missing, column.levels) if column.kind == "text" else []
     rare = [code for code in gaps if (column.values == code).sum() <= parsing.FEW_GAPS]
     if not rare:
@@ -205,7 +205,7 @@ def without_rare_gaps(column: Column, missing: frozenset[str]) -> Column:
 
 
 def _codes_of(texts: Iterable[str], levels: Sequence[str]) -> list[int]:
-    """Return the codes of texts that are among sorted levels."""
+    """Return the codes of those texts that are levels; `levels` are sorted."""
     codes = [(bisect_left(levels, text), text) for text in texts]
     return [code for code, text in codes if code < len(levels) and levels[code] == text]
 
@@ -229,6 +229,6 @@ def boolean_or_date(column: Column, name: str, options: CsvOptions) -> Column:
 
 
 def _by_level(column: Column, values: Mapping[str, float], kind: ColumnKind = "number") -> Column:
-    """Replace the levels of a text column by these values, other levels by NaN."""
+    """Replace each level of a text column by its value in `values`, or else by NaN."""
     each = np.array([*(values.get(level, np.nan) for level in column.levels), np.nan])
     return Column(each[column.values], kind)

@@ -30,10 +30,10 @@ GAPS = frozenset(
     | {"none", "null", "missing", "unknown", "not available", "(none)", "(null)", "<na>", "#n/a"}
     | {"#na", "#div/0!", "#value!", "#ref!", "k.a.", "k. a.", "unbekannt", "fehlt", "?"}
 )
-"""Lower-case texts that are missing values if they are rare among numbers or dates."""
+"""Lower-case texts that mean missing values in columns of numbers or dates."""
 
 MAX_GAPS = 3
-"""Maximum number of different texts that mean missing values in one column."""
+"""Maximum number of texts in one column that `detect` takes for missing values."""
 
 _DATE = re.compile(
     r"(\d{4}|\d{1,2}|[A-Za-z]{3,9})([-/. ]?)(\d{1,2}|[A-Za-z]{3,9})(,? |\2)(\d{4}|\d{1,2})"
@@ -46,7 +46,7 @@ _PARTS = {"d": "day", "m": "month", "y": "year"}
 
 @dataclass(frozen=True)
 class Detected:
-    """A table, its format, and remarks for the user, a line each."""
+    """A table, the format of its file, and remarks for the user, one line each."""
 
     table: Table
     reading: CsvDialect
@@ -111,7 +111,7 @@ def _is_worse(table: Table, before: Table) -> bool:
 def _with_thousands(
     source: str, table: Table, reading: CsvDialect, notes: list[str], target: Sequence[str]
 ) -> CsvDialect:
-    """Return the format with thousands ".", if every number with a point is written like 1.234."""
+    """Return the format with thousands ".", if points in numbers can all be read as in 1.234."""
     grouped = replace(reading, decimal=",", thousands=".")
     again = read_table(source, labels=target, **grouped.to_dict())
     numbers = [name for name, column in table.columns.items() if column.kind == "number"]
@@ -138,7 +138,7 @@ def _with_thousands(
 def _settled(
     source: str, reading: CsvDialect, notes: list[str], target: Sequence[str]
 ) -> tuple[Table, CsvDialect]:
-    """Read a file; if numbers such as 1,234 are ambiguous, the delimiter decides their meaning."""
+    """Read a file; the delimiter decides whether an ambiguous 1,234 means 1234 or 1.234."""
     try:
         return read_table(source, labels=target, **reading.to_dict()), reading
     except AmbiguousError as error:
@@ -171,7 +171,7 @@ def _encoding(source: str) -> str:
 def _proposals(
     table: Table, reading: CsvDialect, notes: list[str], target: Sequence[str], group: str | None
 ) -> CsvDialect:
-    """Return the format with the options that its text columns imply."""
+    """Return the format with further options, inferred from the text columns of `table`."""
     if table.decimal_commas and reading.decimal is None:
         reading = replace(reading, decimal=",")
     formats: dict[str, str] = {}
@@ -215,7 +215,7 @@ def _proposals(
 
 
 def _dialects(texts: list[str], reading: CsvDialect, known: list[str]) -> Iterator[CsvDialect]:
-    """Yield formats in which all texts are numbers or dates, the most similar format first."""
+    """Yield formats that read all texts as numbers or as dates, the closest to `reading` first."""
     none: frozenset[str] = frozenset()
     if parsing.parse_numbers(texts, none, padded=False) is not None:
         yield reading
@@ -232,7 +232,7 @@ def _dialects(texts: list[str], reading: CsvDialect, known: list[str]) -> Iterat
 
 
 def _date_formats(texts: list[str]) -> list[str]:
-    """Return the date formats that fit all texts, guessed from the first text."""
+    """Return the date formats that fit all texts; the first text gives the candidates."""
     match = _DATE.fullmatch(texts[0].strip())
     if match is None:
         return []

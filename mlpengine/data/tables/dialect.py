@@ -23,7 +23,7 @@ Thousands: TypeAlias = Literal[",", ".", " ", "'"]
 NUMBER_MARKS: tuple[tuple[DecimalMark | None, Thousands | None], ...] = (
     *((None, None), (".", ","), (",", "."), (",", " "), (".", " "), (".", "'"), (",", "'")),
 )
-"""Marks of decimals and thousands in numbers, the commonest first."""
+"""Pairs of decimal mark and thousands mark, the commonest first."""
 
 DELIMITERS: tuple[str, ...] = get_args(Delimiter)
 _TOKENS = {
@@ -89,24 +89,24 @@ SECTIONS[TextOptions] = "data"  # verdicts may propose further texts of missing 
 class CsvDialect(TextOptions):
     """The format of texts in a CSV, and in text columns in memory.
 
-    A date format has yyyy or yy, mm or month (its name), dd, and for times HH, MM, SS, AM.  Without
-    `decimal`, a column is refused if 1,234 could be 1234 or 1.234.
+    A date format has yyyy or yy, mm or month (the month's name), dd, and for times HH, MM, SS, AM.
+    Without `decimal`, a column is refused if its numbers are ambiguous, such as 1,234.
 
     Raises: pydantic's ValidationError for invalid values.
     """
 
     @cached_property
     def missing(self) -> frozenset[str]:
-        """All texts that mean missing values among numbers and dates."""
+        """Texts that mean missing values in columns of numbers and dates."""
         return self.missing_texts | (EMPTY if self.na_values == () else MISSING)
 
     @property
     def missing_texts(self) -> frozenset[str]:
-        """Texts that mean missing values among texts, too."""
+        """Texts that mean missing values in all columns, also in text columns."""
         return EMPTY | frozenset(value.strip() for value in self.na_values or ())
 
     def date_pattern(self, column: str) -> re.Pattern[str] | None:
-        """Return the pattern for a column's dates by `date_format`, or None."""
+        """Return the pattern of a column's dates that `date_format` gives, or None."""
         return self._date_patterns.get(column if isinstance(self.date_format, dict) else "")
 
     @cached_property
@@ -134,7 +134,7 @@ class CsvDialect(TextOptions):
 
 
 def date_patterns(forms: str | Mapping[str, str] | None) -> dict[str, re.Pattern[str]]:
-    """Return patterns of dates by column; an empty name stands for all columns.
+    """Return patterns of dates by column name; the name "" stands for all columns.
 
     Raises: a rule's error for a text that is no date format.
     """
@@ -158,7 +158,7 @@ def _date_pattern(form: str) -> re.Pattern[str]:
 
 
 DEFAULT = CsvDialect()
-"""Everything is inferred from the file."""
+"""The dialect that infers everything from the file."""
 
 
 class CsvOptions(NamedTuple):
@@ -168,7 +168,8 @@ class CsvOptions(NamedTuple):
         text: columns that stay text.
         labels: columns of classes, where the default texts of `na_values` are classes.
         numbers: columns where whole numbers with leading zeros are numbers, not codes.
-        kept: columns to read; if it is empty, or if the file lacks one of them, all columns.
+        kept: columns to read.  All columns are read if `kept` is empty, or names a column that the
+            file lacks.
     """
 
     reading: CsvDialect = DEFAULT
@@ -191,7 +192,7 @@ class CsvOptions(NamedTuple):
         return cls(reading, *map(frozenset, (text, numbers, labels, kept)))
 
     def skipped(self, names: Iterable[str]) -> frozenset[str]:
-        """Return the columns of a file that are left out."""
+        """Return the columns of `names` that are left out."""
         known = frozenset(names)
         return known - self.kept if self.kept and self.kept <= known else frozenset()
 
@@ -199,5 +200,5 @@ class CsvOptions(NamedTuple):
         """Return the kind that is tried first for a column: 0 numbers, 1 dates, 2 text."""
         if name in self.text:
             return 2
-        # 1.234 would be read as a number, but means 1234
+        # 1.234 means 1234 here, but would be read as the number 1.234
         return 1 if self.reading.thousands == "." else 0

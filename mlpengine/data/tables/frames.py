@@ -22,11 +22,11 @@ from mlpengine.data.tables.table import Column, Table, column_of, number_text
 _log = logging.getLogger("mlpengine")
 
 LARGEST = int(np.finfo(np.float64).max)
-"""The largest whole number in float64; Python does not write much larger ones."""
+"""The largest whole number in float64; Python may not convert larger numbers to text."""
 
 _FIRST_DAY = date(1970, 1, 1)
 _GAPS = ("NAType", "NaTType")
-"""Type names of pandas' missing values, whose comparisons have no truth value."""
+"""Type names of pandas' missing values; comparisons with these values have no truth value."""
 
 
 def as_table(
@@ -39,16 +39,17 @@ def as_table(
     labels: Iterable[str] = (),
     **dialect: Any,
 ) -> Table:
-    """Return data as a table: a data frame, columns or rows by name, or a matrix.
+    """Return data in memory as a table.
 
-    A data frame is from pandas, polars or pyarrow.  Columns are a mapping of names to sequences;
-    rows are a list of mappings with the same names; a mapping of names to single values is one row.
-    `names` are the columns of a matrix.  With `names`, every row must have these columns and may
-    lack others, and an empty list is a table with these columns and no rows.
+    `data` is a data frame of pandas, polars or pyarrow; a mapping of column names to sequences; a
+    list of rows, mappings with the same names; a mapping of names to single values, one row; or a
+    matrix of numbers.  `names` are the columns of a matrix.  With `names`, a row in a list must
+    have these columns and may lack others.  An empty list with `names` is a table without rows.
 
-    Text is read as in CSV, with the arguments of `read_table`: numbers, dates and true/false are
-    recognized unless the column is in `text` or has a categorical dtype; whole numbers beyond 2**53
-    are texts unless the column is in `numbers`.  None, NaN, NaT and masked values are missing.
+    Text is read as in CSV, with the arguments of `read_table`.  Numbers, dates and true/false are
+    recognized, except in columns in `text` and in columns with a categorical dtype.  Whole numbers
+    beyond 2**53 are texts, except in columns in `numbers`.  None, NaN, NaT and masked values are
+    missing.
 
     >>> as_table([{"a": 1, "b": "x"}, {"a": None, "b": "y"}])
     Table('table', 2 rows, 2 columns)
@@ -85,7 +86,7 @@ def as_table(
 
 
 def _names_of(series: Any) -> list[Any]:
-    """Return the index of a pandas series; [None] for other series."""
+    """Return the names in the index of a pandas series; [None] for other series."""
     return list(getattr(series, "index", [None]))
 
 
@@ -175,7 +176,7 @@ def _column(values: Any, name: str, source: str, options: CsvOptions) -> Column:
     if array.ndim != 1:
         raise DataError(f"{where}: must be one-dimensional (shape {array.shape})")
     kind = array.dtype.kind
-    given_as_float = kind == "f" and isinstance(values, np.ndarray)  # NumPy has rounded nothing
+    given_as_float = kind == "f" and isinstance(values, np.ndarray)  # the caller chose float
     if kind in "iuf" and not (name in options.numbers or given_as_float):
         with np.errstate(over="ignore"):  # beyond float16
             kind = "O" if ((array >= FIRST_INEXACT) | (array <= -FIRST_INEXACT)).any() else kind
@@ -192,7 +193,7 @@ def _column(values: Any, name: str, source: str, options: CsvOptions) -> Column:
 
 
 def python_values(column: Any) -> list[Any] | None:
-    """Return the values of an array or of a pandas, polars or pyarrow column; else None."""
+    """Return a NumPy, pandas, polars or pyarrow column as a list; None for other objects."""
     ways = (getattr(column, way, None) for way in ("tolist", "to_list", "to_pylist"))
     return next((way() for way in ways if way is not None), None)
 
@@ -200,7 +201,7 @@ def python_values(column: Any) -> list[Any] | None:
 def _of_objects(
     values: list[Any], name: str, where: str, as_text: bool, options: CsvOptions
 ) -> Column:
-    """Return Python objects as a column with their common kind."""
+    """Return Python objects as a column of the kind that all known values have, else text."""
     gaps = [_is_missing(value) for value in values]
     known = [value for value, gap in zip(values, gaps, strict=True) if not gap]
     missing = np.array(gaps, bool)
@@ -233,17 +234,17 @@ def _of_objects(
 
 
 def _as_array(values: Any, where: str) -> Array:
-    """Return a column as an array; lists with texts become objects (a fixed width takes memory)."""
+    """Return a column as an array; lists with texts become object arrays, to save memory."""
     is_list = isinstance(values, list | tuple)
     has_texts = is_list and any(issubclass(kind, str) for kind in set(map(type, values)))
     try:
         return np.asarray(values, object if has_texts else None)
-    except Exception as error:  # libraries of data frames raise classes of their own
+    except Exception as error:  # libraries raise classes of their own
         raise DataError(f"{where}: must have a type that NumPy has ({error}); cast it") from None
 
 
 def _require_unicode(texts: Iterable[str], where: str) -> None:
-    """Raise DataError for half of a surrogate pair, which no file can hold."""
+    """Raise DataError for a lone surrogate; UTF-8 cannot encode surrogates."""
     for text in texts:
         if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
             raise DataError(f"{where}: texts must be valid Unicode ({text!a:.60})")
@@ -283,7 +284,7 @@ def _seconds(moment: date) -> float:
 
 
 def _text(value: Any, where: str, row: int) -> str:
-    """Return a value as CSV would write it."""
+    """Return a value as text in the notation of CSV."""
     if isinstance(value, str):
         return value
     if _is_missing(value):

@@ -1,4 +1,4 @@
-"""Conversion of texts to numbers, dates, booleans or codes, slice by slice."""
+"""Converts texts to numbers, dates, booleans or codes."""
 
 import re
 from collections.abc import Sequence
@@ -15,15 +15,15 @@ MISSING = frozenset({"", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None
 EMPTY = frozenset({""})
 
 FEW_GAPS = 5
-"""Such a text in more rows of a text column is a level, not a missing value."""
+"""In a text column, a text in MISSING is a level if more rows than this have the text."""
 
 FIRST_INEXACT = 2.0**53
-"""Whole numbers from here on are not exact in float64, so their column stays text."""
+"""float64 is not exact for whole numbers from here on; a column with such numbers stays text."""
 
 WORDS = {"true": 1.0, "false": 0.0}
 
 MAX_BOOLEAN_TEXTS = 2**4 + 2**5
-"""Number of spellings of true and false, with each letter in lower or upper case."""
+"""Number of spellings of true and false, if each letter may be in lower or upper case."""
 
 ISO_DATE = r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
 """Pattern of ISO 8601 dates."""
@@ -51,32 +51,32 @@ MONTHS = (
 )
 
 CENTURY_ENDS = 69
-"""Two-digit years from this one on are in the 20th century, as in POSIX's strptime."""
+"""First two-digit year that is in the 20th century, as in POSIX's strptime."""
 
 
 def parse_numbers(
     texts: Sequence[str], missing: frozenset[str], *, padded: bool = True, rounded: bool = False
 ) -> Array | None:
-    """Return texts as float64, with NaN for missing; None if a text is no number.
+    """Return texts as float64, with NaN for texts in `missing`; None if a text is no number.
 
-    A number is an ASCII text without underscores that Python's `float` reads; it may have blanks on
-    both sides.  Codes (whole numbers with a leading zero) are numbers only if `padded`.  Whole
-    numbers beyond 2**53 are numbers only if they may be `rounded` to float64.
+    A number is an ASCII text without underscores that Python's `float` reads, maybe between blanks.
+    Codes (whole numbers with a leading zero) are numbers only with `padded`.  Whole numbers beyond
+    2**53 are numbers only with `rounded`.
     """
     values = _floats(texts) if missing == MISSING else None
-    if values is None:  # `na_values` of the user may be numbers, such as -99
-        texts = [text.strip() for text in texts]  # float keeps separators such as "\x1c"
+    if values is None:  # texts in `missing` may be numbers, such as -99
+        texts = [text.strip() for text in texts]  # float refuses separators such as "\x1c"
         texts = ["nan" if text in missing else text for text in texts]
         values = _floats(texts)
     if values is None:
         return None
     joined = "\n".join(texts)
-    if not joined.isascii():  # a no-break space beside a number does not belong to the number
+    if not joined.isascii():  # no-break spaces beside a number are allowed
         texts = [text.strip() for text in texts]
         joined = "\n".join(texts)
     if "_" in joined or not joined.isascii():
         return None
-    # one search in all texts takes a tenth of the time of matches
+    # one search in the joined texts is faster than a match of each text
     if not padded and _MAY_BE_PADDED.search(joined) and any(map(_PADDED.fullmatch, texts)):
         return None
     if rounded:
@@ -97,12 +97,12 @@ def _floats(texts: Sequence[str]) -> Array | None:
 def dates(
     texts: Sequence[str], missing: frozenset[str], pattern: re.Pattern[str] | None = None
 ) -> Array | None:
-    """Return dates as seconds since 1970, UTC if they have no offset; None if a text is no date.
+    """Return dates as float64 seconds since 1970; None if a text is no date.
 
-    Dates are in ISO 8601, in dd.mm.yyyy with an optional time, or match `pattern`, with the groups
-    year, month, day, hour, minute, second, `short` (a two-digit year), `name` (name of a month) and
-    `half` (AM or PM).  Times without a date are on the first day of 1970; then no text of the
-    column may have a date.
+    Dates are in ISO 8601, or in dd.mm.yyyy with an optional time, or match `pattern`.  The groups
+    of `pattern` are year, month, day, hour, minute, second, `short` (a two-digit year), `name`
+    (name of a month) and `half` (AM or PM).  Dates without an offset are in UTC.  Times of day
+    without a date are on the first day of 1970, and cannot be mixed with dates.
     """
     values = np.empty(len(texts), np.float64)
     known: dict[str, float] = {}
@@ -149,7 +149,7 @@ def _parts(match: re.Match[str]) -> dict[str, Any]:
 
 
 class Codes:
-    """Text as int32 codes: each new text gets the next code, missing values get -1."""
+    """Converts texts to int32 codes: each new text gets the next code, missing values get -1."""
 
     def __init__(self, missing: frozenset[str]) -> None:
         self.missing = missing
@@ -176,7 +176,7 @@ class Codes:
 
 
 def sorted_levels(codes: Array, levels: Sequence[str]) -> tuple[Array, tuple[str, ...]]:
-    """Renumber codes so that levels are sorted, whatever the order of the rows."""
+    """Return codes and levels, renumbered so that levels are sorted."""
     order = sorted(range(len(levels)), key=levels.__getitem__)
     rank = np.empty(len(levels) + 1, np.int32)
     rank[order] = np.arange(len(levels), dtype=np.int32)
@@ -185,7 +185,7 @@ def sorted_levels(codes: Array, levels: Sequence[str]) -> tuple[Array, tuple[str
 
 
 def booleans(levels: Sequence[str]) -> list[float] | None:
-    """Return 0 or 1 per level if all levels are true or false, else None."""
+    """Return 0 or 1 for each level if all levels are spellings of true or false, else None."""
     if len(levels) > MAX_BOOLEAN_TEXTS:
         return None
     values = [WORDS.get(level.lower()) for level in levels]
@@ -196,11 +196,11 @@ def booleans(levels: Sequence[str]) -> list[float] | None:
 def formatted_numbers(
     levels: Sequence[str], decimal: str | None, thousands: str | None
 ) -> list[float] | str | None:
-    """Return levels as numbers like 1,5 or with groups of digits; None if a level is no number.
+    """Read levels such as 1,5 or 1.234,5 as numbers; None if a level is no number.
 
-    `1,234` may be 1.234 or 1234.  If every level with a comma is ambiguous, and neither `decimal`
-    nor `thousands` decides, such a level is returned for a message.  With `decimal` ".", a comma
-    may only separate groups of three digits.
+    1,234 may mean 1.234 or 1234.  If every level with a comma is ambiguous, and neither `decimal`
+    nor `thousands` is given, an ambiguous level is returned as text, for a message.  With `decimal`
+    ".", a comma may only separate groups of three digits.
     """
     if thousands is not None or decimal == ".":
         groups = thousands or ","
@@ -215,7 +215,7 @@ def formatted_numbers(
 
 
 def _grouped(levels: Sequence[str], point: str, groups: str) -> list[float] | None:
-    """Return levels with groups of three digits as numbers; None if a level is no such number."""
+    """Read levels with the marks `point` and `groups` as numbers; None if a level is no number."""
     if any(map(_PADDED.fullmatch, levels)):
         return None
     group = {" ": "[ \u00a0\u202f]", "'": "['\u2019]"}.get(groups, f"[{groups}]")
@@ -233,10 +233,10 @@ def _grouped(levels: Sequence[str], point: str, groups: str) -> list[float] | No
 
 
 def nanoseconds(levels: Sequence[str]) -> list[float] | None:
-    """Return nanoseconds since 1970 as float64; None if a level is no such whole number.
+    """Return times in nanoseconds since 1970 as numbers; None if a level is no such time.
 
-    They are between the years 1980 and 2100; 0 and -1 may mean a missing time.  Other whole numbers
-    beyond 2**53 are codes.
+    Times are whole numbers in the years 1980 to 2099.  Levels 0 and -1 are allowed, because they
+    may mean a missing time.
     """
     times = [level for level in levels if level not in ("0", "-1")]
     if not all(level.isdecimal() and level.isascii() for level in times):

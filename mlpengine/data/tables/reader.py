@@ -37,24 +37,24 @@ def read_table(
 ) -> Table:
     r"""Read a data set by name ("digits"), a file by path, or an open binary stream of CSV.
 
-    CSV has a header; the delimiter (comma, semicolon, tab or bar) is inferred.  Quoted cells may
+    CSV needs a header.  The delimiter (comma, semicolon, tab or bar) is inferred.  Quoted cells may
     have delimiters and line breaks; blanks around cells and blank lines are dropped.  A first
-    column of row numbers without a name is left out, and so are last columns without names and
-    values.
+    column of row numbers may lack a name, and is left out.  Last columns without names and values
+    are left out, too.
 
-    Empty values are missing.  So are `na_values`, by default NA, N/A, NaN, null, None and ?, in
-    columns of numbers and dates, and in up to `FEW_GAPS` rows of a text column that is not in
-    `labels`.
+    Empty values are missing, and so are the texts `na_values`.  Without `na_values`, the texts NA,
+    N/A, NaN, null, None and ? are missing in columns of numbers and dates.  In a text column that
+    is not in `labels`, such a text is missing if at most `FEW_GAPS` rows have the text.
 
-    Numbers may be written as 1e-3, inf or, if no number is ambiguous (1,234), as 1,5.  Columns are
-    text if they are in `text`, have whole numbers beyond 2**53 or, unless they are in `numbers`,
-    have codes such as 007.  Dates in ISO 8601 or dd.mm.yyyy, times of day and true/false are
+    Numbers may be written as 1e-3, inf or, if no number is ambiguous (1,234), as 1,5.  Columns in
+    `text` are text.  Columns with whole numbers beyond 2**53 or codes such as 007 are text, unless
+    they are in `numbers`.  Dates in ISO 8601 or dd.mm.yyyy, times of day and true/false are
     recognized.  `dialect` are options of `CsvDialect`: delimiter, decimal, thousands,
     text_encoding, na_values, date_format.
 
     In Parquet and Feather, whole numbers beyond 2**53, texts of true/false and dates, and the
-    columns `text` are read as in CSV.  `progress` is called with the share of a CSV file that is
-    read.
+    columns `text` are read as in CSV.  `progress` is called with the share of a CSV file that has
+    been read.
 
     >>> read_table("penguins")
     Table('penguins', 344 rows, 7 columns)
@@ -90,10 +90,10 @@ def store_table(
     progress: OnProgress | None = None,
     **dialect: Any,
 ) -> Table:
-    """Return the table of `read_table`, with its columns in a file below `directory`.
+    """Return a table as `read_table`, with the columns in a file below `directory`.
 
-    CSV, Parquet and Feather are read in blocks, so that only a few columns and the distinct texts
-    of all columns are in memory.  The columns `skip` are not read: all their values are missing.
+    CSV, Parquet and Feather are read in blocks, so that memory holds only a few columns, and the
+    distinct texts of all columns.  The columns `skip` are not read; their values are missing.
 
     Raises: DataError, also for another format; RunError if the file cannot be written.
     """
@@ -128,10 +128,10 @@ def read_blocks(
     kept: Iterable[str] = (),
     **dialect: Any,
 ) -> Iterator[Table]:
-    """Yield the rows of a table in blocks of bounded memory, read as by `read_table`.
+    """Yield blocks of a table's rows, in bounded memory, read as by `read_table`.
 
-    The values of a block determine the kinds of its CSV columns.  Only the columns `kept` are read;
-    if none are given, or if one of them is missing, all columns are read.
+    The kinds of CSV columns may differ between blocks.  Only the columns `kept` are read.  All
+    columns are read if `kept` is empty, or names a column that the table lacks.
 
     Raises: DataError.
     """
@@ -174,13 +174,12 @@ def load_dataset(name: str) -> Table:
 
 
 class Format(NamedTuple):
-    """The reading of files in a format.
+    """Functions that read files of one format.
 
     Attributes:
         read: returns the table of a file.
-        blocks: yields its rows as tables of some rows each; by default, one block.
-        store: writes the columns into a file of `store_table`; by default, files cannot be
-            streamed.
+        blocks: yields tables with some rows of a file each; None to read files as one block.
+        store: writes the columns into the file of a `Spill`; None if files cannot be streamed.
     """
 
     read: Callable[[str, CsvOptions], Table]
@@ -196,7 +195,7 @@ FORMATS: dict[str, Format] = {
     ".feather": _FEATHER,
     ".arrow": _FEATHER,
 }
-"""Formats other than CSV, by the lower-case end of a file's name."""
+"""Formats other than CSV, by the lower-case suffix of a file."""
 
 
 def table_format(path: str) -> Format | None:

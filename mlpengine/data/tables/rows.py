@@ -12,7 +12,7 @@ from mlpengine.data.tables.table import Table
 
 
 class UsableRows(NamedTuple):
-    """Indices of usable rows, None for all; a line for each reason why rows are left out."""
+    """Indices of usable rows (None for all), and a line for each remark on other rows."""
 
     rows: Array | None
     remarks: list[str]
@@ -21,9 +21,10 @@ class UsableRows(NamedTuple):
 def usable_rows(
     table: Table, target: Sequence[str], in_use: Array | None, early: Array | None = None
 ) -> UsableRows:
-    """Return the rows that a filter keeps and that have a target and all their lags.
+    """Return the rows that a filter keeps, with a target and all lags.
 
-    `in_use` is a bool for each row, None without a filter; so is `early` for rows without lags.
+    `in_use` is the mask of the rows that the filter keeps; None without a filter.  `early` is the
+    mask of rows that lack lags; None if the table has no lags.
 
     Raises: DataError if no row is left.
     """
@@ -46,7 +47,7 @@ def usable_rows(
 
 
 def has_target(table: Table, target: Sequence[str]) -> Array:
-    """Return whether each row has a target: any of several columns, or all yes/no columns."""
+    """Return the mask of rows with a target: with all targets if they are yes/no, else with any."""
     if not target:
         return np.ones(table.n_rows, bool)
     known = np.stack([~table[name].missing for name in target])

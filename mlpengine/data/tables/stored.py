@@ -1,7 +1,7 @@
-"""Columns of a table in a file, for tables larger than memory; use reads them from the file.
+"""Columns of a table in a file, for tables larger than memory.
 
-A file of columns is written once from a CSV or Parquet file, and later runs use it again.  Its name
-has a digest of the source's path, size and modification time, and of the read options.
+A file of columns is written once from a CSV, Parquet or Feather file, and later runs use this file.
+The file's name has a digest of the source's path, size, modification time and read options.
 """
 
 import json
@@ -31,14 +31,14 @@ from mlpengine.data.tables.table import Column, ColumnKind, Table
 FILE_VERSION = 1
 MAP_GRANULARITY = mmap.ALLOCATIONGRANULARITY
 COLUMNS, ROWS, DESCRIPTION, LOCK, PART = ".columns", ".rows", ".json", ".lock", ".part"
-"""Name of the lock beside a prepared file; the lock stays if the file cannot be written."""
+"""Suffixes of files: columns, prepared rows, descriptions, locks, unfinished files."""
 
 Segment: TypeAlias = tuple[int, int]
 """Offset and number of bytes of values in a file."""
 
 
 class OpenFile:
-    """A file that stays open for reading while an object refers to it, even if it is removed."""
+    """A file that stays open for reading while this object exists, even if the file is removed."""
 
     def __init__(self, path: Path) -> None:
         with writing(path, "read"):
@@ -47,7 +47,7 @@ class OpenFile:
         finalize(self, os.close, self.descriptor)
 
     def values(self, dtype: np.dtype[Any], offset: int, count: int) -> Array:
-        """Return values of the file as a read-only array, which is mapped into memory."""
+        """Return values of the file as a read-only, memory-mapped array."""
         if not count:
             return np.empty(0, dtype)
         size = count * dtype.itemsize
@@ -56,7 +56,7 @@ class OpenFile:
 
 
 class StoredColumn(Column):
-    """A column that maps its values from a file at each use."""
+    """A column in a file; each access to `values` maps the file into memory."""
 
     __slots__ = ("_count", "_dtype", "_offset", "file")
     file: OpenFile
@@ -92,10 +92,10 @@ def stored_file(table: Table) -> OpenFile | None:
 
 
 class Spill:
-    """Takes the values of columns while they are read, block by block, into a file.
+    """Writes the values of columns to a temporary file while blocks of rows are read.
 
-    A second file takes the finished columns, one after another.  Values of `skipped` columns are
-    not kept.
+    Finished columns are written to the file `path`, one after another.  Values of `skipped` columns
+    are not kept.
     """
 
     def __init__(self, path: Path, skipped: frozenset[str] = frozenset()) -> None:
@@ -109,7 +109,7 @@ class Spill:
         self.described: dict[str, dict[str, Any]] = {}
 
     def write(self, values: Array) -> Segment:
-        """Write values of a column; return their position."""
+        """Write some values of a column to the temporary file; return their segment."""
         data = np.ascontiguousarray(values).view(np.uint8).data
         with writing(self.path):
             write_all(self._values, data)
@@ -118,7 +118,7 @@ class Spill:
         return segment
 
     def read(self, segments: Sequence[Segment], dtype: np.dtype[Any]) -> Array:
-        """Return the values of all segments of a column."""
+        """Return the values in segments of the temporary file, as one array."""
         out = np.empty(sum(size for _, size in segments) // dtype.itemsize, dtype)
         view, start = out.view(np.uint8).data, 0
         with writing(self.path, "read"):
@@ -128,7 +128,7 @@ class Spill:
         return out
 
     def keep(self, name: str, column: Column) -> None:
-        """Write a finished column."""
+        """Write a finished column to the file `path`."""
         values = np.ascontiguousarray(column.values)
         start = -(-self._end // MAP_GRANULARITY) * MAP_GRANULARITY
         with writing(self.path):
@@ -176,10 +176,10 @@ Reader: TypeAlias = Callable[[str, Spill], Table]
 def stored_table(
     path: Path, directory: Path, how: Mapping[str, Any], read: Reader, skip: frozenset[str]
 ) -> Table:
-    """Return a table with its columns in a file below `directory`; write the file if needed.
+    """Return a table with its columns in a file below `directory`; write the file if it is missing.
 
-    For a `path`, the result of `read` depends only on `how`.  All values of the columns `skip` are
-    missing.
+    `how` has all options that the result of `read` depends on.  All values of the columns `skip`
+    are missing.
 
     Raises: DataError as the reader; RunError if the file cannot be written.
     """
@@ -246,17 +246,17 @@ def _opened(target: Path, source: str) -> Table:
 
 
 def short_digest(given: Mapping[str, Any]) -> str:
-    """Return a short name for JSON data."""
+    """Return 16 hexadecimal digits of the hash of JSON data."""
     return sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def part_of(target: Path) -> Path:
-    """Return the name of a file while it is written."""
+    """Return the path of a file until it is complete."""
     return target.with_name(target.name + PART)
 
 
 def complete_file(target: Path, description: Mapping[str, Any]) -> None:
-    """Rename a written file, then write its description, which makes the file valid."""
+    """Rename a written file to `target`, then write its description; now the file is valid."""
     with writing(target):
         system.replace(part_of(target), target)
         description = {**description, "bytes": target.stat().st_size}
@@ -274,7 +274,7 @@ def read_description(target: Path) -> dict[str, Any] | None:
 
 @contextmanager
 def preparing(target: Path) -> Iterator[None]:
-    """Keep other processes from writing a file."""
+    """Hold the lock of a file, so that no other process writes the file."""
     make_directory(target.parent)
     with locked(target.with_name(target.name + LOCK)):
         yield

@@ -23,8 +23,9 @@ MAX_COLUMNS = 100_000
 class Column:
     """A column of a table.
 
-    `values` are numbers, with NaN for missing values (booleans are 0 and 1, dates are seconds since
-    1970).  If `kind` is "text", `values` are int32 codes into `levels`, with -1 for missing values.
+    If `kind` is "text", `values` are int32 codes into `levels`, with -1 for missing values.  For
+    other kinds, `values` are numbers, with NaN for missing values: booleans are 0 and 1, and dates
+    are seconds since 1970.
     """
 
     values: Array
@@ -33,7 +34,7 @@ class Column:
 
     @property
     def missing(self) -> Array:
-        """Whether each value is missing."""
+        """Mask of the missing values."""
         if self.kind == "text":
             return self.values < 0
         if self.values.dtype.kind == "f":
@@ -56,7 +57,7 @@ class Column:
         return self.kind != "text" and bool(np.isin(self.distinct(), (0, 1)).all())
 
     def distinct(self) -> Array:
-        """Return the sorted distinct values, or codes, without missing ones."""
+        """Return the sorted distinct values (codes for text), without missing values."""
         if self.kind == "text":
             return np.flatnonzero(np.bincount(self.values[self.values >= 0])).astype(np.int32)
         ordered = np.sort(self.values[~self.missing])  # many times faster than np.unique
@@ -64,11 +65,11 @@ class Column:
         return distinct
 
     def used_levels(self) -> list[str]:
-        """Return the levels that occur, in order."""
+        """Return the levels that occur in a row, in order."""
         return [self.levels[code] for code in self.distinct()]
 
     def take(self, rows: Array | slice) -> "Column":
-        """Return the column for these rows."""
+        """Return the column of some rows."""
         return Column(self.values[rows], self.kind, self.levels)
 
     def text(self, row: int) -> str:
@@ -80,7 +81,7 @@ class Column:
 
 
 def number_text(kind: ColumnKind, value: float) -> str:
-    """Return a value of a number, boolean or date column as usually written."""
+    """Return a value of a number, boolean or date column as text, as CSV files have it."""
     if kind == "boolean":
         return "true" if value else "false"
     if kind == "date":
@@ -90,20 +91,21 @@ def number_text(kind: ColumnKind, value: float) -> str:
 
 
 class Block(NamedTuple):
-    """A matrix, possibly memory-mapped, whose columns are columns of a table."""
+    """A matrix, possibly memory-mapped, and the positions of a table's columns in the matrix."""
 
     matrix: Array
     positions: dict[str, int]
 
 
 class Table:
-    """Columns of equal length in order, read from `source`; a table never changes.
+    """Ordered columns of equal length, read from `source`; a table never changes.
 
-    `first_line` is the line of row 0 in the file, if each row is one line.  `origin` has the row
-    numbers in the source, if some of its rows are missing here.
+    `first_line` is the line of the first row in a text file.  `origin` has the number of each row
+    in the source, from 0; None if the rows are 0, 1, 2, ...  In a text file, rows are counted in
+    lines from `first_line`.
 
     Attributes:
-        decimal_commas: whether a column of the file has numbers like 1,5.
+        decimal_commas: whether a column of the file has numbers such as 1,5.
     """
 
     def __init__(
@@ -158,8 +160,8 @@ class Table:
     ) -> None:
         """Check that these columns exist.
 
-        Raises: DataError with every missing column and the nearest existing name, except for names
-        in `names` and `taken` (for example the target).
+        Raises: DataError with every missing column.  The message suggests the nearest existing
+            names, except for names in `names` and in `taken` (for example the target).
         """
         wanted = dict.fromkeys(names)
         if wanted.keys() <= self.columns.keys():
@@ -169,7 +171,7 @@ class Table:
         for name in wanted:
             if name not in self.columns:
                 near = None if self.header_hint else nearest(name, free)
-                if near and normalize("NFC", near) == normalize("NFC", name):  # they look alike
+                if near and normalize("NFC", near) == normalize("NFC", name):  # both look alike
                     problems.append(f"{name!a} (it has {near!a}, another Unicode form of it)")
                     continue
                 free = [other for other in free if other != near]
@@ -182,7 +184,7 @@ class Table:
 
     @property
     def header_hint(self) -> str:
-        """A hint for a header in which columns are not found, or ""."""
+        """Advice if the header of a text file is probably wrong, or ""."""
         if self.first_line is None:
             return ""
         first = self.names[0]
@@ -195,7 +197,7 @@ class Table:
         return "; its first line looks like data: add a header line that names the columns"
 
     def select(self, names: Iterable[str]) -> "Table":
-        """Return a table of these columns, in this order."""
+        """Return a table of the columns `names`, in this order."""
         wanted = list(names)
         self.require(wanted)
         columns = {name: self.columns[name] for name in wanted}
@@ -208,17 +210,17 @@ class Table:
         )
 
     def drop(self, names: Iterable[str]) -> "Table":
-        """Return a table without these columns."""
+        """Return a table without the columns `names`."""
         gone = set(names)
         self.require(gone)
         return self.select(name for name in self.columns if name not in gone)
 
     def rows(self, index: Array) -> "Table":
-        """Return a table of these rows (row numbers or a mask)."""
+        """Return a table of the rows `index` (row numbers or a mask)."""
         columns = {name: column.take(index) for name, column in self.columns.items()}
         if self.origin is not None:
             origin = self.origin[index]
-        else:  # row numbers are not copied, because they may take much memory
+        else:  # row numbers may take much memory and are not copied
             origin = np.flatnonzero(index) if index.dtype == bool else index
         return Table(columns, self.source, first_line=self.first_line, origin=origin)
 
@@ -228,12 +230,12 @@ class Table:
         return "row" if self.first_line is None else "line"
 
     def row_numbers(self) -> Array:
-        """Return the number of each row for users: its line in the file, or its number from 1."""
+        """Return the line of each row in the file if known, else the number of each row from 1."""
         rows = np.arange(self.n_rows) if self.origin is None else self.origin
         return rows + (1 if self.first_line is None else self.first_line)
 
     def place(self, row: int) -> str:
-        """Return the position of a row for a message: its line in the file if known."""
+        """Return the position of a row for a message, such as "line 12"."""
         number = row if self.origin is None else int(self.origin[row])
         return f"{self.numbering} {number + (self.first_line or 1)}"
 
@@ -253,10 +255,10 @@ class Table:
     ) -> "Table":
         """Return a table with the columns of `x`, then of `y`; numbers are not copied.
 
-        By default, columns are called "x0", "x1", ...; `y` is called "y", or "y0", "y1", ... if it
-        has several columns.
+        By default, the columns of `x` are called "x0", "x1", ...  A 1-D `y` is called "y"; the
+        columns of a 2-D `y` are called "y0", "y1", ...
 
-        Raises: DataError unless both are 1-D or 2-D arrays of equal length.
+        Raises: DataError unless `x` and `y` are 1-D or 2-D arrays of equal length.
         """
         features = np.asarray(with_missing(x))
         columns = _matrix_columns(features, "x", names, source)
@@ -273,9 +275,9 @@ class Table:
         return cls(columns, source, block=block)
 
     def join(self, other: "Table") -> "Table":
-        """Return a table with the columns of both tables, row by row.
+        """Return a table with the columns of both tables, side by side.
 
-        Raises: DataError if they share a name or have different lengths.
+        Raises: DataError if the tables share a column name or have different lengths.
         """
         shared = sorted(set(self.names) & set(other.names))
         if shared:
@@ -290,7 +292,7 @@ class Table:
 
 
 _DATE_RANGE = np.array([-290_000, 290_000], "datetime64[Y]").astype("datetime64[us]")
-"""First and last date that can be read; microseconds in 64 bits hold 2,277 more years."""
+"""First and last date that can be read, within the range of microseconds in 64 bits."""
 
 
 def column_of(values: Array, where: str) -> Column:
@@ -306,7 +308,7 @@ def column_of(values: Array, where: str) -> Column:
     if kind == "M":
         held = ~np.isnat(values)
         seconds = np.where(held, np.inf, np.nan)
-        if np.can_cast(values.dtype, _DATE_RANGE.dtype, "safe"):  # a finer unit holds fewer years
+        if np.can_cast(values.dtype, _DATE_RANGE.dtype, "safe"):  # finer units hold fewer years
             first, last = _DATE_RANGE.astype(values.dtype)
             held = (values >= first) & (values <= last)
         seconds[held] = values[held].astype(_DATE_RANGE.dtype).astype(np.float64) / 1e6
@@ -320,7 +322,7 @@ def column_of(values: Array, where: str) -> Column:
 def date_column(seconds: Array, where: str) -> Column:
     """Return seconds since 1970, NaN where missing, as a column of dates.
 
-    Raises: DataError for a date that 64 bits of microseconds cannot hold.
+    Raises: DataError for a date beyond the range of microseconds in 64 bits.
     """
     wrong = np.flatnonzero(np.abs(seconds) >= 2.0**63 / 1e6)
     if len(wrong):

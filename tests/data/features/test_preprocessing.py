@@ -307,6 +307,10 @@ FITS = {
     "missing category": (HEAD + ROWS + "1,1,,2\n", {"missing": "error"}, "column 'w': is missing"),
     "missing target": (HEAD + ROWS + "1,1,u,\n", {}, "line 32, column 'y': the target is missing"),
     "infinite target": (HEAD + ROWS + "1,1,u,inf\n", {}, "'y': the target must be finite"),
+    "infinite class": (HEAD + ROWS + "1,inf,u,2\n", {"target": "b"}, "'b': the target must be fin"),
+    "infinite label": (
+        HEAD + ROWS + "1,inf,u,2\n", {"target": "b", "task": "classification"}, "must be finite",
+    ),
     "one bad cell": (HEAD + ROWS + "1o,1,u,2\n", {}, "line 32, column 'a': a number is needed"),
     "a gap": (HEAD + ROWS + "n.a.,1,u,2\n", {}, "leave it empty, or set data.na_values: ['n.a.']"),
     "a gap in the target": (
