@@ -130,7 +130,7 @@ class Profile:
         ]
 
     def misread(self) -> list[str]:
-        """Return a line for each column to correct, to reformat, or dropped as the target."""
+        """Return a line for each column to correct or to reformat, and for each recoded target."""
         marks = ("correct the ", "; multiply ", "subtract ")
         damaged = {n: why for n, why in self.drop.items() if any(mark in why for mark in marks)}
         damaged |= {
