@@ -130,7 +130,7 @@ class Profile:
         ]
 
     def misread(self) -> list[str]:
-        """Return a line for each column to correct, to reformat, or dropped as the target."""
+        """Return a line for each column to correct or to reformat, and for each recoded target."""
         marks = ("correct the ", "; multiply ", "subtract ")
         damaged = {n: why for n, why in self.drop.items() if any(mark in why for mark in marks)}
         damaged |= {
@@ -340,7 +340,7 @@ def _remarks(column: Column) -> list[str]:
 
 
 def _few_texts(table: Table, name: str) -> list[str]:
-    """Return a remark on a few texts among numbers that make all of them categories."""
+    """Return a remark on a column of numbers that is a category because of a few texts."""
     found = few_texts(table[name])
     if found is None:
         return []
