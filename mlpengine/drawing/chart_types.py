@@ -59,12 +59,13 @@ def axis(
     log: bool | None = False,
     zero: bool = False,
     whole: bool = False,
+    most: float = np.inf,
     margin: float = 0.04,
 ) -> Axis:
     """Return the axis of some values.
 
     `log=None` chooses a logarithmic axis if the largest value exceeds 8 times the smallest.  With
-    `zero` the axis includes 0; with `whole` its ticks are whole numbers.
+    `zero` the axis includes 0; with `whole` its ticks are whole numbers; it ends at `most`.
     """
     known = np.concatenate([np.ravel(np.asarray(one, np.float64)) for one in values])
     known = known[np.isfinite(known)]
@@ -80,12 +81,12 @@ def axis(
     largest = max(abs(low), abs(high))
     if high - low <= max(1e-12 * largest, NO_RANGE):
         space = abs(high) / 2 if largest > NO_RANGE else 1.0
-    low, high = low if zero and low == 0 else low - space, high + space
+    low, high = low if zero and low == 0 else low - space, min(high + space, max(high, most))
     step = _step((high - low) / 5)
     step = max(1.0, round(step)) if whole else step
     first = ceil(low / step)
     ticks = [k * step for k in range(first, floor(high / step + 1e-9) + 1)]
-    return Axis(low, high, False, tuple((tick, _label(tick, step)) for tick in ticks))
+    return Axis(low, high, False, tuple((tick, _label(tick, step, largest)) for tick in ticks))
 
 
 def name_axis(names: Sequence[object]) -> Axis:
@@ -118,9 +119,10 @@ def _step(rough: float) -> float:
     return min((s * power for s in (1, 2, 5, 10)), key=lambda step: abs(log10(step / rough)))
 
 
-def _label(value: float, step: float) -> str:
+def _label(value: float, step: float, largest: float) -> str:
     power = floor(log10(step) + 1e-9)
-    if value and not -5 < power < 7:
+    narrow = power > -10 and 1e-2 <= largest < 1e6  # 0.360455 is shorter than 3.60455·10⁻¹
+    if value and not (-5 < power < 7 or narrow):
         exponent = floor(log10(abs(value)) + 1e-9)
         return by_power(value, 1 + max(0, exponent - power))
     text = f"{value:,.{max(0, -power)}f}"

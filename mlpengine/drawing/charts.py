@@ -34,6 +34,12 @@ from .markup import number, shortened
 
 Data = Mapping[str, Any]
 
+AT_MOST_ONE = {*map(shown_name, ("accuracy", "macro_f1", "r2"))}
+"""Names of curves with 1 as their highest possible value."""
+
+FEW = 6
+"""Maximum number of whole numbers that are all named beside an axis."""
+
 DOTTED_POINTS = 30
 """Maximum points of a curve with a dot at each point."""
 
@@ -100,7 +106,8 @@ def by_epoch(
         for color, (name, x, y) in enumerate(known, start=1)
     ]
     across = axis(*(x for _, x, _ in known), whole=True, margin=0.01)
-    up = axis(values, log=None if powers else False)
+    most = 1.0 if AT_MOST_ONE.issuperset(name for name, *_ in known) else np.inf
+    up = axis(values, log=None if powers else False, most=most)
     return [Chart(title, across, up, [*lines, *marks], below="epoch")]
 
 
@@ -235,8 +242,8 @@ def _dependence(curve: Data, outputs: Sequence[object]) -> list[Chart]:
     if len(lines) == 2 and len(outputs) == 2:
         shown = [1]
     values, name = curve["values"], shortened(curve["column"])
-    if curve.get("kind") == "date":
-        values = [number_text("date", float(round(value))) for value in values]
+    if curve.get("kind") in ("date", "boolean"):
+        values = [number_text(curve["kind"], float(round(value))) for value in values]
     if any(isinstance(value, str) for value in values):
         k = shown[-1] if len(shown) == 1 else int(np.argmax(spans))
         return [by_name(name, values, lines[k], f"mean prediction of {shortened(outputs[k], 24)}")]
@@ -247,8 +254,10 @@ def _dependence(curve: Data, outputs: Sequence[object]) -> list[Chart]:
     ]
     shown_output = f" of {shortened(outputs[shown[0]], 24)}" if len(shown) == 1 else ""
     up = f"Up, the mean prediction{shown_output}."
-    heights = axis(*(line.y for line in drawn))
-    return [Chart(name, axis(x), heights, drawn, below="value of the column", note=up)]
+    heights, across = axis(*(line.y for line in drawn)), axis(x)
+    if 1 < len(x) <= FEW and (x == np.rint(x)).all():
+        across = across._replace(ticks=tuple((at, number(at)) for at in sorted(x.tolist())))
+    return [Chart(name, across, heights, drawn, below="value of the column", note=up)]
 
 
 def by_name(
@@ -305,19 +314,26 @@ def _gradients(known: Data) -> Chart | None:
 def _by_layer(
     title: str, known: Data, quantity: str, guide: float | None, note: str
 ) -> Chart | None:
-    """Return a chart of a positive quantity of each layer by step; `guide` is a usual value."""
+    """Return a chart of a quantity of each layer by step; `guide` is a usual value.
+
+    The axis is logarithmic, without zeros, unless all values are zero.
+    """
     steps = array_of(known["layer_steps"])
     layers = {layer: array_of(v) for layer, v in known["by_layer"][quantity].items()}
-    positive = {layer: np.where(values > 0, values, np.nan) for layer, values in layers.items()}
-    every = np.concatenate([*positive.values()])
+    every = np.concatenate([*layers.values()])
     if not np.isfinite(every).any():
         return None
+    is_zero = not (np.isfinite(every) & (every > 0)).any()
+    if not is_zero:
+        every = np.where(every > 0, every, np.nan)
+        layers = {name: np.where(values > 0, values, np.nan) for name, values in layers.items()}
     shapes: list[Shape] = [] if guide is None else [HorizontalLine(guide, "usual")]
     shapes += [
         Line(steps, values, color, layer)
-        for color, (layer, values) in enumerate(positive.items(), start=1)
+        for color, (layer, values) in enumerate(layers.items(), start=1)
     ]
-    return _by_step(title, steps, axis(every, [guide or np.nan], log=True), shapes, note)
+    up = axis([0.0, guide or 1.0]) if is_zero else axis(every, [guide or np.nan], log=True)
+    return _by_step(title, steps, up, shapes, note)
 
 
 def _units(known: Data) -> Chart | None:

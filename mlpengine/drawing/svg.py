@@ -5,6 +5,7 @@ classes; the style sheet defines them for light and dark screens and for print.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -29,10 +30,10 @@ from .markup import Markup, joined, shortened, tag
 WIDTH, HEIGHT = 360, 216
 RIGHT, TOP, BOTTOM = 350, 10, 180
 LEFT, NAMED = 52, 116
-"""Left end of the axes with numbers beside them, and with names beside them."""
+"""Least and greatest left end of the axes, by the length of the texts beside them."""
 
-LONG = 8
-"""Maximum characters of the texts beside an axis for the narrow margin."""
+CHARACTER = 7.5
+"""Width of a digit beside an axis, in the widest usual font."""
 
 
 def figure(chart: Chart) -> Markup:
@@ -78,8 +79,8 @@ class _Frame:
 
     def __init__(self, chart: Chart) -> None:
         self.chart = chart
-        long = any(len(text) > LONG for _, text in chart.y.ticks)
-        self.left = NAMED if long else LEFT
+        longest = max((len(text) for _, text in chart.y.ticks), default=0)
+        self.left = min(NAMED, max(LEFT, round(9 + CHARACTER * longest)))
 
     def x(self, values: Array | Sequence[float] | float) -> Array:
         return self.left + (RIGHT - self.left) * self.chart.x.share(values)
@@ -95,10 +96,10 @@ class _Frame:
                         y=f"{place + 4:.1f}", text_anchor="end")  # fmt: skip
             shapes.append(label)
         shapes.append(tag("path", d=f"M{self.left} {BOTTOM}H{RIGHT}", class_="base"))
-        for place, (_, text) in zip(self.x([v for v, _ in x.ticks]), x.ticks, strict=True):
-            anchor = "end" if place > RIGHT - 14 else "middle"
+        places = self.x([v for v, _ in x.ticks]).tolist()
+        for place, text, middle in _apart(places, [text for _, text in x.ticks]):
             shapes.append(tag("path", d=f"M{place:.1f} {BOTTOM}v4", class_="base"))
-            shapes.append(tag("text", text, x=f"{place:.1f}", y=BOTTOM + 17, text_anchor=anchor))
+            shapes.append(tag("text", text, x=f"{middle:.1f}", y=BOTTOM + 17, text_anchor="middle"))
         if self.chart.below:
             middle = (self.left + RIGHT) / 2
             shapes.append(
@@ -159,6 +160,26 @@ class _Frame:
             for a, b, top in zip(ends[:-1], ends[1:], self.y(bars.counts), strict=True)
             if top < BOTTOM
         )  # fmt: skip
+
+
+def _apart(places: Sequence[float], texts: Sequence[str]) -> list[tuple[float, str, float]]:
+    """Return the most ticks at equal distances with texts that do not overlap.
+
+    Each has its place, its text and the middle of its text.  A tick at zero stays.
+    """
+    middles = [
+        min(x, WIDTH - CHARACTER * len(one) / 2) for x, one in zip(places, texts, strict=True)
+    ]
+    ticks = [*zip(places, texts, middles, strict=True)]
+    zero = texts.index("0") if "0" in texts else 0
+    for every in range(1, len(ticks)):
+        kept = ticks[zero % every :: every]
+        if all(
+            right - left >= CHARACTER * (len(one) + len(other) + 1) / 2
+            for (_, one, left), (_, other, right) in pairwise(kept)
+        ):
+            return kept
+    return ticks[zero : zero + 1]
 
 
 def _swatch(key: LegendEntry) -> Markup:

@@ -202,7 +202,6 @@ class Evaluator:
         return self.mlp.scratch(FORWARD_ROWS, training=False)
 
     def _compute(self, x: Array, rows: slice, output: Array) -> None:
-        """Write the outputs for these rows of features."""
         mlp, program = self.mlp, self._program
         chunks = (
             min(WORK_AT_ONCE // (FORWARD_ROWS * len(mlp.params)), CHUNKS_AT_ONCE) if program else 1

@@ -147,7 +147,6 @@ class _Program:
         return cls(networks, passes)
 
     def clone(self) -> "_Program":
-        """Return a copy with separate memory."""
         pairs = zip(self._networks, self._passes, strict=True)
         each = [one.clone(mlp.params.flat, mlp.params.flat) for mlp, one in pairs]
         return _Program(self._networks, each)

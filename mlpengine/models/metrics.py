@@ -431,7 +431,6 @@ def _average_precision(true: Array, false: Array) -> float:
 
 
 def _area(true: Array, false: Array) -> float:
-    """Return the area under the ROC curve of one class."""
     if not len(true) or true[-1] == 0 or false[-1] == 0:
         return float("nan")
     area = np.diff(false, prepend=0.0) @ (true + np.append(0.0, true[:-1])) / 2

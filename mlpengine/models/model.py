@@ -401,7 +401,7 @@ class Model:
         """Return the metrics of two models, and the better model; `data` has the targets, too.
 
         Do not use training rows of either model.  The standard error is of the difference between
-        the models, from paired rows.
+        the models, from paired rows.  If one of them has costs, the metric is their mean cost.
 
         Raises: UsageError unless both predict the same target; DataError as `evaluate`.
         """
@@ -416,14 +416,16 @@ class Model:
             )
         table, rows = self._usable("compare", data)
         part = self._split(table, rows)
+        with_costs = [one for one in (self, other) if one.threshold and one.threshold.costs]
+        judge = (with_costs or [self])[0]
         rivals = {
-            name: model._guess(split)._replace(threshold=self.threshold)
+            name: model._guess(split)._replace(threshold=judge.threshold)
             for name, model, split in (
                 ("first", self, part),
                 ("other", other, other._split(other.table(data), rows)),
             )
         }
-        metrics = sorted(compared_metrics(self.task), key=lambda name: name != "cost")
+        metrics = sorted(compared_metrics(judge.task), key=lambda name: name != "cost")
         scores = baseline_scores(metrics, part.truth, rivals, part.weights)
         both = {n: [(one[n]["value"], one[n]["error"]) for one in scores.values()] for n in metrics}
         ahead = scores["other"]["ahead"]
@@ -648,7 +650,6 @@ class Model:
         return self.preprocessor.history.extended(self._read(data), before)
 
     def _read(self, data: Any) -> Table:
-        """Return data in any form as a table with the kinds that training read."""
         how = self.preprocessor.read_arguments
         if isinstance(data, str | os.PathLike):
             return read_table(data, **how)
@@ -808,7 +809,6 @@ class Model:
 
 
 def _ensemble_weights(description: Mapping[str, Any], networks: int) -> tuple[float, ...]:
-    """Return the checked ensemble weights of a file."""
     weights = description.get("ensemble_weights", [])
     numbers = isinstance(weights, list) and all(type(one) in (int, float) for one in weights)
     whole = numbers and (not weights or (min(weights) >= 0 and abs(sum(weights) - 1) < 1e-9))
@@ -852,7 +852,6 @@ def _networks(
 
 
 def _network(description: Mapping[str, Any], state: Mapping[str, Array]) -> TabularNetwork:
-    """Return the described network, of a type in `NETWORKS`."""
     described = description[NETWORK_KEY]
     name = described.get("name") if isinstance(described, dict) else described
     kinds = {kind.__name__: kind for kind in NETWORKS.values()}

@@ -166,7 +166,6 @@ class RowExplanation:
         )
 
     def _charts(self) -> "list[Chart]":
-        """Return a chart of the largest contributions to each shown output."""
         from mlpengine.drawing.charts import contribution_chart
 
         first = self._ranked[:PLOTTED_COLUMNS]

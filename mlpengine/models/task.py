@@ -480,7 +480,7 @@ class Regression(Task):
         return [f"{n}{p.suffix}" for n in self.target.names for p in self.loss.predictions]
 
     def _predictions(self, output: Array) -> list[Array]:
-        """Return each prediction of the loss (rows, targets), in the targets' units."""
+        """Return the loss's predictions, each (rows, targets) in the targets' units."""
         wide, count = output.astype(np.float64), self.loss.columns
         leaves = self.loss.formulas.outputs
         given = {str(o.leaf): wide[:, k::count] for k, o in enumerate(leaves)}
@@ -804,7 +804,6 @@ def mean_targets(truth: Array, weights: Array | None) -> Array:
 
 
 def _level(name: str) -> float | None:
-    """Return the level in the name of a pinball loss, such as 0.9."""
     try:
         level = float(name.removeprefix(PINBALL))
     except ValueError:

@@ -1,6 +1,7 @@
 """Thresholds of two classes: their choice, and every place that decides by them."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -83,7 +84,9 @@ def test_a_model_decides_by_its_threshold_everywhere(frame, tmp_path):
     both = model.with_threshold(0.5).compare(model, frame)
     assert both.metrics["cost"][0][0] == half["cost"] == curves["decisions"][1]["cost"]
     assert curves["decisions"][0]["accuracy"] == ours["accuracy"]
-    assert (both.lead.metric, both.lead.ahead) == ("cost", 1)
+    plain = replace(model, threshold=None)
+    assert model.compare(plain, frame).lead[:3] == ("cost", "data", 0)
+    assert plain.compare(model, frame).lead[:3] == both.lead[:3] == ("cost", "data", 1)
     assert score_of(result.trained.data, scored, 0.0, model.threshold)["predictions"]["model"][
         "accuracy"
     ]["value"] == pytest.approx(ours["accuracy"])

@@ -2,6 +2,7 @@
 
 import math
 import re
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import numpy as np
@@ -121,6 +122,25 @@ def test_values_are_in_their_places(shape, kind):
 
     np.testing.assert_allclose((x - LEFT) / (RIGHT - LEFT), shares(X, x_axis), atol=0.001)
     np.testing.assert_allclose((BOTTOM - y) / (BOTTOM - TOP), shares(Y, y_axis), atol=0.001)
+
+
+def test_texts_do_not_overlap_and_zero_stays():
+    wide = axis([0.36045, 0.36046])
+    for across in (wide, axis([-0.1234e-6, 0.0]), axis([-0.1, 0.01])):
+        drawn = parsed(Chart("", across, wide, [])).findall("svg/g/text[@text-anchor='middle']")
+        places = [(float(one.get("x")), 3.5 * len(one.text)) for one in drawn]
+        assert all(x + a < y - b for (x, a), (y, b) in pairwise(places))
+        assert "0" in [one.text for one in drawn] or across is wide
+
+
+def test_shares_end_at_one_and_zeros_are_drawn():
+    curve = {"epoch": [1, 2], "value": [1.0, 1.0]}
+    assert charts.by_epoch("", [("accuracy", curve)])[0].y.high == 1
+    ratios = {"layer_steps": [0, 1], "by_layer": {"update_ratio": {"a": [0, 0]}}, "guide": 1e-3}
+    assert parsed(charts._updates(ratios)).find("svg/path[@class='line c1']") is not None
+    whole = {"column": "a", "values": [1.0, 2.0, 4.0], "predictions": [[0.1, 0.3, 0.2]]}
+    (chart,) = charts.dependence_charts([whole], ["y"])
+    assert [text for _, text in chart.x.ticks] == ["1", "2", "4"]
 
 
 NUMBERS = [

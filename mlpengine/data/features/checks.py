@@ -347,7 +347,7 @@ def _remarks(column: Column) -> list[str]:
 
 
 def _few_texts(table: Table, name: str) -> list[str]:
-    """Return a remark on a few texts among numbers that make all of them categories."""
+    """Return a remark on a column of numbers that is a category because of a few texts."""
     found = few_texts(table[name])
     if found is None:
         return []

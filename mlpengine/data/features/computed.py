@@ -36,7 +36,7 @@ class FormulaColumn:
 
     @classmethod
     def of(cls, column: Column) -> "FormulaColumn":
-        """Describe a column of numbers."""
+        """Return kind, mean and deviation of a column of numbers."""
         values = column.values[~column.missing].astype(np.float64)
         kind = "number" if column.kind == "text" else column.kind
         if not len(values):

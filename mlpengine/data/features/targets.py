@@ -72,7 +72,7 @@ class ClassTarget(Target):
         if values.kind == "date":
             raise DataError(f"{table.where(column)}: a date cannot be a class")
         if values.kind == "number":
-            _numbers(table, column)  # raises DataError for an infinite one
+            _numbers(table, column)  # raises for an infinite class
         classes: list[Label] = [_label(values, value) for value in values.distinct()]
         if len(classes) < 2:
             raise DataError(

@@ -84,10 +84,7 @@ class ArrowFiles(NamedTuple):
         return self._read(path, options, None)
 
     def store(self, path: str, spill: Spill, options: CsvOptions) -> Table:
-        """Write the columns of a file into `spill`; return a table without columns.
-
-        Raises: DataError.
-        """
+        """Write the columns of a file into `spill`; return a table without columns."""
         return self._read(path, options, spill)
 
     def _read(self, path: str, options: CsvOptions, spill: Spill | None) -> Table:

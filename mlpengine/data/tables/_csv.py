@@ -164,7 +164,6 @@ class _Body:
         return any(reader.broken for reader in self.readers.values())
 
     def read_again(self, source: TextSource) -> None:
-        """Read the broken columns again."""
         self.source, whole = source, self.readers
         names = self.header.names
         broken = {
@@ -248,7 +247,6 @@ class _Body:
             reader.expect(min(self.n_rows * total // read * 17 // 16, limit))
 
     def _add_rows(self, records: Records) -> None:
-        """Add rows from the csv module."""
         rows = records.rows or csv_rows(lines_of(records.content), self.header.delimiter)
         for number, (row, start) in enumerate(zip(rows.cells, rows.lines, strict=True)):
             if len(row) != self.width:

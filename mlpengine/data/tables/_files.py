@@ -115,18 +115,15 @@ class _Converted(io.RawIOBase):
         self._stream, self._read, self._ready = stream, read, b""
 
     def readable(self) -> bool:
-        """Return True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill a buffer with the next bytes."""
         ready = self._ready or self._read(_BLOCK)
         count = min(len(buffer), len(ready))
         buffer[:count], self._ready = ready[:count], ready[count:]
         return count
 
     def close(self) -> None:
-        """Close the stream."""
         self._stream.close()
         super().close()
 

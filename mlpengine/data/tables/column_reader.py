@@ -211,7 +211,6 @@ def _codes_of(texts: Iterable[str], levels: Sequence[str]) -> list[int]:
 
 
 def _without(levels: Sequence[str], texts: frozenset[str]) -> Sequence[str]:
-    """Return sorted levels except `texts`."""
     if not _codes_of(texts, levels):
         return levels
     return [level for level in levels if level not in texts]

@@ -156,7 +156,6 @@ def _header(source: str, reading: CsvDialect) -> Any:
 
 
 def _encoding(source: str) -> str:
-    """Return the encoding of a file that is not UTF-8."""
     with readable(source), opener(source)() as stream:
         content = stream.read()
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
@@ -256,7 +255,6 @@ def _date_formats(texts: list[str]) -> list[str]:
 
 
 def _fits(texts: list[str], form: str) -> bool:
-    """Return whether all texts are dates of this format."""
     try:
         pattern = date_patterns(form)[""]
     except PydanticCustomError:  # digits without separators
