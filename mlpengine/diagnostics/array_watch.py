@@ -85,7 +85,7 @@ class Watch:
 
     @property
     def is_sample(self) -> bool:
-        """Whether the current step is a sample; the step before a sample is measured, too."""
+        """Whether the current step is a sample; `due` is also true in the step before."""
         return self.steps + 1 in (1, self._schedule.sample_at)
 
     def record(
@@ -99,8 +99,8 @@ class Watch:
     ) -> None:
         """Record a layer of the current step, after the update.
 
-        Shapes: weights and gradients have the same shape, without biases; activations (rows, ...,
-        units) are the layer's output after its `activation`, a name such as "relu".
+        Shapes: weights and gradients (without biases) have the same shape; activations (rows, ...,
+        units) are the output of the layer after `activation`, a name such as "relu".
         """
         if not self.due:
             return
@@ -154,7 +154,7 @@ class Watch:
         self._schedule.plan(self.steps)
 
     def epoch(self, validation_loss: Any = None) -> None:
-        """End an epoch; `validation_loss` is the mean loss on rows outside the training."""
+        """End an epoch; `validation_loss` is the mean loss on rows that do not train."""
         train = float(self._total) / max(self._counted, 1)
         self._check(train)
         self._total, self._counted = 0.0, 0
@@ -245,7 +245,7 @@ def _of_activations(y: Array, op: GradOp | None) -> dict[str, float]:
 
 @np.errstate(all="ignore")
 def _of_update(weights: Array, gradients: Any, before: Array | None) -> dict[str, float]:
-    """Return the quantities of a layer's weights; overwrite `before` with the update."""
+    """Return the quantities of the weights of a layer; overwrite `before` with the update."""
     measured: dict[str, float] = {}
     g = None if gradients is None else np.ravel(_floats(gradients))
     norm = nan if g is None else GlobalNorm(g)()

@@ -1,7 +1,7 @@
-"""Baselines: errors of simple models on a sample of the rows, and distances between parts.
+"""Baselines: errors of simple models on sampled rows, and differences of training and other rows.
 
-The models are a linear model, a model of random relu units, and nearest neighbors.  Each predicts a
-row from the other rows of the sample, so that its errors are errors on new rows.
+The models are a linear model, a model of random relu units, and nearest neighbors.  A model
+predicts each row from the other rows of the sample, so its errors are errors on new rows.
 """
 
 from collections.abc import Sequence
@@ -38,30 +38,30 @@ from mlpengine.settings import Fix
 class Baselines(NamedTuple):
     """Errors of the network and of simple models on a sample of the training rows.
 
-    "Error" is the share of wrong classes, or the mean square, in units of a constant prediction's.
+    An "error" is the share of wrong classes, or the mean squared error, divided by the same number
+    for a constant prediction.
 
     Attributes:
         error: error of the network.
         best: lowest error of the simple models.
         best_name: "a linear model", "random units" or "nearest neighbors".
-        deviation: standard error of error - best.
-        signal: share of the squares that the better simple model explains; 0 or less if none.
-        related: standard errors by which this model's squares are below a constant prediction's.
-        contradicted: share of rows with another class, among the rows where the best simple model
-            is most confident.  Overlapping classes are elsewhere, so this is about the share of
-            wrong labels.
-        contradicted_error: standard error of `contradicted`; NaN if no row differs from all others.
+        deviation: standard error of the difference error - best.
+        signal: largest r2 of a simple model; 0 or less if no model explains anything.
+        related: largest lead of a simple model over a constant prediction, in squared error,
+            divided by the standard error of the lead.
+        contradicted: share of rows with another class than predicted, among the rows where the best
+            simple model is surest.  This is about the share of wrong labels.
+        contradicted_error: standard error of `contradicted`; NaN if every row has an equal row.
         doubtful: share of rows with another class than predicted, among all rows.
-        contradicting_rows: numbers, in the training part, of the confident rows with another class.
-        shifts: for each feature, the Kolmogorov-Smirnov distance between the parts.
+        contradicting_rows: the rows behind `contradicted`, as numbers in the training part.
+        shifts: for each feature, the Kolmogorov-Smirnov distance of training and other rows.
         shift_limit: distance that chance hardly ever exceeds.
         target_shift: the same distance for the target.
-        class_gain: for a target with few evenly spaced values, a gain in accuracy: the share of
-            rows that random units predict right as classes, minus the share that neighboring
-            numbers predict right; 1 for two values.
-        linked: strongest correlation of a feature and the target, in units of the chance limit.
-        moved: standard errors by which random units predict the target of the row below or above
-            each row better than the row's own target.
+        class_gain: for a target with few evenly spaced values, the accuracy of a classifier minus
+            the accuracy of a regression; 1 for two values.
+        linked: strongest correlation of a feature and the target, divided by the limit of chance.
+        moved: lead, in standard errors, of a prediction of the next or previous row's target over a
+            prediction of the own target; both use the own features.
         beside: r2 for the own target, r2 for the other target, and 1 (row below) or -1 (above).
         ranges: for the feature with the greatest shift, the ends of the middle 90 % of the training
             rows, then of the other rows.
@@ -88,15 +88,15 @@ class Baselines(NamedTuple):
 
 
 class BaselineScore(NamedTuple):
-    """Scores of a network, of a linear and of a constant prediction, on rows that trained none.
+    """Scores of a network, a linear model and a constant prediction, on rows that trained none.
 
     Attributes:
         metric: name of the metric; higher is better.
-        rows: the rows, as text.
-        value, linear, constant: metric of the network and of the two predictions.
+        rows: a text that names the rows.
+        value, linear, constant: scores of the network, the linear model and the constant.
         error: standard error of value - linear.
-        fix: settings that make the model linear, or add a linear model to the mean; empty if the
-            mean has one.
+        fix: settings that make the model linear, or add a linear model to the ensemble; empty if
+            the ensemble has one.
     """
 
     metric: str
@@ -109,7 +109,7 @@ class BaselineScore(NamedTuple):
 
 
 def rows_within(seconds: float, values: int) -> int:
-    """Return how many rows take at most `seconds`; a row has `values` features and outputs."""
+    """Return how many rows of `values` features and outputs `baselines` handles in `seconds`."""
     linear = SECONDS_PER_VALUE * values
     square = SECONDS_PER_PAIR
     return int((sqrt(linear**2 + 4 * square * seconds) - linear) / (2 * square))
@@ -127,7 +127,7 @@ def baselines(
 ) -> Baselines:
     """Return the baselines of a sample of training rows and a sample of other rows.
 
-    `beside` are the targets of the rows below and above each row in the file, as truth.
+    `beside` has two arrays like `truth`: targets of the row below each row, and of the row above.
 
     Shapes: x (rows, in_dim); truth and predicted (rows,) class numbers or (rows, outputs); rows
     (rows,) numbers in the training part; validation_x (other rows, in_dim); validation_truth as
@@ -149,7 +149,7 @@ def baselines(
     if len(x) < MIN_BASELINE_ROWS or x.shape[1] > MAX_FEATURES or np.ptp(truth, axis=0).max() == 0:
         return none
     features, wide = standardized(x), truth.astype(np.float64)
-    if truth.ndim == 2:  # in units of a constant prediction's error: no scale matters
+    if truth.ndim == 2:  # errors are relative, so the scale does not matter
         scale = np.abs(wide).max()
         wide, predicted = wide / scale, predicted / scale
     own = _own_errors(predicted, truth if truth.ndim == 1 else wide)
@@ -169,7 +169,7 @@ def baselines(
     }
     squares = np.square(wide).sum(axis=1)
     left = [np.square(wide - guess).sum(axis=1) for guess in guesses.values()]
-    left[2] /= 1 + 1 / NEIGHBORS  # the neighbors' mean has an error, too
+    left[2] /= 1 + 1 / NEIGHBORS  # leave out the error of the mean of the neighbors
     gains = [squares - one for one in left]
     related = max(float(gain.mean() / (gain.std() or inf)) for gain in gains) * sqrt(len(x))
     errors = {name: _errors(guess, truth, wide) for name, guess in guesses.items()}
@@ -202,7 +202,7 @@ def baselines(
 
 
 def strongest_link(features: Array, wide: Array) -> float:
-    """Return `Baselines.linked`: features (rows, in_dim), centered targets (rows, outputs)."""
+    """Return `Baselines.linked` of features (rows, in_dim) and centered targets (rows, outputs)."""
     spread = np.outer(features.std(axis=0), wide.std(axis=0))
     products = np.abs(features.T @ wide) / sqrt(len(features))
     z = np.where(spread > SMALLEST_SPREAD, products / spread, 0.0)
@@ -231,9 +231,9 @@ def class_gain(units: "RandomUnits", target: Array) -> float:
 def moved_target(
     units: "RandomUnits", targets: Sequence[Array]
 ) -> tuple[float, tuple[float, float, int]]:
-    """Return `Baselines.moved` and `beside` for own targets, then targets below and above.
+    """Return `Baselines.moved` and `beside`; `targets` are own, of rows below, of rows above.
 
-    Numbers are replaced by their ranks, so that a few large numbers do not decide.
+    Ranks replace numbers, so that a few large numbers do not dominate.
     """
     own, *others = (one if one.ndim == 1 else one[:, 0] for one in targets)
     if not others:
@@ -271,10 +271,10 @@ class Copies(NamedTuple):
 def copies_of(x: Array, other: Array) -> Copies:
     """Return the shares of rows of `other` that repeat a row of `x`.
 
-    A row is a near copy if its distance from the nearest row is below a share of its distance from
-    the tenth nearest row.  This share is `COPY_DISTANCE`; it is smaller if chance would make more
-    than `BY_CHANCE` of the rows near copies, as in few dimensions.  The distances of the tenth and
-    the fortieth nearest row give the number of dimensions.
+    A row is a near copy if the distance to its nearest row is less than a share of the distance to
+    its tenth nearest row.  The share is `COPY_DISTANCE`, or less in few dimensions: by chance, at
+    most `BY_CHANCE` of the rows may be near copies.  The distances to the tenth and the fortieth
+    nearest row give the number of dimensions.
 
     Source: Levina and Bickel 2004, Maximum likelihood estimation of intrinsic dimension.
 
@@ -299,9 +299,9 @@ def copies_of(x: Array, other: Array) -> Copies:
 
 
 def distances_to(x: Array, other: Array, own: Sequence[int] | Array) -> tuple[Array, Array]:
-    """Return squared distances (other rows, rows) and the distance of the nearest row.
+    """Return squared distances (other rows, rows), and the distance to the nearest row of `x`.
 
-    `own` are the row numbers of `other` in x; it is empty if they are other rows.
+    `own` are the numbers of the rows `other` in `x`, if they are rows of `x`, or else empty.
     """
     squares = np.vecdot(x, x) - 2 * (other @ x.T) + np.vecdot(other, other)[:, None]
     squares[np.arange(len(own)), own] = np.inf
@@ -309,7 +309,7 @@ def distances_to(x: Array, other: Array, own: Sequence[int] | Array) -> tuple[Ar
 
 
 def error_beside_constant(predicted: Array, truth: Array) -> tuple[float, int]:
-    """Return an error in units of a constant's error, and the rows that the constant misses."""
+    """Return error / error of a constant prediction, and the number of rows this one misses."""
     if truth.ndim == 1:
         missed = len(truth) - int(np.bincount(truth).max())
         return float((predicted != truth).sum()) / max(missed, 1), missed
@@ -319,7 +319,7 @@ def error_beside_constant(predicted: Array, truth: Array) -> tuple[float, int]:
 
 
 def nearest_rows(features: Array) -> Array:
-    """Return 1 for the nearest `NEIGHBORS` other rows of each row, including ties, and 0 elsewhere.
+    """Return 1 where column j is one of the `NEIGHBORS` rows nearest to row i (or a tie), else 0.
 
     Shape: (rows, rows), float64.
     """
@@ -337,7 +337,7 @@ def nearest_rows(features: Array) -> Array:
 def linear_predictions(features: Array, wide: Array) -> Array:
     """Return the prediction of each row by a ridge regression on the other rows.
 
-    Its residual is the residual of the fit to all rows, divided by 1 - h; h is the row's leverage.
+    The residual is the residual of the fit to all rows, divided by 1 - leverage of the row.
     """
     rows, size = features.shape
     if size > rows:  # a smaller matrix gives the same numbers
@@ -354,7 +354,7 @@ def linear_predictions(features: Array, wide: Array) -> Array:
 
 
 class RandomUnits:
-    """A ridge regression on relu units with random weights: a model not linear in the features.
+    """A ridge regression on relu units with random weights, a nonlinear model.
 
     Args:
         features: (rows, features), standardized.
@@ -372,7 +372,7 @@ class RandomUnits:
     def predict(self, wide: Array) -> Array:
         """Predict each row of centered targets (rows, outputs) from the other rows.
 
-        The penalty with the lowest squared error is used.
+        The result is from the penalty with the lowest squared error.
         """
         sizes, rows, products = self._sizes, len(wide), self._left.T @ wide
         best, lowest = np.zeros_like(wide), inf
@@ -389,11 +389,11 @@ class RandomUnits:
 
 
 def contradictions(classes: Array, guess: Array, candidates: Array) -> tuple[float, float, Array]:
-    """Return the share of rows with another class where a model is surest, and these rows.
+    """Return the share of contradicted rows among the surest rows, its error, and these rows.
 
-    The second number is the standard error of the share.  Only the rows `candidates` (rows,) count;
-    without candidates both numbers are NaN.  `guess` (rows, classes) is the model's share of each
-    class, minus the share over all rows.
+    A row is contradicted if a model predicts another class.  Only the rows `candidates` (rows,), a
+    mask, count; without candidates, the share and its standard error are NaN.  `guess` (rows,
+    classes) has the predicted probabilities minus the shares of the classes.
     """
     shares = guess + np.bincount(classes, minlength=guess.shape[1]) / len(classes)
     ordered = np.sort(shares, axis=1)
@@ -408,10 +408,7 @@ def contradictions(classes: Array, guess: Array, candidates: Array) -> tuple[flo
 
 
 def alone(x: Array) -> Array:
-    """Return whether no other row has the same features, for each row (rows, features).
-
-    If equal rows have several classes, the features do not determine the class.
-    """
+    """Return, for each row of `x` (rows, features), whether no other row has the same features."""
     _, place, counts = np.unique(x, axis=0, return_inverse=True, return_counts=True)
     one: Array = counts[place.ravel()] == 1  # NumPy 2.0.0 returns (rows, 1)
     return one
@@ -428,7 +425,7 @@ def largest_shift(one: Array, other: Array) -> float:
 
 
 def middle_range(values: Array) -> tuple[float, float]:
-    """Return the two values between which 90 % of the values (rows,) lie."""
+    """Return the ends of the middle 90 % of the values (rows,)."""
     ordered, tail = np.sort(values), len(values) // 20
     return float(ordered[tail]), float(ordered[-1 - tail])
 
@@ -436,7 +433,7 @@ def middle_range(values: Array) -> tuple[float, float]:
 def shifts_between(x: Array, other: Array) -> tuple[tuple[float, ...], float]:
     """Return the Kolmogorov-Smirnov distance of two samples for each feature, and its limit.
 
-    The limit is from the asymptotic test, for all features together.
+    The limit is from the asymptotic test, corrected for the number of features.
     """
     pairs = zip(np.sort(x, axis=0).T, np.sort(other, axis=0).T, strict=True)
     shifts = tuple(largest_shift(*pair) for pair in pairs)

@@ -25,7 +25,7 @@ def feature_sizes(x: Array) -> Array:
 
 
 class ExtremeValue(NamedTuple):
-    """A value `times` as large as its column's fifth largest; the column is -1 for a target."""
+    """A value that is `times` the fifth largest value of its column (-1 for a target)."""
 
     row: int
     column: int
@@ -77,9 +77,9 @@ def _times(extreme: ExtremeValue) -> float:
 
 @np.errstate(all="ignore")  # of a diverged run
 def weight_scale(mlp: Network) -> float:
-    """Return the root mean square of a weight matrix times the square root of its inputs.
+    """Return the median over weight matrices of root mean square * sqrt(number of inputs).
 
-    This is the median over the matrices, NaN without a matrix; usual initializers have 1 to 1.5.
+    Usual initializers have 1 to 1.5.  NaN without a matrix.
     """
     weights = (mlp.params.views[name] for name in mlp.groups["weights"])
     scales = [float(np.sqrt(np.mean(np.square(w)) * (w.size // len(w)))) for w in weights]
@@ -109,8 +109,9 @@ def constant_losses(
 ) -> list[float]:
     """Return the loss, on each part, of the constant that is best on the first part.
 
-    `parts` are targets and weights; `outputs` is the size of the output.  For losses of several
-    outputs, both are by name.  NaN if an output has no target or a negative weight.
+    A part is a pair of targets and weights; `outputs` is the size of the output.  For a `LossSum`,
+    targets and sizes are by name, and the result is NaN if an output has no target or a negative
+    weight.
     """
     if isinstance(loss, LossSum):
         if loss.targets != [*loss.losses] or min(loss.weights.values()) < 0:
@@ -134,7 +135,7 @@ def _of_output(name: str, parts: Sequence[tuple[Any, Array | None]]) -> list[Any
 def loss_of_constant(loss: Loss, y: Array, constant: Array, weights: Array | None) -> float:
     """Return the loss of a constant output (outputs,).
 
-    To save memory, the rows of a class count as one row with the sum of their weights.
+    To save memory, all rows of a class are replaced by one row with the sum of their weights.
     """
     count, y = len(y), y if y.ndim == 1 else y.astype(np.float64)
     if y.ndim == 1:

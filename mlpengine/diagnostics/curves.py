@@ -1,4 +1,4 @@
-"""The samples of a run as curves, with as many points as a screen can show."""
+"""The samples of a run as curves with a limited number of points."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,9 +18,9 @@ LAYERS = ("update_ratio", "gradient_rms", "dead_share", "saturated_share")
 def gradients_of(
     series: Series, batch_size: int | None, names: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Return the samples of gradients, updates and units, thinned.
+    """Return some of the samples of gradients, updates and units, as data of charts.
 
-    `names` are the names of all layers; by default, they have numbers.
+    `names` are the names of all layers; by default, layers have numbers.
     """
     kept = thinned(np.nan_to_num(series.of("gradient_norm")), 240)
     few = evenly_spaced(len(series), SHOWN_SAMPLES)

@@ -1,4 +1,4 @@
-"""The rules about rows: errors of simple models on them, and differences between the parts."""
+"""The rules about data: errors of simple models, and differences of training and other rows."""
 
 from math import isnan, nan
 
@@ -22,7 +22,7 @@ from mlpengine.settings import FeatureSettings, Fix, NetworkSettings, TrainingSe
 
 
 def shifted(diagnostics: Diagnostics) -> Verdict | None:
-    """Features or targets of the validation rows are distributed differently from training."""
+    """Features or targets have another distribution in validation rows than in training rows."""
     known = diagnostics.baselines
     limit = max(limits.SHIFT, known.shift_limit)
     distance = max(known.shifts, default=nan)
@@ -53,13 +53,14 @@ def shifted(diagnostics: Diagnostics) -> Verdict | None:
         "Check that both parts use the same units of measurement, and take validation rows at "
         "random, unless they are from another time or group on purpose."
     )
-    severity = NOTE if diagnostics.planned_split else "warning"  # new rows differ, too
+    # Later rows and other groups usually differ.
+    severity = NOTE if diagnostics.planned_split else "warning"
     return Verdict("shifted", None, headline, evidence, distance, limit, advice, no_fix=no_fix,
                    severity=severity)  # fmt: skip
 
 
 def too_good(diagnostics: Diagnostics) -> Verdict | None:
-    """Validation rows nearly repeat training rows, or are predicted without an error."""
+    """Validation rows repeat training rows, or the network predicts them nearly without error."""
     (error, rows), best = diagnostics.validation_error, diagnostics.baselines.best
     (share, equal), limit = diagnostics.copies, limits.COPIES
     repeated = equal > limits.REPEATED
@@ -93,7 +94,7 @@ def too_good(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def underfitting(diagnostics: Diagnostics) -> Verdict | None:
-    """The network explains its own rows worse than a simple model explains rows new to it."""
+    """The network predicts its training rows worse than a simple model predicts new rows."""
     if not lags(diagnostics):
         return None
     known = diagnostics.baselines
@@ -116,7 +117,7 @@ def underfitting(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def behind_linear(diagnostics: Diagnostics) -> Verdict | None:
-    """A linear prediction of new rows is clearly better than the network's."""
+    """On new rows, a linear model is clearly better than the network."""
     known = diagnostics.baseline_score
     if known is None or weighs_classes(diagnostics):
         return None
@@ -143,7 +144,7 @@ def behind_linear(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def noisy_labels(diagnostics: Diagnostics) -> Verdict | None:
-    """Rows have another class than a simple model says, even where it is sure."""
+    """A simple model contradicts many labels of the rows where this model is surest."""
     known = diagnostics.baselines
     least = known.contradicted - limits.SIGNIFICANT * known.contradicted_error
     wrong = least > max(limits.CONTRADICTED, limits.EVEN * known.doubtful)
@@ -163,7 +164,7 @@ def noisy_labels(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def moved(diagnostics: Diagnostics) -> Verdict | None:
-    """Features tell more of the target of another row than of their own, as after a wrong join."""
+    """Features predict the target of an adjacent row better than their own: a wrong join."""
     known, limit = diagnostics.baselines, limits.MOVED
     if diagnostics.planned_split:  # a time series may repeat earlier values
         return None
@@ -221,7 +222,7 @@ def class_codes(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def wrong_loss(diagnostics: Diagnostics) -> Verdict | None:
-    """The loss is low, but predictions are worse than a simple model's."""
+    """The loss is low, but the squared error is high: the loss does not lead to the mean."""
     known, loss = diagnostics.baselines, diagnostics.loss
     share, limit = training_share(diagnostics), limits.LOSS_MISLEADS
     if loss is None or loss.name in (MeanSquaredError.name, *LOGITS) or not lags(diagnostics):

@@ -1,4 +1,4 @@
-"""Numbers that several rules compute from `Diagnostics`; NaN if they are unknown."""
+"""Numbers that several rules compute from `Diagnostics`; NaN stands for unknown."""
 
 from math import hypot, isnan, log, nan, sqrt
 
@@ -21,8 +21,8 @@ def input_size(diagnostics: Diagnostics) -> float:
 def layer_ratios(diagnostics: Diagnostics) -> Array:
     """Return the update ratios (samples, layers), 0 if unknown.
 
-    RMSprop's first step is larger than the next steps by a known factor, so its ratios are divided
-    by this factor.
+    The first step of RMSprop is larger than later steps by a known factor.  The ratios of the first
+    step are divided by this factor.
     """
     layers = [diagnostics.series.of("update_ratio", n) for n in range(diagnostics.columns.layers)]
     ratios: Array = np.nan_to_num(np.stack(layers, axis=1), nan=0.0)
@@ -37,7 +37,7 @@ def dropout_gain(diagnostics: Diagnostics) -> float:
 
 
 def reference_loss(diagnostics: Diagnostics) -> float:
-    """Return the loss of a constant prediction, or the first loss if it is unknown."""
+    """Return the loss of a constant prediction or, if this is unknown, the first loss."""
     return diagnostics.first_loss if isnan(diagnostics.baseline) else diagnostics.baseline
 
 
@@ -49,9 +49,10 @@ def zero_logits(diagnostics: Diagnostics) -> float:
 
 
 def training_share(diagnostics: Diagnostics) -> float:
-    """Return the last training loss in units of `reference_loss`; NaN if unknown.
+    """Return the last training loss / `reference_loss`; NaN if unknown.
 
-    This is the loss of the last epoch or, without a complete epoch, the mean over the last samples.
+    The last training loss is the loss of the last epoch or, without a complete epoch, the mean over
+    the last quarter of the samples.
     """
     if diagnostics.epochs:
         loss = diagnostics.epochs[-1][0]
@@ -69,13 +70,13 @@ def stuck(diagnostics: Diagnostics) -> bool:
 
 
 def validation_losses(diagnostics: Diagnostics) -> Array:
-    """Return the validation loss of each epoch; empty if an epoch has none."""
+    """Return the validation losses of all epochs, or an empty array if one is not finite."""
     losses = np.array([validation for _, validation in diagnostics.epochs])
     return losses if np.isfinite(losses).all() else losses[:0]
 
 
 def worst(values: Array) -> tuple[int, float]:
-    """Return index and value of the largest number; the value is NaN if there is none."""
+    """Return index and value of the largest number; the value is NaN if no number is finite."""
     if not np.isfinite(values).any():
         return 0, nan
     index = int(np.nanargmax(values))
@@ -88,13 +89,13 @@ def total_steps(diagnostics: Diagnostics) -> int:
 
 
 def usual_lr(diagnostics: Diagnostics) -> float:
-    """Return the largest learning rate of the samples, before a schedule lowers it."""
+    """Return the largest learning rate of all samples, the peak of a schedule."""
     rates = diagnostics.series.of("lr")
     return float(np.nanmax(rates)) if np.isfinite(rates).any() else nan
 
 
 def start_ratio(diagnostics: Diagnostics) -> float:
-    """Return the largest update ratio of a layer in the first step, at the usual learning rate."""
+    """Return the largest update ratio of a layer in the first step, scaled to `usual_lr`."""
     ratios, rates = layer_ratios(diagnostics).max(axis=1, initial=0.0), diagnostics.series.of("lr")
     known = np.flatnonzero((ratios > 0) & ~(rates == 0))
     if not known.size:
@@ -105,18 +106,18 @@ def start_ratio(diagnostics: Diagnostics) -> float:
 
 
 def suited_lr_fix(diagnostics: Diagnostics) -> list[Fix]:
-    """Return a fix: the learning rate at which the first step has the ratio `AIM`, if known."""
+    """Return the fix with a learning rate that gives the first step the update ratio `AIM`."""
     return lr_fix(diagnostics, AIM / start_ratio(diagnostics))
 
 
 def lr_fix(diagnostics: Diagnostics, factor: float) -> list[Fix]:
-    """Return a fix: the learning rate times `factor`; empty if either is unknown."""
+    """Return the fix with the learning rate times `factor`, or [] if either is unknown."""
     lr = usual_lr(diagnostics) * factor
     return [Fix(Optimizer, "lr", rounded(lr))] if lr > 0 else []
 
 
 def rates(diagnostics: Diagnostics, *factors: float) -> list[list[Fix]]:
-    """Return a fix for each factor: the learning rate times this factor."""
+    """Return `lr_fix` for each factor."""
     return [lr_fix(diagnostics, factor) for factor in factors]
 
 

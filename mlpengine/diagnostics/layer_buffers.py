@@ -1,4 +1,4 @@
-"""The buffers of a training step that diagnostics read, and their workspace."""
+"""The buffers of a training step that diagnostics read, and a shared workspace."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,10 +15,10 @@ from mlpengine.tape.record import Record, Value
 class LayerBuffers(NamedTuple):
     """The buffers of one layer after a step.
 
-    Shapes: y (batch, units), the activations, if possible before dropout; z (batch, units), the
-    pre-activations, or None if training does not keep them.  Further axes of a layer's output are
-    part of its units.
-    `made` is the record that computes z.
+    Shapes: y (batch, units), the activations, before dropout if training keeps these; z (batch,
+    units), the pre-activations, or None if training does not keep them.  Further axes of the output
+    of a layer are part of the units.
+    `made` is the record that computes the pre-activations.
     """
 
     layer: LayerFacts

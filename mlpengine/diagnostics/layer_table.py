@@ -20,7 +20,7 @@ TITLE_WIDTHS = {
     "std": 7,
     "max |z|": 7,
 }
-"""Titles and widths, TABLE_WIDTH with the spaces between them; names of layers may be wider."""
+"""Titles and widths of the columns: TABLE_WIDTH with spaces.  Names of layers may need more."""
 
 
 LEGEND = """\

@@ -1,4 +1,4 @@
-"""Facts about a network and its layers: names, units, activations, weights, paths."""
+"""Facts about a network and its layers, such as names, units and activations."""
 
 from collections.abc import Collection, Mapping, Sequence
 from math import prod
@@ -18,11 +18,11 @@ from mlpengine.tape.tape import RecordedLayer
 class LayerFacts(NamedTuple):
     """Facts about a layer.
 
-    `units` is the number of entries of its output per row.  `activation` is the op that computes
-    the output, None if this op is no activation.  `weights` are the names of its parameters in the
-    group "weights".  `is_passage` says whether every path from an input to the network's output
-    passes the layer's output; `weighs_all` says whether every path passes an op that reads the
-    weights.
+    `units` is the number of entries of the output per row.  `activation` is the op that computes
+    the output, or None if this op is no activation.  `weights` are the names of the layer's
+    parameters in the group "weights".  `is_passage` says whether every path through the network
+    passes the output of the layer.  `weighs_all` says whether every path passes an op that reads
+    the weights.
     """
 
     name: str
@@ -36,10 +36,10 @@ class LayerFacts(NamedTuple):
 class NetworkFacts(NamedTuple):
     """Facts that rules read about a network of this engine or of another library.
 
-    `layers` are in forward order, and `dropout` has its rates.  `features` and `outputs` are the
+    `layers` are in forward order; `dropout` has the rates of dropout.  `features` and `outputs` are
     numbers per row.  `params` are the current parameters by name; `dtype` is the dtype of
-    activations.  `kind` is the network's name in configs, "" for your own network.  `frozen` are
-    the names of parameters that are not trained.
+    activations.  `kind` is the name of the network in configs, "" for your own network.  `frozen`
+    are the names of parameters that are not trained.
     """
 
     layers: tuple[LayerFacts, ...]
@@ -101,7 +101,7 @@ def activation_record(recording: Recording, layer: RecordedLayer) -> Record | No
 
 
 def _ends_at(recording: Recording, removed: Sequence[Record]) -> bool:
-    """Return whether every path from an input to an output layer passes one of `removed`."""
+    """Return whether every path from an input to an output passes one of the records `removed`."""
     records = recording.tape.records
     others = [record for record in records if record not in removed]
     read = {x.index for record in records for x in record.operands if x is not None}

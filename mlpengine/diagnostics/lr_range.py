@@ -1,4 +1,4 @@
-"""Learning rate range test: the loss while the learning rate grows at every step.
+"""Learning rate range test: training with a learning rate that grows in every step.
 
 Source: Smith 2017, arXiv 1506.01186, section 3.3.
 """
@@ -30,10 +30,10 @@ from mlpengine.step.step import TrainingStep
 
 @dataclass(frozen=True)
 class LrRange:
-    """The curve and the suggested learning rate, NaN if there is none.
+    """The result of a range test; `suggestion` is the suggested learning rate or NaN.
 
     `rates` and smoothed `losses` have equal lengths; `lowest` is the rate with the lowest loss.
-    `reason` explains the suggestion, or why there is none.
+    `reason` explains the suggestion or the lack of a suggestion.
     """
 
     rates: tuple[float, ...]
@@ -63,7 +63,7 @@ def _sweep(
     measured: tuple[Array, Array, Array | None],
     seed: int,
 ) -> list[float]:
-    """Return the loss on the measured rows after a step at each rate, until it diverges."""
+    """Train with growing rates until the loss diverges; return the loss after each step."""
     x, y, weights = measured
     losses: list[float] = []
     with restored(step), np.errstate(all="ignore"):
@@ -95,7 +95,7 @@ def smoothed(values: Array) -> Array:
 
 
 def suggest_rate(rates: list[float], losses: list[float]) -> LrRange:
-    """Suggest a rate from a smoothed curve, or give the reason for none."""
+    """Suggest a learning rate from a smoothed curve, or none with a reason."""
     curve = tuple(rates), tuple(losses)
     decade = round(STEPS / np.log10(HIGHEST_RATE / LOWEST_RATE))
     if len(losses) < decade:

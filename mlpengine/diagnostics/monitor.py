@@ -55,15 +55,15 @@ class Diagnostics(Uncopyable):
     """Measures gradients, updates and activations of a network during training.
 
     Call `after_step` after each step of the optimizer.  Most calls only compare the gradient norm
-    with a limit; some record which units fire.  The first step, and every `every` steps, all
-    quantities of `mlpengine.diagnostics.samples` are measured on the buffers of training.  The
-    memory is bounded, except for two numbers per epoch.
+    with a limit.  In the first step and in every `every`-th step, a call takes a sample: it
+    measures all quantities of `mlpengine.diagnostics.samples`.  Memory does not grow with the run,
+    except for two numbers per epoch.
 
     Args:
         mlp: the network, or its `NetworkFacts` if other code measures it (`Watch`).
         every: steps between samples; by default 50, and 500 after step 1,000 if a sample takes
             longer than a step.
-        steps_per_epoch: a unit is dead if it does not fire for at least this many steps.
+        steps_per_epoch: number of steps in which a dead unit never fires.
         baseline: loss of the best constant prediction (`baseline_loss`); None if unknown.
         validation_baseline: loss of the same prediction on the validation rows.
         target_rms: root mean square of the targets of a regression.
@@ -81,7 +81,7 @@ class Diagnostics(Uncopyable):
         mlp: the network, if it was given.
         first_loss: loss of step 1.
         failure: message of the error that ended the run, or "".
-        skipped: number of steps without an update because of a nonfinite number.
+        skipped: number of steps without an update, because a number was not finite.
         values: the last sample, in the order of `columns`.
         sampled: step of the last sample, 0 before the first.
         batch_size: rows of the largest batch.
@@ -90,32 +90,30 @@ class Diagnostics(Uncopyable):
         spikes: the detector of unusual gradient norms.
         noted: the last 20 spikes.
         due: the next step that needs `sample` or `skip`.
-        free_until: the last step before the next one that needs `sample`.
-        pending: norms since the last `sample`; `after_step` appends to it.
+        free_until: the step before the next sample.
+        pending: gradient norms since the last sample; `after_step` appends to this list.
         clipped: number of clipped steps since the last sample.
         layers: facts about each named layer.
         dropout: rates of dropout, in forward order.
         unknown_rows: why the gradients of single rows are unknown, or "".
-        windows: by layer, a record of the rectifier units that fire.
+        windows: by rectifier layer, a record of the units that fire.
         epochs: (training loss, validation loss) of each epoch.
 
         The caller sets the following attributes at the end of a run:
 
         baselines: errors of simple models on the rows.
         baseline_score: scores of the network and of a linear prediction, or None.
-        class_counts, recalls: number of training rows and recall of each class, NaN for too few
-            rows.
+        class_counts, recalls: number of training rows of each class, and its recall (NaN if the
+            class has too few rows).
         class_names: names of the classes; empty if they have only numbers.
         dead_at_end: by rectifier layer, the share of units that are 0 on a sample of rows.
         copies: shares of validation rows that repeat a training row.
-        validation_error: error on validation rows in units of a constant prediction's error, and
-            the number of rows that the constant predicts wrongly.
+        validation_error: error on validation rows divided by the error of a constant prediction,
+            and the number of rows that the constant predicts wrongly.
         planned_split: whether validation rows are later rows or other groups on purpose.
         stops_early: whether early stopping keeps the weights of the best epoch.
 
     Raises: UsageError for `every` below 1, or for buffers that do not keep their activations.
-
-    Raises: UsageError for `every` below 1, or buffers that do not keep their activations.
     """
 
     def __init__(
@@ -188,7 +186,7 @@ class Diagnostics(Uncopyable):
             self.begin(0)
 
     def begin(self, steps: int) -> None:
-        """Copy the parameters after `steps` steps; a resumed run needs this."""
+        """Copy the parameters after `steps` steps; call this when a run is resumed."""
         self._updates.before_step()
         self._copied_at = steps
         self._plan(steps)
@@ -214,13 +212,12 @@ class Diagnostics(Uncopyable):
         """Measure step number `step`, counted from 1, after its update.
 
         Args:
-            scratch: buffers of the step's forward pass.
-            grads: buffers of its backward pass.
+            scratch: buffers of the forward pass of the step.
+            grads: buffers of the backward pass of the step.
             step: number of the step; call this method for every step.
             loss: mean loss of the batch.
             norm: global norm of the gradients before clipping; by default, the norm of `grads`.
-            clipped_norm: norm after clipping; the layers' gradients are rescaled to before
-                clipping.
+            clipped_norm: norm after clipping; samples contain the gradients before clipping.
             lr: learning rate of the step.
             rows: row indices of the batch; the buffers may hold only the first of these rows.  By
                 default, positions in the batch.
@@ -249,7 +246,7 @@ class Diagnostics(Uncopyable):
         lr: float,
         rows: Array | None,
     ) -> bool:
-        """Do the work of `after_step` for a step that is `due`, or has a norm above the limit."""
+        """Do the work of `after_step` for a step that is `due` or has an unusually large norm."""
         probes = self._probes(scratch, grads)
         if norm > self.spikes.limit:
             self._note_spike(probes, step, norm, rows)
@@ -267,9 +264,9 @@ class Diagnostics(Uncopyable):
         return is_sample
 
     def skip(self, step: int) -> None:
-        """Plan the work after a step that was `due`; copy the parameters before a sample.
+        """Plan the next work; copy the parameters if the next step is a sample.
 
-        Up to the step `free_until`, this is all the work of `sample`.
+        Up to the step `free_until`, this method can replace `sample`.
         """
         self._plan(step)
         if self._schedule.sample_at == step + 1:
@@ -302,7 +299,7 @@ class Diagnostics(Uncopyable):
         return self.values[self.columns.index(quantity, layer)]
 
     def close_epoch(self, train_loss: float, validation_loss: float | None = None) -> None:
-        """Add the losses of an epoch; without epochs, verdicts use the losses of `after_step`."""
+        """Add the losses of an epoch; without epochs, verdicts use losses given to `after_step`."""
         self.epochs.append((train_loss, _known(validation_loss)))
 
     def _sample(
@@ -328,7 +325,7 @@ class Diagnostics(Uncopyable):
     def close_sample(
         self, step: int, loss: float, norm: float, clipped_norm: float, lr: float
     ) -> None:
-        """Complete the measured `values`, and keep them as the sample of a step."""
+        """Add norms, loss and rate to the measured `values`, and store them as a sample."""
         values = self.values
         values[LOSS], values[LR] = loss, lr
         values[NORM], values[CLIPPED_NORM], values[SPIKE_COUNT] = (
@@ -377,7 +374,7 @@ class Diagnostics(Uncopyable):
         self.noted.append(Spike(step, norm, norm / self.spikes.usual, row, share))
 
     def _probes(self, scratch: Scratch, grads: Gradients) -> BoundProbes:
-        """Return the probes bound to these buffers; bound at their first step."""
+        """Return the probes bound to these buffers; make the probes in the first call."""
         bound = self._bound.get(id(scratch))
         if bound is not None and bound.grads is grads:
             return bound
@@ -394,7 +391,7 @@ class Diagnostics(Uncopyable):
         return self._bound[id(scratch)]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return copies of all state of later samples: arrays and JSON-able data."""
+        """Return copies of the state that later samples need: arrays and JSON-able data."""
         return {
             "sampled": self.sampled,
             "batch_size": self.batch_size,
@@ -415,7 +412,7 @@ class Diagnostics(Uncopyable):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore a state of `state_dict`.  Then load the parameters and call `begin`."""
+        """Restore what `state_dict` returned.  Then load the parameters and call `begin`."""
         self.sampled, self.clipped = int(state["sampled"]), int(state["clipped"])
         self.batch_size = int(state["batch_size"])
         self._schedule.stretch = int(state["stretch"])

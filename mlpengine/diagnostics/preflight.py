@@ -1,4 +1,4 @@
-"""Checks of a network, its loss and its data before a long run; they restore all state."""
+"""Checks of network, loss and data before a long run; the checks restore all state."""
 
 from dataclasses import dataclass, field
 from math import isnan, nan
@@ -31,7 +31,7 @@ from mlpengine.step.step import TrainingStep
 
 @dataclass(frozen=True)
 class Check:
-    """A check: whether the result is `good`, the result as text, and its numbers."""
+    """The result of a check: whether it is `good`, a text, and numbers."""
 
     name: str
     good: bool
@@ -44,7 +44,7 @@ class Check:
 
 
 def check_few_rows(mlp: Network, loss: Loss, rows: Rows) -> Check:
-    """Memorize 20 rows with a copy of the network that has no dropout."""
+    """Check that a copy of the network without dropout can memorize 20 rows."""
     mlp.need_one("diagnose")
     x, y, _ = rows.sample(FEW).take(slice(None))
     constant = baseline_loss(loss, y, mlp.outputs)
@@ -86,7 +86,6 @@ def probe(step: TrainingStep, rows: Rows, batch_size: int, steps: int, **known: 
     """Train for some steps with diagnostics, then restore everything.
 
     `known` are further arguments of `Diagnostics`, from
-    `mlpengine.training.diagnose.diagnostic_inputs`.
     `mlpengine.training.diagnose.diagnostic_inputs`.
     """
     diagnostics = Diagnostics(step.mlp, every=max(1, min(50, steps // 10)), **known)

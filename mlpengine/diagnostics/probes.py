@@ -1,4 +1,4 @@
-"""The calls of a sample on the buffers of one batch size, bound once."""
+"""The calls that take a sample, bound once to the buffers of a batch size."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
@@ -46,7 +46,7 @@ class BoundProbes:
         self._starts = [columns.start(number) for number in range(columns.layers)]
         self._moments = [NET_INDEX["input_mean"], *(s + MEAN_INDEX for s in self._starts)]
         self._results: list[tuple[int, int]] = []
-        """Index in the sample, and number of the call that returns it."""
+        """Pairs of an index in the sample and the number of the call that returns this entry."""
         calls: list[Call] = []
         for number, b in enumerate(buffers):
             for quantity, bound in activation_calls(b, workspace, scratch, updates.before):
@@ -72,9 +72,9 @@ def activation_calls(
 ) -> Iterator[tuple[str, Call]]:
     """Yield the calls for a layer, each with the name of the quantity that it returns, or "".
 
-    `before` are the parameters that the forward pass read.  If training does not keep the
-    pre-activations of a dense layer, they are computed again from these parameters; for other ops
-    they are left out.
+    `before` are the parameters before the step.  If training does not keep the pre-activations of a
+    dense layer, the calls compute them again from `before`.  For other ops, quantities of the
+    pre-activations are then left out.
     """
     y, z = buffers.y, buffers.z
     if rectifies(buffers.layer.activation):
@@ -100,7 +100,7 @@ def activation_calls(
 def dense_operands(
     made: Record | None, scratch: Scratch, before: Mapping[str, Array]
 ) -> tuple[Linear, Array, Array, Array | None] | None:
-    """Return a dense layer's op and operands; None if they are not kept or the op is another."""
+    """Return op and operands of a dense layer; None for other ops or if training lost them."""
     if made is None or not isinstance(made.op, Linear) or len(made.outputs[0].spec.shape) != 2:
         return None
     x, w, b = made.operands
@@ -123,7 +123,7 @@ def _share_of_ones(mask: Array) -> float:
 
 
 def _largest(y: Array) -> float:
-    """Return the largest entry; `argmax` takes a third of a reduction's time."""
+    """Return the largest entry; `argmax` is faster than `max`."""
     return float(y.item(y.argmax()))
 
 

@@ -1,13 +1,13 @@
-"""Norms of single rows' gradients, without computing these gradients, and the noise scale.
+"""Norms of the gradients of single rows, without these gradients, and the gradient noise scale.
 
 In a dense layer, the gradient of the weights for one row is the outer product of delta and input.
-So its squared norm, with the bias, is norm(delta)**2 * (norm(input)**2 + 1).  For weights that are
-read twice, it is a sum of several such products.
+So the squared norm, with the bias, is norm(delta)**2 * (norm(input)**2 + 1).  If several ops read
+the weights, the squared norm is a sum of such products.
 
 Source: Goodfellow 2015, arXiv 1510.01799.
 
-The gradient of a row is the gradient of its term in the batch's loss, times the number of rows.  So
-the mean over the rows is the batch's gradient, and a sample weight of 2 doubles a row's gradient.
+The gradient of a row is the gradient of its term in the loss of the batch, times the number of
+rows.  So the gradient of the batch is the mean over the rows.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ from mlpengine.nn.row_gradients import RowGradient, RowGradients
 
 
 class RowProbe:
-    """The calls that compute the norms of rows' gradients, and moments of the activations.
+    """The calls that compute norms of gradients of rows, and moments of inputs and activations.
 
     In float32, a norm below 1e-18 becomes 0, and a norm above 1e19 infinite.
 
@@ -39,9 +39,8 @@ class RowProbe:
         unknown: why the gradients are unknown.
 
     Attributes:
-        norms: (batch,), norms of the rows' gradients, float64; zeros if they are unknown.
-        mean_rows: 0-d, number of rows of the loss's mean; the buffers may hold a part of these
-            rows.
+        norms: (batch,), norms of the gradients of the rows, float64; zeros if unknown.
+        mean_rows: 0-d, number of rows of the batch; the buffers may hold a part of these rows.
         norm_calls: calls that set `norms` only.
         calls: calls that set `norms` and `totals`.
         totals: (2, arrays), float64, sum and sum of squares of each of `arrays`.
@@ -81,9 +80,9 @@ class RowProbe:
         outputs: Sequence[Array],
         before: Mapping[str, Array],
     ) -> "RowProbe":
-        """Return the probe of a scratch and gradients, and of the `outputs` of layers.
+        """Return the probe of a scratch and gradients; `outputs` are the activations of layers.
 
-        `before` holds the parameters that the backward read.
+        `before` holds the parameters before the step.
         """
         groups, gradients, unknown = scratch.mlp.groups, None, ""
         try:
@@ -96,7 +95,7 @@ class RowProbe:
         return cls(gradients, [*inputs, *outputs], inputs=len(inputs), unknown=unknown)
 
     def _moments(self, arrays: Sequence[Array], squares: Array) -> Calls:
-        """Yield the calls that set `totals`, and `squares` to each row's sum of squares."""
+        """Yield the calls that set `totals`, and write the sum of squares of rows to `squares`."""
         sums = np.zeros_like(squares)
         for array, row, square in zip(arrays, sums, squares, strict=True):
             yield call(np.dot, array, np.ones(array.shape[1], array.dtype), row)
@@ -105,7 +104,7 @@ class RowProbe:
         yield call(np.add.reduce, squares, 1, np.float64, self.totals[1])
 
     def _finish(self, terms: Sequence[tuple[Array, list[Array]]], dtype: np.dtype[Any]) -> Calls:
-        """Yield the calls that add up `terms`, products of a row and a sum of rows."""
+        """Yield the calls that compute `norms` from `terms` (see `_Products.terms`)."""
         squares = np.zeros((len(terms), self._batch), dtype)
         for square, (product, (first, *others)) in zip(squares, terms, strict=True):
             for other in others:
@@ -113,12 +112,12 @@ class RowProbe:
                 first = square
             yield call(np.multiply, first, product, square)
         yield call(np.add.reduce, squares, 0, np.float64, self.norms)
-        yield call(np.clip, self.norms, 0.0, None, self.norms)  # terms of shared weights may cancel
+        yield call(np.clip, self.norms, 0.0, None, self.norms)  # rounded sums may be below 0
         yield call(np.sqrt, self.norms, self.norms)
         yield call(np.multiply, self.norms, self.mean_rows, self.norms)
 
     def moments(self) -> list[tuple[float, float]]:
-        """Return mean and standard deviation of the inputs and of each layer's activations."""
+        """Return mean and standard deviation of all inputs, then of the activations by layer."""
         moments, several = [], self._inputs
         sums = [[sum(v[:several]), *v[several:]] for v in (*self.totals.tolist(), self.sizes)]
         for total, square, size in zip(*sums, strict=True):
@@ -130,7 +129,7 @@ class RowProbe:
         """Write the statistics of the norms into `values`; return the mean square of the norms.
 
         `rows` are the row indices of the batch; None stands for positions in the batch.  If the
-        norms are unknown, everything is NaN.
+        norms are unknown, return NaN and write nothing.
         """
         if self.unknown:
             return nan
@@ -148,11 +147,11 @@ class RowProbe:
 class _Products:
     """Inner products of the rows of arrays; each product is computed once.
 
-    `measured` are pairs of an array and its squares, which are computed elsewhere.
+    The argument `measured` has pairs of an array and the memory of its squared row norms.
 
     Attributes:
         calls: calls that compute the products.
-        measured: calls that compute the used squares.
+        measured: calls that compute the squared row norms that are needed.
     """
 
     def __init__(self, measured: Iterable[tuple[Array, Array]]) -> None:
@@ -162,7 +161,7 @@ class _Products:
         self.measured: list[Call] = []
 
     def of(self, a: Array, b: Array) -> Array:
-        """Return the memory of the products of the rows of two arrays."""
+        """Return the memory for the inner products of rows of two arrays."""
         key = address_of(a), address_of(b)
         if key not in self._rows:
             row = self._known.get(key)
@@ -172,9 +171,9 @@ class _Products:
         return self._rows[key]
 
     def terms(self, places: Mapping[str, Sequence[RowGradient]]) -> list[tuple[Array, list[Array]]]:
-        """Return the terms of the squared norms: products, each with factors to sum.
+        """Return the terms of the squared norms; a term is product * (sum of its factors).
 
-        Two outer products have the inner product (left . left') * (right . right').
+        The inner product of two outer products is (left . left') * (right . right').
         """
         sums: dict[int, tuple[Array, list[Array]]] = {}
         for gradients in places.values():
@@ -214,9 +213,10 @@ class _Products:
 class NoiseScale:
     """The simple gradient noise scale in rows: the batch size at which noise equals signal.
 
-    S = B/(B-1) (mean squared norm of a row's gradient - squared norm of the batch's gradient)
-    estimates the trace of the covariance.  The batch's squared norm - S/B estimates the squared
-    norm of the true gradient.  Both estimates are averaged over samples, and then divided.
+    In a batch of B rows, let R be the mean squared norm of the gradients of rows, and N the squared
+    norm of the gradient of the batch.  S = B/(B-1) (R - N) estimates the trace of the covariance,
+    and N - S/B the squared norm of the true gradient.  The noise scale is the running mean of S
+    divided by the running mean of N - S/B.
 
     Source: McCandlish et al. 2018, arXiv 1812.06162, appendix A.1.
     """
@@ -225,7 +225,7 @@ class NoiseScale:
         self.variance = self.squared_norm = 0.0
 
     def add(self, mean_square: float, norm: float, batch: int, values: list[float]) -> None:
-        """Add a batch, and write its estimates and the noise scale into `values`."""
+        """Add a batch; write the estimates and the noise scale into `values`."""
         if batch < 2 or isnan(mean_square):
             return
         variance = max(0.0, batch / (batch - 1) * (mean_square - norm * norm))

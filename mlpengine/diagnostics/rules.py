@@ -1,7 +1,4 @@
-"""The rules behind verdicts.  Each rule checks one condition and reports it only when it is clear.
-
-Their limits stand in `thresholds`.
-"""
+"""The rules behind verdicts.  A rule checks one condition; `thresholds` has the limits."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
@@ -46,7 +43,10 @@ NO_SCALE = "the initial weights have a usual size"
 
 
 class VerdictRule(NamedTuple):
-    """A function that returns a verdict or None, its names, and the verdicts that explain it."""
+    """A function that returns a verdict or None, the names of its verdicts, and their causes.
+
+    A rule is skipped if one of its causes, names of other verdicts, is reported.
+    """
 
     check: Callable[[Diagnostics], Verdict | None]
     names: tuple[str, ...]
@@ -57,7 +57,7 @@ RULES: list[VerdictRule] = []
 """The rules, causes first."""
 
 OF_RATES = {"clip_low", "few_steps", "lr_high", "lr_low", "noise_scale", "unfinished", "unsteady"}
-"""Verdicts on the length and number of steps from gradients; full-batch steps search their own."""
+"""Verdicts that do not apply to full-batch optimizers, because these search their step length."""
 
 
 def add_rule(
@@ -68,9 +68,9 @@ def add_rule(
     """Add a rule after the known rules; a rule that is defined again replaces its old version.
 
     Args:
-        check: returns a verdict, or None where its condition does not hold.
-        names: names of the verdicts that it may return; by default the name of the function.
-        causes: names of the verdicts that explain its own verdict.
+        check: returns a verdict, or None if its condition does not hold.
+        names: names of the verdicts that `check` may return; by default the name of the function.
+        causes: names of verdicts; if one of these is reported, the rule is skipped.
     """
     place = check.__module__, check.__qualname__
     names = names or (check.__name__,)
@@ -81,7 +81,7 @@ def add_rule(
 
 @np.errstate(all="ignore")  # of a diverged run
 def verdicts(diagnostics: Diagnostics) -> Verdicts:
-    """Return the verdicts on a run, causes first, without those that another verdict explains."""
+    """Return the verdicts on a run: causes first, notes last, and none with a reported cause."""
     reported: dict[str, Verdict] = {}
     unasked = OF_RATES if isinstance(diagnostics.optimizer, FullBatch) else ()
     for check, _, causes in RULES:
@@ -96,9 +96,9 @@ def verdicts(diagnostics: Diagnostics) -> Verdicts:
 
 
 def _suited(diagnostics: Diagnostics, verdict: Verdict) -> Verdict:
-    """Return a verdict with the layer's name, unless the name is only a number in an `Mlp`.
+    """Return a verdict that suits the network; for an `Mlp`, the verdict itself.
 
-    Settings that the network does not have are removed from the fix.
+    For other networks, add the name of the layer, and remove settings that the network lacks.
     """
     kind = diagnostics.facts.kind
     if kind == "mlp":
@@ -115,7 +115,7 @@ def _suited(diagnostics: Diagnostics, verdict: Verdict) -> Verdict:
 
 
 def input_scale(diagnostics: Diagnostics) -> Verdict | None:
-    """The features are far from unit size, all together or one of them."""
+    """The features, or a single feature, are far from unit size."""
     size, headline = input_size(diagnostics), "Features are not standardized"
     advice, fix = "Standardize them: set data.standardize to standard.", STANDARDIZE
     if not (limits.SMALL_INPUT <= size <= limits.LARGE_INPUT or isnan(size)):
@@ -147,7 +147,7 @@ def target_scale(diagnostics: Diagnostics) -> Verdict | None:
     evidence = f"Its root mean square is {two_digits(size)}; about 1 is usual."
     advice, no_fix = "Standardize it: set data.standardize_target to true.", ""
     fix = [Fix(FeatureSettings, "standardize_target", True)]
-    if small and not size < limits.SMALL_TARGET:  # not known where it is standardized
+    if small and not size < limits.SMALL_TARGET:  # also if the size is unknown
         headline, size, limit = (
             "Values of the loss are too small",
             diagnostics.baseline,
@@ -195,7 +195,7 @@ def frozen(diagnostics: Diagnostics) -> Verdict | None:
 def start(diagnostics: Diagnostics) -> Verdict | None:
     """The first loss is far above the loss of a constant prediction."""
     first = diagnostics.first_loss
-    usual = max(diagnostics.baseline, zero_logits(diagnostics))  # the first is low for rare classes
+    usual = max(diagnostics.baseline, zero_logits(diagnostics))  # rare classes: low baseline
     times = first / usual if usual > 0 else nan
     if not times > limits.START_TIMES * dropout_gain(diagnostics):
         return None
@@ -217,7 +217,7 @@ def start(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def nonfinite(diagnostics: Diagnostics) -> Verdict | None:
-    """The run ended at a number that is not finite, or left out the steps that had one."""
+    """A number was not finite, so the run ended or skipped steps."""
     skipped = diagnostics.skipped
     if not (diagnostics.failure or skipped):
         return None
@@ -234,7 +234,7 @@ def nonfinite(diagnostics: Diagnostics) -> Verdict | None:
     )
     fix = [
         Fix(TrainingSettings, "on_nonfinite", "skip"),
-        Fix(TrainingSettings, "nonfinite_limit", 1000),  # a bad row comes again in every epoch
+        Fix(TrainingSettings, "nonfinite_limit", 1000),  # a bad row fails once in each epoch
         Fix(TrainingSettings, "clip_norm", 1.0),
     ]
     others = rates(diagnostics, 0.1, 0.01)
@@ -273,7 +273,7 @@ def lr_high(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def clip_low(diagnostics: Diagnostics) -> Verdict | None:
-    """Nearly every step is clipped to a small part of the gradient."""
+    """Clipping reduces nearly every gradient to a small share of its norm."""
     share = median(diagnostics.series.of("clipped_share"))
     norms = diagnostics.series.of("gradient_norm")
     clipped = diagnostics.series.of("clipped_norm")
@@ -292,7 +292,7 @@ def clip_low(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def lr_low(diagnostics: Diagnostics) -> Verdict | None:
-    """No step ever changes the weights much, and the loss has not fallen."""
+    """No step changed the weights much, and the loss has hardly fallen."""
     ratios, limit = layer_ratios(diagnostics), limits.SLOW_RATIO
     largest = float(ratios.max()) if ratios.size else nan
     if not 0 < largest < limit or training_share(diagnostics) < 0.7:
@@ -311,7 +311,7 @@ def lr_low(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def dead(diagnostics: Diagnostics) -> Verdict | None:
-    """Dead (dying) units: rectifiers that never fire, while there is something left to learn."""
+    """Many rectifier units never fire, and the network has not learned well."""
     shares = np.array([dead_share(diagnostics, n) for n in range(diagnostics.columns.layers)])
     for layer, at_end in diagnostics.dead_at_end.items():
         if at_end == 1 or not training_share(diagnostics) < limits.WELL_LEARNED:
@@ -343,10 +343,9 @@ def dead(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def dead_share(diagnostics: Diagnostics, layer: int) -> float:
-    """Return the share of a layer's dead units while the loss was above `WELL_LEARNED`.
+    """Return the share of dead units of a layer, last measured with a loss above `WELL_LEARNED`.
 
-    Units that die after the loss has become small do no harm: a network that memorizes its rows
-    needs fewer and fewer units.
+    Units that die later do no harm, because a network that memorizes its rows needs fewer units.
     """
     if not training_share(diagnostics) < limits.WELL_LEARNED:
         return diagnostics.dead_share(layer)
@@ -357,7 +356,7 @@ def dead_share(diagnostics: Diagnostics, layer: int) -> float:
 
 
 def saturated(diagnostics: Diagnostics) -> Verdict | None:
-    """Activations at the ends of their range, where gradients are nearly 0."""
+    """Many activations are at the ends of their range, where gradients are nearly 0."""
     layers = range(diagnostics.columns.layers - 1)
     shares = np.array([median(diagnostics.series.of("saturated_share", n)) for n in layers])
     (number, share), limit = worst(shares), limits.SATURATED_SHARE
@@ -387,7 +386,7 @@ def saturated(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def depth(diagnostics: Diagnostics) -> Verdict | None:
-    """Gradients that shrink or grow from the last layer to the first."""
+    """Gradients shrink or grow from the last layer to the first."""
     slopes, limit = diagnostics.series.of("depth_slope"), limits.STEEP
     middles = median(slopes), median(slopes[:3])
     slope = max(middles, key=lambda middle: abs(np.nan_to_num(middle)))
@@ -409,7 +408,7 @@ def depth(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def signal(diagnostics: Diagnostics) -> Verdict | None:
-    """Activations that shrink from layer to layer at the start, so that outputs are constant."""
+    """In the first step, activations shrink from layer to layer, so outputs are constant."""
     last, limit = diagnostics.columns.layers - 2, limits.SMALL_SIGNAL
     if last < 1 or not all(diagnostics.layers[n].is_passage for n in (0, last)):
         return None
@@ -429,18 +428,18 @@ def signal(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def unsaturated(diagnostics: Diagnostics) -> list[Fix]:
-    """Return the settings for units that saturate or vanish."""
+    """Return the fix for saturated or vanishing activations and for vanishing gradients."""
     return [ANOTHER_INITIALIZER] if odd_weights(diagnostics) else UNSATURATED
 
 
 def odd_weights(diagnostics: Diagnostics) -> bool:
-    """Return whether initial weights are smaller or larger than the usual initializers' weights."""
+    """Return whether initial weights are smaller or larger than usual initializers make them."""
     scale = diagnostics.weight_scale
     return not (isnan(scale) or limits.LOWEST_SCALE <= scale <= limits.HIGHEST_SCALE)
 
 
 def outlier(diagnostics: Diagnostics) -> Verdict | None:
-    """One row that outweighs its whole batch."""
+    """The gradient of one row outweighs all other rows of its batch."""
     norms = diagnostics.series.of("gradient_norm")
     lowest = limits.OUTLIER_NORM * float(norms[0]) if norms.size else 0.0
     spikes = [
@@ -465,7 +464,7 @@ def outlier(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def extreme(diagnostics: Diagnostics) -> Verdict | None:
-    """One value of a feature or target that is far from all others of its column."""
+    """One value of a feature or target is far from all others of its column."""
     (row, column, times), limit = diagnostics.extreme, limits.EXTREME_TIMES
     if not times > limit:
         return None
@@ -483,7 +482,7 @@ def extreme(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def unsteady(diagnostics: Diagnostics) -> Verdict | None:
-    """Too many steps with an unusual norm."""
+    """The gradient norm was unusually large in many steps."""
     share, limit = diagnostics.spikes.count / max(diagnostics.spikes.steps, 1), limits.SPIKES
     if not share > limit:
         return None
@@ -500,12 +499,12 @@ def unsteady(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def lr_advice(fix: Sequence[Fix], otherwise: str) -> str:
-    """Return the advice to set the learning rate of a fix; `otherwise` if it is unknown."""
+    """Return the advice to set the learning rate of `fix`, or `otherwise` for an empty fix."""
     return f"Set the learning rate (optimizer.lr) to {fix[0].value:g}." if fix else otherwise
 
 
 def unknown(fix: object) -> str:
-    """Return the reason why there is no `fix` of the learning rate, if there is none."""
+    """Return the reason for an empty `fix` of the learning rate; "" for other fixes."""
     return "" if fix else "the learning rate is unknown"
 
 
@@ -522,7 +521,7 @@ STOPPED = {"vanishing", "saturated", "dead"}
 SHORT_RUNS = {"few_steps", "unfinished"}
 """Verdicts on the length of a run."""
 UNLEARNED = SCALES | WRONG_STEPS | BROKEN
-"""Causes of everything that follows from a network that learned little."""
+"""Verdicts that explain why a network learned little."""
 
 for rule, causes, *names in (
     (run.output_clamped, ()),
@@ -579,7 +578,7 @@ for rule, causes, *names in (
     add_rule(rule, *names, causes=causes)
 
 LAST_RESORT = run.nothing_learned
-"""Applies only where no other rule does."""
+"""The rule for runs without any other verdict."""
 
 OF_COLUMNS = ("leak", "sentinel", "text_numbers", "constant", "target_unit")
 VERDICTS.update(dict.fromkeys((*OF_COLUMNS, LAST_RESORT.__name__)))

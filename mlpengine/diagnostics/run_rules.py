@@ -33,11 +33,11 @@ from mlpengine.settings import (
 )
 
 LOGITS = ("softmax_cross_entropy", "bce_with_logits")
-"""Losses that take logits, so that the output needs no activation."""
+"""Losses that take logits, so the network must not end in an activation."""
 
 
 def output_clamped(diagnostics: Diagnostics) -> Verdict | None:
-    """The output activation cannot reach the targets, or precedes a loss that takes logits."""
+    """The output activation cannot reach the targets, or the loss expects logits."""
     activation = diagnostics.layers[-1].activation
     if activation is None:
         return None
@@ -91,13 +91,13 @@ def momentum_high(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def schedule(diagnostics: Diagnostics) -> Verdict | None:
-    """The learning rate falls to nothing long before the end, or still warms up there."""
+    """The learning rate falls to nearly 0 long before the end, or still rises at the end."""
     rates, steps, total = (
         diagnostics.series.of("lr"), diagnostics.series.steps, total_steps(diagnostics)
     )  # fmt: skip
     of = getattr(diagnostics.optimizer, "schedule", None)
     if isinstance(of, PlateauSchedule) or not np.isfinite(rates).all() or not rates.any():
-        return None  # it lowers the rate only when the loss has stopped falling
+        return None  # a plateau schedule lowers the rate only when the loss has stopped falling
     peak = int(rates.argmax())
     cosine = [Fix(TrainingSettings, "schedule", "cosine")]
     half = float(np.interp(steps[peak] / 2, steps, rates)) / rates[peak]
@@ -119,7 +119,7 @@ def schedule(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def small_batch(diagnostics: Diagnostics) -> Verdict | None:
-    """Each step sees so few rows that its gradient is mostly noise."""
+    """Batches have so few rows that gradients are mostly noise."""
     batch, usual = diagnostics.batch_size, limits.SMALL_BATCH
     if not 0 < batch < usual or diagnostics.steps_per_epoch * batch < limits.MIN_BATCH:
         return None
@@ -156,7 +156,7 @@ def dropout_high(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def decay_dominates(diagnostics: Diagnostics) -> bool:
-    """Return whether a step's decay alone changes the weights much, whatever the gradient."""
+    """Return whether weight decay alone changes the weights much in each step."""
     decay = getattr(diagnostics.optimizer, "weight_decay", 0.0)
     return bool(
         decay >= limits.HUGE_DECAY and decay * usual_lr(diagnostics) > limits.HUGE_DECAY / 100
@@ -184,7 +184,7 @@ def decay_high(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def eps_large(diagnostics: Diagnostics) -> Verdict | None:
-    """The optimizer's eps exceeds the root of the second moment, so that steps are small."""
+    """The optimizer's eps exceeds the usual gradient of a weight, so steps are small."""
     eps = getattr(diagnostics.optimizer, "eps", 0.0)
     norms = diagnostics.series.of("gradient_norm")
     norms = np.sort(norms[~np.isnan(norms)])
@@ -218,7 +218,7 @@ def overfitting(diagnostics: Diagnostics) -> Verdict | None:
         rise > limits.RISE * scale and rise > limits.RELATIVE_RISE * lowest and last < limits.FITTED
     )
     half = len(losses) // 2
-    memorized = (  # regression only: with classes, wrong rows raise the loss
+    memorized = (  # only for regression; in classification, a few wrong rows raise the loss
         diagnostics.target_rms > 0
         and losses[:half].min() < (1 + limits.RELATIVE_RISE) * final
         and final / scale - last > limits.MEMORIZED_GAP
@@ -255,7 +255,7 @@ def hidden_units(diagnostics: Diagnostics) -> list[int]:
 
 
 def imbalance(diagnostics: Diagnostics) -> Verdict | None:
-    """A rare class is hardly ever predicted, although something is learned."""
+    """A rare class is hardly ever predicted, although the network has learned something."""
     if stuck(diagnostics):
         return None
     counts, recalls = diagnostics.class_counts, diagnostics.recalls
@@ -278,7 +278,7 @@ def imbalance(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def few_steps(diagnostics: Diagnostics) -> Verdict | None:
-    """The whole run has too few updates, and the loss still falls."""
+    """The run has too few updates, and the loss still falls."""
     steps, batch = total_steps(diagnostics), diagnostics.batch_size
     whole = diagnostics.steps_per_epoch <= limits.FEW_BATCHES
     if len(diagnostics.epochs) < limits.MIN_EPOCHS and not whole:
@@ -310,7 +310,7 @@ def few_steps(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def unfinished(diagnostics: Diagnostics) -> Verdict | None:
-    """The best epoch is among the last, and the loss still falls."""
+    """The loss still falls at the end of the run."""
     epochs, (last, relative) = len(diagnostics.epochs), fall(diagnostics)
     lagging = lags(diagnostics) and narrowest(diagnostics) > limits.SMALL_LAYER
     falls = last > limits.FALL and relative > limits.RELATIVE_FALL
@@ -334,7 +334,7 @@ def unfinished(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def noise_scale(diagnostics: Diagnostics) -> Verdict | None:
-    """Batches are so large that most of their rows do not improve the step."""
+    """Batches are so large that fewer rows would give nearly the same gradient."""
     scale, batch = median(diagnostics.series.of("noise_scale")), diagnostics.batch_size
     times = batch / max(scale, 1.0)
     share = training_share(diagnostics)
@@ -358,12 +358,12 @@ def noise_scale(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def faster_fix(diagnostics: Diagnostics) -> list[Fix]:
-    """Return a higher learning rate; nothing if the rate is usual."""
+    """Return the fix with a higher learning rate, or [] if the rate is high enough."""
     return suited_lr_fix(diagnostics) if start_ratio(diagnostics) < limits.SLOW_START else []
 
 
 def raised(faster: Sequence[Fix]) -> str:
-    """Return the advice to raise the learning rate, from `faster_fix`."""
+    """Return the advice for a fix from `faster_fix`."""
     return f"Raise the learning rate (optimizer.lr) to {faster[0].value:g}."
 
 
@@ -373,9 +373,9 @@ def narrowest(diagnostics: Diagnostics) -> float:
 
 
 def lags(diagnostics: Diagnostics) -> bool:
-    """Return whether the network explains its own rows worse than a simple model explains new rows.
+    """Return whether the network predicts its training rows worse than a simple model new rows.
 
-    False for weighted classes, because the network does not learn to make the fewest errors then.
+    False for weighted classes, because the loss then does not minimize the number of errors.
     """
     known = diagnostics.baselines
     if weighs_classes(diagnostics):
@@ -384,7 +384,7 @@ def lags(diagnostics: Diagnostics) -> bool:
 
 
 def weighs_classes(diagnostics: Diagnostics) -> bool:
-    """Return whether the loss weighs classes, so that it does not minimize the number of errors."""
+    """Return whether the loss has weights of classes."""
     loss = diagnostics.loss
     weights = getattr(loss, "class_weights", None)
     return bool(weights) or getattr(loss, "positive_weight", 1.0) != 1.0
@@ -409,9 +409,9 @@ def nothing_learned(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def total_fall(diagnostics: Diagnostics) -> float:
-    """Return how much the training loss of the last epoch is below a constant prediction's.
+    """Return 1 - training loss of the last epoch / loss of a constant prediction.
 
-    It is in units of a constant prediction's loss, and 0 if the validation loss rose at the end.
+    Return 0 if the validation loss rose at the end, or if a loss is unknown.
     """
     losses = validation_losses(diagnostics)
     rose = len(losses) > 1 and losses[-1] > losses[:-1].min()
@@ -421,11 +421,11 @@ def total_fall(diagnostics: Diagnostics) -> float:
 
 
 def fall(diagnostics: Diagnostics) -> tuple[float, float]:
-    """Return how much the loss fell over the last quarter of the epochs.
+    """Return how much the mean loss fell from the third to the last quarter of the epochs.
 
-    The first number is in units of a constant prediction's loss, the second in units of the mean
-    loss of the quarter.  The loss is the validation loss if it is known.  The fall is 0 unless it
-    exceeds twice its standard error and the lowest loss is in the last quarter.
+    The first number is the fall divided by the loss of a constant prediction.  The second is the
+    fall divided by the mean loss of the last quarter.  If known, the loss is the validation loss.
+    Both are 0 if the fall is less than twice its standard error, or if the lowest loss is earlier.
     """
     losses: Array = validation_losses(diagnostics)
     scale = diagnostics.validation_baseline

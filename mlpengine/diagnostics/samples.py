@@ -50,7 +50,7 @@ LAYER_INDEX = {name: index for index, name in enumerate(LAYER_QUANTITIES)}
 
 
 def median(values: Array) -> float:
-    """Return the median of a vector without its NaN; NaN if all are NaN."""
+    """Return the median of the entries that are not NaN, or NaN if there are none."""
     known = np.sort(values[~np.isnan(values)])  # np.median would import numpy.ma in 9 ms
     middle = known[(known.size - 1) // 2 : known.size // 2 + 1]
     return float(middle.mean()) if known.size else nan
@@ -76,7 +76,7 @@ class Columns:
         return len(NET_QUANTITIES) + layer * len(LAYER_QUANTITIES)
 
     def index(self, quantity: str, layer: int | None = None) -> int:
-        """Return the position of a quantity of the network (None) or of a layer."""
+        """Return the position of a quantity of a layer, or of the network for None."""
         if layer is None:
             return NET_INDEX[quantity]
         return self.start(layer) + LAYER_INDEX[quantity]
@@ -87,7 +87,7 @@ class Columns:
 
 
 class Series:
-    """Evenly spaced samples of a run; a full list drops every second sample."""
+    """Evenly spaced samples of a run; if the list is full, every second sample is dropped."""
 
     def __init__(self, columns: Columns) -> None:
         self.columns = columns
@@ -120,7 +120,7 @@ class Series:
         self._length += 1
 
     def of(self, quantity: str, layer: int | None = None) -> Array:
-        """Return a quantity in the kept samples; NaN where it was not measured."""
+        """Return the values of a quantity in all kept samples; NaN if not measured."""
         return self._values[: self._length, self.columns.index(quantity, layer)]
 
     def state_dict(self) -> dict[str, Any]:

@@ -1,19 +1,19 @@
-"""Which steps are measured: `SamplingSchedule`."""
+"""The choice of the steps that are measured: `SamplingSchedule`."""
 
 from mlpengine.core.errors import UsageError
 from mlpengine.diagnostics.thresholds import DENSE_STEPS, EVERY, SHORT_STEP, STRETCH
 
 
 class SamplingSchedule:
-    """The steps with work: samples, and copies of the parameters before samples.
+    """The steps with samples; after the step before a sample, the parameters are copied.
 
     Args:
-        every: steps between samples; None for `EVERY`, stretched for short steps.
+        every: steps between samples; None for `EVERY`, later multiplied by `stretch`.
 
     Attributes:
         sample_at: step of the next sample.
-        due: next step with any work.
-        stretch: factor of the interval after `DENSE_STEPS`; 0 until `set_step_size`.
+        due: next step with a sample or a copy.
+        stretch: factor of `every` after `DENSE_STEPS` steps; 0 until `set_step_size`.
 
     Raises: UsageError if `every` is below 1.
     """
@@ -25,12 +25,12 @@ class SamplingSchedule:
         self.plan(0)
 
     def set_step_size(self, parameters: int, batch_size: int) -> None:
-        """Decide once whether steps are short."""
+        """Set `stretch`, which is larger for short steps; later calls do nothing."""
         if not self.stretch:
             self.stretch = STRETCH if parameters * batch_size < SHORT_STEP else 1
 
     def plan(self, step: int) -> None:
-        """Plan the next work after `step` steps."""
+        """Set `sample_at` and `due` after `step` steps."""
         every = self.every
         if self.stretch > 1 and step >= DENSE_STEPS:
             every *= self.stretch

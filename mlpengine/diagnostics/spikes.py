@@ -20,7 +20,10 @@ DOUBLE = log(2.0)
 
 
 class Spike(NamedTuple):
-    """A step whose norm is `times` the usual one; `row` has `share` of its rows' gradient norms."""
+    """A step with a gradient norm of `times` the usual norm.
+
+    `row` has the largest gradient of the batch; `share` is its norm / sum of the norms of all rows.
+    """
 
     step: int
     norm: float
@@ -32,16 +35,16 @@ class Spike(NamedTuple):
 class Spikes:
     """Decides which gradient norms are unusually large.
 
-    A step is a spike if its log norm exceeds the running mean by four running standard deviations,
-    and its norm is at least twice the exponential of this mean.  `update` adds all pending norms to
-    mean and deviation; a spike is added as if its norm were the limit.  For the first norms, the
-    limit is from their median and their median deviation.
+    A step is a spike if its log norm exceeds the running mean of log norms by four running standard
+    deviations, and by at least log(2).  `update` adds all pending norms to mean and deviation; a
+    spike counts as if its norm were the limit.  In the first `update`, the limit is computed from
+    the median and the median deviation of the pending norms.
 
     Source: Chen et al. 2018, arXiv 1804.09849, section 2, without the second condition.
 
     Attributes:
         limit: larger norms are spikes.
-        pending: norms since the last `update`; the caller appends to it.
+        pending: norms since the last `update`; the caller appends norms.
         count: number of spikes so far.
         steps: number of norms in mean and deviation.
     """
@@ -54,12 +57,12 @@ class Spikes:
         self.limit = inf
         self.pending: list[float] = []
         self._sums = [0.0] * 3
-        """Weighted sums of 1, the log norm and its square; the weight decays with age."""
+        """Weighted sums of 1, the log norm and its square; old norms have small weights."""
 
     def update(self) -> None:
         """Add the pending norms to mean and deviation, and set the limit.
 
-        It handles several norms, because a call for each norm would slow down the smallest steps.
+        One call handles many norms, because a call per norm would slow down small steps.
         """
         if self.steps + len(self.pending) < SPIKE_WARM_UP:
             return
@@ -112,7 +115,7 @@ class Spikes:
 
 
 def _highest(logs: Array) -> float:
-    """Return a limit for the first norms, even if one of them is a spike."""
+    """Return the limit for the first log norms, as a log norm; outliers hardly affect it."""
     middle = median(logs)
     deviation = 1.4826 * median(np.abs(logs - middle))
     return middle + max(DOUBLE, SPIKE_DEVIATIONS * deviation)

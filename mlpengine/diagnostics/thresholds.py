@@ -1,9 +1,9 @@
-"""The tuned numbers of this room, each with its unit, its meaning and the script that chose it.
+"""The tuned numbers of this package, each with its unit, its meaning and the script that chose it.
 
-A verdict comes if a value is beyond the number: above a "too large", below a "too small" number.
-"Healthy" is the most extreme value among the healthy set-ups of `CORPUS`.  If it lies beyond the
-number, a second condition of the verdict excludes these set-ups.  The unit "constant loss" is the
-loss of the best constant prediction.
+A value above a number that is "too large", or below a number that is "too small", leads to a
+verdict.  "Healthy" is the most extreme value among the healthy set-ups of `CORPUS`.  If "healthy"
+is beyond the number, a second condition of the verdict excludes these set-ups.  The unit "constant
+loss" is the loss of the best constant prediction.
 """
 
 from mlpengine.core.tuned import tuned

@@ -23,7 +23,7 @@ with importing("watching a loop of PyTorch", "torch"):
 OPS: dict[str, Any] = {
     op.__name__: op for op in REGISTRY.values() if issubclass(op, Activation | Softmax)
 }
-"""Activations by the names of their gradient functions in PyTorch."""
+"""Activations by the names of their nodes in PyTorch's gradient graph."""
 LOSS_NODES = {
     "NllLoss": "softmax_cross_entropy",
     "BinaryCrossEntropyWithLogits": "bce_with_logits",
@@ -34,14 +34,14 @@ LOSS_NODES = {
 }
 PRODUCTS = {"Addmm", "Mm", "Convolution"}
 OF_LARGE_STEPS = {"lr_high", "nonfinite", "exploding", "start", "dead", "spikes", "momentum_high"}
-"""Verdicts that a loss summed over the batch explains."""
+"""Verdicts that may result from a loss that is a sum over the batch."""
 
 
 class TorchWatch(Watch):
-    """Watches a PyTorch loop by hooks, which are removed between the measured steps.
+    """Watches a PyTorch loop; modules have hooks only in measured steps.
 
-    Call `step` with the loss after each step of the optimizer.  The settings, the loss, activations
-    and inputs are detected.  Mistakes in the loop itself have their own verdicts.
+    Call `step` with the loss after each step of the optimizer.  The watch detects settings, loss,
+    activations and inputs.  Mistakes in the loop itself have their own verdicts.
 
     Args:
         model: the network, a `torch.nn.Module`.
@@ -76,7 +76,7 @@ class TorchWatch(Watch):
         self._listen()
 
     def step(self, loss: Any, *, inputs: Any = None, targets: Any = None) -> None:
-        """End a step (see `Watch.step`); hooks know the inputs."""
+        """End a step (see `Watch.step`); `inputs` is ignored, because hooks record the inputs."""
         if getattr(loss, "grad_fn", None) is None:
             kind = type(loss).__name__
             raise UsageError(f"watch: step needs the loss before item() or detach() (got a {kind})")
@@ -98,7 +98,7 @@ class TorchWatch(Watch):
             self._listen()
 
     def _verdicts(self) -> list[Verdict]:
-        """Return only the verdict on a mistake in the loop, which may explain other verdicts."""
+        """Return the verdicts; a mistake in the loop may explain all others, so it comes alone."""
         if self._mistake:
             return [self._mistake]
         found = super()._verdicts()
@@ -111,7 +111,7 @@ class TorchWatch(Watch):
         return [Verdict("loss_summed", None, "Loss is a sum", evidence, rows, 1, advice)]
 
     def _listen(self) -> None:
-        """Hook the modules for a measured step; remove the hooks of the previous one."""
+        """Remove all hooks of modules; add hooks if the next step is measured."""
         for hook in self._hooks:
             hook.remove()
         self._hooks.clear()
@@ -138,7 +138,7 @@ class TorchWatch(Watch):
                 self._gradients[name] = [None if g is None else g.detach().clone() for g in grads]
 
     def _record(self, name: str, z: Tensor) -> None:
-        """Record a layer; its output and the formula of its activation give the activations."""
+        """Record a layer; compute the activations from its output `z`."""
         op, y = self._ops[name], _array([z])
         y = y.reshape(-1, y.shape[-1])[:WATCHED_ROWS]
         if isinstance(op, Activation) and self.is_sample:  # else only the signs of `y` are read
@@ -154,7 +154,7 @@ class TorchWatch(Watch):
         )
 
     def _read_graph(self, root: Any) -> None:
-        """Find the loss, and each layer's activation, in PyTorch's gradient graph."""
+        """Find the loss and the activation of each layer in PyTorch's gradient graph."""
         nodes, parents, leaves = [root], dict[Any, list[Any]](), dict[int, Any]()
         for node in nodes:
             for child, _ in node.next_functions:
@@ -220,7 +220,7 @@ MISTAKES = {
 
 
 def _activation(node: Any, parents: dict[Any, list[Any]]) -> GradOp | None:
-    """Return the activation that directly follows a leaf's weights, or None."""
+    """Return the activation that directly follows the product with the weights, or None."""
     multiplied = False
     while len(above := parents.get(node, [])) == 1:
         node = above[0]
@@ -243,7 +243,7 @@ def _kind(node: Any) -> str:
 
 
 def _is_initial(weight: Tensor) -> bool:
-    """Return whether weights look like PyTorch's initial ones, uniform up to 1 / sqrt(fan_in)."""
+    """Return whether weights look like initial weights of PyTorch, uniform to 1 / sqrt(fan_in)."""
     scaled = weight.detach() * sqrt(prod(weight.shape[1:]))
     root_mean_square = float(scaled.square().mean().sqrt())
     return float(scaled.abs().max()) <= 1 and abs(root_mean_square * sqrt(3) - 1) < 0.1

@@ -1,4 +1,4 @@
-"""Tools for trial runs: restoring a step, and training rows."""
+"""Tools for trial runs: a context that restores a step, and batches of training rows."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from mlpengine.step.step import TrainingStep
 
 @contextmanager
 def restored(step: TrainingStep) -> Iterator[None]:
-    """Restore weights, optimizer and dropout's step at the end of a ``with`` block."""
+    """Restore weights, optimizer and the step of dropout at the end of a ``with`` block."""
     mlp, optimizer = step.mlp, step.optimizer
     weights, schedule, lr = mlp.params.flat.copy(), optimizer.schedule, optimizer.lr
     dropout = mlp.rng.step

@@ -1,4 +1,4 @@
-"""Units that never fire, or that saturate, by the range of their activation."""
+"""Detection of units that never fire or that saturate."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -14,7 +14,7 @@ from mlpengine.ops import Activation, FormulaActivation, GradOp
 
 
 def range_of(op: GradOp | None) -> tuple[float, float]:
-    """Return the smallest and the largest value of an activation."""
+    """Return the bounds of the values of an activation."""
     return op.range if isinstance(op, Activation) else (-inf, inf)
 
 
@@ -43,7 +43,7 @@ def saturation(op: GradOp | None) -> float:
 
 
 def is_saturated(op: GradOp | None, y: Array) -> Array:
-    """Return which values of a bounded activation are near its smallest or largest value."""
+    """Return a mask of the values of a bounded activation that are near one of its bounds."""
     low, high = range_of(op)
     near: Array = np.abs(2 * y - (low + high)) > SATURATION_POINT * (high - low)
     return near
@@ -54,10 +54,10 @@ def _value(op: Any, x: Array) -> Array:
 
 
 class UnitWindow:
-    """The units of a rectifier layer that were positive at least once in a window of steps.
+    """A record of the units of a rectifier layer that were positive in a window of steps.
 
-    A window ends when it has `steps_per_epoch` steps and `MIN_WINDOW_ROWS` rows; then the next
-    window begins.
+    A window ends, and the next begins, after at least `steps_per_epoch` steps with at least
+    `MIN_WINDOW_ROWS` measured rows.
 
     Attributes:
         dead: (units,), whether a unit never fired in the last complete window, or None.

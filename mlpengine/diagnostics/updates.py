@@ -1,4 +1,4 @@
-"""Size and direction of each layer's update, from a copy made before the step."""
+"""Size and direction of the updates of layers, from a copy of the parameters before the step."""
 
 from collections.abc import Sequence
 from math import hypot, nan, sqrt
@@ -18,7 +18,7 @@ RMS, RATIO, COSINE = (
 
 
 class WideDot:
-    """The inner product of two fixed vectors, in float64 over chunks."""
+    """The inner product of two fixed vectors; products of chunks are added in float64."""
 
     def __init__(self, a: Array, b: Array) -> None:
         whole = a.size // CHUNK
@@ -38,13 +38,13 @@ class WideDot:
 
 
 class UpdateProbe:
-    """Gradient RMS, update ratio and cosine of every layer's weights, without biases.
+    """Gradient RMS, update ratio and update cosine of the weights of each layer, without biases.
 
-    `before_step` copies the parameters; after the step, the calls turn this copy into the update.
-    A layer without weights has none of these quantities.
+    `before_step` copies the parameters.  After the step, `calls` turns the copy into the update.  A
+    layer without weights has none of these quantities.
 
     Attributes:
-        before: parameters before the step, by name; valid until the calls.
+        before: parameters before the step, by name; valid until `calls` run.
     """
 
     def __init__(self, params: Flat, layers: Sequence[LayerFacts]) -> None:
@@ -60,7 +60,7 @@ class UpdateProbe:
         np.copyto(self._copy, self._params)
 
     def calls(self, grads_flat: Array) -> Calls:
-        """Yield the calls for gradients in `grads_flat`; `read` uses their results."""
+        """Yield the calls for gradients in `grads_flat`; `read` takes the results of the calls."""
         parts = [part for layer in self._layers for part in layer]
         norms = [GlobalNorm(self._copy[part]) for part in parts]
         yield from norms
@@ -73,9 +73,9 @@ class UpdateProbe:
     def read(
         self, results: Sequence[Any], clip: float, starts: Sequence[int], values: list[float]
     ) -> None:
-        """Write the quantities into the layers' blocks of `values`, which begin at `starts`.
+        """Write the quantities into `values`; the blocks of layers begin at `starts`.
 
-        Clipping multiplied the gradients by `clip`.
+        `clip` is the factor by which clipping has multiplied the gradients.
         """
         count, first = sum(map(len, self._layers)), 0
         for layer, root, start in zip(self._layers, self._roots, starts, strict=True):

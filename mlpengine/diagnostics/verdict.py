@@ -1,4 +1,4 @@
-"""`Verdict`, the settings that follow from several, and the format of numbers."""
+"""`Verdict`, the combined settings of several verdicts, and formats of numbers in texts."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from mlpengine.drawing.markup import Markup
 
 NOTE = "note"
-"""Severity of a fact that does not lower the score."""
+"""Severity of a verdict on a fact that does not lower the score."""
 
 CORRECTIONS = frozenset({"data.drop", "data.na_values", "data.task", "data.where"})
-"""Settings that correct the data.  Scores before and after such a correction belong to other rows,
-columns or tasks, so they do not show whether the correction is right."""
+"""Settings that correct the data.  Scores before and after a correction do not show whether the
+correction is right, because rows, columns or tasks differ."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -65,7 +65,7 @@ class Verdict:
 
     @classmethod
     def from_dict(cls, known: Mapping[str, Any]) -> "Verdict":
-        """Return a verdict from the data of `as_dict`, without the further fixes."""
+        """Return a verdict from the data of `as_dict`, without `others`."""
         given = {name: value for name, value in known.items() if name not in ("text", "fix")}
         return cls(**given, fix=[Fix.read(*one) for one in (known["fix"] or {}).items()])
 
@@ -87,10 +87,10 @@ class Verdict:
 
 
 class Verdicts(list[Verdict]):
-    """A list of verdicts; a notebook shows it as the page of a run does, a terminal as text.
+    """A list of verdicts: HTML in a notebook, text in a terminal.
 
-    Fixes are calls of `mlpengine.fit` or, with `parameters` (names of parameters by key), of an
-    estimator.
+    Fixes are shown as calls of `mlpengine.fit`.  With `parameters`, the names of parameters by
+    config key, fixes are calls of an estimator.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Verdicts(list[Verdict]):
         self.parameters = parameters
 
     def fix_text(self, settings: Mapping[str, Any]) -> str:
-        """Return settings as a call in Python."""
+        """Return settings as the text of a call in Python."""
         return call_text(settings, self.parameters)
 
     def __repr__(self) -> str:
@@ -123,7 +123,7 @@ class Verdicts(list[Verdict]):
 def verdict_list(
     verdicts: Sequence[Mapping[str, Any]], fix_text: Callable[[Mapping[str, Any]], str]
 ) -> "Markup":
-    """Return verdicts (data of `Verdict.as_dict`) as a page shows them, with their fixes."""
+    """Return verdicts (data of `Verdict.as_dict`) and their fixes as HTML."""
     from mlpengine.drawing.markup import tag
 
     if not verdicts:
@@ -144,10 +144,10 @@ def verdict_list(
 
 
 def combined_fix(verdicts: Iterable[Verdict]) -> dict[str, tuple[Any, Verdict]]:
-    """Return the settings of the verdicts' fixes by dotted key, each with its first verdict.
+    """Return the settings of all fixes by dotted key: the value, and the first verdict with it.
 
-    If a key has two values, the first one counts, because causes come first.  Corrections of the
-    data are combined: columns to drop, texts of missing values, and filters of rows.
+    If fixes give a key several values, the first counts, because causes come first.  Corrections of
+    the data are combined: columns to drop, texts of missing values, and filters of rows.
     """
     settings: dict[str, tuple[Any, Verdict]] = {}
     for verdict in verdicts:
@@ -170,12 +170,12 @@ def without(verdicts: Iterable[Verdict], silenced: Collection[str]) -> Verdicts:
 
 
 def brief(name: str, length: int = NAME_CHARACTERS) -> str:
-    """Return the name of a column, a class or a layer, without the end of a long name."""
+    """Return the name of a column, a class or a layer; long names are cut."""
     return name if len(name) <= length else f"{name[: length - 3]}..."
 
 
 def percent(share: float) -> str:
-    """Return a share as text, such as 41 %; between 99 and 100 % with a decimal, as 99.7 %."""
+    """Return a share as text, such as 41 %; from 99 to 100 %, one decimal is shown (99.7 %)."""
     value = 100 * share
     return f"{value:.1f} %" if 99 <= value < 100 else f"{value:.0f} %"
 

@@ -1,4 +1,4 @@
-"""A training loop of PyTorch, watched: `watch`."""
+"""Verdicts on a training loop of PyTorch: `watch`."""
 
 from typing import Any
 

@@ -40,13 +40,13 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         n_iter_: number of epochs, or of calls of `partial_fit`.
         verdicts_: problems of the fit, as `mlpengine.diagnostics.Verdict`; may be empty.
         loss_curve_, validation_loss_curve_: loss by epoch on training and on validation rows; the
-            latter only if some rows do not train.
+            latter is empty if all rows train.
         best_epoch_: the epoch of the final weights.
         mlp_, mlps_: the first `Mlp`, and a list of all networks.
         best_epochs_: with `folds`, the best epoch of each trained network.
         threshold_: with ``training.threshold`` in `settings`, the probability above which the
             positive class is predicted.
-        ensemble_weights_: with `members`, the weight of each ensemble member type in the mean.
+        ensemble_weights_: with `members`, the weight of each member type in the ensemble mean.
     """
 
     _several = False
@@ -68,9 +68,8 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         """Train from scratch on features `X` (rows, features) and labels `y` (rows,).
 
         Rows with the same group in `groups` (rows,) are held out together.  With `times` (rows,),
-        numbers or dates, folds follow each other in time.  No group or time may be missing.
-        Labels are compared as they are: "yes" and "yes " are two classes, and `mlpengine.fit` reads
-        them as one.
+        numbers or dates, folds are consecutive in time.  No group or time may be missing.
+        "yes" and "yes " are two labels here, but one label in `mlpengine.fit`.
 
         Raises: DataError if all labels are equal.
         """
@@ -108,9 +107,9 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Learn once from each row; the first call needs all `classes`.
+        """Train once on each row, in order; the first call needs all `classes`.
 
-        Before any `fit`, the scaling follows all rows so far.
+        Without an earlier `fit`, the rows of all calls so far determine the scaling.
         Raises: DataError for an unknown label.
         """
         first = not self.__sklearn_is_fitted__()
@@ -151,9 +150,9 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
     def predict_set(self, X: Any, level: float = 0.9, *, by_class: bool = False) -> Array:
         """Return the prediction set of each row, as bool (rows, classes).
 
-        A new row's set contains its class with probability `level`: on average over all rows or,
-        with `by_class`, for each class.  Out-of-fold probabilities (of rows that did not train the
-        network) determine the sets.  A set is empty if no class is likely enough.
+        The set of a new row contains the true class with probability `level`.  This holds on
+        average over all rows or, with `by_class`, for each class.  Out-of-fold probabilities (of
+        rows that did not train the network) determine the sets.  A set may be empty.
         Raises: UsageError for several labels, or for an estimator that was fitted without `folds`.
         """
         require_fit(self)
@@ -232,9 +231,9 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
 
 
 def _label_array(labels: Any) -> Any:
-    """Return labels as an array; texts become objects, because NumPy's texts drop trailing NULs.
+    """Return labels as an array; texts become an object array, to keep trailing NUL characters.
 
-    Several labels per row, and arrays of NumPy types, are returned unchanged.
+    Several labels per row, and NumPy arrays of other dtypes than object, are returned unchanged.
     Raises: DataError unless all labels are texts, or all are numbers of at most 64 bits.
     """
     dtype = getattr(labels, "dtype", None)

@@ -1,4 +1,4 @@
-"""The base class of the estimators: parameters as config sections, and training."""
+"""The base class of the estimators: parameters, config, training and prediction."""
 
 import logging
 from abc import abstractmethod
@@ -52,7 +52,7 @@ from mlpengine.training.trainer import Fitted, Member, Trainer
 _log = logging.getLogger("mlpengine")
 
 SEARCHED_COLUMNS = 500
-"""Maximum number of columns in the search for leaks of the target."""
+"""Maximum number of columns for verdicts on columns, such as leaks of the target."""
 
 OPTIONS = {
     "hidden": "model.hidden",
@@ -66,7 +66,7 @@ OPTIONS = {
     "folds": "training.folds",
     "threads": "training.threads",
 }
-"""Config keys of parameters that are passed on unchanged."""
+"""Config keys by parameter, for parameters with the values of the config."""
 
 PARAMETERS = {key: name for name, key in OPTIONS.items()} | {
     "loss": "loss",
@@ -74,7 +74,7 @@ PARAMETERS = {key: name for name, key in OPTIONS.items()} | {
     "training.early_stopping": "early_stopping",
     "training.members": "members",
 }
-"""Names of parameters by config key; further keys belong to ``settings``."""
+"""Names of parameters by config key; other keys belong to the parameter ``settings``."""
 
 OWN = {
     "data.source": "fit takes the rows",
@@ -98,11 +98,11 @@ OWN = {
     "training.members": "write members=",
     "training.seeds": "write folds=",
 }
-"""Keys that estimators set themselves, each with advice."""
+"""Config keys that ``settings`` must not contain, each with advice."""
 
 
 def rollback_on_error(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a method: an error restores the attributes that were there before the call."""
+    """Decorate a method: if it raises an error, the attributes are restored."""
 
     @wraps(method)
     def called(self: Any, *args: Any, **options: Any) -> Any:
@@ -118,20 +118,17 @@ def rollback_on_error(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def require_fit(estimator: Any) -> None:
-    """Raise scikit-learn's NotFittedError, with advice, if an estimator is not fitted."""
+    """Raise scikit-learn's NotFittedError if an estimator is not fitted."""
     check_is_fitted(estimator, msg="%(name)s: is not fitted yet; write estimator.fit(X, y) first")
 
 
 def free_name(name: str, taken: Sequence[str]) -> str:
-    """Return a name that no other column has."""
+    """Return a name that is not in `taken`: `name`, with leading underscores if needed."""
     return free_name(f"_{name}", taken) if name in taken else name
 
 
 class MlpEstimator(BaseEstimator):  # type: ignore[misc]
-    """Base of classifier and regressor: `mlpengine.fit` for scikit-learn's features and targets.
-
-    The subclasses differ in their targets.
-    """
+    """Base of classifier and regressor: `mlpengine.fit` with the interface of scikit-learn."""
 
     _members: Sequence[Member]
     _preprocessor: Preprocessor
@@ -166,46 +163,46 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         verbose: bool = False,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
-        """Store the parameters; `fit` checks them.  None takes the default of `preset`.
+        """Store the parameters; `fit` checks them.
 
-        The defaults are what ``mlpengine init`` proposes for the number of rows: the settings of a
-        recipe, folds, and ensemble member types.
+        None stands for the proposal of ``mlpengine init`` for the number of rows and `preset`.  A
+        proposal consists of the settings of a recipe, folds, and ensemble member types.
 
         Args:
             hidden: sizes of the hidden layers; 16 means [16].
             activation: activation after every hidden layer, or one for each layer: a name, a
                 formula of x, or an op.
-            dropout: share of the hidden units that training drops, or one for each layer.
+            dropout: share of the hidden units that training drops, or a share for each layer.
             loss: name of a loss, a formula of output y and target t, or a `Loss` with options,
                 such as ``Quantile((0.1, 0.5, 0.9))``.
-            class_weight: for a classifier, weights by label, which multiply the weights of the
-                rows, or "balanced" for n_rows / (n_classes * rows of the class).
-            optimizer: name of an optimizer; if it differs from the recipe's, it has its own
-                defaults.
+            class_weight: for a classifier, weights by label, or "balanced" for weights n_rows /
+                (n_classes * rows of the class).  They multiply the weights of the rows.
+            optimizer: name of an optimizer.  Another optimizer than the recipe's has its own
+                default settings.
             lr: learning rate.
             weight_decay: share of the weights that is subtracted per unit of learning rate.
             batch_size: rows per step.
             epochs: maximum number of passes over the training rows.
-            early_stopping: whether training ends when the loss on rows that do not train stops
-                falling; the weights of the best epoch are kept.  Without `folds`, these rows are
-                held out.  False trains one network on all rows.
+            early_stopping: whether training ends when the loss on validation rows stops falling;
+                the weights of the best epoch are kept.  The validation rows are a fold or, without
+                `folds`, the share `validation_fraction`.  False trains one network on all rows.
             validation_fraction: share of the rows (of each class in a classifier) that are held
                 out for early stopping.
-            folds: number of networks, each trained without one fold of the rows.  If
+            folds: number of networks; each trains on all rows except one fold.  If
                 `early_stopping` and `warm_start` are not set, None means eight for 80 to 100,000
                 rows, fewer for fewer rows, and one network for fewer than 20 or more than 100,000
                 rows.
             members: types of the ensemble members in each fold: plain, piecewise, periodic (with
-                the preset "realmlp"), linear and smooth.  `ensemble_weights_` are their weights in
-                the mean.  "plain" takes a third of the default's time.
+                the preset "realmlp"), linear and smooth.  `ensemble_weights_` are the weights of
+                these types in the mean.  "plain" alone takes a third of the default's time.
             preset: "plain" or "realmlp", a recipe of configs (`model.preset`).
             settings: further settings by config keys, such as
-                ``{"training.clip_norm": 1.0, "schedule.name": "cosine"}``; they override others.
+                ``{"training.clip_norm": 1.0, "schedule.name": "cosine"}``; they have priority.
             threads: number of threads of a fit; scikit-learn runs several fits in parallel.
-            warm_start: whether `fit` continues from the last fit's weights, optimizer, scaling and
-                classes.
+            warm_start: whether `fit` continues with the weights, optimizer, scaling and classes of
+                the last fit.
             verbose: whether to print a line for each epoch on stderr.
-            random_state: a number has the effect of `seed` in a config, and gives the same bits.
+            random_state: a seed, equal to `seed` in a config, or a `RandomState` that draws a seed.
         """
         self.hidden, self.activation, self.dropout = hidden, activation, dropout
         self.loss, self.class_weight, self.optimizer = loss, class_weight, optimizer
@@ -220,8 +217,8 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
     def mlp_(self) -> TabularNetwork:
         """The network, or the first of several.
 
-        It reads features, which are standardized and clipped if `standardize` is set.  If there are
-        piecewise networks, the components of bins follow the features.
+        Its input are features, standardized and clipped if ``data.standardize`` is set.  With
+        piecewise networks in the ensemble, components of bins follow the features.
         """
         return self.mlps_[0]
 
@@ -238,7 +235,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
 
     @abstractmethod
     def _target_of(self, names: list[str]) -> Target:
-        """Return the encoding of targets before any row is known."""
+        """Return the encoding of targets for `partial_fit`, before any row is known."""
 
     def _class_weighted(self, y: Array, weights: Array | None) -> Array | None:
         """Return the weights of the rows times the weights of their classes."""
@@ -259,7 +256,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
     ) -> None:
         """Train on a table of features and encoded targets `y` (rows, targets).
 
-        `x` are the features in the caller's form.  Training starts anew unless `warm_start` is set.
+        `x` are the features as the caller gave them.  Only with `warm_start`, training continues.
         """
         again = self.warm_start and self.__sklearn_is_fitted__()
         if not again:
@@ -291,7 +288,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         early = file.config.training.early_stopping
         shows = self.verbose or file.config.training.metrics
         if not (shows or (early and early.monitor != "loss")):
-            data.task.headline = ()  # only each epoch's loss is needed
+            data.task.headline = ()  # epochs need no metric besides the loss
         kept_members = (self._members, self._ensemble_weights) if again else ((), ())
         if again and not self._has_schedule():
             for member in self._members:
@@ -309,7 +306,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         self.verdicts_ = Verdicts(known, PARAMETERS)
 
     def _partial_fit(self, x: Any, y: Array, table: Table, sample_weight: ArrayLike | None) -> None:
-        """Learn once from each row, in order, a batch at a time, with every network."""
+        """Train every network once on each row, in order, in batches."""
         weights, first = self._weights(sample_weight, y), not self.__sklearn_is_fitted__()
         weights = None if weights is None else weights / weights.mean()
         if not first:
@@ -364,8 +361,8 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
     ) -> ConfigFile:
         """Return the config of a fit: the parameters, completed by the proposals of ``init``.
 
-        `divided_by` is ``group`` or ``time`` with the name of the column.
-        Raises: ConfigError for wrong parameters, UsageError for contradicting ones.
+        `divided_by` maps ``group`` or ``time`` to the name of a column.
+        Raises: ConfigError for wrong parameters, UsageError for contradictory parameters.
         """
         where, rows = type(self).__name__, table.n_rows
         one_of(f"{where}: preset", self.preset, PRESETS)
@@ -398,7 +395,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
             training["members"] = [] if given in (["plain"], ["periodic"]) else given
             data["encoding"] = "piecewise" if "piecewise" in given else "none"
         elif folds is None and (rows <= FOLDED_ROWS or self.early_stopping is not None):
-            # with one network, bins would take most of the time
+            # for one network, encoding by bins would take most of the time
             data["encoding"] = "none"
         if isinstance(self.loss, str) and self.loss not in LOSSES and is_formula(self.loss):
             sections["loss"] = {"formula": self.loss}
@@ -435,7 +432,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
     def _held_out(self, rows: int, blocks: int | None = None) -> tuple[int | None, bool]:
         """Return the number of folds, or None, and whether training may end early.
 
-        Raises: UsageError for contradicting settings.
+        Raises: UsageError for contradictory parameters.
         """
         folds, ends_early = self.folds, self.early_stopping
         if ends_early not in (None, True, False):
@@ -448,7 +445,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         return folds, folds is not None if ends_early is None else bool(ends_early)
 
     def _check_columns(self, y: Array) -> None:
-        """Raise DataError unless targets have the columns of the first fit."""
+        """Raise DataError unless `y` has as many columns as in the first fit."""
         target = self._preprocessor.target
         if target and y.shape[1] != len(target.columns):
             raise DataError(
@@ -457,21 +454,18 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
             )
 
     def _has_schedule(self) -> bool:
-        """Return whether `settings` have a schedule; that of a recipe ends with the first fit."""
+        """Return whether `settings` have a schedule; a recipe's schedule ends with one fit."""
         return any(str(key).partition(".")[0] == "schedule" for key in self.settings or {})
 
     def _seed(self) -> int:
-        """Return the seed of a fit: `random_state` itself if it is a number."""
+        """Return the seed of a fit: `random_state`, or a number drawn from it."""
         given = self.random_state
         if isinstance(given, int | np.integer) and given >= 0:
             return int(given)
         return int(check_random_state(given).randint(2**31 - 1))
 
     def _weights(self, sample_weight: ArrayLike | None, y: Array) -> Array | None:
-        """Return the weights of rows and classes, or None.
-
-        Raises: DataError.
-        """
+        """Return the weights of rows times the weights of classes, or None.  Raises: DataError."""
         weights: Array | None = None
         if sample_weight is not None:
             if isinstance(sample_weight, Real):
@@ -525,9 +519,9 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
     # prediction
 
     def _output(self, x: Any) -> Array:
-        """Return the outputs of the networks for features in the caller's form."""
+        """Return the mean output of the networks for features as the caller gave them."""
         if not self.__sklearn_is_fitted__():
-            require_fit(self)  # scikit-learn's check takes a tenth of a row's time
+            require_fit(self)  # only here, because scikit-learn's check is slow for one row
         networks = [member.mlp for member in self._members]
         mean = NetworkMean(networks, self._problem, self._ensemble_weights)
         if self._is_plain(x):
@@ -543,14 +537,11 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         return output
 
     def _known(self, reset: bool) -> Preprocessor | None:
-        """Return the preprocessor for further rows; None for the rows of a new fit."""
+        """Return the fitted preprocessor, or None for the rows of a new fit."""
         return None if reset else self._preprocessor
 
     def _is_plain(self, x: Any) -> bool:
-        """Return whether `x` is an array of usable numbers, like the rows of `fit`.
-
-        For one row, `validate_data` and a table would take twice the time of all other work.
-        """
+        """Return whether `x` is an array of usable numbers, so `_output` can skip slow checks."""
         return (
             type(x) is np.ndarray
             and x.ndim == 2
@@ -573,7 +564,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
 
 
 def _division(groups: Any, times: Any, table: Table) -> dict[str, Column]:
-    """Return the groups or times of rows, if given, by their key of ``data.split``.
+    """Return the column of groups or times, if given, by the key in ``data.split``.
 
     Raises: DataError for wrong groups or times.
     """

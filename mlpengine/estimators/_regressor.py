@@ -22,11 +22,11 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         n_iter_: number of epochs, or of calls of `partial_fit`.
         verdicts_: problems of the fit, as `mlpengine.diagnostics.Verdict`; may be empty.
         loss_curve_, validation_loss_curve_: loss by epoch, of standardized targets, on training and
-            on validation rows; the latter only if some rows do not train.
+            on validation rows; the latter is empty if all rows train.
         best_epoch_: the epoch of the final weights.
         mlp_, mlps_: the first `Mlp`, and a list of all networks.
         best_epochs_: with `folds`, the best epoch of each trained network.
-        ensemble_weights_: with `members`, the weight of each ensemble member type in the mean.
+        ensemble_weights_: with `members`, the weight of each member type in the ensemble mean.
     """
 
     _task = "regression"
@@ -45,7 +45,7 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         """Train from scratch on features `X` (rows, features) and targets `y` (rows,) or (rows, k).
 
         Rows with the same group in `groups` (rows,) are held out together.  With `times` (rows,),
-        numbers or dates, folds follow each other in time.  No group or time may be missing.
+        numbers or dates, folds are consecutive in time.  No group or time may be missing.
         """
         again = self.warm_start and self.__sklearn_is_fitted__()
         table, y = self._checked(X, y, reset=not again)
@@ -54,13 +54,16 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
 
     @rollback_on_error
     def partial_fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn once from each row.  Before any `fit`, the scaling follows all rows so far."""
+        """Train once on each row, in order.
+
+        Without an earlier `fit`, the rows of all calls so far determine the scaling.
+        """
         table, y = self._checked(X, y, reset=not self.__sklearn_is_fitted__())
         self._partial_fit(X, y, table, sample_weight)
         return self
 
     def predict(self, X: Any) -> Array:
-        """Return float64 predictions in the units of the targets, with the dimensions of `y`."""
+        """Return float64 predictions (rows,) or (rows, k), as `y` in `fit`, in its units."""
         output = self._output(X)
         predictions = self._problem.predict(output)
         return predictions[:, 0] if self._flat else predictions
@@ -68,8 +71,8 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Array, Array]:
         """Return lower and upper ends of intervals that contain a share `level` of new targets.
 
-        Out-of-fold errors (of rows that did not train the network) determine the ends, which have
-        the dimensions of `y`.
+        Out-of-fold errors (of rows that did not train the network) determine the ends.  Both arrays
+        have the shape of `predict`.
         Raises: UsageError for an estimator that was fitted without `folds`.
         """
         require_fit(self)
@@ -82,9 +85,8 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
     def predict_columns(self, X: Any) -> dict[str, Array]:
         """Return all predictions of the loss by name, in the units of the targets.
 
-        For example, these are ``y_0.1`` and ``y_0.9`` for two quantiles, or ``y`` and ``y_std``
-        for the loss gaussian_nll.  Targets with several columns are called ``y0``, ``y1`` and so
-        on.
+        For example, names are ``y_0.1`` and ``y_0.9`` for two quantiles, or ``y`` and ``y_std`` for
+        the loss gaussian_nll.  If targets have several columns, names begin ``y0``, ``y1`` etc.
         """
         output = self._output(X)
         return self._problem.columns(output)

@@ -1,4 +1,4 @@
-"""Rows from scikit-learn's callers as tables."""
+"""Conversion of features from callers of scikit-learn's interface to tables."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ from mlpengine.settings.features import TaskName
 FLOATS = [np.float64, np.float32]
 
 FIRST_ROWS = 1_000
-"""Number of rows to look at: most number columns have three different values among these."""
+"""Number of rows that are searched first; most number columns have three values there."""
 
 
 def checked_rows(
@@ -34,9 +34,9 @@ def checked_rows(
 ) -> tuple[Table, Any]:
     """Return features as a table, and checked targets if they are given.
 
-    A data frame of pandas, polars or pyarrow keeps its columns: texts, categories, dates, missing
-    values.  Everything else is a matrix of numbers with NaN for missing values.  Sparse matrices
-    become dense.  `options` are for scikit-learn's check of targets.
+    Data frames of pandas, polars or pyarrow may have texts, categories, dates and missing values.
+    Everything else must be a matrix of numbers with NaN for missing values.  Sparse matrices become
+    dense.  `options` are for scikit-learn's check of targets.
 
     Raises: DataError; ValueError or TypeError from scikit-learn.
     """
@@ -77,9 +77,9 @@ def _names(estimator: Any) -> list[str] | None:
 
 
 def plain_profile(table: Table, target: list[str], task: TaskName) -> Profile | None:
-    """Return the facts that a proposal needs about a table of numbers, faster than `profile`.
+    """Return the facts about a table of numbers that a proposal of a config needs.
 
-    No column is left out.  None for a table with other columns.
+    This is faster than `profile`; all columns are kept.  Return None for other tables.
     """
     columns = []
     for name, column in table.columns.items():
@@ -100,9 +100,9 @@ def _between_ends(values: Array) -> bool:
 
 
 def matrix_features(x: Array, fitted: Preprocessor) -> TableFeatures:
-    """Return the features of a matrix of usable numbers; reading computes them.
+    """Return the features of a matrix of usable numbers; they are computed when they are read.
 
-    Raises: DataError, when read, for a number that is too large after scaling.
+    Raises: DataError, when features are read, for a number that is too large after scaling.
     """
     numbers, dtype = fitted.fitted_numbers, np.dtype(fitted.options.dtype)
 

@@ -1,4 +1,4 @@
-"""The scale of features and targets over all rows of `partial_fit`."""
+"""The scaling of features and targets by all rows of calls of `partial_fit`."""
 
 from copy import copy
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from mlpengine.ops import EntryLoss, Loss
 
 
 class RunningScale(NamedTuple):
-    """Statistics of features and targets so far."""
+    """Statistics of features and targets of all rows so far."""
 
     features: Any
     targets: Any
@@ -27,7 +27,7 @@ class RunningScale(NamedTuple):
     def after(
         self, preprocessor: Preprocessor, loss: Loss, table: Table, y: Array, weights: Array | None
     ) -> tuple["RunningScale", Preprocessor]:
-        """Return the statistics with these rows, and a preprocessor that scales by the statistics.
+        """Return statistics that include these rows, and a preprocessor that scales by them.
 
         Raises: DataError for a number whose square overflows.
         """

@@ -314,8 +314,8 @@ class Model:
         """Return the result of `explain` for rows in the networks' form.
 
         `forward` maps features to outputs (see `importances`).  At most `most` columns are
-        permuted: the outputs are most sensitive to them.  Curves of partial dependence have
-        `points` points; each point is the mean over `averaged` rows of `table`.
+        permuted, chosen by `sensitive_columns`.  Curves of partial dependence have `points` points;
+        each point is the mean over `averaged` rows of `table`.
         """
         columns = feature_columns(self.preprocessor)
         permuted = sensitive_columns(self.mean, rows.x, columns, most)

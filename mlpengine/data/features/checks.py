@@ -138,7 +138,7 @@ class Profile:
         ]
 
     def misread(self) -> list[str]:
-        """Return a line for each recoding, and for each column with values to correct."""
+        """Return a line for each column to correct or to reformat, and for each recoded target."""
         marks = ("correct the ", "; multiply ", "subtract ")
         damaged = {n: why for n, why in self.drop.items() if any(mark in why for mark in marks)}
         lines = [f"column {name!r} is dropped: {why}" for name, why in damaged.items()]

@@ -63,7 +63,7 @@ def gap_code(column: Column) -> str:
 def find_gap(column: Column) -> Gap | None:
     """Return a number or date of a column that may stand for missing values.
 
-    Such a value is in `GAP_CODES` or `GAP_DATES` and occurs at least twice.  The distance to all
+    Such a value is in `GAP_CODES` or `GAP_DATES` and occurs at least twice.  Its distance to all
     other values exceeds twice the range of the other values.
     """
     kind = column.kind

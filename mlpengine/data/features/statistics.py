@@ -40,7 +40,7 @@ class Statistics:
             shift += np.nansum(centered, axis=0)
             squares += np.nansum(np.square(centered, out=centered), axis=0)
         count = np.maximum(self.count, 1)
-        # `shift` corrects the rounding error of the mean, maybe larger than the deviation
+        # `shift` corrects rounding of the mean; without it, small deviations would be wrong
         variance = np.maximum(squares / count - np.square(shift / count), 0.0)
         self.deviation = np.sqrt(variance) * unit
 

@@ -62,8 +62,8 @@ class ColumnReader:
 
     Attributes:
         step: current kind, NUMBERS, DATES or TEXT.
-        broken: whether the last texts did not have the kind of the values read before; then the
-            whole column must be read again, as the kind `step`.
+        broken: whether texts had another kind than the values before them.  The whole column must
+            then be read again, as the kind `step`.
     """
 
     def __init__(
