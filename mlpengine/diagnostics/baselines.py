@@ -309,7 +309,7 @@ def distances_to(x: Array, other: Array, own: Sequence[int] | Array) -> tuple[Ar
 
 
 def error_beside_constant(predicted: Array, truth: Array) -> tuple[float, int]:
-    """Return error / error of a constant prediction, and the number of rows this one misses."""
+    """Return error / error of a constant prediction, and the number of rows the constant misses."""
     if truth.ndim == 1:
         missed = len(truth) - int(np.bincount(truth).max())
         return float((predicted != truth).sum()) / max(missed, 1), missed

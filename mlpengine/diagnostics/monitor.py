@@ -63,7 +63,7 @@ class Diagnostics(Uncopyable):
         mlp: the network, or its `NetworkFacts` if other code measures it (`Watch`).
         every: steps between samples; by default 50, and 500 after step 1,000 if a sample takes
             longer than a step.
-        steps_per_epoch: number of steps in which a dead unit never fires.
+        steps_per_epoch: a unit is dead if it does not fire in at least this many steps.
         baseline: loss of the best constant prediction (`baseline_loss`); None if unknown.
         validation_baseline: loss of the same prediction on the validation rows.
         target_rms: root mean square of the targets of a regression.

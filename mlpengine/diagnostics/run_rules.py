@@ -373,7 +373,7 @@ def narrowest(diagnostics: Diagnostics) -> float:
 
 
 def lags(diagnostics: Diagnostics) -> bool:
-    """Return whether the network predicts its training rows worse than a simple model new rows.
+    """Return whether a simple model predicts new rows better than the network its training rows.
 
     False for weighted classes, because the loss then does not minimize the number of errors.
     """

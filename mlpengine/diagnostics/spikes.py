@@ -20,9 +20,9 @@ DOUBLE = log(2.0)
 
 
 class Spike(NamedTuple):
-    """A step with a gradient norm of `times` the usual norm.
+    """A step with `times` the usual gradient norm; `row` has the batch's largest row gradient.
 
-    `row` has the largest gradient of the batch; `share` is its norm / sum of the norms of all rows.
+    `share` is the gradient norm of this row divided by the sum over all rows.
     """
 
     step: int

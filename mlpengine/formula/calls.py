@@ -84,10 +84,7 @@ class Plan(NamedTuple):
                 yield from copied(source, out[i])
 
     def _to_copy(self) -> list[int]:
-        """Return the outputs that are copied or filled at the end, in a safe order.
-
-        An output buffer is overwritten only after it has been copied to the outputs that need it.
-        """
+        """Return the outputs to copy or fill at the end, each after its buffer has been read."""
         sources = {i: self.places.get(node) for i, node in enumerate(self.outputs)}
         sources = {i: place for i, place in sources.items() if place != (OUT, i)}
         copies: list[int] = []
@@ -153,10 +150,7 @@ def evaluate(formula: Expr, operands: Mapping[str, Array]) -> Array:
 
 
 def _order(roots: Sequence[Expr], known: Set[Expr]) -> list[Expr]:
-    """Return the nodes in order of computation (Sethi and Ullman 1970, section 3).
-
-    Of the arguments of a node, the argument that needs the most work buffers comes first.
-    """
+    """Return the nodes in order; arguments with many buffers first (Sethi, Ullman 1970, sec. 3)."""
     buffers: dict[Expr, int] = {}
     for node in order(roots, known):
         if node in known or not node.args:
@@ -272,10 +266,7 @@ class _Planner:
         return node is not None and _may_alias(node, holder)
 
     def _fits_before(self, place: Place, until: int, node: Expr | None) -> bool:
-        """Return whether a value that is read until `until` fits into an output's buffer.
-
-        The buffer must be free again when the output's own value is computed.
-        """
+        """Return whether a value, read until `until`, may use the buffer of a later output."""
         owner = self.outputs[place[1]]
         if self.own.get(owner) != place:
             return until < len(self.nodes)  # filled or copied at the end

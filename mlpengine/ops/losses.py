@@ -518,7 +518,7 @@ class GaussianNll(EntryLoss, name="gaussian_nll"):
 
 @dataclass(frozen=True)
 class FormulaLoss(EntryLoss, name="formula"):
-    """The mean over all entries of a formula of output y and target t: ``abs(y - t) ** 1.5``.
+    """A formula of output y and target t, such as ``abs(y - t) ** 1.5``, as a mean over entries.
 
     Backward: d_output = dy * (derivative by y) / entries, d_target = dy * (derivative by t) /
     entries.

@@ -34,7 +34,7 @@ WIDE = 40.0
 A farther bound is moved; this changes the probability of the interval by less than 1e-16."""
 
 FAR, LEVELS = 4.0, 20
-"""The z from which the normal tail is a continued fraction, and its levels: precise to 1e-13."""
+"""From this z on, a continued fraction of so many levels gives the normal tail, to 1e-13."""
 
 
 @dataclass(frozen=True)

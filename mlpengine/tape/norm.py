@@ -25,7 +25,7 @@ class GlobalNorm:
     The squares of a chunk are summed in the vector's dtype, and the sums of chunks in float64.  If
     the sum of a chunk overflows, or squares may have underflowed, the chunk is divided by its
     largest entry and summed again in float64.  So the norm of a finite vector is finite, unless the
-    norm exceeds float64.  A call does not change the vector, and its memory does not grow with it.
+    norm exceeds float64.  A call only reads the vector; the memory of a call is constant.
 
     Shapes: `flat` (total,), contiguous; each call reads it.
     Raises: ShapeError if `flat` is not contiguous or not one-dimensional.
