@@ -18,8 +18,8 @@ class TableCheck(NamedTuple):
     Attributes:
         facts: columns with types, missing values and ranges; classes, leaks, duplicate rows.
         dropped: the columns that training leaves out, each with a reason found in the data, or "".
-        warnings: a line for each problem of a column that is not dropped; from `mlpengine.check`
-            also for a column that is dropped but perhaps should not be.
+        warnings: a line for each problem of a column that is not dropped, and for each dropped
+            column that is the target in another coding.
     """
 
     facts: Profile
@@ -44,7 +44,7 @@ class TableCheck(NamedTuple):
         used = (data.weight, data.exposure)
         facts = replace(facts, drop={n: why for n, why in facts.drop.items() if n not in used})
         dropped = reasons(file, facts)
-        return cls(facts, dropped, facts.warnings(dropped))
+        return cls(facts, dropped, [*facts.recodings(dropped), *facts.warnings(dropped)])
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as data for JSON."""

@@ -120,7 +120,7 @@ class BackwardPlan:
             self._emit(step)
 
     def _gradient_or_zero(self, node: Value) -> Buffer:
-        """Return the gradient of a node; plan a step that clears a gradient nobody writes."""
+        """Return the gradient of a node; if no step writes it, plan a step that clears it."""
         if node.index not in self.gradients:
             self._emit(PlannedCall("zero", None, (), (self._gradient_of(node),)))
         return self.gradients[node.index]

@@ -99,7 +99,7 @@ class _Step(NamedTuple):
 def _minimum_cut(
     steps: Sequence[_Step], needed: set[StoredItem], free: set[StoredItem]
 ) -> tuple[set[StoredItem], set[StoredItem]]:
-    """Return the items to keep, and these together with all items that are recomputed from them.
+    """Return the items to keep, and all items on the sink's side (kept or recomputed).
 
     Of several sets with the fewest bytes, return the set that needs the least recomputation.
     """

@@ -267,7 +267,7 @@ def test_python_checks_a_table_as_the_command_does(at):
     assert {name: told[name] for name in known.as_dict()} == json.loads(json.dumps(known.as_dict()))
     assert str(known) in at("check", "flowers.yaml").out
     assert len(known.dropped) > 0
-    assert known._repr_html_().count("dropped: ") == sum(map(bool, known.dropped.values()))
+    assert known._repr_html_().count(">dropped: ") == sum(map(bool, known.dropped.values()))
 
 
 def test_ls(at, trained, tmp_path):

@@ -129,17 +129,24 @@ class Profile:
             for name, count in small.items()
         ]
 
+    def recodings(self, dropped: Collection[str]) -> list[str]:
+        """Return a line for each of `dropped` columns that is the target in another coding."""
+        return [
+            f"column {leak.column!r} is dropped: {leak.reason}; {USE_IT}"
+            for leak in self.leaks
+            if leak.is_target and leak.column in dropped
+        ]
+
     def misread(self) -> list[str]:
         """Return a line for each column to correct or to reformat, and for each recoded target."""
         marks = ("correct the ", "; multiply ", "subtract ")
         damaged = {n: why for n, why in self.drop.items() if any(mark in why for mark in marks)}
-        damaged |= {
-            leak.column: f"{leak.reason}; {USE_IT}"
-            for leak in self.leaks
-            if leak.is_target and leak.column in self.drop
-        }
         lines = [f"column {name!r} is dropped: {why}" for name, why in damaged.items()]
-        return [*lines, *(f"column {name!r}: {text}" for name, text in self.format_remarks())]
+        return [
+            *self.recodings(self.drop),
+            *lines,
+            *(f"column {name!r}: {text}" for name, text in self.format_remarks()),
+        ]
 
     def format_remarks(self) -> list[tuple[str, str]]:
         """Return columns and remarks on the format of their values."""
