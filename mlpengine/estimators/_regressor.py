@@ -93,7 +93,12 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
 
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Table, Array]:
         options: dict[str, Any] = {"multi_output": True, "y_numeric": True}
-        table, y = checked_rows(self, X, y, reset=reset, fitted=self._known(reset), **options)
+        try:
+            table, y = checked_rows(self, X, y, reset=reset, fitted=self._known(reset), **options)
+        except ValueError as error:
+            if "could not convert string" in str(error):
+                error.add_note("MlpRegressor predicts numbers; write MlpClassifier for classes")
+            raise
         if reset:
             self._flat = y.ndim == 1
         return table, y.reshape(len(y), -1).astype(np.float64)

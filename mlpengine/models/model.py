@@ -345,12 +345,14 @@ class Model:
         if table.n_rows != 1:
             raise DataError(f"explain_row: one row is needed (got {table.n_rows:,})")
         self._warn_of(table)
-        if background is None:
+        is_drawn = background is None
+        if is_drawn:
             background = drawn_rows(self.preprocessor, MOST_PAIRS)
         rows = self.table(background)
         if not rows.n_rows:
             raise DataError("explain_row: background must have rows (got none)")
         rows = rows.rows(evenly_spaced(rows.n_rows, MOST_PAIRS))
+        origin = f"{plural(rows.n_rows, 'row')} {'drawn' if is_drawn else 'given'}"
         columns, task = feature_columns(self.preprocessor), self._task
 
         evaluations = min(EVALUATIONS, int(MULTIPLICATIONS // max(1, self.n_parameters)))
@@ -367,7 +369,7 @@ class Model:
         names = [*dict.fromkeys(columns)]
         cells = self.preprocessor.with_computed(table)
         outputs = [str(label) for label in self.classes]
-        shown: Sequence[int] = range(min(len(prediction), SHOWN_OUTPUTS))
+        shown = [*range(min(len(prediction), SHOWN_OUTPUTS))]
         if isinstance(task, Regression):
             outputs = task.column_names
         elif isinstance(task, Classification):
@@ -383,6 +385,7 @@ class Model:
             contributions,
             errors,
             shown,
+            origin,
         )
 
     def check(self, data: Any) -> "DriftCheck":

@@ -110,6 +110,7 @@ class RowExplanation:
         contributions, errors: contributions (columns, outputs) and their standard errors;
             contributions add up to `prediction` minus `base`.
         shown: indices of the outputs that `str` and HTML show.
+        background: the number of background rows, and whether they were given or drawn.
     """
 
     columns: Sequence[str]
@@ -120,11 +121,12 @@ class RowExplanation:
     contributions: Array
     errors: Array
     shown: Sequence[int]
+    background: str
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as data for JSON."""
         return {
-            name: value.tolist() if isinstance(value, np.ndarray) else list(value)
+            name: value.tolist() if isinstance(value, np.ndarray) else value
             for name, value in vars(self).items()
         }
 
@@ -143,7 +145,7 @@ class RowExplanation:
     def _lines(self) -> tuple[list[str], list[list[str]]]:
         """Return the titles and the lines of a table; the last line has the prediction."""
         shown = list(self.shown)
-        lines = [["mean of background", "", *map(metric_text, self.base[shown])]]
+        lines = [["mean of background", self.background, *map(metric_text, self.base[shown])]]
         lines += [
             [printable(name), printable(self.values[k]), *(
                 f"{metric_text(c)} +- {metric_text(e)}"
