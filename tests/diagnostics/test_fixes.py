@@ -35,8 +35,7 @@ def test_of_two_values_the_first_counts_and_dropped_columns_add_up():
         "data.drop": ["id", "price", "fee"],
     }
     listed = Verdicts([LABELS, RATE, SLOWER, *LEAKS], in_loop=True)
-    assert listed.fix["optimizer"] == {"lr": 1e-3}
-    assert listed.fix_text({"optimizer.lr": 0.1}) == "optimizer lr=0.1"
+    assert (listed.fix["optimizer"], listed.fix_text({"a.lr": 1})) == ({"lr": 1e-3}, "a lr=1")
     assert settings["optimizer.lr"][1] is RATE
     assert settings["training.clip_norm"][1] is SLOWER
 
