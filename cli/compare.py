@@ -48,7 +48,8 @@ class Score(NamedTuple):
 def command(first: Path, second: Path, as_json: bool) -> None:
     """Compare the run directories FIRST and SECOND: settings, results, and which run is better.
 
-    The better run has the higher accuracy or R2 on rows that did not train the models.  The command
+    The better run has the higher accuracy or R2 on rows that did not train the models.  If one of
+    the runs has costs (training.threshold), the better run has the lower mean cost.  The command
     prints the standard error of the difference.  If both runs predicted the same rows, the
     predictions are compared row by row.
     """
@@ -64,7 +65,7 @@ def comparison(first: Path, second: Path) -> tuple[dict[str, Any], list[str]]:
     table = {label: [one.get(label, Score()) for one in scored] for label in scored[0] | scored[1]}
     names, runs = [str(first), str(second)], [read_run(path) for path in (first, second)]
     collected = [collect(run, QUICK, whole=False) for run in runs]
-    lead = lead_of(collected)
+    lead = lead_of(collected, [run.model.threshold if run.model else None for run in runs])
     for result, one in zip(results, collected, strict=True):
         if model := one.data.get("model"):  # members of weight 0 are not in the model
             result["members"] = model["networks"] + model["linear_models"]

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import click
@@ -38,6 +39,7 @@ Formats:
   c            preprocessing and network as one file of C99: predict(x, out)
                takes a row of the table, codes for texts, network(input, output)
                takes features; -DMLP_SELF_TEST checks an example row
+               (with --name pump: -DPUMP_SELF_TEST)
   js           preprocessing and network as one ES module without dependencies:
                predict({column: cell, ...}) returns label and probabilities, or
                values and their interval
@@ -144,6 +146,9 @@ def command(
             fields = ("format", "inputs", "outputs", "difference")
             shown = {"path": path, **{field: getattr(exported, field) for field in fields}}
             lines = [*map(_written, exported.paths), *_facts(exported)]
+            if exported.self_test and package is None and not is_device(path):
+                build = f"cc -D{exported.self_test} {quote(str(path))} -o self_test -lm"
+                lines.append(f"self-test: {build} && ./self_test")
     if as_json:
         click.echo(json.dumps(shown, default=str))
         return

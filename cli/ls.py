@@ -69,7 +69,8 @@ def described(path: Path) -> dict[str, Any]:
         result = {}
     part = next((name for name in JUDGING_PARTS if result.get(name)), None)
     scores = result.get(part, {}) if part else {}
-    metric = next((name for name in scores if name != "loss"), "loss" if scores else None)
+    named = ["cost", *(name for name in scores if name != "loss"), "loss"]
+    metric = next((name for name in named if name in scores), None)
     error = result.get("spread", {}).get(part, {}).get("deviation", {}).get(metric)
     told = result.get("verdicts", [])
     warnings = [one["name"] for one in told if one.get("severity") != NOTE]

@@ -48,7 +48,8 @@ class Problem(NamedTuple):
 
     def __str__(self) -> str:
         place = f"{self.source}:{self.line}" if self.line else self.source
-        return f"{place}: {self.path}: {self.text}" if self.path else f"{place}: {self.text}"
+        told = not self.path or place == f"--set {self.path}"
+        return f"{place}: {self.text}" if told else f"{place}: {self.path}: {self.text}"
 
 
 @dataclass

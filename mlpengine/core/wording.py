@@ -143,7 +143,9 @@ def metric_text(value: float | None) -> str:
         return "-"
     if abs(value) < 100:
         return f"{value:.4f}"
-    return f"{value:.5g}" if abs(value) < 1e6 else f"{value:.2e}"
+    if abs(value) < 1e7:
+        return f"{value:.0f}" if abs(value) >= 1e4 else f"{value:.5g}"
+    return f"{value:.2e}"
 
 
 def script_json(value: object) -> str:

@@ -16,11 +16,12 @@ LAYERS = ("update_ratio", "gradient_rms", "dead_share", "saturated_share")
 
 
 def gradients_of(
-    series: Series, batch_size: int | None, names: Sequence[str] = ()
+    series: Series, batch_size: int | None, names: Sequence[str] = (), *, dead: bool = False
 ) -> dict[str, Any]:
     """Return some of the samples of gradients, updates and units, as data of charts.
 
-    `names` are the names of all layers; by default, layers have numbers.
+    `names` are the names of all layers; by default, layers have numbers.  The chart of units shows
+    the limit only if a verdict tells of `dead` units.
     """
     kept = thinned(np.nan_to_num(series.of("gradient_norm")), 240)
     few = evenly_spaced(len(series), SHOWN_SAMPLES)
@@ -43,5 +44,5 @@ def gradients_of(
         },
         "batch_size": batch_size,
         "guide": GUIDE_RATIO,
-        "too_many": DEAD,
+        "too_many": DEAD if dead else None,
     }

@@ -350,7 +350,9 @@ def _units(known: Data) -> Chart | None:
         Line(steps, 100 * values, color, name)
         for color, (name, values) in enumerate(curves[: len(LIGHT)], start=1)
     ]
-    shapes: list[Shape] = [HorizontalLine(100 * known["too_many"], "too many"), *lines]
+    limit = known["too_many"]
+    limits = [HorizontalLine(100 * limit, "too many")] if limit else []
+    shapes: list[Shape] = [*limits, *lines]
     return _by_step("Dead and saturated units, %", steps, axis([0.0, 100.0], margin=0.02), shapes)
 
 

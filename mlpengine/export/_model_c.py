@@ -84,7 +84,7 @@ void {name}(const {real} *input, {real} *output);
 """
 
 SELF_TEST = """\
-#ifdef {upper}_SELF_TEST /* cc -D{upper}_SELF_TEST FILE -lm && ./a.out: the example above */
+#ifdef {macro} /* cc -D{macro} FILE -lm && ./a.out: the example above */
 #include <stdio.h>
 
 int main(void)
@@ -197,15 +197,17 @@ def to_c(model: Model | Network, name: str | None = None) -> tuple[bytes, Export
     columns = model.preprocessor.columns
     declarations, body = lags_c(model.preprocessor.history, columns, name, real)
     text = f"{table.macros}\n{c_definitions(code.definitions)}{declarations}{body}"
-    if np.isfinite(code.example[2]).all():
-        text += _self_test(model, code, upper)
+    macro = f"{upper}_SELF_TEST" if np.isfinite(code.example[2]).all() else ""
+    if macro:
+        text += _self_test(model, code, macro)
     sizes = {"inputs": table.inputs, "outputs": table.outputs}
     declared = PREDICT_DECLARATION.format(name=name, real=real, about=table.about, **sizes)
     declared += _declared(code.network) + declarations
     functions, reason = [code.predict, code.network.name], why_double(model)
     beside = _header(name, functions, real, table.macros, declared, reason)
     kinds, outputs = (dict.fromkeys(n, real) for n in (columns, code.names))
-    return c_file(code.network, text).encode(), Exported("c", kinds, outputs, beside=beside)
+    exported = Exported("c", kinds, outputs, beside=beside, self_test=macro)
+    return c_file(code.network, text).encode(), exported
 
 
 def _declared(code: NetworkCode) -> str:
@@ -319,7 +321,7 @@ def _shown(row: dict[str, Any], answer: dict[str, float]) -> str:
     return "\n".join(lines)
 
 
-def _self_test(model: Model, code: ModelCode, upper: str) -> str:
+def _self_test(model: Model, code: ModelCode, macro: str) -> str:
     task, (_, cells, answer) = model.task, code.example
     scale = float(np.abs(task.target.scale).max()) if isinstance(task, Regression) else 1.0
     return SELF_TEST.format(
@@ -330,5 +332,5 @@ def _self_test(model: Model, code: ModelCode, upper: str) -> str:
         tolerance=code.tolerance,
         scale=repr(scale),
         predict=code.predict,
-        upper=upper,
+        macro=macro,
     )

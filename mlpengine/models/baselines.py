@@ -83,13 +83,16 @@ class Guess(NamedTuple):
 
 
 def compared_metrics(task: Task) -> list[str]:
-    """Return the metrics that compare predictions of a task, the main metric first."""
+    """Return the metrics that compare predictions of a task, the main metric first.
+
+    For a task with costs, the main metric is the mean cost.
+    """
     first, *others = (name for name in task.headline if name in METRICS)
     if isinstance(task, Regression):
         return [first, *others]
     is_binary = isinstance(task, Classification) and _classes(task) == 2
     has_costs = isinstance(task, Classification) and task.threshold and task.threshold.costs
-    return [first, *["cost"] * bool(has_costs), "log_loss", *["roc_auc"] * is_binary, *others]
+    return [*["cost"] * bool(has_costs), first, "log_loss", *["roc_auc"] * is_binary, *others]
 
 
 def constant_prediction(task: Task, train: Split, rows: int) -> Guess:

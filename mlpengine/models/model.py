@@ -428,7 +428,7 @@ class Model:
                 ("other", other, other._split(other.table(data), rows)),
             )
         }
-        metrics = sorted(compared_metrics(judge.task), key=lambda name: name != "cost")
+        metrics = compared_metrics(judge.task)
         scores = baseline_scores(metrics, part.truth, rivals, part.weights)
         both = {n: [(one[n]["value"], one[n]["error"]) for one in scores.values()] for n in metrics}
         ahead = scores["other"]["ahead"]

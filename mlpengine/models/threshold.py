@@ -37,19 +37,19 @@ def check_threshold(choice: ThresholdChoice, task: Task) -> Threshold:
     """
     if not isinstance(task, Classification) or len(task.labels) != 2:
         count = f"{len(task.labels)} classes" if isinstance(task, Classification) else "no classes"
-        raise UsageError(f"threshold: is for two classes (the target has {count})")
+        raise UsageError(f"is for two classes (the target has {count})")
     metric, known = choice.metric, task.decision_metrics
     positive: Literal[0, 1] = 1
     if metric is not None and metric not in known:
         listed = ", ".join(known)
         raise UsageError(
-            f"threshold: metric must be one of {listed} (got {metric!r}){suggestion(metric, known)}"
+            f"metric must be one of {listed} (got {metric!r}){suggestion(metric, known)}"
         )
     if choice.positive is not None:
         label = str(choice.positive)
         if label not in task.labels:
             both = " or ".join(map(repr, task.labels))
-            raise UsageError(f"threshold: positive must be {both} (got {label!r})")
+            raise UsageError(f"positive must be {both} (got {label!r})")
         positive = 1 if label == task.labels[1] else 0
     costs = None
     if choice.costs is not None:

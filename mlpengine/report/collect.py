@@ -203,7 +203,8 @@ def _collect(run: RunData, effort: ReportBudget, *, whole: bool) -> Collected:
     if whole and run.series is not None and len(run.series):
         series = run.series
         batch_size = loaded.batch_size if loaded else None
-        attempt("gradients", lambda: gradients_of(series, batch_size))
+        dead = any(one.get("name") == "dead" for one in data["verdicts"])
+        attempt("gradients", lambda: gradients_of(series, batch_size, dead=dead))
     attempt("settings", lambda: settings_of(run, environment))
     data["notes"] = notes
     for key in TRAVELING & data.keys():

@@ -41,6 +41,7 @@ from mlpengine.drawing.markup import (
 from mlpengine.drawing.style import page_style
 from mlpengine.drawing.svg import grid, strip
 from mlpengine.models.explanation import explanation_markup
+from mlpengine.models.metrics import higher_is_better
 from mlpengine.models.task import PART_PHRASES
 from mlpengine.settings.fix import call_text, command_text
 from mlpengine.training.measure import DIRECT, TEACHER
@@ -193,6 +194,7 @@ def _compared(known: Data) -> str:
     ahead, error = straight["ahead"]["value"], straight["ahead"]["error"]
     if ahead is None or error is None:
         return text
+    ahead = ahead if higher_is_better(metric) else -ahead
     difference = with_error(abs(ahead), error)
     if abs(ahead) <= PROBABLE * error:
         return f"{text}The network and the linear prediction do not clearly differ ({difference})."

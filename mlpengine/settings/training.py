@@ -199,7 +199,9 @@ class TrainingOptions:
         if self.members and len(set(self.members)) < len(self.members):
             raise rule("each type must be given once", "members")
         if len(self.members) == 1:
-            raise rule(f"give two types or more (got {self.members[0]!r})", "members")
+            only = self.members[0]
+            fix = "members=null" + ", and model.hidden=[]" * (only == "linear")
+            raise rule(f"give two types or more (got {only!r}); for one, write {fix}", "members")
         return self
 
     @property

@@ -111,8 +111,8 @@ def test_setting(setting, tmp_path):
 
 
 WRONG_SETTINGS = {
-    "value": ("optimizer.lr=fast", "--set optimizer.lr: optimizer.lr: must be a number"),
-    "key": ("model.hiden=[3]", "--set model.hiden: model.hiden: unknown key - did you mean"),
+    "value": ("optimizer.lr=fast", "--set optimizer.lr: must be a number"),
+    "key": ("model.hiden=[3]", "--set model.hiden: unknown key - did you mean"),
     "new section": ("modle.x=3", "--set modle.x: modle: unknown key - did you mean 'model'?"),
     "element": ("model.hidden.0=3", "hidden is a list: set it whole, as hidden=[...]"),
     "YAML": ("model.hidden=[3", "--set model.hidden: not valid YAML"),

@@ -88,5 +88,5 @@ def test_every_combination_of_a_grid_once(tmp_path):
 def test_a_wrong_setting_is_not_blamed_on_the_file(tmp_path):
     path = tmp_path / "s.yaml"
     path.write_text(f"{BASE}optimizer:\n  lr: 0.1\n")
-    with pytest.raises(ConfigError, match=r"^--set optimizer.lr: optimizer.lr: must be at least 0"):
+    with pytest.raises(ConfigError, match=r"^--set optimizer.lr: must be at least 0"):
         load_config(path, [parse_override("optimizer.lr=-1")])
