@@ -117,7 +117,7 @@ def _check_overrides(file: ConfigFile, student: ConfigFile) -> None:
 
 
 def _check_unchanged(run: Path, file: ConfigFile) -> None:
-    """Raise RunError if the files of a run have changed since its training."""
+    """Raise RunError if the data files of a run have changed since its training."""
     try:
         known = json.loads((run / ENVIRONMENT_FILE).read_text(encoding="utf-8"))["data_sha256"]
         before = {str(name): str(value) for name, value in known.items()}

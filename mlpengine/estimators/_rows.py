@@ -1,4 +1,4 @@
-"""Conversion of features from callers of scikit-learn's interface to tables."""
+"""Tables from the features that scikit-learn's callers pass."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ from mlpengine.settings.features import TaskName
 FLOATS = [np.float64, np.float32]
 
 FIRST_ROWS = 1_000
-"""Number of rows that are searched first; most number columns have three values there."""
+"""Number of rows that are searched first for three distinct values in a column."""
 
 
 def checked_rows(
@@ -50,7 +50,7 @@ def checked_rows(
             reset=reset,
             accept_sparse="csr",
             dtype=FLOATS,
-            ensure_all_finite=False,  # errors of tables name row and column
+            ensure_all_finite=False,  # the table's own errors say which row and column
             **(options if given else {}),
         )
         matrix, y = checked if given else (checked, None)
@@ -77,7 +77,7 @@ def _names(estimator: Any) -> list[str] | None:
 
 
 def plain_profile(table: Table, target: list[str], task: TaskName) -> Profile | None:
-    """Return the facts about a table of numbers that a proposal of a config needs.
+    """Return what a proposal of a config needs to know about a table of numbers.
 
     This is faster than `profile`; all columns are kept.  Return None for other tables.
     """

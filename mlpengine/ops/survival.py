@@ -1,4 +1,4 @@
-"""The loss of censored times: a distribution of the time until an event."""
+"""The loss of censored times.  Networks predict the distribution of the time until an event."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,15 +26,18 @@ PAIRS = {
     "weibull": (-1.7930997245749267, 0.6062575559405392),
     "loglogistic": (-1.5434046384182083, 1.5434046384182083),
 }
-"""Two z by distribution; the summed loss of events at both is lowest at location 0 and scale 1."""
+"""Two values of z for each distribution.
+
+The sum of the losses of two events, one at each z, is lowest at location 0 and scale 1."""
 
 WIDE = 40.0
-"""Maximum distance, in scales, of a bound from the nearer of the location and the other bound.
+"""Maximum distance of a bound, in scales, from the location or the other bound.
 
-A farther bound is moved; this changes the probability of the interval by less than 1e-16."""
+The nearer of the two counts.  A bound farther away is moved to this distance; this changes the
+probability of the interval by less than 1e-16."""
 
 FAR, LEVELS = 4.0, 20
-"""From this z on, a continued fraction of so many levels gives the normal tail, to 1e-13."""
+"""For z of `FAR` or more, a continued fraction of `LEVELS` levels gives the normal tail, to 1e-13."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ class Survival(EntryLoss, name="survival"):
     def _between(self, z: Expr, end: Expr) -> Expr:
         """Return -log(distribution(end) - distribution(z))."""
         match self.distribution:
-            case "lognormal":  # in the smaller of both tails, nothing cancels
+            case "lognormal":  # z > 0: by the upper tail, else the lower
                 low, high = map(_upper_tail, _farther(z, end))
                 return low - f.log(-f.expm1(low - high))
             case "weibull":
@@ -134,7 +137,7 @@ class Survival(EntryLoss, name="survival"):
         return [Prediction("", self.quantile(0.5)), *quantiles]
 
     def drawn(self, predictions: Array, rng: np.random.Generator) -> Array:
-        """Return random targets, with `predictions` (rows, 1, 3) as the best predictions.
+        """Return random targets with `predictions` (rows, 1, 3) as those of the lowest loss.
 
         Each time is one of two times (see `PAIRS`); the sum of their two losses is lowest at the
         distribution that has these predictions.
@@ -143,7 +146,7 @@ class Survival(EntryLoss, name="survival"):
         middle, first, last = (self._standard(level) for level in (0.5, *SHOWN_LEVELS))
         z = rng.choice(PAIRS[self.distribution], median.shape)
         times = np.exp(median + (high - low) / (last - first) * (z - middle))
-        return np.hstack([times, 2 * times])  # a seen event needs no bound
+        return np.hstack([times, 2 * times])  # an event ignores its bound
 
     def best_outputs(self, target: Array, outputs: int) -> Array:
         """Return log(time) of observed events, else the middle of the interval; s is constant."""
@@ -159,7 +162,7 @@ class Survival(EntryLoss, name="survival"):
 
 
 def _standardized(y: Expr, s: Expr, t: Expr, bound: Expr) -> tuple[Expr, Expr, Expr]:
-    """Return z of a time, then z of the time and of the bound again, limited as in `WIDE`."""
+    """Return z of the time, then z of the time and z of the bound, both limited by `WIDE`."""
     z, end = ((f.log(value) - y) * exp(-s) for value in (abs(t), bound))
     return z, maximum(z, minimum(end, 0) - WIDE), minimum(end, maximum(z, 0) + WIDE)
 
