@@ -37,7 +37,9 @@ The nearer of the two counts.  A bound farther away is moved to this distance; t
 probability of the interval by less than 1e-16."""
 
 FAR, LEVELS = 4.0, 20
-"""For z of `FAR` or more, a continued fraction of `LEVELS` levels gives the normal tail, to 1e-13."""
+"""For z of `FAR` or more, a continued fraction of `LEVELS` levels gives the normal tail.
+
+The relative error is 1e-13."""
 
 
 @dataclass(frozen=True)
