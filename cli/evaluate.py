@@ -60,7 +60,7 @@ class Requirement(NamedTuple):
 
 def read_requirement(text: str) -> Requirement:
     """Parse ``metric > number``.  Raises: UsageError."""
-    known = re.fullmatch(r"([^<>=]+)([<>]=?)([^<>=]+)", text)
+    known = re.fullmatch(r"([^<>]*[^<>= ]) *([<>]=?)([^<>=]+)", text)
     with suppress(ValueError):
         if known and known[1].strip() and not isnan(limit := float(known[3])):
             return Requirement(" ".join(text.split()), known[1].strip(), known[2], limit)

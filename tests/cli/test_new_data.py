@@ -194,7 +194,7 @@ def test_a_metric_that_is_no_number_fulfils_nothing(at, trained):
         assert (said.code, said.err) == (3, f"not met: {condition} (data: not finite)\n")
 
 
-@pytest.mark.parametrize("text", ["r2", "r2 = 3", "r2 > nan", ""])
+@pytest.mark.parametrize("text", ["r2", "r2 = 3", "r2 => 3", "r2 > nan", ""])
 def test_requirements_that_say_nothing_are_refused(text, at):
     said = at("evaluate", "runs/c", "--require", text)
     assert (said.code, said.err.count("\n")) == (2, 1)
