@@ -223,7 +223,7 @@ class TabularNetwork(Network):
 
     @property
     def n_inputs(self) -> int:
-        """Number of inputs of layer 0.  They are the features, or the outputs of the input layer."""
+        """Number of inputs of layer 0.  These are features or outputs of the input layer."""
         return self.input_layer.out_dim(self.in_dim) if self.input_layer else self.in_dim
 
     def divide_outputs(self, number: float) -> None:
