@@ -333,14 +333,14 @@ class Penalized(Network):
     """A residual network whose second output is how far its slope is from 1 (WGAN-GP)."""
 
     def __init__(self, **options):
-        shapes = {"w": (8, IN_DIM), "b": 8, "scale": np.ones(8), "w2": (8, 8), "out": (2, 8)}
-        super().__init__(IN_DIM, shapes, **options)
+        shapes = {"w": (8, IN_DIM), "b": 8, "scale": np.ones(8), "w2": (8, 8)}
+        super().__init__(IN_DIM, {**shapes, "w3": (4, 8), "out": (2, 4)}, **options)
 
     def record(self, tape, x):
         p = tape.parameter
         h = x.linear(p("w"), p("b")).tanh()
         h = tape.layer("block", h + h.layer_norm(p("scale")).linear(p("w2")).silu())
-        y = h.linear(p("out"))
+        y = h.linear(p("w3")).tanh().linear(p("out"))  # short rows share vectors
         slope = tape.gradient(y, x)
         norm = ((slope * slope).sum(axis=1, keepdims=True) + 1e-9).sqrt()
         return {"y": y, "penalty": (norm - 1) ** 2}

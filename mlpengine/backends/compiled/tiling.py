@@ -98,13 +98,16 @@ def choose_tiling(
     # In "forward", adjacent columns of c belong to different rows of w.  Packing transposes w, so
     # that a vector need not gather from several rows.  The other forms read b along its rows.  They
     # pack b if packing pays.  They also pack w if a vector would end beyond a row of w, because the
-    # caller's array has no padding.
+    # caller's array has no padding.  Joined rows need a panel with repeated columns.
     packing: Packing = "none"
     if product.form == "forward":
         packing = "transposed"
-    elif not _is_panel(product, layout) and (
-        _pays(product, layout, depth, -(-share // height))
-        or (product.form == "input_gradient" and product.columns % layout.lanes)
+    elif joined > 1 or (
+        not _is_panel(product, layout)
+        and (
+            _pays(product, layout, depth, -(-share // height))
+            or (product.form == "input_gradient" and product.columns % layout.lanes)
+        )
     ):
         packing = "panels"
     row_bytes = layout.stride(product.a) * size
