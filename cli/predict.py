@@ -129,7 +129,8 @@ def command(
         raise UsageError(f"{out}: the name must end in {', '.join(SUFFIXES)} (got {path.suffix!r})")
     if path is not None:
         keep_input(path, file, "the table to predict")
-        keep_input(path, history or file, "the table of earlier rows")
+        if history is not None:
+            keep_input(path, history, "the table of earlier rows")
     model = load(run)
     if threshold is not None:
         model = model.with_threshold(threshold)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine.core.buffers import address_of
-from mlpengine.core.errors import DtypeError, IndexRangeError, ShapeError, TapeError
+from mlpengine.core.errors import IndexRangeError, ShapeError, TapeError
 from mlpengine.core.spec import Array, Calls, Slots, Spec, call, floating
 from mlpengine.ops._check import listing, need_floats, normal_axis
 from mlpengine.ops._part import CopiedEntries
@@ -72,11 +72,7 @@ class Cast(_Moved, name="cast"):
     dtype: str
 
     def __post_init__(self) -> None:
-        try:
-            object.__setattr__(self, "dtype", floating(self.dtype, "cast").name)
-        except DtypeError as error:
-            advice = "in a network, an input of integers is inputs={'tokens': ('int64', 16)}"
-            raise DtypeError(f"{error}; {advice}") from None
+        floating(self.dtype, "cast")
 
     def infer(self, x: Spec) -> Spec:
         return Spec(x.shape, np.dtype(self.dtype))

@@ -1,21 +1,26 @@
 """The operators and methods of nodes and eager tensors."""
 
+from collections.abc import Hashable, Sequence
 from types import MethodType
 from typing import Any
 
 import numpy as np
 
 from mlpengine import ops
-from mlpengine.core.errors import TapeError
-from mlpengine.tape.methods import method
+from mlpengine.core.errors import DtypeError, TapeError
+from mlpengine.core.spec import DTypeLike, floating
+from mlpengine.tape import elementwise, functions
 from mlpengine.tape.operand import Operand
+
+Axes = int | tuple[int, ...] | None
+IntOrPair = int | tuple[int, int]
 
 
 class Expression(Operand):
     """Python operators and NumPy-like methods: ``((x @ w + b).tanh() ** 2).mean(axis=1)``.
 
-    Every op except `cat` is a method with the registry name of the op.  Operands come first, then
-    options, as in ``x.conv2d(w, b, stride=2)``.  `cat` is a function that takes a list.
+    Every op is a method with its registry name; below, x is the object itself.  Only `cat` is a
+    function, because it takes a list.
 
     A Python number takes the dtype of the expression; arrays keep their dtype and become constants.
     In element-wise ops, 0-d operands such as losses (float64) or means take the dtype of the
@@ -75,28 +80,176 @@ class Expression(Operand):
         return self._apply(ops.Transpose(), self)
 
     def __getattr__(self, name: str) -> Any:
-        """Return the method of an op."""
-        if name not in ops.REGISTRY or name == "cat":
+        """Return the method of an element-wise op."""
+        if name not in elementwise.names():
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        op: Any = ops.REGISTRY[name]
-        return MethodType(method(op), self)
+        return MethodType(elementwise.method(name), self)
 
-    def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *ops.REGISTRY]
+    def softmax(self, axis: int = -1) -> Any:
+        """Return e**x divided by its sum along an axis."""
+        return self._apply(ops.Softmax(axis), self)
+
+    def log_softmax(self, axis: int = -1) -> Any:
+        """Return the logarithm of softmax along an axis."""
+        return self._apply(ops.LogSoftmax(axis), self)
+
+    def where(self, a: Any, b: Any) -> Any:
+        """Return a where x is true and b elsewhere, broadcast; x is bool or holds 0 and 1."""
+        return functions.where(self, a, b)
+
+    def matmul(self, b: Any) -> Any:
+        """Return the product of two matrices."""
+        return self._apply(ops.MatMul(), self, b)
+
+    def batch_matmul(self, b: Any) -> Any:
+        """Return the products of matrices over leading axes, broadcast."""
+        return self._apply(ops.BatchMatMul(), self, b)
+
+    def linear(self, w: Any, b: Any = None) -> Any:
+        """Return x @ w.T + b: a dense layer, w being (out_dim, in_dim)."""
+        return self._apply(ops.Linear(), self, w, b)
+
+    def conv2d(
+        self,
+        w: Any,
+        b: Any = None,
+        *,
+        stride: IntOrPair = 1,
+        padding: IntOrPair = 0,
+        dilation: IntOrPair = 1,
+        groups: int = 1,
+    ) -> Any:
+        """Return the images x correlated with the kernels w (out, in / groups, height, width)."""
+        return self._apply(ops.Conv2d(stride, padding, dilation, groups), self, w, b)
+
+    def max_pool2d(
+        self, kernel: IntOrPair, *, stride: IntOrPair | None = None, padding: IntOrPair = 0
+    ) -> Any:
+        """Return the largest entry under each window; the stride is by default the kernel."""
+        return self._apply(ops.MaxPool2d(kernel, stride, padding), self)
 
     def transpose(self, *axes: Any) -> Any:
         """Return x with its axes in the order `axes`, numbers or one tuple; by default reversed."""
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
         return self._apply(ops.Transpose(tuple(order) if order else None), self)
 
+    def sum(self, axis: Axes = None, *, keepdims: bool = False) -> Any:
+        """Return the sum over all axes, or over the given ones."""
+        return self._apply(ops.Sum(axis, keepdims), self)
+
+    def mean(self, axis: Axes = None, *, keepdims: bool = False) -> Any:
+        """Return the mean over all axes, or over the given ones."""
+        return self._apply(ops.Mean(axis, keepdims), self)
+
+    def var(self, axis: Axes = None, *, ddof: int = 0, keepdims: bool = False) -> Any:
+        """Return the variance over all or the given axes: sum of squares / (n - ddof)."""
+        return self._apply(ops.Var(axis, keepdims, ddof), self)
+
+    def max(self, axis: Axes = None, *, keepdims: bool = False) -> Any:
+        """Return the largest entry over all or given axes; of equal ones, the first gets dy."""
+        return self._apply(ops.Max(axis, keepdims), self)
+
+    def min(self, axis: Axes = None, *, keepdims: bool = False) -> Any:
+        """Return the smallest entry over all or given axes; of equal ones, the first gets dy."""
+        return self._apply(ops.Min(axis, keepdims), self)
+
+    def logsumexp(self, axis: Axes = None, *, keepdims: bool = False) -> Any:
+        """Return log(sum(e**x)) over all axes, or over the given ones."""
+        return self._apply(ops.LogSumExp(axis, keepdims), self)
+
     def reshape(self, *shape: Any) -> Any:
         """Return x in another shape, numbers or one tuple; one length may be -1."""
         sizes = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
         return self._apply(ops.Reshape(tuple(sizes)), self)
 
+    def cast(self, dtype: DTypeLike) -> Any:
+        """Return x in another floating dtype."""
+        try:
+            kind = floating(dtype, "cast")
+        except DtypeError as error:
+            advice = "in a network, an input of integers is inputs={'tokens': ('int64', 16)}"
+            raise DtypeError(f"{error}; {advice}") from None
+        return self._apply(ops.Cast(kind.name), self)
+
+    def detach(self) -> Any:
+        """Return x without its gradient: nothing flows back."""
+        return self._apply(ops.Detach(), self)
+
+    def chunk(self, parts: int, axis: int = 0) -> Any:
+        """Return a tuple of equal parts along an axis."""
+        return self._apply(ops.Chunk(parts, axis), self)
+
+    def slice(self, key: Any) -> Any:
+        """Return x[key]; the key has integers, slices, an ellipsis and None."""
+        return self._apply(ops.Slice(key), self)
+
+    def gather(self, index: Any, axis: int) -> Any:
+        """Return entries along an axis by an integer array of the same rank."""
+        return self._apply(ops.Gather(axis), self, index)
+
+    def index_select(self, index: Any, axis: int = 0) -> Any:
+        """Return slices along an axis by a 1-D integer array."""
+        return self._apply(ops.IndexSelect(axis), self, index)
+
+    def embedding(self, index: Any) -> Any:
+        """Return rows of a weight by an integer array of any shape."""
+        return self._apply(ops.Embedding(), self, index)
+
+    def struct_field(self, field: int, fields: int | Sequence[int], axis: int = -1) -> Any:
+        """Return one field of a concatenation; `fields` is their number or their sizes."""
+        sizes = fields if isinstance(fields, int) else tuple(fields)
+        return self._apply(ops.StructField(field, sizes, axis), self)
+
+    def map_lookup(
+        self,
+        key: Hashable,
+        keys: int | Sequence[Hashable],
+        *,
+        sizes: Sequence[int] | None = None,
+        axis: int = -1,
+    ) -> Any:
+        """Return one value of an ordered mapping; x is the concatenation of its values."""
+        known = keys if isinstance(keys, int) else tuple(keys)
+        lengths = None if sizes is None else tuple(sizes)
+        return self._apply(ops.MapLookup(key, known, lengths, axis), self)
+
+    def layer_norm(self, scale: Any = None, bias: Any = None, *, eps: float = 1e-5) -> Any:
+        """Return x normalized over its last axis, times scale, plus bias."""
+        return self._apply(ops.LayerNorm(eps), self, scale, bias)
+
+    def batch_norm(
+        self,
+        scale: Any = None,
+        bias: Any = None,
+        *,
+        running: ops.RunningStatistics | None = None,
+        training: bool = True,
+        eps: float = 1e-5,
+    ) -> Any:
+        """Return x normalized per feature over the batch, times scale, plus bias."""
+        return self._apply(ops.BatchNorm(running, training, eps), self, scale, bias)
+
     def dropout(self, rate: float, rng: np.random.Generator) -> Any:
         """Return x with dropout for training: zeros at a rate, and other entries scaled up."""
         return self._apply(ops.Dropout(rate, ops.Philox.drawn(rng)), self)
+
+    def ssm_scan(self, b: Any, x: Any, h0: Any = None) -> Any:
+        """Return every state of h_t = a_t * h_(t-1) + b_t * x_t, over (..., time, channels)."""
+        return self._apply(ops.SsmScan(), self, b, x, h0)
+
+    def softmax_cross_entropy(
+        self,
+        target: Any,
+        weight: Any = None,
+        *,
+        class_weights: Sequence[float] | None = None,
+        label_smoothing: float = 0.0,
+        ignore_index: int | None = None,
+    ) -> Any:
+        """Return the mean of -log softmax(output)[target], in nats."""
+        weights = None if class_weights is None else tuple(class_weights)
+        op = ops.SoftmaxCrossEntropy(weights, label_smoothing, ignore_index)
+        return self._apply(op, self, target, weight)
 
 
 def _is_number(value: Any) -> bool:
