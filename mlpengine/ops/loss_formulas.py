@@ -169,7 +169,7 @@ def turning_point(slope: Callable[[Array], Array], shape: tuple[int, ...]) -> Ar
     """
     with np.errstate(all="ignore"):
         low, high = np.full(shape, -1.0), np.full(shape, 1.0)
-        for _ in range(DOUBLINGS):
+        for _ in range(DOUBLINGS + 1):
             falls, rises = slope(high) < 0, slope(low) > 0
             if not (falls.any() or rises.any()):
                 break
