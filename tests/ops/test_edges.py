@@ -122,20 +122,16 @@ def test_long_float32_sums_keep_their_digits():
     np.testing.assert_allclose(y, x[0], rtol=1e-6)
 
 
-def make(cls, *args, **kwargs):
-    return partial(cls, *args, **kwargs)
-
-
 WRONG_OPTIONS: list[tuple[Callable[[], GradOp], str]] = [
-    (make(ops.LeakyRelu, -0.1), r"leaky_relu: alpha must lie in 0 to 1 \(alpha -0.1\)"),
-    (make(ops.Elu, 0), "elu: alpha must be positive"),
-    (make(ops.Gelu, "erf"), "none or tanh"),
-    (make(ops.Clamp, 2, 1), r"clamp: lo must not exceed hi \(lo 2, hi 1\)"),
-    (make(ops.LogEps, 0), "log_eps: eps must be positive"),
-    (make(ops.Huber, 0), "huber: delta must be .* above zero"),
-    (make(ops.BinaryCrossEntropyWithLogits, 0), "positive_weight must be .* above zero"),
+    (partial(ops.LeakyRelu, -0.1), r"leaky_relu: alpha must lie in 0 to 1 \(alpha -0.1\)"),
+    (partial(ops.Elu, 0), "elu: alpha must be positive"),
+    (partial(ops.Gelu, "erf"), "none or tanh"),
+    (partial(ops.Clamp, 2, 1), r"clamp: lo must not exceed hi \(lo 2, hi 1\)"),
+    (partial(ops.LogEps, 0), "log_eps: eps must be positive"),
+    (partial(ops.Huber, 0), "huber: delta must be .* above zero"),
+    (partial(ops.BinaryCrossEntropyWithLogits, 0), "positive_weight must be .* above zero"),
     (
-        make(ops.SoftmaxCrossEntropy, label_smoothing=1.5),
+        partial(ops.SoftmaxCrossEntropy, label_smoothing=1.5),
         "label_smoothing must be .* at least 0 and at most 1",
     ),
 ]
@@ -147,17 +143,11 @@ def test_wrong_options_are_refused(build, says):
         build()
 
 
-def f8(*shape):
-    return Spec(shape, np.dtype("float64"))
+def specs_of(dtype):
+    return lambda *shape: Spec(shape, np.dtype(dtype))
 
 
-def f4(*shape):
-    return Spec(shape, np.dtype("float32"))
-
-
-def i8(*shape):
-    return Spec(shape, np.dtype("int64"))
-
+f8, f4, i8 = map(specs_of, ("float64", "float32", "int64"))
 
 WRONG_OPERANDS = [
     (ops.Add(), [f8(2), f8(3)], ShapeError, r"add: .*broadcast \(a float64\[2\], b float64\[3\]\)"),

@@ -271,7 +271,6 @@ def test_wrong_options_are_refused(make: Any, options: dict[str, Any], message: 
     ("name", "values"), [("lr", [float("nan")]), ("steps", [-1, 1.5, float("nan"), True])]
 )
 def test_wrong_numbers_cannot_be_set(name: str, values: list[Any]) -> None:
-    """Before, -1 steps made all weights NaN, or ended the next step with a ZeroDivisionError."""
     adam = Adam(make_model(), schedule=ConstantSchedule())
     before = getattr(adam, name)
     for value in values:
