@@ -73,9 +73,7 @@ SCHEMA_LINE = "# yaml-language-server: $schema="
 def fitting_division(
     profile: Profile, table: Table, division: Division, *, own_test: bool
 ) -> Division:
-    """Lower `blocks` until the training rows have enough blocks for the folds.
-
-    Returns the division.
+    """Return the division; `blocks` is lowered until training rows have enough for the folds.
 
     `table` has the rows with a target; `profile` is the result of `Division.of`.
 
