@@ -239,11 +239,11 @@ class Mlp(TabularNetwork):
 
         Raises: UsageError for an activation that is not element-wise.
         """
-        linear = self.like_linear(initializer="zeros")
+        linear = self.like_linear(initializer="zeros", input_layer=None)
         for name in linear.groups["alphas"]:
             linear.params.views[name][...] = 0
         weights, factors = linear.weights, [layer.factor for layer in linear.layers]
-        first = weights[0][:, : self.in_dim]
+        first = weights[0]
         if len(weights) == 1:
             first[...] = self.of_features(weight, projection) / factors[0]
         else:

@@ -219,9 +219,9 @@ class Residual(TabularNetwork):
         return self.can_be_linear and not self.params.views["out.weight"].any()
 
     def linear(self, projection: Array, weight: Array, bias: Array) -> "Residual":
-        network = self.like_linear(initializer="zeros")
+        network = self.like_linear(initializer="zeros", input_layer=None)
         views = network.params.views
-        views["linear.weight"][:, : self.in_dim] = self.of_features(weight, projection)
+        views["linear.weight"][...] = self.of_features(weight, projection)
         views["out.bias"][...] = bias
         return network
 

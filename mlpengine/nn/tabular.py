@@ -8,11 +8,10 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from mlpengine.core.buffers import write_into
 from mlpengine.core.errors import UsageError
-from mlpengine.core.spec import Array, ArrayLike
+from mlpengine.core.spec import Array
 from mlpengine.core.structure import check_keys
-from mlpengine.nn.input_layer import EMBEDDING, MASK, SCALE, InputLayer
+from mlpengine.nn.input_layer import EMBEDDING, SCALE, InputLayer
 from mlpengine.nn.layers import activation_from_dict, activation_to_dict
 from mlpengine.nn.network import Network
 from mlpengine.ops import GradOp
@@ -193,33 +192,12 @@ class TabularNetwork(Network):
         return [k for k, (first, *_) in enumerate(self.layer_names) if first in frozen]
 
     @property
-    def _fixed(self) -> frozenset[str]:
-        return frozenset({MASK} & self.params.specs.keys())
-
-    @property
     def _input_layer_groups(self) -> dict[str, tuple[str, ...]]:
         names = self.params.specs
         return {
             "embedding": tuple(name for name in names if name.startswith(f"{EMBEDDING}.")),
             "scaling": (SCALE,) if SCALE in names else (),
         }
-
-    def mask_inputs(self, kept: ArrayLike) -> None:
-        """Let layer 0 read only the outputs of the input layer where `kept` (outputs,) is True.
-
-        The weights of layer 0 must be new.  They are multiplied by sqrt(outputs / kept outputs).
-
-        Raises: UsageError if the input layer has no mask, or if nothing is kept; ShapeError.
-        """
-        mask = np.asarray(kept, np.bool_)
-        if MASK not in self.params.views:
-            raise UsageError(
-                f"mask_inputs: needs an input layer with masked=True (got {self.input_layer})"
-            )
-        write_into(self.params.views[MASK], mask.astype(self.dtype), "mask_inputs: kept")
-        if not mask.any():
-            raise UsageError("mask_inputs: layer 0 needs a number to read (got none)")
-        self.params.views[self.layer_names[0][0]] *= (mask.size / mask.sum()) ** 0.5
 
     @property
     def n_inputs(self) -> int:
@@ -237,7 +215,7 @@ def _data_of(value: Any) -> Any:
     if isinstance(value, GradOp):
         return activation_to_dict(value)
     if isinstance(value, InputLayer):
-        return asdict(value)
+        return {name: _data_of(one) for name, one in asdict(value).items()}
     if isinstance(value, np.dtype):
         return value.name
     return [_data_of(one) for one in value] if isinstance(value, list | tuple) else value

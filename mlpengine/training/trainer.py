@@ -43,7 +43,6 @@ from mlpengine.models.task import Classification, Regression, Split, Task
 from mlpengine.models.threshold import choose_threshold
 from mlpengine.nn import Mlp, TabularNetwork
 from mlpengine.nn.mlp import ROWS_AT_START
-from mlpengine.nn.population import Population
 from mlpengine.ops import Loss
 from mlpengine.optim import SCHEDULES, FullBatch, Group, Optimizer, Schedule
 from mlpengine.optim.schedules import ScheduleLike
@@ -56,7 +55,7 @@ from mlpengine.step.shards import shards_problem
 from mlpengine.step.step import TrainingStep
 from mlpengine.training.diagnose import LoopDiagnostics
 from mlpengine.training.loop import Callback, Loop, Result
-from mlpengine.training.networks import input_layer_of, make_network
+from mlpengine.training.networks import input_layer_of, input_layer_reading, make_network
 from mlpengine.training.transfer import CalibrationSet
 from mlpengine.training.warm_start import copy_weights
 
@@ -275,7 +274,7 @@ class Trainer:
             (in_dim, self.task.outputs),
             seed=settings.seed,
             dtype=training.dtype,
-            input_layer=input_layer_of(settings.network, numbers, masked=bool(types)),
+            input_layer=input_layer_of(settings.network, numbers),
         )
         with at_setting("training", "freeze"):
             first.freeze(training.freeze)
@@ -286,11 +285,17 @@ class Trainer:
             with at_setting("training", "members"):
                 read = inputs_of("plain", numbers, in_dim, in_dim)
                 check_smooth(self.loss.title, int(read.sum()), self.task.outputs)
-        networks = Population(first, len(seeds), seeds=seeds) if len(seeds) > 1 else [first]
+        layers = [first.input_layer]
+        if types and numbers is not None:
+            layers = [
+                input_layer_reading(first, inputs_of(one, numbers, in_dim, first.n_inputs))
+                for one in types
+            ]
+        networks = [
+            first.like(seed=seed, input_layer=layers[k * len(layers) // len(seeds)])
+            for k, seed in enumerate(seeds)
+        ]
         for k, mlp in enumerate(networks):
-            if types and numbers is not None:
-                member_type = types[k * len(types) // len(seeds)]
-                mlp.mask_inputs(inputs_of(member_type, numbers, in_dim, mlp.n_inputs))
             if isinstance(mlp, Mlp) and mlp.initializer == "unit_variance" and from_rows:
                 rows = np.arange(len(train))
                 if self.folds is not None:
@@ -535,21 +540,11 @@ class Trainer:
 
 
 def _model(loss: Loss, mean: NetworkMean, preprocessor: Preprocessor) -> Model:
-    """Return a model of networks; several networks are copied unless they are a population."""
+    """Return a model of a network, or of copies of several networks."""
     loss, networks = loss.plain(), mean.networks
-    members = networks if isinstance(networks, Population) else None
-    weights = mean.ensemble_weights
     threshold = mean.task.threshold if isinstance(mean.task, Classification) else None
-    model = Model(
-        networks[0],
-        preprocessor,
-        loss.name,
-        loss.measured_options,
-        members,
-        ensemble_weights=weights,
-        threshold=threshold,
-    )
-    return model if members or len(networks) == 1 else model.with_mean(mean)
+    model = Model(networks[0], preprocessor, loss.name, loss.measured_options, threshold=threshold)
+    return model if len(networks) == 1 else model.with_mean(mean)
 
 
 def seeds_of(seed: int, networks: int) -> list[int]:

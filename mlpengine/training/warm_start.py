@@ -3,10 +3,7 @@
 import logging
 from collections.abc import Iterable, Sequence
 
-import numpy as np
-
 from mlpengine.core.errors import UsageError, at_setting
-from mlpengine.core.spec import Array
 from mlpengine.nn import TabularNetwork
 
 _log = logging.getLogger("mlpengine")
@@ -22,7 +19,8 @@ def copy_weights(sources: Iterable[TabularNetwork], networks: Sequence[TabularNe
         return
     alone = 0
     for k, network in enumerate(networks):
-        same = [one for one in sources if np.array_equal(_mask(one), _mask(network))]
+        same = [one for one in sources if _ranges(one) == _ranges(network)]
+        same = [one for one in same if one.sizes == network.sizes] or same
         if same or len(networks) == 1 == len(sources):
             _copy_weights((same or sources)[k % len(same or sources)], network)
         else:
@@ -34,9 +32,9 @@ def copy_weights(sources: Iterable[TabularNetwork], networks: Sequence[TabularNe
         _log.warning("warning: training.members: %d of %d networks %s", alone, len(networks), text)
 
 
-def _mask(mlp: TabularNetwork) -> Array:
-    """Return the mask (0 or 1) of the inputs that a network reads; empty if it reads all."""
-    return mlp.params.views.get("input_layer.mask", np.zeros(0))
+def _ranges(mlp: TabularNetwork) -> tuple[tuple[int, int], ...]:
+    """Return the ranges of the inputs that a network reads; empty if it reads all."""
+    return mlp.input_layer.ranges if mlp.input_layer else ()
 
 
 def _copy_weights(source: TabularNetwork, mlp: TabularNetwork) -> None:

@@ -11,7 +11,7 @@ from mlpengine.ops import Huber, MeanSquaredError
 from mlpengine.optim import AdamW, Group
 from mlpengine.step.step import TrainingStep
 
-OPTIONS = {"learned_activation": True, "input_layer": InputLayer(masked=True)}
+OPTIONS = {"learned_activation": True, "input_layer": InputLayer(scaling=True)}
 
 
 def made(mlp, loss=None, rows=8, **optimizer) -> TrainingStep:

@@ -25,7 +25,7 @@ TABLES = {
         activation="silu",
         residual_dropout=0.1,
         linear=True,
-        input_layer=InputLayer("pbld", embedded=3, scaling=True, masked=True),
+        input_layer=InputLayer("pbld", embedded=3, scaling=True, ranges=((0, 2), (4, 9))),
     ),
     "wider than its output": Residual(IN_DIM, 1, width=5, activation="softmax", dtype="float64"),
     "dense layers": Mlp([IN_DIM, 9, 9, 1], activation=["softmax", "tanh"], dropout=0.1),

@@ -63,7 +63,7 @@ def test_any_loss_can_be_minimized():
         ([], {}),
         ([5, 7, 4], {"activation": "mish", "dropout": 0.3}),
         ([6, 5], {"parametrization": "neural_tangent", "learned_activation": True}),
-        ([5], {"input_layer": InputLayer("pbld", scaling=True, masked=True)}),
+        ([5], {"input_layer": InputLayer("pbld", scaling=True, ranges=((1, 6),))}),
     ],
 )
 def test_a_linear_network_computes_the_product(hidden, options):

@@ -21,7 +21,7 @@ MADE = {
         "dropout": 0.25,
         "residual_dropout": 0.125,
         "dtype": "float64",
-        "input_layer": InputLayer(scaling=True, masked=True),
+        "input_layer": InputLayer(scaling=True),
     },
     "formula": {"activation": "x * tanh(x)", "width": 5, "initializer": "he_normal"},
 }
@@ -59,7 +59,7 @@ def test_outputs_are_those_of_the_formula(name):
         return h @ p[f"{key}.weight"].T + p[f"{key}.bias"]
 
     x = rows(own.dtype).astype(np.float64)
-    x = x * p.get("input_layer.scale", 1) * p.get("input_layer.mask", 1)
+    x = x * p.get("input_layer.scale", 1)
     h = dense(x, "first")
     for k in range(own.blocks):
         z = activation(dense(norm(h, f"blocks.{k}.norm"), f"blocks.{k}.up"))

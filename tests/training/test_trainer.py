@@ -106,8 +106,7 @@ def test_kinds_read_their_inputs_and_share_the_mean():
         folds=np.arange(60) % 3,
         numbers=numbers,
     )
-    read = [mlp.params.views["input_layer.mask"] for mlp in made.networks]
-    assert [mask.sum() for mask in read] == [numbers.width] * 3 + [2] * 3
+    assert [mlp.n_inputs for mlp in made.networks] == [numbers.width] * 3 + [2] * 3
     fitted = made.fit()
     assert [*fitted.ensemble_weights] == ["piecewise", "plain", "linear"]
     assert sum(fitted.ensemble_weights.values()) == pytest.approx(1)
