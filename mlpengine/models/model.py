@@ -658,13 +658,8 @@ class Model:
 
     @property
     def n_parameters(self) -> int:
-        """Number of parameters that a prediction uses.
-
-        For a network that is a linear model, this is the number of weights and biases of the linear
-        model.
-        """
-        linear = self.mlp.outputs * (self.preprocessor.n_features + 1)
-        return sum(linear if one.is_linear else len(one.params) for one in self.networks)
+        """Number of parameters of all networks."""
+        return sum(len(one.params) for one in self.networks)
 
     def _facts(self) -> dict[str, str]:
         """Return the main properties by title, for `repr` and notebooks."""

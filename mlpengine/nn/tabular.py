@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from inspect import signature
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -17,20 +17,6 @@ from mlpengine.nn.network import Network
 from mlpengine.ops import GradOp
 
 
-class LinearOption(NamedTuple):
-    """An option of a network that lets the network hold a linear model.
-
-    Attributes:
-        name: name of the option, False by default.
-        group: group of the parameters that the option adds.
-        neutral: initial value of these parameters, with no effect on the outputs.
-    """
-
-    name: str
-    group: str
-    neutral: float
-
-
 class TabularNetwork(Network):
     """A network between a table's features and its outputs, for configs and models.
 
@@ -41,8 +27,6 @@ class TabularNetwork(Network):
     """
 
     __slots__ = ("initializer", "input_layer", "sizes")
-
-    linear_option: ClassVar[LinearOption]
 
     sizes: tuple[int, ...]
     input_layer: InputLayer | None
@@ -82,25 +66,9 @@ class TabularNetwork(Network):
         """Names of the activations, by the name of the weight before the activation."""
 
     @property
-    @abstractmethod
     def is_linear(self) -> bool:
-        """Whether the network is a linear model; training keeps it linear."""
-
-    @abstractmethod
-    def linear(self, projection: Array, weight: Array, bias: Array) -> Self:
-        """Return a network with these settings that computes x @ projection @ weight.T + bias.
-
-        `projection` is a matrix (in_dim, columns), or the indices (columns,) of columns of x.
-        """
-
-    def of_features(self, weight: Array, projection: Array) -> Array:
-        """Return w (rows, in_dim) with x @ w.T equal to x @ projection @ weight.T."""
-        if projection.ndim == 2:
-            product: Array = weight @ projection.T
-            return product
-        spread = np.zeros((len(weight), self.in_dim))
-        spread[:, projection] = weight
-        return spread
+        """Whether the network is a linear model, without hidden layers, activation, input layer."""
+        return len(self.sizes) == 2 and self.input_layer is None and not self.activations
 
     def describe(self) -> dict[str, Any]:
         settings = {n: _data_of(v) for n, v in self.options.items() if n != "initializer"}
@@ -137,11 +105,6 @@ class TabularNetwork(Network):
         """Sizes as text, such as 4-16-1."""
         return "-".join(map(str, self.sizes))
 
-    @property
-    def can_be_linear(self) -> bool:
-        """Whether an option lets the network hold a linear model."""
-        return bool(self.options[self.linear_option.name])
-
     def like(self, **changes: Any) -> Self:
         """Return a new network with this architecture and these options, except for `changes`.
 
@@ -150,13 +113,6 @@ class TabularNetwork(Network):
         network = type(self)(**self.options | changes)
         network.freeze(self.frozen)
         return network
-
-    def like_linear(self, **changes: Any) -> Self:
-        """Return a network as `like` does, with the option to hold a linear model.
-
-        Raises: UsageError if an `Mlp` has an activation that is not element-wise.
-        """
-        return self.like(**{self.linear_option.name: True}, **changes)
 
     def freeze(self, layers: Iterable[Any]) -> None:
         """Freeze the parameters of these layers, and train all others.

@@ -44,10 +44,10 @@ from mlpengine.models.threshold import choose_threshold
 from mlpengine.nn import Mlp, TabularNetwork
 from mlpengine.nn.mlp import ROWS_AT_START
 from mlpengine.ops import Loss
-from mlpengine.optim import SCHEDULES, FullBatch, Group, Optimizer, Schedule
+from mlpengine.optim import SCHEDULES, FullBatch, Optimizer, Schedule
 from mlpengine.optim.schedules import ScheduleLike
 from mlpengine.settings import MemberType, RunSettings
-from mlpengine.settings.training import LINEAR, SMOOTH
+from mlpengine.settings.training import SMOOTH
 from mlpengine.step.auto_backend import choose_backend
 from mlpengine.step.blas_threads import cores, pinned
 from mlpengine.step.ranks import Ranks
@@ -278,9 +278,6 @@ class Trainer:
         )
         with at_setting("training", "freeze"):
             first.freeze(training.freeze)
-        if LINEAR in training.fold_members:
-            with at_setting("training", "members"):
-                first.like_linear()  # raises if an activation is not element-wise
         if SMOOTH in training.fold_members and numbers is not None:
             with at_setting("training", "members"):
                 read = inputs_of("plain", numbers, in_dim, in_dim)
@@ -337,7 +334,7 @@ class Trainer:
             self.backend = step.backend  # so that a failed compilation is reported only once
             yield member
 
-    def _member(self, mlp: TabularNetwork, rows: int, *, linear: bool = False) -> Member:
+    def _member(self, mlp: TabularNetwork, rows: int) -> Member:
         """Return a network with its optimizer, for learning from `rows` rows."""
         training, alone = self.settings.training, len(self.seeds) == 1
         ranks = self.ranks if alone else None
@@ -357,17 +354,13 @@ class Trainer:
             "shards": training.shards,
             "ranks": ranks,
         }
-        optimizer = self._optimizer(mlp, in_epoch, linear=linear)
+        optimizer = self._optimizer(mlp, in_epoch)
         return Member(mlp, self.loss, optimizer, batch, step)
 
-    def _optimizer(self, mlp: TabularNetwork, in_epoch: int, *, linear: bool) -> Optimizer:
-        """Return the optimizer of a network; with `linear`, the network stays linear."""
+    def _optimizer(self, mlp: TabularNetwork, in_epoch: int) -> Optimizer:
         training, total = self.settings.training, self.settings.training.epochs * in_epoch
         schedule: ScheduleLike | None = training.schedule
         settings: Any = training.optimizer
-        if linear and not issubclass(settings.kind, FullBatch):
-            fixed = {"alphas": Group(lr=0.0, weight_decay=0.0)}
-            settings = replace(settings, groups={**(settings.groups or {}), **fixed})
         with at_setting("training", "schedule"):
             if isinstance(schedule, Schedule) and not getattr(schedule, "total_steps", 0):
                 schedule = schedule.over(total, in_epoch)
@@ -528,15 +521,9 @@ class Trainer:
         return replace(fitted, mean=replace(fitted.mean, task=task.with_threshold(threshold)))
 
     def members_of(self, fitted: Fitted) -> tuple[Member, ...]:
-        """Return the networks of a mean, with optimizers to continue training.
-
-        Linear networks were fitted without steps; their optimizers keep them linear.
-        """
+        """Return the networks of a mean, with optimizers to continue training."""
         known, rows = {id(member.mlp): member for member in self.members}, self.row_count(0)
-        return tuple(
-            known.get(id(mlp)) or self._member(mlp, rows, linear=True)
-            for mlp in fitted.mean.networks
-        )
+        return tuple(known.get(id(mlp)) or self._member(mlp, rows) for mlp in fitted.mean.networks)
 
 
 def _model(loss: Loss, mean: NetworkMean, preprocessor: Preprocessor) -> Model:

@@ -14,7 +14,7 @@ def copy_weights(sources: Iterable[TabularNetwork], networks: Sequence[TabularNe
 
     Raises: UsageError, with the setting, if the architectures differ.
     """
-    sources = [one for one in sources if not one.is_linear]
+    sources = [one for one in sources if not one.is_linear or one.sizes == networks[0].sizes]
     if not sources:
         return
     alone = 0
@@ -40,13 +40,6 @@ def _ranges(mlp: TabularNetwork) -> tuple[tuple[int, int], ...]:
 def _copy_weights(source: TabularNetwork, mlp: TabularNetwork) -> None:
     kinds = [net.describe() for net in (source, mlp)]
     theirs, own = ({"network": kind["name"], **kind["settings"], "dropout": 0.0} for kind in kinds)
-    views = dict(source.params.views)
-    option, group, neutral = source.linear_option
-    added = source.groups[group]
-    if not own.get(option) and all((views[name] == neutral).all() for name in added):
-        for known in (theirs, own):
-            known.pop(option, None)  # set if a model also has linear networks
-        views = {name: view for name, view in views.items() if name not in added}
     for key in theirs | own:
         pair = theirs.get(key), own.get(key)
         if pair[0] != pair[1]:
@@ -54,5 +47,4 @@ def _copy_weights(source: TabularNetwork, mlp: TabularNetwork) -> None:
             with at_setting("training" if key == "dtype" else "network", setting):
                 text = f"must be as in the model of the warm start ({pair[0]}, {pair[1]})"
                 raise UsageError(f"{setting}: {text}")
-    for view, weights in zip(mlp.params.views.values(), views.values(), strict=True):
-        view[...] = weights  # by position, because names depend on dropout
+    mlp.params.flat[...] = source.params.flat

@@ -24,7 +24,6 @@ TABLES = {
         blocks=1,
         activation="silu",
         residual_dropout=0.1,
-        linear=True,
         input_layer=InputLayer("pbld", embedded=3, scaling=True, ranges=((0, 2), (4, 9))),
     ),
     "wider than its output": Residual(IN_DIM, 1, width=5, activation="softmax", dtype="float64"),

@@ -16,6 +16,7 @@ from mlpengine.backends.compiled.target import compiler_command
 from mlpengine.export import export
 from mlpengine.export._reduced import reduced
 from mlpengine.export.network_c import c_file, network_code
+from mlpengine.models.linear import linear_network
 from mlpengine.models.members import NetworkMean
 from mlpengine.nn import InputLayer, Residual
 
@@ -49,11 +50,10 @@ def mlp(input_layer=None, *, kind=None, alpha=None, hidden=(UNITS, UNITS), **opt
     return network
 
 
-def linear(network, rank=OUTPUTS):
-    """Return a network of the architecture of `network` that is a linear function of `READ`."""
-    rng = np.random.default_rng(6)
-    weight = rng.standard_normal((OUTPUTS, rank)) @ rng.standard_normal((rank, len(READ)))
-    return network.linear(np.eye(FEATURES)[:, READ], weight, rng.standard_normal(OUTPUTS))
+def linear(network):
+    """Return a network that is a linear function of `READ`."""
+    weight = np.random.default_rng(6).standard_normal((OUTPUTS, len(READ)))
+    return linear_network(np.array(READ), weight, weight[:, 0], network)
 
 
 def blocks(**options):
@@ -80,18 +80,9 @@ CASES = {
         mlp(activation=[None, "silu"], hidden=(30, UNITS)), dense(len(READ), UNITS, OUTPUTS)
     ),
     "a narrow layer": (mlp(activation=None, hidden=(1,)), dense(len(READ), 1, OUTPUTS)),
-    "linear": (linear(mlp(WAVES, parametrization="neural_tangent")), dense(len(READ), OUTPUTS)),
-    "linear of rank 1": (linear(mlp(hidden=(1, 8))), dense(len(READ), 1, OUTPUTS)),
+    "linear": (linear(mlp()), dense(len(READ), OUTPUTS)),
     "nothing read": (mlp(LIMITED, activation=None, initializer="zeros"), dense(1, OUTPUTS)),
     "blocks": (shaken(blocks(input_layer=WAVES)), dense(len(READ), UNITS) + BLOCK),
-    "blocks and a linear function": (
-        shaken(blocks(input_layer=WAVES, linear=True)),
-        dense(len(READ), UNITS) + BLOCK + OUTPUTS * len(READ),
-    ),
-    "blocks and a linear function of zeros": (
-        blocks(input_layer=LIMITED, linear=True), dense(len(READ), UNITS) + BLOCK
-    ),
-    "linear beside blocks": (linear(blocks(input_layer=WAVES)), dense(len(READ), OUTPUTS)),
 }  # fmt: skip
 CASES["nothing read"][0].weights[0][...] = 0
 
@@ -179,7 +170,7 @@ def test_files_of_a_mean_of_members_are_as_large_as_what_they_hold(suffix, tmp_p
     features, all_read = one.mlp.in_dim, one.mlp
     plain = all_read.like(seed=5, input_layer=InputLayer(ranges=((0, kept),)))
     weight = 0.1 * np.random.default_rng(1).standard_normal((1, kept))
-    line = plain.linear(np.eye(features)[:, :kept], weight, np.ones(1))
+    line = linear_network(np.arange(kept), weight, np.ones(1), plain)
     networks = [plain, all_read, line, Mlp([features, 2, 1], activation="tanh", seed=2)]
     model = one.with_mean(NetworkMean(networks, one.task, (0.25, 0.25, 0.25, 0.25)))
     single = replace(one, mlp=Mlp(all_read.sizes, activation=["gelu", "tanh"]))

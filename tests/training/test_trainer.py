@@ -147,28 +147,21 @@ def test_intervals_in_time_are_made_from_the_newest_folds(in_time):
 
 
 WRONG = {
-    "freeze": ({"freeze": (5,)}, {}, ("training", "freeze"), "5"),
-    "shards": ({"shards": 3}, {}, ("training", "shards"), "3"),
+    "freeze": ({"freeze": (5,)}, ("training", "freeze"), "5"),
+    "shards": ({"shards": 3}, ("training", "shards"), "3"),
     "schedule": (
         {"schedule": CosineSchedule(warmup_epochs=9)},
-        {},
         ("training", "schedule"),
         "total_steps",
-    ),
-    "linear": (
-        {"members": ("plain", "linear"), "folds": FOLDS},
-        {"activation": ("softmax",)},
-        ("training", "members"),
-        "element-wise",
     ),
 }
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_an_error_says_which_setting_is_at_fault(name):
-    training, network, setting, text = WRONG[name]
+    training, setting, text = WRONG[name]
     with pytest.raises(UsageError, match=text) as error:
-        trainer(network, **training)
+        trainer({}, **training)
     assert error.value.setting == setting
 
 
