@@ -24,6 +24,7 @@ from mlpengine.data.features.drift import NewRows
 from mlpengine.data.tables import Column, Table, read_table
 from mlpengine.data.tables.frames import as_table
 from mlpengine.data.tables.rows import usable_rows
+from mlpengine.models.background import KEPT_ROWS, background_rows
 from mlpengine.models.baselines import Guess, baseline_scores, compared_metrics
 from mlpengine.models.calibration import (
     RESIDUALS,
@@ -54,7 +55,7 @@ from mlpengine.models.shapley import (
     MOST_PAIRS,
     MULTIPLICATIONS,
     RowExplanation,
-    drawn_rows,
+    pairs_of,
     shapley_values,
 )
 from mlpengine.models.task import (
@@ -125,7 +126,8 @@ class Model:
     `residuals` are out-of-fold errors, scaled to the size of the mean's errors.  `sets` has the
     out-of-fold probabilities of the true classes.  `record` describes the training, if known
     (`TrainingRecord`).  With a `threshold`, one of two classes is predicted if its probability is
-    above the threshold, instead of 0.5.  `Mlp.load` can read the file of a single network, too.
+    above the threshold, instead of 0.5.  `background` has rows for `explain_row`, as cells by
+    column (`with_background`).  `Mlp.load` can read the file of a single network, too.
     """
 
     mlp: TabularNetwork
@@ -138,6 +140,7 @@ class Model:
     record: Mapping[str, Any] = field(default_factory=dict)
     sets: ClassSets | None = None
     threshold: Threshold | None = None
+    background: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     @property
     def networks(self) -> tuple[TabularNetwork, ...]:
@@ -335,34 +338,28 @@ class Model:
 
         Contributions are Shapley values: the mean change of the prediction if the column's value in
         a background row is replaced by the value in `row`.  `background` is a table, such as the
-        training rows.  By default, background rows are drawn from the model's summary of its
-        training rows, each column independently.
+        training rows.  By default, it is the rows that the model keeps (`with_background`).
 
-        Raises: DataError as `predict`, for more or less than one row, and without background rows.
+        Raises: DataError as `predict`, for more or less than one row, and without background rows;
+            UsageError for a model that keeps no rows.
         """
         table = self.table(row)
         if table.n_rows != 1:
             raise DataError(f"explain_row: one row is needed (got {table.n_rows:,})")
         self._warn_of(table)
-        is_drawn = background is None
-        if is_drawn:
-            background = drawn_rows(self.preprocessor, MOST_PAIRS)
-        rows = self.table(background)
+        is_given = background is not None
+        if not (is_given or self.background):
+            raise UsageError("explain_row: the model keeps no rows; write background=table")
+        rows = self.table(background if is_given else self.background)
         if not rows.n_rows:
             raise DataError("explain_row: background must have rows (got none)")
         rows = rows.rows(evenly_spaced(rows.n_rows, MOST_PAIRS))
-        origin = f"{plural(rows.n_rows, 'row')} {'drawn' if is_drawn else 'given'}"
-        columns, task = feature_columns(self.preprocessor), self._task
-
-        evaluations = min(EVALUATIONS, int(MULTIPLICATIONS // max(1, self.n_parameters)))
-
-        def predict(x: Array) -> Array:
-            return task.predicted_numbers(self.forward(x))
-
+        origin = f"{plural(rows.n_rows, 'row')} {'given' if is_given else 'of the model'}"
+        columns, task, predict = feature_columns(self.preprocessor), self._task, self._numbers
         with np.errstate(over="ignore", invalid="ignore"):
             x = self.features(table)
             parts = shapley_values(
-                predict, x[0], self.features(rows), columns, evaluations=evaluations
+                predict, x[0], self.features(rows), columns, evaluations=self._evaluations
             )
             (prediction,) = predict(x)
         names = [*dict.fromkeys(columns)]
@@ -387,6 +384,34 @@ class Model:
             origin,
         )
 
+    def with_background(self, data: Any) -> "Model":
+        """Return the model with rows for `explain_row` that are like the rows of a table.
+
+        The rows have the mean prediction of the table, and no row with numbers is a row of the
+        table (`background_rows`).  With None the model keeps no rows.
+        """
+        if data is None:
+            return replace(self, background={})
+        own = self.preprocessor
+        count = pairs_of(len({*feature_columns(own)}), self._evaluations)
+        texts = [name for name, kind in own.kinds.items() if kind == "category"]
+
+        def predict(rows: Table) -> Array:
+            return self._numbers(self.features(rows))
+
+        with np.errstate(over="ignore", invalid="ignore"):
+            table = self.table(data).select(own.columns)
+            rows = background_rows(table, texts, predict, min(count, KEPT_ROWS))
+        return replace(self, background=rows)
+
+    def _numbers(self, x: Array) -> Array:
+        return self._task.predicted_numbers(self.forward(x))
+
+    @property
+    def _evaluations(self) -> int:
+        """Maximum number of predicted rows for the reasons of one prediction."""
+        return min(EVALUATIONS, int(MULTIPLICATIONS // max(1, self.n_parameters)))
+
     def check(self, data: Any) -> "DriftCheck":
         """Return how far the columns of new rows differ from the training rows.
 
@@ -403,7 +428,7 @@ class Model:
         """Return the metrics of two models, and the better model; `data` has the targets, too.
 
         Do not use training rows of either model.  The standard error is of the difference between
-        the models, from paired rows.  If one of them has costs, the metric is their mean cost.
+        the models, from paired rows.  If a model has costs, the metric is the mean cost of each.
 
         Raises: UsageError unless both predict the same target; DataError as `evaluate`.
         """
@@ -720,6 +745,7 @@ class Model:
             **({"loss_options": dict(self.loss_options)} if self.loss_options else {}),
             **({"record": dict(self.record)} if self.record else {}),
             **({"threshold": self.threshold._asdict()} if self.threshold else {}),
+            **({"background": dict(self.background)} if self.background else {}),
         }
 
     def state_dict(self) -> dict[str, Array]:
@@ -769,6 +795,9 @@ class Model:
                 if len(preprocessor.classes) != 2:
                     raise CheckpointError("threshold: needs two classes")
                 model = replace(model, threshold=restored_threshold(description["threshold"]))
+            if "background" in description:
+                _check_background(description["background"], preprocessor.columns)
+                model = replace(model, background=description["background"])
             _ = model.plain_loss  # raises for values that the loss refuses
             fits = (preprocessor.n_features, model.task.outputs) == (mlp.in_dim, mlp.outputs)
         except MlpEngineError as error:
@@ -801,6 +830,13 @@ class Model:
             return replace(model, residuals=residuals, sets=sets)
         except CheckpointError as error:
             raise CheckpointError(f"{path}: {error}") from error
+
+
+def _check_background(cells: object, columns: Sequence[str]) -> None:
+    conform(cells, dict[str, list[float | str | None]], "background")
+    assert isinstance(cells, Mapping)
+    if {*cells} != {*columns} or len({*map(len, cells.values())}) > 1:
+        raise CheckpointError("background: needs equally many cells of each column that is read")
 
 
 def _ensemble_weights(description: Mapping[str, Any], networks: int) -> tuple[float, ...]:

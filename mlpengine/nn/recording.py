@@ -60,7 +60,7 @@ class Recording(NamedTuple):
 
     @property
     def predicts(self) -> bool:
-        """Whether input and output are single, and only dropout is left out of predictions."""
+        """Whether input and output are single, and no op but dropout differs in predictions."""
         plain = "" in self.inputs and "" in self.outputs
         return plain and not any(isinstance(r.op, Normal | BatchNorm) for r in self.tape.records)
 
@@ -77,7 +77,7 @@ class Recording(NamedTuple):
 
     @property
     def traced(self) -> list[Value]:
-        """The values with gradients that a backward keeps, for gradients of single rows.
+        """The values with gradients that must outlive backward, for the gradients of single rows.
 
         These are the pre-activations of the layers.  If no layer names a pre-activation, outputs of
         ops that combine rows with parameters are added.

@@ -47,7 +47,7 @@ class TabularNetwork(Network):
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """Names of the last layer's parameters; to scale them all scales the outputs."""
+        """Names of the last layer's parameters; scaling all of them scales the outputs."""
         return self.layer_names[-1]
 
     @property

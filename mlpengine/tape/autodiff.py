@@ -43,8 +43,8 @@ class Tensor(Expression):
     """An array and, if the tensor is tracked, the op that computed the array.
 
     `from_inner` makes a tensor.  Tensors have the operators and methods of `Expression`.  Integer,
-    bool and quantized tensors are never tracked.  Do not change an array before the last `backward`
-    of a graph that has read the array.
+    bool and quantized tensors are never tracked.  After a graph has read an array, do not change
+    the array until the last `backward` of the graph.
     """
 
     def __init__(

@@ -146,11 +146,11 @@ class Expression(Operand):
         return self._apply(ops.Var(axis, keepdims, ddof), self)
 
     def max(self, axis: Axes = None, *, keepdims: bool = False) -> Any:
-        """Return the largest entry over all or given axes; of equal ones, the first gets dy."""
+        """Return the largest entry over all or given axes; the first of equal entries gets dy."""
         return self._apply(ops.Max(axis, keepdims), self)
 
     def min(self, axis: Axes = None, *, keepdims: bool = False) -> Any:
-        """Return the smallest entry over all or given axes; of equal ones, the first gets dy."""
+        """Return the smallest entry over all or given axes; the first of equal entries gets dy."""
         return self._apply(ops.Min(axis, keepdims), self)
 
     def logsumexp(self, axis: Axes = None, *, keepdims: bool = False) -> Any:

@@ -71,7 +71,7 @@ class Structure:
                 yield value
 
     def _place(self, array: Array | None) -> Any:
-        """Return the key of an array; its place is relative to the first array of its memory."""
+        """Return the key of an array, with its offset from the first array in the same memory."""
         if array is None:
             return None
         self.arrays.append(array)
