@@ -161,7 +161,7 @@ WRONG = {
 def test_an_error_says_which_setting_is_at_fault(name):
     training, setting, text = WRONG[name]
     with pytest.raises(UsageError, match=text) as error:
-        trainer({}, **training)
+        trainer(**training)
     assert error.value.setting == setting
 
 
