@@ -27,10 +27,10 @@ MAX_PLACES, ROWS_OF_PLACE = 10, 80
 """Maximum number of `Residuals.places`, and minimum number of rows for each place."""
 
 CHANCE_OF_RANGE = 1.5
-"""Factor c in c / (level * sqrt(n)).
+"""Factor c in the share c / (level * sqrt(n)).
 
-By chance, the shortest range with a share `level` of n errors is up to this share shorter than the
-symmetric range.
+By chance, the shortest range with a share `level` of n errors is shorter than the symmetric range
+by up to this share.
 """
 
 SMALLEST_SCALE = 0.01

@@ -89,7 +89,7 @@ class LossFormulas:
 
     @cached_property
     def log_link(self) -> bool:
-        """Whether the loss is lowest where the first output is log(target), and not the target."""
+        """Whether the first output with the lowest loss is log(target), not the target."""
         y = np.linspace(-1.5, 1.5, 8)
         outputs = [y, *(np.full_like(y, 0.3) for _ in self.outputs[1:])]
 
@@ -117,7 +117,7 @@ class LossFormulas:
 
     @cached_property
     def locations(self) -> tuple[int, ...]:
-        """The output columns that shift with the target: slopes by columns and target sum to 0."""
+        """The output columns that shift with the target: slopes by them and the target sum to 0."""
         rng, count = np.random.default_rng(0), len(self.outputs)
         points = rng.normal(size=(count, 8 * count + 8))
         targets = [rng.uniform(0.1, 0.9, points.shape[1:])] * len(self.targets)
@@ -169,7 +169,7 @@ def turning_point(slope: Callable[[Array], Array], shape: tuple[int, ...]) -> Ar
     """
     with np.errstate(all="ignore"):
         low, high = np.full(shape, -1.0), np.full(shape, 1.0)
-        for _ in range(DOUBLINGS):
+        for _ in range(DOUBLINGS + 1):
             falls, rises = slope(high) < 0, slope(low) > 0
             if not (falls.any() or rises.any()):
                 break

@@ -150,7 +150,6 @@ class _Stream:
         self._calls: list[Call] = []
 
     def forget(self) -> None:
-        """Empty the cache."""
         self._first, self._bytes = None, None
 
     def write(self, out: Array, width: int, pitch: int) -> None:

@@ -2,6 +2,7 @@
 
 import tracemalloc
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -29,17 +30,6 @@ def data(rows=60, inputs=3, outputs=1, seed=0, noise=0.0):
 def full_step(network, kind, rows, loss=None, **options):
     loss = loss or MeanSquaredError()
     return TrainingStep(network, loss, kind(network), batch_size=rows, **options)
-
-
-def residuals(network, x, y, weights):
-    """Return the weighted errors as a function of the parameters, for SciPy."""
-
-    def of(flat):
-        network.params.flat[...] = flat
-        error = network.predict(x) - y
-        return (error * np.sqrt(weights)[:, None]).ravel()
-
-    return of
 
 
 class Shared(Network):
@@ -82,7 +72,11 @@ def test_the_curvature_is_that_of_the_numeric_jacobian(make, weighted):
     problem.curvature(curvature)
     assert np.array_equal(problem.gradient, gradient)
     flat = network.params.flat.copy()
-    of = residuals(network, x, y, weights)
+
+    def of(flat):
+        network.params.flat[...] = flat
+        return ((network.predict(x) - y) * np.sqrt(weights)[:, None]).ravel()
+
     jacobian = optimize.approx_fprime(flat, of, 1e-7)
     network.params.flat[...] = flat
     assert loss == pytest.approx((of(flat) ** 2).sum() / y.size)
@@ -142,20 +136,44 @@ def test_levenberg_marquardt_ends_where_scipy_does(sizes, seed):
     assert (of(flat) ** 2).sum() == pytest.approx(2 * best.cost, rel=1e-12)
 
 
+def model_at(of, flat, damping):
+    """Return the damped system, and the change and the decrease of the loss that it predicts."""
+    slopes = jacobian(of, flat)
+    curvature, gradient = slopes.T @ slopes / 30, slopes.T @ of(flat) / 30
+    scales = np.maximum(curvature.diagonal(), 0.1 * curvature.diagonal().max())
+    damped = curvature + damping * np.diag(scales)
+    change = np.linalg.solve(damped, -gradient)
+    return slopes, damped, change, -change @ gradient - change @ curvature @ change / 2
+
+
 def test_a_step_is_damped_by_a_tenth_of_the_largest_curvature_and_bends():
     x, y = data(noise=0.1)
     network = Mlp([3, 4, 1], activation="tanh", seed=0, dtype="float64")
     network.weights[1][...] = [0.01, 0.5, -1.0, 1.0]
     before, of = network.params.flat.copy(), errors(network, x, y)
-    slopes = jacobian(of, before)
-    curvature, gradient = slopes.T @ slopes / 30, slopes.T @ of(before) / 30
-    scales = np.maximum(curvature.diagonal(), 0.1 * curvature.diagonal().max())
-    damped = curvature + 1e3 * np.diag(scales)
-    change = np.linalg.solve(damped, -gradient)
+    slopes, damped, change, _ = model_at(of, before, 1e3)
     second = (jacobian(of, before + 1e-3 * change) - slopes) @ change / 1e-3
     bend = np.linalg.solve(damped, -slopes.T @ second / 60)
     TrainingStep(network, MeanSquaredError(), LevenbergMarquardt(network, damping=1e3), 60)(x, y)
     assert network.params.flat - before - change == pytest.approx(bend, abs=1e-3 * abs(bend).max())
+
+
+def test_the_damping_follows_the_gain_of_each_step():
+    x, y = data(noise=0.1)
+    network = Mlp([3, 4, 1], activation="tanh", seed=0, dtype="float64")
+    flat, of, rejections = network.params.flat, errors(network, x, y), set()
+    step, damping = full_step(network, LevenbergMarquardt, 60), 1e-3
+    for _ in range(40):
+        before = flat.copy()
+        step(x, y)
+        tried = damping * 2.0 ** np.cumsum(range(9))  # by the number of rejected changes
+        falls = np.array([model_at(of, before, each)[-1] for each in tried])
+        gains = ((of(before) ** 2).mean() - (of(flat) ** 2).mean()) / falls
+        expected = tried * np.maximum(1 / 3, 1 - (2 * gains - 1) ** 3)
+        damping = step.optimizer.numbers_of_state["damping"]
+        rejections.add(count := abs(expected - damping).argmin())
+        assert damping == pytest.approx(expected[count], rel=1e-6)
+    assert {0, 1, 2} <= rejections
 
 
 def test_bayesian_regularization_of_a_linear_network_is_bayesian_ridge():
@@ -210,10 +228,45 @@ def test_lbfgs_ends_where_scipy_does(name):
     assert step.loss_value == pytest.approx(best.fun, abs=1e-8)
 
 
-def test_a_cubic_without_a_minimum_is_tried_where_it_bends_or_in_the_middle():
-    bends = _between(Point(-1.0, 1.0, -3.0), Point(2.0, -8.0, -12.0))  # -x ** 3
-    assert bends == pytest.approx(0, abs=1e-12)
-    assert _between(Point(-1.0, 2.0, -4.0), Point(2.0, -10.0, -13.0)) == 0.5  # -x ** 3 - x
+@pytest.mark.parametrize("ends", [(-1.0, 2.0), (2.0, -1.0), (0.1, 0.4), (0.4, 0.1)])
+def test_a_line_search_goes_to_the_minimum_of_a_cubic_or_to_the_middle(ends):
+    rng, inner = np.random.default_rng(0), 0
+    near, middle, far = (ends[0] + part * (ends[1] - ends[0]) for part in (0.1, 0.5, 0.9))
+    for cubic in map(np.poly1d, rng.normal(size=(300, 4))):
+        at = _between(*(Point(t, cubic(t), cubic.deriv()(t)) for t in ends))
+        lowest = [t.real for t in cubic.deriv().roots if not t.imag and cubic.deriv(2)(t) > 0]
+        assert at == pytest.approx(np.clip(lowest or middle, min(near, far), max(near, far)))
+        inner += at not in (near, middle, far)
+    assert inner > 10
+    assert _between(Point(ends[0], 1.0, -1.0), Point(ends[1], np.inf, 0.0)) == pytest.approx(near)
+
+
+def test_lbfgs_steps_meet_the_wolfe_conditions_along_quasi_newton_directions():
+    network, pairs = Mlp([3, 1], seed=0, dtype="float64"), []
+    flat, optimizer = network.params.flat, Lbfgs(network, memory=3)
+    flat[...] = -1.2, 1.0, -1.2, 1.0
+    problem = SimpleNamespace(gradient=np.zeros(4))
+
+    def evaluate():
+        problem.gradient[...] = optimize.rosen_der(flat)
+        return optimize.rosen(flat)
+
+    problem.evaluate, inverse = evaluate, np.eye(4)
+    for _ in range(60):
+        start, before = flat.copy(), optimize.rosen_der(flat)
+        for s, y in pairs[-3:]:  # BFGS with a dense matrix
+            left = np.eye(4) - np.outer(s, y) / (s @ y)
+            inverse = left @ inverse @ left.T + np.outer(s, s) / (s @ y)
+        loss, newton = optimizer.minimize(problem)[0], -inverse @ before
+        moved, after = flat - start, problem.gradient.copy()
+        assert np.array_equal(after, optimize.rosen_der(flat))
+        assert optimize.rosen(flat) <= loss + 1e-4 * (moved @ before)
+        assert abs(moved @ after) <= -0.9 * (moved @ before)
+        norm = np.linalg.norm
+        assert moved / norm(moved) == pytest.approx(newton / norm(newton), rel=1e-6)
+        pairs.append((moved, after - before))
+        inverse = np.eye(4) * (moved @ pairs[-1][1]) / (pairs[-1][1] @ pairs[-1][1])
+    assert abs(after).max() < 1e-6
 
 
 def test_lbfgs_goes_down_the_gradient_where_its_memory_points_up():

@@ -17,7 +17,7 @@
 /* Limits of `patience`: all threads are tried again after `patience` times the duration of their last
    trial.  `patience` doubles whenever a trial ends with the caller alone, because beside other programs
    every other trial of all threads is fast by chance.  It halves whenever a trial of the caller alone
-   is slower than all threads.  Such a trial follows after MAX_PATIENCE bursts, or after slow bursts.
+   is slower than all threads.  The caller is tried after MAX_PATIENCE bursts, or after slow bursts.
    Beside other programs, trials thus take at most 1/32 of the time.  When the other programs end, the
    caller goes on alone for at most 32 times the last trial of up to 20 ms. */
 #define MIN_PATIENCE 8
