@@ -153,7 +153,7 @@ class _Stream:
         self._first, self._bytes = None, None
 
     def write(self, out: Array, width: int, pitch: int) -> None:
-        """Write the step's bytes; rows have `width` padded bytes, rows of the batch `pitch`."""
+        """Write the step's bytes; a row has `width` padded bytes, a row of the batch `pitch`."""
         step = self._rng.step
         first = step - step % self._steps
         if self._bytes is None:
