@@ -45,8 +45,8 @@ class Pieces(Network):
         several = (rows.reshape((-1, 1, 3, 2)).transpose((0, 1, 3, 2)) @ p("weight")).max(axis=1)
         flat = several.mean(axis=1) - several.min(axis=1) + several.sum(axis=1)
         parts = [left.softmax() * p("scale"), right.detach(), flat, x[:, 1:4]]
-        parts += [x.logsumexp(axis=1)[:, None], x.var(axis=1, ddof=1, keepdims=True)]
-        return cat(parts, axis=1).linear(p("out.weight")).abs()
+        parts += [x.logsumexp(axis=1)[:, None], x.var(axis=1, ddof=1, keepdims=True) ** 0]
+        return cat([cat(parts, axis=1).linear(p("out.weight")).abs(), x.log(), 1 / (x - x)], axis=1)
 
 
 class Normalized(Network):
