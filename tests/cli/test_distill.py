@@ -40,7 +40,7 @@ def test_a_student_is_a_run_as_any_other(mlpengine):
     assert result["spread"]["test"]["teacher"] == pytest.approx(own, rel=1e-4)
     assert result["spread"]["test"].keys() == {"teacher", "direct"}
     student, teacher = load("s"), load("t")
-    assert (len(teacher.networks), student.members) == (3, None)
+    assert (len(teacher.networks), len(student.networks)) == (3, 1)
     assert student.mlp.sizes[1:] == (6, 3)
     agree = student.predict("penguins") == teacher.predict("penguins")
     assert agree.mean() > 0.95
