@@ -161,7 +161,7 @@ class Fitted:
 
     def model(self, preprocessor: Preprocessor) -> Model:
         """Return a model with these networks and this preprocessor."""
-        model = _model(self.loss, self.mean, preprocessor)
+        model = model_of(self.loss, self.mean, preprocessor)
         return replace(model, residuals=self.residuals, sets=self.sets)
 
 
@@ -443,7 +443,7 @@ class Trainer:
 
     def model(self, preprocessor: Preprocessor) -> Model:
         """Return the model of the networks in their current state."""
-        return _model(self.loss, self.mean, preprocessor)
+        return model_of(self.loss, self.mean, preprocessor)
 
     def finish(self, result: Result) -> Fitted:
         """Return the trained networks, with measurements on rows that did not train them.
@@ -534,7 +534,7 @@ class Trainer:
         )
 
 
-def _model(loss: Loss, mean: NetworkMean, preprocessor: Preprocessor) -> Model:
+def model_of(loss: Loss, mean: NetworkMean, preprocessor: Preprocessor) -> Model:
     """Return a model of networks; several networks are copied unless they are a population."""
     loss, networks = loss.plain(), mean.networks
     members = networks if isinstance(networks, Population) else None
