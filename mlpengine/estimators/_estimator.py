@@ -225,7 +225,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
     def mlp_(self) -> TabularNetwork:
         """The network, or the first of several.
 
-        Its input are features, standardized and clipped if ``data.standardize`` is set.  With
+        Its inputs are features, standardized and clipped if ``data.standardize`` is set.  With
         piecewise networks in the ensemble, components of bins follow the features.
         """
         return self.mlps_[0]

@@ -250,8 +250,8 @@ def drivers_of(loaded: LoadedData, model: Model, effort: ReportBudget) -> dict[s
     """Return the importance of columns by permutation, and partial dependence on the first ones.
 
     `effort.passes` limits the rows and the permuted columns.  The time to permute all columns grows
-    with the square of their number.  So of many columns, only the columns with the largest effect
-    on the outputs are permuted.
+    with the square of their number.  If there are too many, only the columns with the largest
+    effect on the outputs are permuted.
     """
     columns = feature_columns(model.preprocessor)
     count = len(set(columns))

@@ -19,7 +19,7 @@ def lead_of(
 ) -> Lead | None:
     """Return the lead of the better of two runs.
 
-    If one of the `thresholds` has costs, the metric is the mean cost of both, by the first costs.
+    If a threshold has costs, the metric is the mean cost; the first such costs count for both runs.
     Returns None unless both runs have the same metric, part, table, target and classes.
     """
     scores = [one.data["score"] for one in collected if one.data.get("score")]

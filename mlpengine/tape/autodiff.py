@@ -67,6 +67,15 @@ class Tensor(Expression):
     def __bool__(self) -> bool:
         return bool(self._inner)
 
+    __hash__ = Expression.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        if other is None:
+            return False
+        raise TapeError(f"tensor: has no order; compare its inner() ({self!r})")
+
+    __lt__ = __le__ = __gt__ = __ge__ = __eq__
+
     @property
     def is_leaf(self) -> bool:
         """Whether no tracked op computed this tensor."""

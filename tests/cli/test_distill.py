@@ -48,7 +48,7 @@ def test_a_student_is_a_run_as_any_other(mlpengine):
         measured = Measured({"test": {"loss": loss}}, {"test": {"teacher": {"loss": 0.49}}})
         assert len(joint_list(load_config(Path("t.yaml")), [], [lags], measured)) == (loss > 0.55)
     student, teacher = load("s"), load("t")
-    assert (len(teacher.networks), student.members) == (3, None)
+    assert (len(teacher.networks), len(student.networks)) == (3, 1)
     assert student.mlp.sizes[1:] == (6, 3)
     agree = student.predict("penguins") == teacher.predict("penguins")
     assert agree.mean() > 0.95
