@@ -247,7 +247,7 @@ class _Planner:
         return place
 
     def _destination(self, node: Expr | None) -> Place | None:
-        """Return the buffer of the output that the last reader of a value leads to, or None."""
+        """Follow the last readers of a value to an output; return the output's buffer, or None."""
         while node is not None and node not in self.own:
             reader = self.last.get(node, len(self.nodes))
             node = self.nodes[reader] if reader < len(self.nodes) else None

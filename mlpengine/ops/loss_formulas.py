@@ -47,8 +47,8 @@ class LossFormulas:
     def saved(self) -> tuple[Expr, ...]:
         """The value that forward keeps for backward, for each output column.
 
-        Usually this is the slope.  If the slope is a function of a single value that forward
-        computes anyway, forward keeps the single value, and so computes one function less.
+        Usually this is the slope.  If the slope is a function of one value that forward computes
+        anyway, forward keeps this value.  Forward then computes one function fewer.
         """
         forward = set(order([self.entry]))
         saved = []

@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 from runs import EarlyStopping, make_loop
 
-from mlpengine import (
-    Adam,
-    MeanSquaredError,
-    Mlp,
-    Sgd,
-    TrainingStep,
-)
+from mlpengine import Adam, MeanSquaredError, Mlp, Sgd, TrainingStep
 from mlpengine.core.errors import DtypeError, NumericalError, UsageError
 from mlpengine.data.features.targets import NumberTarget
 from mlpengine.models.task import Regression, Split
