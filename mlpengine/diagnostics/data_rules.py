@@ -201,7 +201,7 @@ def labels(diagnostics: Diagnostics) -> Verdict | None:
         return None
     headline, advice = "Targets do not fit their rows", "Check that labels belong to their rows."
     evidence = (
-        f"The best validation loss is {two_digits(share)} times the loss of a constant prediction, "
+        f"The best validation loss is {percent(share)} of the loss of a constant prediction, "
         "and simple models do no better."
     )
     no_fix, limit = "the data must be checked", limits.LEARNED

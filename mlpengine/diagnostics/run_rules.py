@@ -145,7 +145,7 @@ def dropout_high(diagnostics: Diagnostics) -> Verdict | None:
         return None
     headline, limit = "Dropout is too high", limits.LARGE_DROPOUT
     evidence = (
-        f"With dropout {dropout:g} the training loss stays at {two_digits(share)} times the loss "
+        f"With dropout {dropout:g} the training loss stays at {percent(share)} of the loss "
         "of a constant prediction"
     )
     reached = two_digits(float(without[0]) / baseline) if costs else ""
