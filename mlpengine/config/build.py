@@ -199,7 +199,7 @@ def trainer_of(
             planned_split=bool(split.time or split.group),
             numbers=data.tables.preprocessor.numbers,
             ranks=ranks,
-            warm_start=(warm_start.members or [warm_start.mlp]) if warm_start else (),
+            warm_start=warm_start.networks if warm_start else (),
             calibration_set=calibration_set,
             members=members,
             ensemble_weights=ensemble_weights,

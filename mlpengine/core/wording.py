@@ -82,8 +82,8 @@ def shortened(text: str) -> str:
 def cut_apart(texts: Sequence[str], length: int) -> list[str]:
     """Return texts of at most `length` characters; different texts stay different.
 
-    A long text loses its middle.  If two texts would then be equal, all long texts lose their end
-    instead, in favor of their position.
+    A long text loses its middle.  If two texts would then be equal, each long text instead ends
+    with its number.
 
     >>> cut_apart(["a long name one", "a long name two"], 10)
     ['a lo...one', 'a lo...two']

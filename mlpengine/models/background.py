@@ -11,8 +11,8 @@ from mlpengine.core.spec import Array
 from mlpengine.data.tables import Column, Table
 
 KEPT_ROWS, SWAPPED_ROWS, MEAN_ROWS = 100, 1_000, 10_000
-"""Maximum number of rows that a model keeps, of rows that they are chosen from, and of training
-rows for the mean prediction."""
+"""Maximum numbers of rows: rows that a model keeps, swapped rows to choose from, and training rows
+for the mean prediction."""
 
 NEAR_RANKS = 1 / 32
 """Numbers are swapped between rows with a difference of ranks up to this share of the rows."""
@@ -26,9 +26,9 @@ def background_rows(
 ) -> dict[str, list[Any]]:
     """Return the cells, by column, of up to `count` rows like the rows of `table`.
 
-    Each number is replaced by a number of another row, near in rank, and `texts` are columns that
-    stay: so a row with numbers is no row of `table`, and correlations remain.  Of these rows some
-    are chosen with a mean of `predict` (rows, outputs) near the mean for `table`.
+    Numbers are swapped between rows of near rank.  So no row with numbers is a row of `table`, and
+    correlations remain.  The columns `texts` stay.  The function chooses some of these rows, with a
+    mean of `predict` (rows, outputs) near the mean for `table`.
 
     Source: Moore 1996, "Controlled data-swapping techniques for masking public use microdata sets".
     """

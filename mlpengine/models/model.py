@@ -4,6 +4,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
+from itertools import chain, groupby, islice
 from pathlib import Path
 from threading import local
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from mlpengine.core.fields import POSITIVE, Limits
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
+from mlpengine.core.structure import check_keys, of_type
 from mlpengine.core.wording import networks_text, plural, quoted
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.drift import NewRows
@@ -80,8 +82,8 @@ if TYPE_CHECKING:
 
 MODEL_FILE = "model.safetensors"
 
-SMOOTH_PREFIX = "smooth."
-"""Prefix of the parameter names of smooth networks in a file."""
+POPULATIONS = "populations"
+"""Key of the populations in a file.  Parameter k of a file begins with the key and a number."""
 
 SHOWN_OUTPUTS = 3
 """Number of outputs that the text of an explanation of a row shows."""
@@ -116,10 +118,10 @@ class Model:
     any order, and further columns are ignored.  Any number of threads may call these methods.  A
     single network predicts a single row in memory in some tens of microseconds.
 
-    With `members`, the model has several networks, and the prediction is the mean of all networks'
-    predictions; `mlp` is the first network.  Members are ordered by type, and `ensemble_weights`
-    are the weights of the types in the mean.  `smooth` has the networks of the last type, if their
-    architecture differs from the architecture of the other types.
+    With `populations`, the model has several networks, and the prediction is the mean of all
+    networks' predictions; `mlp` is the first network.  The networks of a population have one
+    architecture.  Networks are ordered by type, and `ensemble_weights` are the weights of the types
+    in the mean.
 
     `residuals` are out-of-fold errors, scaled to the size of the mean's errors.  `sets` has the
     out-of-fold probabilities of the true classes.  `record` describes the training, if known
@@ -132,8 +134,7 @@ class Model:
     preprocessor: Preprocessor
     loss: str
     loss_options: Mapping[str, Any] = field(default_factory=dict)
-    members: Population[TabularNetwork] | None = None
-    smooth: Population[TabularNetwork] | None = None
+    populations: Sequence[Population[TabularNetwork]] = ()
     residuals: Residuals | None = None
     ensemble_weights: tuple[float, ...] = ()
     record: Mapping[str, Any] = field(default_factory=dict)
@@ -143,15 +144,13 @@ class Model:
 
     @property
     def networks(self) -> tuple[TabularNetwork, ...]:
-        """All networks: the members and the smooth networks, or the single network."""
-        return (self.mlp,) if self.members is None else (*self.members, *(self.smooth or ()))
+        """All networks of the populations, or the single network."""
+        return tuple(chain(*self.populations)) or (self.mlp,)
 
-    @property
-    def populations(self) -> list[Sequence[TabularNetwork]]:
-        """The networks by architecture, in the order of `networks`."""
-        if self.members is None:
-            return [(self.mlp,)]
-        return [self.members] if self.smooth is None else [self.members, self.smooth]
+    def row_predictor(self) -> RowPredictor:
+        """Return a predictor of single rows, with its own buffers."""
+        by_architecture: Sequence[Sequence[TabularNetwork]] = self.populations or [self.networks]
+        return RowPredictor(by_architecture, self.preprocessor, self.mean.combine)
 
     @property
     def task(self) -> Task:
@@ -494,7 +493,7 @@ class Model:
         """Return the outputs (rows, out_dim) of the networks' mean for a table."""
         thread = self._thread
         if not hasattr(thread, "one_row"):
-            thread.one_row = RowPredictor(self.populations, self.preprocessor, self.mean.combine)
+            thread.one_row = self.row_predictor()
         output: Array | None = thread.one_row(data)
         if output is not None:
             return output
@@ -529,14 +528,13 @@ class Model:
 
     def with_mean(self, mean: NetworkMean) -> "Model":
         """Return the model with copies of the networks of `mean`, and its ensemble weights."""
-        networks, weights = mean.networks, mean.ensemble_weights
-        last = len(networks) - len(networks) // max(1, len(weights))
-        smooth = None
-        if networks[last].input_layer != networks[0].input_layer:
-            networks, smooth = networks[:last], _population(networks[last:])
-        members = _population(networks)
+        alike = groupby(mean.networks, key=lambda network: network.describe())
+        populations = [_population([*networks]) for _, networks in alike]
         return replace(
-            self, mlp=members[0], members=members, smooth=smooth, ensemble_weights=weights
+            self,
+            mlp=populations[0][0],
+            populations=populations,
+            ensemble_weights=mean.ensemble_weights,
         )
 
     def predict_interval(self, data: Any, level: float = 0.9) -> tuple[Array, Array]:
@@ -656,7 +654,7 @@ class Model:
             probabilities.
         Raises: UsageError for a single network.
         """
-        if self.members is None:
+        if not self.populations:
             raise UsageError("spread: a model of several networks is needed (this one has 1)")
         outputs = outputs_of(self.networks, x)
         if isinstance(self._task, Regression):
@@ -685,13 +683,8 @@ class Model:
 
     @property
     def n_parameters(self) -> int:
-        """Number of parameters that a prediction uses.
-
-        For a network that is a linear model, this is the number of weights and biases of the linear
-        model.
-        """
-        linear = self.mlp.outputs * (self.preprocessor.n_features + 1)
-        return sum(linear if one.is_linear else len(one.params) for one in self.networks)
+        """Number of parameters of all networks."""
+        return sum(len(one.params) for one in self.networks)
 
     def _facts(self) -> dict[str, str]:
         """Return the main properties by title, for `repr` and notebooks."""
@@ -747,8 +740,7 @@ class Model:
             NETWORK_KEY: self.mlp.describe(),
             "preprocessing": self.preprocessor.state_dict(),
             "loss": self.loss,
-            **({} if self.members is None else {"members": len(self.members)}),
-            **({} if self.smooth is None else {"smooth": _description(self.smooth)}),
+            **({POPULATIONS: [*map(_description, self.populations)]} if self.populations else {}),
             **({"ensemble_weights": [*self.ensemble_weights]} if self.ensemble_weights else {}),
             **({"loss_options": dict(self.loss_options)} if self.loss_options else {}),
             **({"record": dict(self.record)} if self.record else {}),
@@ -757,10 +749,13 @@ class Model:
         }
 
     def state_dict(self) -> dict[str, Array]:
-        """Return copies of the parameters by name; several members are stacked along axis 0."""
-        more = {} if self.smooth is None else self.smooth.state_dict()
-        return (self.members or self.mlp).state_dict() | {
-            f"{SMOOTH_PREFIX}{name}": rows for name, rows in more.items()
+        """Return copies of the parameters by name; parameters of a population are stacked."""
+        if not self.populations:
+            return self.mlp.state_dict()
+        return {
+            f"{POPULATIONS}.{k}.{name}": rows
+            for k, population in enumerate(self.populations)
+            for name, rows in population.state_dict().items()
         }
 
     @property
@@ -786,14 +781,11 @@ class Model:
             raise CheckpointError(f"{where}: is not a model ({names} missing)")
         try:
             preprocessor = Preprocessor.from_state(description["preprocessing"])
-            own = {n: rows for n, rows in state.items() if not n.startswith(SMOOTH_PREFIX)}
-            mlp, members = _networks(description, own)
+            populations = _restored_populations(description.get(POPULATIONS, []), state)
+            mlp = populations[0][0] if populations else _network(description, state)
             loss, options = description["loss"], description.get("loss_options", {})
             _check_loss(loss, options)
-            model = cls(mlp, preprocessor, loss, options, members)
-            if members is not None and "smooth" in description:
-                rest = {n.removeprefix(SMOOTH_PREFIX): state[n] for n in state.keys() - own.keys()}
-                model = replace(model, smooth=_networks(description["smooth"], rest)[1])
+            model = cls(mlp, preprocessor, loss, options, populations)
             weights = _ensemble_weights(description, len(model.networks))
             model = replace(model, ensemble_weights=weights)
             if "record" in description:
@@ -860,34 +852,53 @@ def _ensemble_weights(description: Mapping[str, Any], networks: int) -> tuple[fl
 
 
 def _population(networks: Sequence[TabularNetwork]) -> Population[TabularNetwork]:
-    """Return copies of networks, with the architecture of the last network."""
-    members = Population(networks[-1], len(networks))
+    """Return copies of networks of one architecture."""
+    members = Population(networks[0], len(networks))
     for member, network in zip(members, networks, strict=True):
-        for name, view in network.params.views.items():
-            member.params.views[name][...] = view
+        member.params.flat[...] = network.params.flat
     return members
 
 
-def _description(members: Population[TabularNetwork]) -> dict[str, Any]:
-    return {NETWORK_KEY: members[0].describe(), "members": len(members)}
+def _description(population: Population[TabularNetwork]) -> dict[str, Any]:
+    return {NETWORK_KEY: population[0].describe(), "members": len(population)}
 
 
-def _networks(
-    description: Mapping[str, Any], state: Mapping[str, Array]
-) -> tuple[TabularNetwork, Population[TabularNetwork] | None]:
-    """Return the described network, or the first of several members and all members."""
-    count = description.get("members")
-    if count is None:
-        return _network(description, state), None
-    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-        raise CheckpointError(f"members: must be a whole number from 1 (got {count!r:.60})")
-    for name, rows in state.items():
-        if not getattr(rows, "ndim", 0) or len(rows) != count:
-            raise CheckpointError(f"parameters: {name} must have a row for each of {count} members")
-    first = _network(description, {name: rows[0] for name, rows in state.items()})
-    members = Population(first, count)
-    members.load_state_dict(state)
-    return members[0], members
+def stacked(states: Sequence[Mapping[str, Array]], descriptions: Any) -> dict[str, Array]:
+    """Return the parameters of networks as `Model.state_dict` names them.
+
+    `descriptions` are the populations of `Model.to_dict`; none for a single network.
+    """
+    if not descriptions:
+        return dict(states[0])
+    left = iter(states)
+    parts = [[*islice(left, one["members"])] for one in descriptions]
+    return {
+        f"{POPULATIONS}.{k}.{name}": np.stack([state[name] for state in part])
+        for k, part in enumerate(parts)
+        for name in part[0]
+    }
+
+
+def _restored_populations(
+    descriptions: Any, state: Mapping[str, Array]
+) -> list[Population[TabularNetwork]]:
+    """Return the populations of a file, each with the parameters that begin with its number."""
+    populations: list[Population[TabularNetwork]] = []
+    for k, one in enumerate(of_type(descriptions, list, POPULATIONS)):
+        check_keys(one, POPULATIONS, (NETWORK_KEY, "members"))
+        count, prefix = one["members"], f"{POPULATIONS}.{k}."
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise CheckpointError(f"members: must be a whole number from 1 (got {count!r:.60})")
+        own = {n.removeprefix(prefix): rows for n, rows in state.items() if n.startswith(prefix)}
+        for name, rows in own.items():
+            if not getattr(rows, "ndim", 0) or len(rows) != count:
+                raise CheckpointError(
+                    f"parameters: {name} must have a row for each of {count} members"
+                )
+        members = Population(_network(one, {name: rows[0] for name, rows in own.items()}), count)
+        members.load_state_dict(own)
+        populations.append(members)
+    return populations
 
 
 def _network(description: Mapping[str, Any], state: Mapping[str, Array]) -> TabularNetwork:

@@ -70,7 +70,7 @@ class EntryLoss(Loss):
 
     @property
     def log_link(self) -> bool:
-        """Whether the loss is lowest where the first output is the logarithm of the target.
+        """Whether the first output with the lowest loss is the logarithm of the target.
 
         If so, training never shifts targets.  If the loss also has a `scaling`, training divides
         targets by their mean.

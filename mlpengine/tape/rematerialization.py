@@ -27,7 +27,7 @@ UNLIMITED = 1 << 62
 """Capacity of edges that no minimum cut contains."""
 
 MIN_GAIN = 1.05
-"""Largest accepted memory for less recomputation, as a multiple of the least possible memory."""
+"""Memory accepted in return for less recomputation, as a multiple of the least memory."""
 
 
 def shared_work(record: Record) -> dict[str, Spec]:

@@ -115,7 +115,7 @@ def _find_phase(kernel: Kernel, batch: Batch) -> None:
     """Set the phase of a kernel, and the origin of its results.
 
     Raises: UnsupportedError if the kernel's rows are not the rows of the batch, or if the kernel
-    reads both rows and sums over all rows.
+    reads rows as well as sums over all rows.
     """
     kinds: set[Origin] = {value.kind for value in kernel.reads}
     made: Origin = "sums"

@@ -28,8 +28,8 @@ from mlpengine.formula import constant
 class Entries(NamedTuple):
     """A copy of entries of each row in a loop over `axes`, times `factor`; zeros without `source`.
 
-    `starts` are the positions of the first entry, and `pitches` the distances between rows, each in
-    the target and in the source.  With `adds`, the entries are added to the target.
+    `starts` has the position of the first entry, and `pitches` the distance between rows: in the
+    target, then in the source.  With `adds`, the entries are added to the target.
     """
 
     source: MatrixValue | None

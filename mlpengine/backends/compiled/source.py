@@ -261,7 +261,7 @@ def _phase(functions: Sequence[CFunction], phase: Phase, *, in_turn: bool) -> CF
     """Return the function that calls all functions of a phase.
 
     With `in_turn`, the phase ``rows`` includes the phase ``reduce``: a value is summed over rows
-    right after it is computed.  It is then still in the cache, and its memory is free earlier.
+    right after it is computed.  The value is still in the cache then, and its memory is soon free.
     """
     parameters = {
         "prepare": "const struct part part",

@@ -2,8 +2,8 @@
    On a busy machine each barrier may wait for a thread without a core.  So the pool measures steps, and
    uses the caller alone unless all threads are clearly faster. */
 
-/* Duration of a burst: the steps, of one or several calls, between two choices of the way.  A call of
-   few steps is too short to measure, because waking the workers takes most of its time. */
+/* Duration of a burst.  A burst is the steps between two choices of the way.  It may have several calls,
+   because a call of few steps is too short to measure: waking the workers takes most of the time. */
 #define BURST_NANOSECONDS 1000000
 
 /* Number of bursts of a trial of the other way.  The first burst is not measured, because workers wake
