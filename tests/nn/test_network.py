@@ -6,9 +6,11 @@ from own_networks import IN_DIM, LAYERS, NETWORKS, Gated, Residual, rows
 
 from mlpengine import Adam, MeanSquaredError, TrainingStep
 from mlpengine.core.errors import DtypeError, MlpEngineError, TapeError, UsageError
+from mlpengine.core.spec import Spec
 from mlpengine.nn import Network
+from mlpengine.ops import MaxPool2d, RunningStatistics
 
-MADE = [*NETWORKS]
+MADE, F4 = [*NETWORKS], np.dtype("float32")
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -123,10 +125,13 @@ REFUSED = {
         lambda: own(lambda tape, x: tape.layer("a", tape.layer("a", linear(tape, x)))).scratch(4),
         "layer: names must differ (got 'a' twice)",
     ),
+    "an input": (lambda: Network({"": 3}, {"w": 3}), "inputs must have names"),
+    "an output": (lambda: own(lambda t, x: {1: x.tanh()}).scratch(4), "outputs must have names"),
+    "eps": (lambda: own(lambda t, x: x.layer_norm(eps=-1)).scratch(4), "layer_norm: eps must be"),
+    "momentum": (lambda: RunningStatistics(3, momentum=2), "batch_norm: momentum must be"),
+    "a kernel": (lambda: MaxPool2d(1.5).infer(Spec((1, 1, 2, 2), F4)), "kernel must be one or two"),
     "dropout of its own": (
-        lambda: own(lambda tape, x: linear(tape, x).dropout(0.5, np.random.default_rng(0))).scratch(
-            4
-        ),
+        lambda: own(lambda _, x: x.dropout(0.5, np.random.default_rng(0))).scratch(4),
         "write tape.dropout(h, 0.5)",
     ),
     "batch norm": (
