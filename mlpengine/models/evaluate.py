@@ -144,8 +144,9 @@ def without_each_block(rows: int, blocks: Array | None = None) -> list[Array]:
 
 
 def jackknife_error(scores: Sequence[float]) -> float:
-    """Return the standard error from scores that each leave out one block; NaN without scores."""
-    return float(np.sqrt(len(scores) - 1) * np.std(scores)) if scores else float("nan")
+    """Return the standard error from scores that each leave out one block; NaN if unknown."""
+    finite = len(scores) > 0 and np.isfinite(scores).all()
+    return float(np.sqrt(len(scores) - 1) * np.std(scores)) if finite else float("nan")
 
 
 class Evaluator:
