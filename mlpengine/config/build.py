@@ -239,7 +239,8 @@ def loss_and_task(file: ConfigFile, preprocessor: Preprocessor) -> tuple[Loss, T
     suited = losses_of(kind)
     with file.errors_at("loss"):
         loss = file.config.loss or LOSSES[suited[0]]()
-        loss = loss.of_classes(len(preprocessor.classes))
+        if loss.name in suited:
+            loss = loss.of_classes(len(preprocessor.classes))
     name = loss.name
     if kind != "regression" and file.config.data.transform_target == "log":
         raise file.wrong(("data", "transform_target"), f"log is for regression (got {kind})")
@@ -250,6 +251,8 @@ def loss_and_task(file: ConfigFile, preprocessor: Preprocessor) -> tuple[Loss, T
             hint = "; name the column of events: data.event"
         elif "regression" in loss.tasks and kind != "survival" and not has_texts:
             hint = "; write data.task: regression"
+        elif "classification" in loss.tasks and kind == "regression":
+            hint = "; write data.task: classification"
         text = f"{kind} takes {' or '.join(suited)} (got {name!r}){hint}"
         raise file.wrong(("loss",), text)
     task = task_for(preprocessor.target, loss)

@@ -145,8 +145,10 @@ def without_each_block(rows: int, blocks: Array | None = None) -> list[Array]:
 
 def jackknife_error(scores: Sequence[float]) -> float:
     """Return the standard error from scores that each leave out one block; NaN if unknown."""
-    finite = len(scores) > 0 and np.isfinite(scores).all()
-    return float(np.sqrt(len(scores) - 1) * np.std(scores)) if finite else float("nan")
+    if not scores or not np.isfinite(scores).all():
+        return float("nan")
+    with np.errstate(over="ignore"):
+        return float(np.sqrt(len(scores) - 1) * np.std(scores))
 
 
 class Evaluator:

@@ -614,8 +614,11 @@ class Model:
                 f"{where}: is not for censored times; write predict_quantile, or --quantile"
             )
         task, networks = self.preprocessor.task, plural(len(self.networks), "network")
-        advice = f"mlpengine.fit(table, {self.preprocessor.target!r}, training={{'folds': 8}})"
-        if what == "numbers" and task == "classification":
+        named = self.target[0] if len(self.target) == 1 else self.target
+        advice = f"mlpengine.fit(table, {named!r}, training={{'folds': 8}})"
+        if task == "multilabel":
+            advice = "predict_proba(table), for several labels"
+        elif what == "numbers" and task == "classification":
             advice = "predict_set(table), for classes"
         elif what == "classes" and task == "regression":
             advice = "predict_interval(table), for numbers"
