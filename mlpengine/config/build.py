@@ -12,7 +12,7 @@ import numpy as np
 from mlpengine.config.load import ConfigFile
 from mlpengine.config.reader import KeyPath
 from mlpengine.config.tables import Tables, read_tables
-from mlpengine.core.errors import UsageError
+from mlpengine.core.errors import DataError, UsageError
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.spec import Array
 from mlpengine.data.features import Preprocessor, class_weights
@@ -141,11 +141,25 @@ def load_data(
         )
         for part, (table, rows) in tables.parts.items()
     }
+    _check_folds(parts["train"], tables.folds)
     loss = _balanced(file, loss, parts["train"], task)
     learned = [part for name, part in parts.items() if name != "test"]
     if isinstance(task, Regression) and any(np.isnan(part.y).any() for part in learned):
         loss = KnownTargets(task.loss)
     return LoadedData(file, tables, task, loss, parts)
+
+
+def _check_folds(train: Split, folds: Array | None) -> None:
+    """Raise DataError for a fold without a row of weight above 0."""
+    if folds is None or train.weights is None:
+        return
+    empty = np.flatnonzero(np.bincount(folds, train.weights) == 0)
+    if len(empty):
+        source = train.places.rows.source if train.places else "table"
+        raise DataError(
+            f"{source}: each fold needs a row with a weight above 0 (fold {empty[0] + 1} has "
+            "none); set fewer training.folds, or leave such rows out by data.where"
+        )
 
 
 def trainer_of(

@@ -90,6 +90,8 @@ def read_tables(
         if path and part not in tables:
             tables[part] = _read(file, f"{part}_source", path, fitted=preprocessor)
         if part in tables:
+            if not tables[part].n_rows:
+                raise DataError(f"{tables[part].source}: rows are needed (got none)")
             tables[part] = history_of(file).extended(tables[part])
         for name in target if part in tables else ():
             if name not in tables[part]:

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from pathlib import Path
 from threading import local
@@ -271,9 +271,9 @@ class Model:
 
         Raises: DataError as `predict`, and for missing targets; UsageError for an unknown metric.
         """
-        if isinstance(metrics, str):
+        if isinstance(metrics, str) or not isinstance(metrics, Iterable):
             raise UsageError(
-                f"evaluate: metrics must be a list (got {metrics!r}); write metrics=[{metrics!r}]"
+                f"evaluate: metrics must be a list (got {metrics!r}); write metrics=['r2']"
             )
         if threshold is not None:
             return self.with_threshold(threshold).evaluate(data, metrics)

@@ -19,6 +19,7 @@ from mlpengine.data.tables import read_table
 from mlpengine.data.tables.detect import detect
 from mlpengine.data.tables.frames import as_table
 from mlpengine.data.tables.parsing import FEW_GAPS
+from mlpengine.models.evaluate import without_each_block
 
 TEXTS = """
 None NA N/A n/a nan NaN null NULL ? none Null na nil missing unknown - -- . n.a. NaT <NA> inf True
@@ -209,6 +210,15 @@ def test_a_table_without_rows_is_refused():
     with pytest.raises(mlpengine.UsageError, match=r"fit\(table, 'y', "):
         model.predict_set(table)
     assert model.compare(model, table[:1]).as_dict()["ahead"] is None
+    for wrong in (None, [1], "accuracy"):
+        with pytest.raises(mlpengine.UsageError, match=r"\(got "):
+            model.evaluate(table, metrics=wrong)
+    weighted = {"weight": "w", "split": {"test": 0.0}}
+    with pytest.raises(DataError, match="each fold needs a row with a weight above 0"):
+        mlpengine.fit(table.assign(w=[1] + [0] * 59), "y", data=weighted)
+    assert without_each_block(3, np.arange(3), weights=np.eye(3)[1]) == []
+    with pytest.raises(DataError, match=r"rows are needed \(got none\)"):
+        mlpengine.fit(table, "y", test=table[:0])
 
 
 def test_what_leaves_nothing_to_learn_or_to_measure_is_named():
