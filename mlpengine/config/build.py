@@ -14,9 +14,11 @@ from mlpengine.config.reader import KeyPath
 from mlpengine.config.tables import Tables, read_tables
 from mlpengine.core.errors import DataError, UsageError
 from mlpengine.core.fork_locks import cached_property
+from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
 from mlpengine.data.features import Preprocessor, class_weights
 from mlpengine.data.features.drift import NewRows
+from mlpengine.models.background import MEAN_ROWS
 from mlpengine.models.model import Model
 from mlpengine.models.task import (
     BinaryClassification,
@@ -82,7 +84,10 @@ class LoadedData:
         return step_rows(self.file.config.training.batch_size, len(self.parts["train"]), self.folds)
 
     def recorded(self, model: Model, measured: Measured) -> Model:
-        """Return a model with the record of its training."""
+        """Return a model with the record of its training, and rows for `explain_row`."""
+        table, rows = self.tables.parts["train"]
+        some = rows[evenly_spaced(len(rows), MEAN_ROWS)]
+        model = model.with_background(table.select(model.preprocessor.columns).rows(some))
         if measured.last is None:
             return model
         part, config = measured.last[0], self.file.config
@@ -208,7 +213,7 @@ def trainer_of(
             planned_split=bool(split.time or split.group),
             numbers=data.tables.preprocessor.numbers,
             ranks=ranks,
-            warm_start=(warm_start.members or [warm_start.mlp]) if warm_start else (),
+            warm_start=warm_start.networks if warm_start else (),
             calibration_set=calibration_set,
             members=members,
             ensemble_weights=ensemble_weights,

@@ -43,6 +43,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
             latter is empty if all rows train.
         best_epoch_: the epoch of the final weights.
         mlp_, mlps_: the first `Mlp`, and a list of all networks.
+        history_: loss and metrics of each epoch; a notebook shows their curves.
         best_epochs_: with `folds`, the best epoch of each trained network.
         threshold_: with ``training.threshold`` in `settings`, the probability above which the
             positive class is predicted.
@@ -195,6 +196,12 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
                 f"({', '.join(map(repr, known))}; got {given!r:.60})"
             )
         put(sections, "training.threshold.positive", known.index(given))
+
+    def _labeled_target(self) -> Target | None:
+        target = self._preprocessor.target
+        if not isinstance(target, ClassTarget):
+            return target
+        return ClassTarget(target.columns[0], self.classes_.tolist())
 
     def _target_of(self, names: list[str]) -> Target:
         return ClassTarget(names[0], range(len(self.classes_)))

@@ -227,17 +227,19 @@ class Task(ABC):
         mean (logarithmic opinion pool).
         """
         weights = np.full(len(outputs), 1 / len(outputs)) if shares is None else shares
-        used = np.flatnonzero(weights)
+        used = weights.nonzero()[0]
+        if len(used) < len(weights):
+            outputs, weights = outputs[used], weights[used]
         if self.log_link:
-            wide = outputs[used] + np.log(weights[used])[:, None, None]
+            wide = outputs + np.log(weights)[:, None, None]
             total: Array = np.logaddexp.reduce(wide, axis=0)
             return total
         if outputs.shape[1] == 1:  # faster for one row, with the same order of summation
-            terms = weights[used, None, None] * outputs[used]
+            terms = weights[:, None, None] * outputs
             return np.asarray(np.add.accumulate(terms, axis=0)[-1])
         mean = np.zeros(outputs.shape[1:])
-        for k in used:  # the rounding of a matrix product would depend on the row's position
-            mean += weights[k] * outputs[k]
+        for weight, output in zip(weights, outputs, strict=True):
+            mean += weight * output  # the rounding of a product of matrices depends on the row
         return mean
 
     @abstractmethod

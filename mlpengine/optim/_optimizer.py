@@ -330,8 +330,8 @@ class Optimizer(ABC):
     def next_rates(self, count: int) -> tuple[Array | float, Array | float]:
         """Return the learning rates and weight decays of the next steps, (count,) of float64.
 
-        Rates without a schedule are one number, and so are decays.  Raises: UsageError as in
-        `scheduled_lr` and `scheduled_decay`.
+        Without a schedule, the rates or the decays are one number.
+        Raises: UsageError as in `scheduled_lr` and `scheduled_decay`.
         """
         steps = range(self.steps, self.steps + count)
         rates: Array | float = self._lr
@@ -417,9 +417,9 @@ class Optimizer(ABC):
     def update(self, *vectors: Any, **named: Any) -> dict[str, Any]:
         """Return formulas for the new moments and parameters ``p``, in order of computation.
 
-        A subclass's method names as parameters what the formulas read: ``p``, the gradient ``g``,
-        old moments, hyper-parameters and numbers.  A parameter with a default may be absent, such
-        as a moment that only some settings need.
+        The parameters of a subclass's method are the names that its formulas read: ``p``, the
+        gradient ``g``, old moments, hyper-parameters and numbers.  A name with a default may be
+        absent, such as a moment that only some settings need.
         """
 
     def state_dict(self) -> State:

@@ -94,7 +94,6 @@ class _TimedSchedule(Schedule):
             _ = self._span  # checks it
 
     def over(self, total_steps: int, steps_per_epoch: int) -> Self:
-        """Return the schedule of a run."""
         return replace(self, total_steps=total_steps, steps_per_epoch=steps_per_epoch)
 
     @cached_property

@@ -48,6 +48,15 @@ class Measured:
     calibration_error: float | None = None
     last: tuple[str, Split, Array] | None = None
 
+    @property
+    def equals_teacher(self) -> bool:
+        """Whether a student's loss is at most 5 % above its teacher's loss, on any part."""
+        return any(
+            self.metrics[part]["loss"] - scores[TEACHER]["loss"] <= 0.05 * scores[TEACHER]["loss"]
+            for part, scores in self.spreads.items()
+            if TEACHER in scores
+        )
+
 
 def measure(
     fitted: Fitted,

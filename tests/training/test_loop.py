@@ -4,14 +4,8 @@ import numpy as np
 import pytest
 from runs import EarlyStopping, make_loop
 
-from mlpengine import (
-    Adam,
-    MeanSquaredError,
-    Mlp,
-    Sgd,
-    TrainingStep,
-)
-from mlpengine.core.errors import NumericalError, UsageError
+from mlpengine import Adam, MeanSquaredError, Mlp, Sgd, TrainingStep
+from mlpengine.core.errors import DtypeError, NumericalError, UsageError
 from mlpengine.data.features.targets import NumberTarget
 from mlpengine.models.task import Regression, Split
 from mlpengine.optim import PlateauSchedule
@@ -205,7 +199,10 @@ def test_a_loss_that_has_exploded_fails(epochs, fails):
     part = Split(x, y := x[:, :1].copy(), y)
     mlp = Mlp([2, 1], dtype="float64", seed=0)
     step = TrainingStep(mlp, MeanSquaredError(), Sgd(mlp, lr=50.0), 40)
-    loop = Loop(step, Regression(NumberTarget(["y"], [0.0], [1.0])), part, epochs=epochs)
+    task = Regression(NumberTarget(["y"], [0.0], [1.0]))
+    loop = Loop(step, task, part, epochs=epochs)
+    with pytest.raises(DtypeError, match=r"train\.y must have"):
+        Loop(step, task, Split(x, y.astype("f4"), y), epochs=1)
     if fails:
         with pytest.raises(NumericalError, match="lower the learning rate"):
             loop.run()

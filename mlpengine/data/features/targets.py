@@ -284,7 +284,7 @@ class TimeTarget(NumberTarget):
     ) -> "TimeTarget":
         """Fit the scale: the mean of all finite times if `scaled`, else 1.
 
-        Raises: DataError for a wrong number of columns, as `values`, and if no event was seen.
+        Raises: DataError as `values`, for a wrong number of columns, and if no event was seen.
         """
         if len(columns) != (2 if event is None else 1):
             wanted = "the columns of two bounds" if event is None else "one target, the times"
