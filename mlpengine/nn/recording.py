@@ -25,6 +25,9 @@ InputLike = ShapeLike | tuple[str, ShapeLike]
 INTEGERS = np.dtype(np.int64)
 """Dtype of integer inputs."""
 
+NO_NAMES = ("", "input", "__metadata__")
+"""Names that a parameter must not have: of the input, and of the metadata of files."""
+
 SHOWN_PARAMETERS = 20
 """Number of parameters that an error message lists."""
 
@@ -140,6 +143,9 @@ class Recordable(Saved):
         if twice := self._buffers & parameters.keys():
             raise UsageError(f"{self._where}: buffers must not be parameters (got {min(twice)!r})")
         parameters = {**parameters, **(buffers or {})}
+        for name in parameters:
+            if not isinstance(name, str) or name in NO_NAMES:
+                raise UsageError(f"{self._where}: a parameter must not be called {name!r}")
         arrays = {n: v for n, v in parameters.items() if isinstance(v, np.ndarray)}
         values = {n: numeric(v, f"{self._where}: {n}") for n, v in arrays.items()}
         specs = {n: Spec(_shape(v, f"{self._where}: {n}"), kind) for n, v in parameters.items()}

@@ -95,6 +95,7 @@ REFUSED = {
     "a shape of 0": (lambda: Network(3, {"w": (0, 3)}), "Network: w must be a shape of whole"),
     "a group": (lambda: Network(3, {"w": 3}, groups={"g": ["v"]}), "groups must name parameters"),
     "a buffer": (lambda: Network(3, {"w": 3}, buffers={"w": 3}), "not be parameters (got 'w')"),
+    "a name": (lambda: Network(3, {"input": 3}), "a parameter must not be called 'input'"),
     "complex": (lambda: Network(3, {"w": np.ones(3) * 1j}), "Network: w: must be numeric"),
     "an unknown name": (
         lambda: own(lambda tape, x: x.linear(tape.parameter("wight"))).scratch(4),
@@ -132,7 +133,7 @@ REFUSED = {
         lambda: own(lambda tape, x: linear(tape, x).batch_norm()).scratch(4),
         "Own: record: batch_norm needs running statistics among the buffers",
     ),
-    "an unknown name to freeze": (
+    "to freeze": (
         lambda: Gated().freeze(["gat"]),
         "Gated: freeze must name parameters (got 'gat')",
     ),
