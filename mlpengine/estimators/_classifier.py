@@ -180,6 +180,12 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
 
     def _put_settings(self, sections: dict[str, Any]) -> None:
         super()._put_settings(sections)
+        loss = getattr(self.loss, "name", self.loss)
+        if loss == "ordinal" and not self._several and self.classes_.dtype.kind not in "biuf":
+            raise UsageError(
+                "MlpClassifier: loss: ordinal needs labels that are numbers, in their order (got "
+                f"{self.classes_.tolist()!r:.60}); write 0, 1, 2 and so on"
+            )
         choice = sections["training"].get("threshold")
         if self._several or not isinstance(choice, Mapping) or choice.get("positive") is None:
             return

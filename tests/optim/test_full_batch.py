@@ -177,6 +177,18 @@ def test_the_damping_follows_the_gain_of_each_step():
     assert {0, 1, 2} <= rejections
 
 
+def test_a_change_to_a_loss_that_is_not_finite_is_rejected():
+    network = Mlp([1, 1], dtype="float64")
+    flat, losses = network.params.flat, iter([np.inf, np.nan, 0.5])
+    flat[...] = 0.0
+    problem = objective(flat, lambda at: 1.0, np.ones_like)
+    problem.count, problem.loss = 2, losses.__next__
+    problem.curvature = lambda matrix: np.copyto(matrix, np.eye(2))
+    problem.aim = problem.restore = lambda: None
+    LevenbergMarquardt(network, damping=1.0).minimize(problem)
+    assert flat == pytest.approx(-1 / (1 + 1 * 2 * 4), rel=1e-12)
+
+
 def test_bayesian_regularization_of_a_linear_network_is_bayesian_ridge():
     linear_model = pytest.importorskip("sklearn.linear_model")
     rng = np.random.default_rng(0)
