@@ -224,7 +224,7 @@ def table_of(folder: str, name: str) -> Rows:
 
 def number_of(name: str) -> int:
     """Return a number that a hash gives a name; another salt gives other halves."""
-    text = f"2026-11-29 {name}"
+    text = f"2026-11-29b {name}"
     return int(hashlib.md5(text.encode(), usedforsecurity=False).hexdigest(), 16)
 
 

@@ -40,6 +40,9 @@ MOST_TRIED = 5
 CLOSE = 0.01
 """Relative difference to the best score; the first repair within this difference is chosen."""
 
+LEAD = 0.5
+"""Least lead of a repair over the first run, in standard errors on the same rows."""
+
 NO_JUDGE = ("constant", "shifted", "too_good")
 """Verdicts after which the validation rows cannot judge a repair."""
 
@@ -63,11 +66,11 @@ class Judged(NamedTuple):
         return cls() if loss is None or not isfinite(loss) else cls("loss", -loss)
 
     def beats(self, other: "Judged") -> bool:
-        """Return whether the score is higher by more than its standard error on the same rows."""
+        """Return whether the score is higher by more than `LEAD` standard errors, if known."""
         pair = None
         if self.rows and other.rows and self.metric == other.metric and self.metric in METRICS:
             pair = paired(self.rows, other.rows, self.metric)
-        return self.value - other.value > (pair[1] if pair else 0.0)
+        return self.value - other.value > (LEAD * pair[1] if pair else 0.0)
 
     def __str__(self) -> str:
         value = self.value if higher_is_better(self.metric) else -self.value
@@ -79,7 +82,7 @@ def run_and_fix(begin: Start, session: Session, state: Stopping, shown: Shown) -
 
     A repair is a set of settings.  If there are several repairs, short runs choose one.  A third
     run, with the settings that `init` proposes, follows if the second does not score higher or has
-    further verdicts.  A repair is kept only if it scores higher by more than the standard error.
+    further verdicts.  A repair is kept only if it scores higher by more than `LEAD`.
     Scores are of out-of-fold or validation rows, never of test rows.  Each repair includes the
     corrections of the data (a column that reveals the target, a wrong cell); no score judges them.
     A failed first run is repaired, too.  JSON output has one line for each run and one for the
@@ -115,7 +118,7 @@ def run_and_fix(begin: Start, session: Session, state: Stopping, shown: Shown) -
     better = best.path if trusted or best.score.beats(before) else first
     text = f"fix      {shortest(better)} is kept: {best.score}, before {before}"
     if better is first:
-        by_chance = " by more than its standard error" * (best.score.value > before.value)
+        by_chance = " by more than half a standard error" * (best.score.value > before.value)
         scores = f"{best.score}, before {before}"
         text = f"fix      nothing helped{by_chance} ({scores}); {shortest(first)} is kept"
     elif corrected:

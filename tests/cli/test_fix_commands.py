@@ -57,7 +57,7 @@ def test_a_repair_that_may_help_by_chance_is_not_kept(mlpengine, dropped, monkey
     pairs = []
     monkeypatch.setattr(fixing, "paired", lambda *pair: pairs.append(paired(*pair)) or (0.0, 9.0))
     result = mlpengine("train", dropped, "--fix", "--json", "-q")
-    assert "nothing helped by more than its standard error" in result.err
+    assert "nothing helped by more than half a standard error" in result.err
     assert json.loads(result.out.splitlines()[-1])["better"].endswith("broken")
     assert all(0 < error < 0.05 < lead for lead, error in pairs)
 
