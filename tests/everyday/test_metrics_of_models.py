@@ -97,6 +97,8 @@ def test_a_monitored_metric_that_turns_inf_is_named_with_its_epoch(several, fram
     _, result = mlpengine.fit(frame[["a", "price"]], "price", training=stop | networks)
     assert (result.best_epoch, result.epochs, result.metrics["test"]["largest_gap"]) == (2, 5, inf)
     assert [r.args[0] for r in caplog.records if "largest_gap" in r.getMessage()] == [3]
+    with pytest.raises(mlpengine.NumericalError, match=r"epoch 1: .*largest_gap"):
+        mlpengine.fit(frame[["a", "price"]], "price", training=stop | networks)
 
 
 @pytest.mark.parametrize("loss", ["mse", {"name": "quantile", "levels": [0.5, 0.9]}])
