@@ -223,7 +223,6 @@ class Study:
         }
 
     def _values(self, trial: FrozenTrial | Trial) -> dict[str, Any]:
-        """Return the values of a trial by key path."""
         return {
             key: json.loads(trial.params[key]) if entry.choice else trial.params[key]
             for key, entry in self.sweep.space.items()

@@ -152,7 +152,6 @@ OWN_TARGETS = Override("--warm-start", ("data", "transfer_set"), "null")
 
 
 def _config_of(run: Path | None) -> Path:
-    """Return the path of the config of a run."""
     if run is None or not (run / RESOLVED).is_file():
         raise UsageError(f"--warm-start: {run} holds no {RESOLVED}; give a CONFIG, too")
     return run / RESOLVED

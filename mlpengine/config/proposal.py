@@ -469,7 +469,6 @@ def _folds(count: int | None, members: Sequence[str]) -> list[str]:
 
 
 def _drop(profile: Profile) -> list[str]:
-    """Return the columns to leave out, one per line with the reason."""
     texts = {column.name: "" for column in profile.columns if column.kind == "text"}
     reasons = texts | profile.drop
     if not reasons:

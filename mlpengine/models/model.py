@@ -855,7 +855,6 @@ def _ensemble_weights(description: Mapping[str, Any], networks: int) -> tuple[fl
 
 
 def _population(networks: Sequence[TabularNetwork]) -> Population[TabularNetwork]:
-    """Return copies of networks of one architecture."""
     members = Population(networks[0], len(networks))
     for member, network in zip(members, networks, strict=True):
         member.params.flat[...] = network.params.flat
