@@ -134,10 +134,6 @@ def command(
     model = load(run)
     if threshold is not None:
         model = model.with_threshold(threshold)
-    if level is not None and model.residuals is None:
-        raise _without_folds(model, "--interval", "numbers")
-    if set_level is not None and model.sets is None:
-        raise _without_folds(model, "--set", "classes")
     sure = Sure(
         level,
         set_level,
@@ -196,18 +192,6 @@ def _listed(option: str, text: str | None) -> list[float]:
         raise UsageError(
             f"{option}: must be numbers with commas between them (got {text})"
         ) from None
-
-
-def _without_folds(model: Model, option: str, what: str) -> UsageError:
-    if option == "--interval" and model.preprocessor.task == "classification":
-        return UsageError("--interval: classes have prediction sets; write --set 0.9")
-    if model.preprocessor.task == "survival":
-        return UsageError(f"{option}: is not for censored times; write --quantile 0.1,0.9")
-    return UsageError(
-        f"{option}: needs a model of {what} that was trained with folds (this one predicts "
-        f"{model.preprocessor.task}, {plural(len(model.networks), 'network')}); write "
-        "mlpengine train CONFIG.yaml --set training.folds=8"
-    )
 
 
 def _blocks(
@@ -275,6 +259,8 @@ def output_columns(
     preprocessor, task = model.preprocessor, model.task
     added = _how_sure(model, task, x, output, sure)
     quantiles = _quantiles(model, output, sure)
+    given = sure.set_level
+    sets = None if given is None else model.set_of(output, given, "--set", by_class=sure.by_class)
     if isinstance(task, Regression):
         columns = _together(task.columns(output) | quantiles, added)
         return columns, np.stack([*columns.values()], axis=1)
@@ -283,8 +269,7 @@ def output_columns(
     names = preprocessor.classes if isinstance(task, Classification) else _targets(preprocessor)
     of_each = {f"probability_{name}": chances[:, i] for i, name in enumerate(names)}
     numbers = [chances, *added.values()]
-    if sure.set_level is not None:
-        sets = model.set_of(output, sure.set_level, by_class=sure.by_class)
+    if sets is not None:
         added[f"{model.target[0]}_set"] = _sets(sets, preprocessor.classes)
         numbers.append(sets)
     return _together(labels, of_each, added), np.column_stack(numbers)
@@ -310,8 +295,8 @@ def _how_sure(
     added: dict[str, Any] = {}
     targets = _predicted(model)
     if sure.level is not None:
-        ends = zip(("low", "high"), model.interval_of(output, sure.level), strict=True)
-        for end, values in ends:
+        ends = model.interval_of(output, sure.level, "--interval")
+        for end, values in zip(("low", "high"), ends, strict=True):
             added |= {f"{name}_{end}": values[:, i] for i, name in enumerate(targets)}
     if sure.with_spread and x is not None:
         spread = model.spread(x)

@@ -116,12 +116,7 @@ def write_file(text: str) -> None:
 
     If stdout is a terminal, control characters are escaped.
     """
-    click.echo((_printable_lines(text) if is_terminal() else text).encode(), nl=False)
-
-
-def is_terminal() -> bool:
-    """Return whether stdout is a terminal."""
-    return sys.stdout.isatty()
+    click.echo((_printable_lines(text) if sys.stdout.isatty() else text).encode(), nl=False)
 
 
 def say(text: str, *, err: bool = False) -> None:

@@ -263,10 +263,7 @@ class Study:
 
 
 def _read(directory: Path) -> tuple[str, tuple[str, ...]]:
-    """Return name and settings of a sweep.
-
-    Raises: UsageError if there is no sweep; RunError if a file is damaged or was edited.
-    """
+    """Return name and settings of a sweep."""
     if not directory.exists():
         raise UsageError(f"{directory}: there is no such sweep{similar_file(directory)}")
     if not (directory / SETTINGS).is_file():
