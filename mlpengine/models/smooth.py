@@ -9,6 +9,7 @@ import numpy as np
 
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array, DTypeLike
+from mlpengine.models.linear import of_features
 from mlpengine.models.task import Split
 from mlpengine.nn import Mlp
 from mlpengine.ops import MeanSquaredError
@@ -24,12 +25,12 @@ Networks have fewer than UNITS units if there would be more than `PARAMETERS` pa
 PARAMETERS = 250
 """Maximum number of parameters; the time of a step grows with the cube of this number."""
 
-DECAY_ROWS, DECAY_LOSS = 1_000, 0.05
+DECAY_ROWS, DECAY_LOSS = 400, 0.05
 """Several weight decays are tried on up to DECAY_ROWS rows, if the loss of the best other member
 type is below DECAY_LOSS (1 is the loss of the mean).  On noisy targets they helped little.
 """
 
-DECAYS = tuple(10.0**-k for k in range(2, 9))
+DECAYS = tuple(10.0**-k for k in range(2, 12))
 """Weight decays, tried one after another; each starts at the weights of the decay before it."""
 
 NARROW = 10**0.5
@@ -132,9 +133,9 @@ def smooth_networks(
         mlp = Mlp(sizes, activation="tanh", seed=seed + k + more, dtype="float64")
         mlp.weights[0][...] *= narrow
         fits = _Fits()
-        for loss in islice(_training(mlp, part, several=several), count):
+        for last in islice(_training(mlp, part, several=several), count):
             errors = np.square(mlp.predict(x[held]) - train.y[held]).mean(axis=1)
-            fits.add(loss, float(np.mean(weights[held] * errors)), whole(mlp))
+            fits.add(last, float(np.mean(weights[held] * errors)), whole(mlp))
             if count is None and fits.overfit:
                 break
         return fits
@@ -143,7 +144,7 @@ def smooth_networks(
         """Return the network for features that are not standardized."""
         result = Mlp([train.x.shape[1], *sizes[1:]], activation="tanh", dtype=dtype)
         first = mlp.weights[0] / scale
-        result.weights[0][...] = result.of_features(first, projection)
+        result.weights[0][...] = of_features(first, projection, train.x.shape[1])
         result.biases[0][...] = mlp.biases[0] - first @ shift
         result.weights[1][...], result.biases[1][...] = mlp.weights[1], mlp.biases[1]
         return result

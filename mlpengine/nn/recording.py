@@ -14,6 +14,7 @@ from mlpengine.nn.initializers import initialize, suited_to
 from mlpengine.nn.saving import Saved
 from mlpengine.ops import BatchNorm, Dropout, Normal, Philox, RunningStatistics
 from mlpengine.tape.flat import Flat
+from mlpengine.tape.operand import numeric
 from mlpengine.tape.record import Value, dependents, needed_records
 from mlpengine.tape.tape import Node, RecordedLayer, Tape
 
@@ -23,6 +24,9 @@ InputLike = ShapeLike | tuple[str, ShapeLike]
 
 INTEGERS = np.dtype(np.int64)
 """Dtype of integer inputs."""
+
+NO_NAMES = ("", "input", "__metadata__")
+"""Names that a parameter must not have: of the input, and of the metadata of files."""
 
 SHOWN_PARAMETERS = 20
 """Number of parameters that an error message lists."""
@@ -60,7 +64,7 @@ class Recording(NamedTuple):
 
     @property
     def predicts(self) -> bool:
-        """Whether input and output are single, and only dropout is left out of predictions."""
+        """Whether input and output are single, and no op but dropout differs in predictions."""
         plain = "" in self.inputs and "" in self.outputs
         return plain and not any(isinstance(r.op, Normal | BatchNorm) for r in self.tape.records)
 
@@ -77,7 +81,7 @@ class Recording(NamedTuple):
 
     @property
     def traced(self) -> list[Value]:
-        """The values with gradients that a backward keeps, for gradients of single rows.
+        """The values with gradients that must outlive backward, for the gradients of single rows.
 
         These are the pre-activations of the layers.  If no layer names a pre-activation, outputs of
         ops that combine rows with parameters are added.
@@ -96,7 +100,7 @@ class Recording(NamedTuple):
                 x is not None and x.index in trained and x.index not in rows for x in r.operands
             )
         ]
-        return [*ends, *(y for y in mixed if y not in ends)]
+        return [*dict.fromkeys([*ends, *mixed])]
 
 
 class Recordable(Saved):
@@ -136,8 +140,14 @@ class Recordable(Saved):
         self._out_sizes: Mapping[str, int] = {}
         self._integers = frozenset(name for name, spec in rows.items() if spec.dtype != kind)
         self._buffers = frozenset(buffers or {})
+        if twice := self._buffers & parameters.keys():
+            raise UsageError(f"{self._where}: buffers must not be parameters (got {min(twice)!r})")
         parameters = {**parameters, **(buffers or {})}
-        values = {n: v for n, v in parameters.items() if isinstance(v, np.ndarray)}
+        for name in parameters:
+            if not isinstance(name, str) or name in NO_NAMES:
+                raise UsageError(f"{self._where}: a parameter must not be called {name!r}")
+        arrays = {n: v for n, v in parameters.items() if isinstance(v, np.ndarray)}
+        values = {n: numeric(v, f"{self._where}: {n}") for n, v in arrays.items()}
         specs = {n: Spec(_shape(v, f"{self._where}: {n}"), kind) for n, v in parameters.items()}
         if self._expected is not None:
             check_arrays(specs, self._expected)

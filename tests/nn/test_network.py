@@ -5,7 +5,7 @@ import pytest
 from own_networks import IN_DIM, LAYERS, NETWORKS, Gated, Residual, rows
 
 from mlpengine import Adam, MeanSquaredError, TrainingStep
-from mlpengine.core.errors import MlpEngineError, TapeError, UsageError
+from mlpengine.core.errors import DtypeError, MlpEngineError, TapeError, UsageError
 from mlpengine.nn import Network
 
 MADE = [*NETWORKS]
@@ -93,10 +93,10 @@ def linear(tape, x):
 REFUSED = {
     "no parameters": (lambda: Network(3, {}), "Network: parameters must be shapes by name"),
     "a shape of 0": (lambda: Network(3, {"w": (0, 3)}), "Network: w must be a shape of whole"),
-    "a group": (
-        lambda: Network(3, {"w": 3}, groups={"head": ["v"]}),
-        "Network: groups must name parameters (got 'v')",
-    ),
+    "a group": (lambda: Network(3, {"w": 3}, groups={"g": ["v"]}), "groups must name parameters"),
+    "a buffer": (lambda: Network(3, {"w": 3}, buffers={"w": 3}), "not be parameters (got 'w')"),
+    "a name": (lambda: Network(3, {"input": 3}), "a parameter must not be called 'input'"),
+    "complex": (lambda: Network(3, {"w": np.ones(3) * 1j}), "Network: w: must be numeric"),
     "an unknown name": (
         lambda: own(lambda tape, x: x.linear(tape.parameter("wight"))).scratch(4),
         "parameter: must be one of w (got 'wight')",
@@ -133,7 +133,7 @@ REFUSED = {
         lambda: own(lambda tape, x: linear(tape, x).batch_norm()).scratch(4),
         "Own: record: batch_norm needs running statistics among the buffers",
     ),
-    "an unknown name to freeze": (
+    "to freeze": (
         lambda: Gated().freeze(["gat"]),
         "Gated: freeze must name parameters (got 'gat')",
     ),
@@ -150,5 +150,5 @@ def test_what_cannot_be_is_one_clear_error(name):
     make, text = REFUSED[name]
     with pytest.raises(MlpEngineError) as error:
         make()
-    assert isinstance(error.value, UsageError | TapeError)
+    assert isinstance(error.value, DtypeError | UsageError | TapeError)
     assert text in str(error.value)
