@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mlpengine.core.buffers import zeros
+from mlpengine.core.buffers import unmasked, zeros
 from mlpengine.core.errors import CheckpointError, UsageError
 from mlpengine.core.named import one_or_named
 from mlpengine.core.spec import Array, ArrayLike, DTypeLike, Spec, floating
@@ -130,9 +130,8 @@ class Recordable(Saved):
             )
         where = f"{self._where}: inputs"
         if isinstance(inputs, Mapping):
-            rows = {n: _input_spec(v, f"{where}: {n}", kind) for n, v in inputs.items() if n}
-            if not rows:
-                raise UsageError(f"{where} must be shapes by name (got {quoted(inputs)})")
+            _need_texts(inputs, where)
+            rows = {n: _input_spec(v, f"{where}: {n}", kind) for n, v in inputs.items()}
             self.in_shape = {name: spec.shape for name, spec in rows.items()}
         else:
             rows = {"": _input_spec(inputs, where, kind)}
@@ -203,6 +202,8 @@ class Recordable(Saved):
         returned = self.record(tape, *inputs.values())
         outputs = dict(returned) if isinstance(returned, Mapping) else {"": returned}
         where = f"{self._where}: record"
+        if isinstance(returned, Mapping):
+            _need_texts(returned, f"{where}: outputs")
         self._check_outputs(outputs, batch_size, where)
         for name, output in outputs.items():
             if not any(layer.output is output for layer in tape.layers):
@@ -357,7 +358,7 @@ class Recordable(Saved):
                 f"parameters: state must be a mapping of arrays by name (got {quoted(state)}); "
                 f"{type(self).__name__}.load(path) reads a file"
             )
-        arrays = {name: np.asarray(value) for name, value in state.items()}
+        arrays = {n: unmasked(value, f"parameters: {n}") for n, value in state.items()}
         check_arrays(self.params.specs, arrays)
         for name, array in arrays.items():
             self.params.views[name][...] = array
@@ -420,6 +421,12 @@ def check_arrays(specs: Mapping[str, Spec], arrays: Mapping[str, Array]) -> None
             f"parameters: {'; '.join(problems[:SHOWN_PARAMETERS])}{more}; mlp."
             "state_dict() shows the names and shapes that are needed"
         )
+
+
+def _need_texts(named: Mapping[str, Any], where: str) -> None:
+    """Raise UsageError unless there are names, and all are texts with letters."""
+    if not named or not all(isinstance(name, str) and name for name in named):
+        raise UsageError(f"{where} must have names, such as 'x' (got {quoted(named)})")
 
 
 def _input_spec(given: InputLike, where: str, dtype: np.dtype[Any]) -> Spec:

@@ -217,6 +217,9 @@ def test_a_table_without_rows_is_refused():
     with pytest.raises(DataError, match="each fold needs a row with a weight above 0"):
         mlpengine.fit(table.assign(w=[1] + [0] * 59), "y", data=weighted)
     assert without_each_block(3, np.arange(3), weights=np.eye(3)[1]) == []
+    plain = {"training": {"epochs": 1, "folds": None}, "data": {"weight": "w"}}
+    model, _ = mlpengine.fit(table.assign(w=1), "y", **plain)
+    assert np.isnan(model.explain(table.assign(w=np.eye(60)[0])).importances[0][2])
     with pytest.raises(DataError, match=r"rows are needed \(got none\)"):
         mlpengine.fit(table, "y", test=table[:0])
 
