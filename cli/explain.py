@@ -55,9 +55,8 @@ def command(
 
     --row explains the prediction of one row, by its number in the first column of
     `mlpengine predict`.  The contribution of a column is its Shapley value: the mean change of the
-    prediction when the column changes from its value in a training row.  With --row, FILE needs no
-    target, and the row is compared with rows drawn from the model's description of its training
-    rows.
+    prediction when the column changes from its value in a row that the model keeps, one like its
+    training rows.  With --row, FILE needs no target.
     """
     check_history(history, file)
     if number is not None:
@@ -77,12 +76,11 @@ def command(
 
 def _row(run: Path, file: str | None, number: int, history: str | None) -> RowExplanation:
     """Explain one row, by its number, of a file or of the training rows."""
-    model, background = load(run), None
+    model = load(run)
     if file is None:
         config = resolved_config(run, f"; say which rows to use: mlpengine explain {run} FILE")
         own = load_data(load_config(config), model.preprocessor)
-        table, learned = own.tables.parts["train"]
-        background = table.rows(learned)
+        table, _ = own.tables.parts["train"]
     else:
         table = file_table(model, file, history)
     numbers = table.row_numbers()
@@ -92,4 +90,4 @@ def _row(run: Path, file: str | None, number: int, history: str | None) -> RowEx
         raise UsageError(
             f"--row: must be a {table.numbering} of {table.source} ({ends}; got {number})"
         )
-    return model.explain_row(table.rows(places[:1]), background)
+    return model.explain_row(table.rows(places[:1]))

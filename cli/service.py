@@ -18,7 +18,6 @@ from mlpengine.core.errors import MlpEngineError, importing
 from mlpengine.core.wording import suggestion
 from mlpengine.data.features.drift import NewRows
 from mlpengine.models.model import Model
-from mlpengine.models.row_predictor import RowPredictor
 
 from .predict import Sure, output_columns
 from .row_model import row_model
@@ -68,7 +67,7 @@ class Answers:
         rows: Any = list[self.row]  # type: ignore[name-defined]
         self._rows = TypeAdapter(Annotated[rows, FailFast(), Field(max_length=ROW_LIMIT)])
         self._model = model
-        self._one_row = RowPredictor(model.populations, model.preprocessor, model.mean.combine)
+        self._one_row = model.row_predictor()
 
     def answer(self, body: bytes, sure: Sure, *, at_once: bool) -> bytes:
         """Return the JSON answer to a body.

@@ -214,7 +214,7 @@ class Session:
     def verdicts(self) -> list[Verdict]:
         """Return all verdicts so far, warnings first; columns are judged at the end."""
         of_run = self.diagnostics.verdicts() if self.diagnostics else []
-        return joint_list(self.data.file, self.column_verdicts, of_run)
+        return joint_list(self.data.file, self.column_verdicts, of_run, self.measured)
 
     def close(self) -> None:
         """Close the files and unlock the run directory."""

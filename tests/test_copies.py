@@ -12,16 +12,7 @@ import numpy as np
 import pytest
 
 import mlpengine
-from mlpengine import (
-    Adam,
-    Loop,
-    Mlp,
-    Model,
-    Program,
-    Sgd,
-    Tape,
-    TrainingStep,
-)
+from mlpengine import Adam, Loop, Mlp, Model, Program, Sgd, Tape, TrainingStep
 from mlpengine.core.errors import TapeError
 from mlpengine.data.features import Batches, NumberTarget, Preprocessor
 from mlpengine.data.tables import Table

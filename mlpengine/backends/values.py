@@ -67,7 +67,7 @@ class MatrixValue:
         padded: whether the value lies in the program's workspace, not in `array`.
         short: whether rows follow each other without padding to whole vectors (see `is_short`).
         stored: whether the value is in memory, not only in registers.
-        mask: the dropout, if the value is its mask; memory then holds the random bytes.
+        mask: the op, if the value is the mask of a dropout; memory then holds the random bytes.
         kind: the origin of the value.
     """
 

@@ -36,11 +36,13 @@ class Division(NamedTuple):
     """The column that divides the rows, and its key in ``data.split``.
 
     Rows with equal values in the column are a block and stay together.  `blocks` limits the folds.
+    `has_lags` tells whether rows have columns of earlier rows.
     """
 
     key: str
     name: str
     blocks: int
+    has_lags: bool = False
 
     @classmethod
     def of(cls, profile: Profile, key: str, name: str) -> "tuple[Profile, Division]":
@@ -71,9 +73,7 @@ SCHEMA_LINE = "# yaml-language-server: $schema="
 def fitting_division(
     profile: Profile, table: Table, division: Division, *, own_test: bool
 ) -> Division:
-    """Lower `blocks` until the training rows have enough blocks for the folds.
-
-    Returns the division.
+    """Return the division; `blocks` is lowered until training rows have enough for the folds.
 
     `table` has the rows with a target; `profile` is the result of `Division.of`.
 
@@ -317,6 +317,7 @@ def complete_config(
     for key in ("group", "time"):
         if split.get(key) in table.names:
             facts, division = Division.of(facts, key, split[key])
+            division = division._replace(has_lags=bool(data.get("lags") or data.get("rolling")))
     text = propose(
         facts,
         target,
@@ -331,7 +332,7 @@ def complete_config(
     lines = decisions(facts, target, preset, division)
     if empty := table.n_rows - int(has_target(table, target).sum()):
         lines.append(f"{plural(empty, 'row')} of {table.n_rows:,} left out: the target is missing")
-    doubted = doubts(facts, target) if task in ("auto", None) else []
+    doubted = doubts(facts, target) if task in ("auto", None) and "loss" not in config else []
     warnings = [*doubted, *facts.misread()]
     for line in warnings:
         _log.warning("warning: %s: %s", facts.source, line)
@@ -394,17 +395,23 @@ def drop_rates(sections: dict[str, Any], optimizer: Any) -> None:
 def _encoding_and_members(
     profile: Profile, target: Sequence[str], preset: str, division: Division | None
 ) -> tuple[bool, tuple[MemberType, ...]]:
-    """Return whether numbers are encoded by quantile bins, and the ensemble member types."""
+    """Return whether numbers are encoded by quantile bins, and the ensemble member types.
+
+    A table with lags has plain and linear networks: a series may rise beyond its training rows, and
+    the other types are nearly constant there.
+    """
     left_out = {*profile.drop, *target}
     columns = [column for column in profile.columns if column.name not in left_out]
     kinds = [column.kind for column in columns]
     numbers = sum(kind in ("number", "integer", "date") for kind in kinds)
-    encoded = encodes(profile.n_rows, numbers, preset)
+    has_lags = division is not None and division.has_lags
+    encoded = encodes(profile.n_rows, numbers, preset) and not has_lags
     if folds_of(profile, division) is None:
         return encoded, ()
     features = sum(c.distinct if c.kind == "category" else 1 + (c.missing > 0) for c in columns)
     gaps = len(target) > 1 and any(c.missing for c in profile.columns if c.name in target)
-    numbers_from = features if profile.task == "regression" and not gaps else None
+    smooth = profile.task == "regression" and not gaps and not has_lags
+    numbers_from = features if smooth else None
     return encoded, members_for(
         profile.n_rows, len(kinds), preset, encoded=encoded, numbers_from=numbers_from
     )

@@ -74,14 +74,20 @@ def with_missing(values: Any) -> Any:
 
 
 def unmasked(values: Any, where: str) -> Array:
-    """Return `values` as an array.  Raises: DataError, led by `where`, if an entry is masked."""
+    """Return `values` as an array.
+
+    Raises: DataError, led by `where`, if an entry is masked; ShapeError for rows of other lengths.
+    """
     if hides_entries(values):
         count = plural(int(np.count_nonzero(values.mask)), "entry", "entries")
         raise DataError(
             f"{where}: must have no masked entries (got {count} of {values.size:,}); write "
             "x.filled(0), with the right value in place of 0, or leave out these rows"
         )
-    return np.asarray(values)
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise ShapeError(f"{where}: must be an array ({error})") from None
 
 
 def replay(calls: Iterable[Call]) -> None:

@@ -35,7 +35,7 @@ else:
 """Exit codes of a command by signal: Ctrl-C, a closed terminal, or a request to end."""
 
 START_METHOD = "fork" if sys.platform == "linux" else "spawn"
-"""Start method of worker processes.  "fork" saves imports; some libraries of macOS break in it."""
+"""Start method of worker processes.  "fork" saves imports, but breaks some libraries of macOS."""
 
 LOCKED_BYTE = 1 << 30
 """Offset of the byte that is locked on Windows, beyond the end of every lock file.
@@ -86,7 +86,7 @@ def opened_directory(path: Path, *, follow: bool = True) -> Iterator[tuple[Path,
 
 
 def replace(source: Path, target: Path, directory: int | None = None) -> None:
-    """Rename a file in an open directory; on Windows, wait up to `PATIENCE` for readers of it."""
+    """Rename a file in an open directory; on Windows, wait up to `PATIENCE` for its readers."""
     end = time.monotonic() + PATIENCE
     while True:
         try:

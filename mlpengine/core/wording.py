@@ -82,7 +82,8 @@ def shortened(text: str) -> str:
 def cut_apart(texts: Sequence[str], length: int) -> list[str]:
     """Return texts of at most `length` characters; different texts stay different.
 
-    Long texts lose their middle or, if two were then equal, all but their beginning and place.
+    A long text loses its middle.  If two texts would then be equal, each long text instead ends
+    with its number.
 
     >>> cut_apart(["a long name one", "a long name two"], 10)
     ['a lo...one', 'a lo...two']
@@ -132,7 +133,7 @@ def shown_name(name: str) -> str:
 
 
 def spaced(name: str) -> str:
-    """Return a metric's name with blanks for its own underscores; a class keeps its name."""
+    """Return a metric's name with blanks for underscores, except in the name of a class."""
     metric, of, label = name.partition(" of ")
     return f"{metric.replace('_', ' ')}{of}{label}"
 
@@ -157,7 +158,7 @@ def script_json(value: object) -> str:
 
 
 def differing(first: Any, second: Any) -> tuple[Any, Any]:
-    """Return two values; from mappings, at every depth, leave out keys with equal values."""
+    """Return two values without the keys of mappings, at every depth, that have equal values."""
     if not isinstance(first, dict) or not isinstance(second, dict):
         return first, second
     names = sorted(n for n in first.keys() | second if first.get(n) != second.get(n))

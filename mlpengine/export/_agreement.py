@@ -53,7 +53,12 @@ def largest_difference(model: Model, table: Table, outputs: list[Any]) -> float:
 
 
 def largest_error(outputs: Array, ours: Array) -> float:
-    """Return the largest difference, in each column relative to our largest value if above 1."""
+    """Return the largest difference, in each column relative to our largest value if above 1.
+
+    Equal infinities, and NaN in both, do not differ.
+    """
     wide = ours.astype(np.float64)
-    scale = np.abs(wide).max(axis=0, initial=1.0)
-    return float((np.abs(outputs - wide) / scale).max(initial=0.0))
+    scale = np.abs(wide).max(axis=0, initial=1.0, where=np.isfinite(wide))
+    differ = ~((outputs == wide) | (np.isnan(outputs) & np.isnan(wide)))
+    errors = np.subtract(outputs, wide, out=np.zeros_like(wide), where=differ)
+    return float((np.abs(errors) / scale).max(initial=0.0))

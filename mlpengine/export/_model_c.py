@@ -162,7 +162,7 @@ def model_code(
         predict, {"x": "reads", "out": "writes"}, body, about, "int", static=False
     )
     code = network_code(
-        model.mlp if model.members is None else model.networks,
+        model.networks if model.populations else model.mlp,
         name=network,
         log_link=model.task.log_link,
         weights=model.mean.network_weights.tolist(),

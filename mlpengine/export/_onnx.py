@@ -40,12 +40,12 @@ def to_onnx(model: Model | Network) -> tuple[bytes, Exported]:
         graph = Graph(model.preprocessor.columns)
         x = write_preprocessing(graph, model.preprocessor)
         outputs = [
-            write_network(graph, network, {"": x}, f"member_{k}." if model.members else "")
+            write_network(graph, network, {"": x}, f"member_{k}." if model.populations else "")
             for k, network in enumerate(model.networks)
         ]
-        combined = write_mean(graph, model, outputs) if model.members else outputs[0]
+        combined = write_mean(graph, model, outputs) if model.populations else outputs[0]
         write_outputs(graph, model, combined)
-        data = graph.build(repr(model.members or model.mlp), _metadata(model))
+        data = graph.build(repr(model.mlp), _metadata(model))
     return data, Exported("onnx", graph.inputs, graph.outputs, verify(data, model))
 
 

@@ -150,7 +150,10 @@ def write_activation(graph: Graph, op: GradOp, x: str) -> str:
 def write_formula(graph: Graph, op: Elementwise, operands: Mapping[str, str]) -> str:
     """Add the nodes of an op's formula; `operands` maps names of operands to names of values."""
     given = {variable(name): value for name, value in operands.items()}
-    return onnx_node(op.formulas.y, given, graph.node, lambda value: scalar(graph, value))
+    y = onnx_node(op.formulas.y, given, graph.node, lambda value: scalar(graph, value))
+    if op.formulas.y.number is None:
+        return y
+    return graph.node("Expand", y, graph.node("Shape", *operands.values()))  # a constant, as x**0
 
 
 def scalar(graph: Graph, value: float) -> str:

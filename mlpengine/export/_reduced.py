@@ -1,7 +1,6 @@
 """Smaller networks for exports, without the parts that do not affect the outputs.
 
-In training, all networks of an ensemble have one architecture: each has the inputs, the mask and
-the learned activations that any member type needs.
+An export needs no factors that can be multiplied into weights, and no features without a reader.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,7 @@ import numpy as np
 
 from mlpengine.core.spec import Array
 from mlpengine.nn import InputLayer, Mlp, Network, Residual, TabularNetwork
-from mlpengine.nn.input_layer import MASK, SCALE
+from mlpengine.nn.input_layer import SCALE
 from mlpengine.ops import GradOp
 
 
@@ -26,19 +25,21 @@ class Reduced(NamedTuple):
 def reduced(network: Network) -> Reduced:
     """Return a network with fewer weights and the same outputs as `network`, up to rounding.
 
-    Factors and masks of the input layer are multiplied into the first weights.  A learned
-    activation becomes a plain activation if all alphas are 1, and is left out if all are 0.  A
-    layer without activation is merged with the next layer, unless the merged layer is larger.  An
-    embedding that no weight reads is left out.  Features that no weight reads are left out if this
-    saves more numbers than a list of the kept features has.  If nothing is left out, or for classes
-    other than `Mlp` and `Residual`, the result is `network` itself.
+    Factors of the input layer are multiplied into the first weights.  A learned activation becomes
+    a plain activation if all alphas are 1, and is left out if all are 0.  A layer without
+    activation is merged with the next layer, unless the merged layer is larger.  An embedding that
+    no weight reads is left out.  Features that no weight reads are left out if this saves more
+    numbers than a list of the kept features has.  If nothing is left out, or for classes other than
+    `Mlp` and `Residual`, the result is `network` itself.
     """
     made = Reduced(network)
     if type(network) is Mlp:  # a subclass may record something else
         made = _dense(network)
     elif type(network) is Residual:
-        made = _linear(network) if network.is_linear else _blocks(network)
-    return made if len(made.network.params) < len(network.params) else Reduced(network)
+        made = _blocks(network)
+    reads_all = made.columns is None
+    fewer = len(made.network.params) < len(network.params)
+    return made if fewer or not reads_all else Reduced(network)
 
 
 class _Layer(NamedTuple):
@@ -69,15 +70,9 @@ def _dense(mlp: Mlp) -> Reduced:
     return _stacked(mlp, layers)
 
 
-def _linear(network: Residual) -> Reduced:
-    views = network.params.views
-    weight = views["linear.weight"] * _factors(network)
-    return _stacked(network, [_Layer(weight, views["out.bias"])])
-
-
 def _stacked(network: TabularNetwork, layers: Sequence[_Layer]) -> Reduced:
     """Return an `Mlp` with the input layer of `network` and these layers."""
-    input_layer, columns, (first,) = _read(network, layers[0].weight)
+    input_layer, columns, first = _read(network, layers[0].weight)
     alphas = [layer.alpha for layer in layers if layer.alpha is not None]
     mlp = Mlp(
         [_in_dim(network, columns), *(len(layer.bias) for layer in layers)],
@@ -97,42 +92,32 @@ def _stacked(network: TabularNetwork, layers: Sequence[_Layer]) -> Reduced:
 
 
 def _blocks(network: Residual) -> Reduced:
-    views, factors = network.params.views, _factors(network)
-    readers = {"first.weight": views["first.weight"] * factors}
-    if network.can_be_linear and views["linear.weight"].any():
-        readers["linear.weight"] = views["linear.weight"] * factors
-    input_layer, columns, weights = _read(network, *readers.values())
-    changes = {
-        "in_dim": _in_dim(network, columns),
-        "input_layer": input_layer,
-        "linear": len(weights) > 1,
-    }
+    views = network.params.views
+    weight = views["first.weight"] * _factors(network)
+    input_layer, columns, first = _read(network, weight)
+    changes = {"in_dim": _in_dim(network, columns), "input_layer": input_layer}
     residual = Residual(**network.options | changes | {"initializer": "zeros"})
-    return _filled(residual, columns, views | dict(zip(readers, weights, strict=True)))
+    return _filled(residual, columns, {**views, "first.weight": first})
 
 
 def _factors(network: TabularNetwork) -> Array:
-    """Return the product (n_inputs,) of the scaling and the mask of the input layer, in float64."""
-    views, factors = network.params.views, np.ones(network.n_inputs)
-    for name in (SCALE, MASK):
-        factors *= views.get(name, 1)
-    return factors
+    """Return the scaling (n_inputs,) of the input layer, in float64."""
+    return np.ones(network.n_inputs) * network.params.views.get(SCALE, 1)
 
 
-def _read(
-    network: TabularNetwork, *weights: Array
-) -> tuple[InputLayer | None, Array | None, list[Array]]:
+def _read(network: TabularNetwork, weight: Array) -> tuple[InputLayer | None, Array | None, Array]:
     """Return what weights (units, n_inputs) read: input layer, features, columns of the weights."""
-    features = network.in_dim
-    used = np.any([weight.any(axis=0) for weight in weights], axis=0)
+    features, input_layer = network.in_dim, network.input_layer or InputLayer()
+    spread = np.zeros((len(weight), input_layer.made(features)))
+    spread[:, input_layer.read(features)] = weight
+    used: Array = np.any(spread, axis=0)
     if used[features:].any():
-        assert network.input_layer is not None
-        return replace(network.input_layer, scaling=False, masked=False), None, [*weights]
+        return replace(input_layer, scaling=False), None, weight
     used[0] |= not used.any()
     kept = np.flatnonzero(used[:features])
-    if (features - len(kept)) * sum(map(len, weights)) <= len(kept):
-        return None, None, [weight[:, :features] for weight in weights]
-    return None, kept, [weight[:, kept] for weight in weights]
+    if (features - len(kept)) * len(weight) <= len(kept):
+        return None, None, spread[:, :features]
+    return None, kept, spread[:, kept]
 
 
 def _in_dim(network: TabularNetwork, columns: Array | None) -> int:

@@ -142,7 +142,7 @@ def export_training(
 
 def _plain(model: Model | Mlp, freeze: Iterable[int] | None) -> Mlp:
     """Return the network without dropout.  Raises: UsageError if the network cannot train in C."""
-    if isinstance(model, Model) and model.members is not None:
+    if isinstance(model, Model) and model.populations:
         count = len(model.networks)
         raise UsageError(
             f"export: a model must be one network to train (got {count}); mlpengine distill RUN "

@@ -27,7 +27,7 @@ is a bool.  `evaluate(formula, {"x": array})` computes the value.  These functio
 To add a function, add a row to `FUNCTIONS`.
 """
 
-from mlpengine.formula.calls import Plan, evaluate, plan
+from mlpengine.formula.calls import Plan, bound, evaluate, plan
 from mlpengine.formula.expr import (
     FUNCTIONS,
     Expr,
@@ -82,6 +82,7 @@ __all__ = [
     "Expr",
     "Function",
     "Plan",
+    "bound",
     "c_expression",
     "c_number",
     "clip",

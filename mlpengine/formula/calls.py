@@ -5,7 +5,7 @@ A buffer is reused after the last read of its value.  An output serves as a work
 own value is computed.  `Plan.calls` binds the plan to arrays.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -135,6 +135,14 @@ def _plan(
 
 def evaluate(formula: Expr, operands: Mapping[str, Array]) -> Array:
     """Return the value of a formula on named arrays of one dtype, broadcast."""
+    return bound(formula, operands)()
+
+
+def bound(formula: Expr, operands: Mapping[str, Array]) -> Callable[[], Array]:
+    """Return a function that computes `evaluate` of what the arrays hold at the time of the call.
+
+    Each call returns the same array, with new values.
+    """
     names = variables(formula)
     given = [np.asarray(operands[name]) for name in names]
     shape = np.broadcast_shapes(*(a.shape for a in given))
@@ -143,10 +151,15 @@ def evaluate(formula: Expr, operands: Mapping[str, Array]) -> Array:
     out = np.empty(shape, np.bool_ if formula.is_mask else dtype)
     floats = [np.empty(shape, dtype) for _ in range(planned.floats)]
     masks = [np.empty(shape, np.bool_) for _ in range(planned.masks)]
-    with np.errstate(all="ignore"):
-        for run in planned.calls(given, [out], floats, masks):
-            run()
-    return out
+    calls = [*planned.calls(given, [out], floats, masks)]
+
+    def value() -> Array:
+        with np.errstate(all="ignore"):
+            for run in calls:
+                run()
+        return out
+
+    return value
 
 
 def _order(roots: Sequence[Expr], known: Set[Expr]) -> list[Expr]:
@@ -247,7 +260,7 @@ class _Planner:
         return place
 
     def _destination(self, node: Expr | None) -> Place | None:
-        """Return the buffer of the output that the last reader of a value leads to, or None."""
+        """Follow the last readers of a value to an output; return the output's buffer, or None."""
         while node is not None and node not in self.own:
             reader = self.last.get(node, len(self.nodes))
             node = self.nodes[reader] if reader < len(self.nodes) else None

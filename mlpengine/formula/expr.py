@@ -544,7 +544,7 @@ def saved_for_backward(y: Expr, grads: Sequence[Expr], dy: Expr) -> list[Expr]:
     """Return the values that forward keeps for backward, besides `y` and the operands.
 
     A gradient is a sum of products of `dy` and factors.  Forward computes and keeps a factor that
-    contains several expensive functions, or one and more than `MAX_RECOMPUTED` cheap functions.
+    contains several expensive functions, or one with more than `MAX_RECOMPUTED` cheap functions.
     Backward computes all other factors.  If such a factor contains an expensive function that
     forward computes anyway, forward keeps the value of this function.
     """
@@ -564,7 +564,7 @@ def saved_for_backward(y: Expr, grads: Sequence[Expr], dy: Expr) -> list[Expr]:
 MAX_RECOMPUTED = 4
 """Maximum number of cheap functions in a factor that backward computes.
 
-The slope of silu has 3.  The slope of tanh gelu has 9; to keep this slope is faster."""
+The slope of silu has 3.  The slope of tanh gelu has 9, so keeping it is faster."""
 
 
 def _is_expensive(node: Expr) -> bool:

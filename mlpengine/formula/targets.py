@@ -8,7 +8,7 @@ import numpy as np
 from mlpengine.formula.expr import FUNCTIONS, Expr, order, variable
 
 LONGEST_TEXT = 10_000
-"""Maximum length of a text for NumExpr; the text repeats shared nodes.  Others use NumPy."""
+"""Maximum length of a text for NumExpr; NumPy computes formulas with longer texts."""
 
 SCALARS = """\
 #define splat(x) ((real)(x))

@@ -43,7 +43,7 @@ METRICS: dict[str, Callable[[Array, Array, Array | None], float]] = {
 }
 """Metrics that compare predictions: functions of targets, predictions and weights.
 
-In place of predictions, log loss and cost take their value in each row, and ROC AUC takes
+In place of predictions, log loss and cost take the loss or cost of each row, and ROC AUC takes
 probabilities."""
 
 LINEAR_ROWS, LINEAR_FEATURES = 4_000, 600
@@ -192,14 +192,14 @@ def baseline_scores(
     """Return value and standard error (jackknife) of each metric, for each of `guesses`.
 
     All guesses but the first also get ``ahead``: the first guess's value of the first metric, minus
-    the own value.  The standard error of this difference is over the same rows.
+    the value of the guess.  The standard error of this difference is over the same rows.
     """
     given = {
         who: {name: guess.compared(name, truth) for name in names} for who, guess in guesses.items()
     }
     whole = {who: _all(truth, values, weights) for who, values in given.items()}
     parts: dict[str, list[dict[str, float]]] = {who: [] for who in guesses}
-    for rows in without_each_block(len(truth), blocks):
+    for rows in without_each_block(len(truth), blocks, weights):
         some = None if weights is None else weights[rows]
         for who, values in given.items():
             each = {name: value[rows] for name, value in values.items()}

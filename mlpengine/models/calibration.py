@@ -27,10 +27,10 @@ MAX_PLACES, ROWS_OF_PLACE = 10, 80
 """Maximum number of `Residuals.places`, and minimum number of rows for each place."""
 
 CHANCE_OF_RANGE = 1.5
-"""Factor c in c / (level * sqrt(n)).
+"""Factor c in the share c / (level * sqrt(n)).
 
-By chance, the shortest range with a share `level` of n errors is up to this share shorter than the
-symmetric range.
+By chance, the shortest range with a share `level` of n errors is shorter than the symmetric range
+by up to this share.
 """
 
 SMALLEST_SCALE = 0.01
@@ -55,9 +55,9 @@ def error_of_mean(
 
     One network's error is known from out-of-fold rows.  With folds, no rows are new to all
     networks, so the gain of averaging must be estimated on rows that trained the networks.  There,
-    errors and differences between networks are both smaller, by about the same factor: if training
-    moves the outputs by a share h towards the labels, a share 1 - h of both remains.  The relative
-    gain of averaging is thus about the same as on new rows.
+    errors and differences between networks are smaller by about the same factor.  If training moves
+    the outputs by a share h towards the labels, a share 1 - h of both remains.  The relative gain
+    of averaging is thus about the same as on new rows.
 
     `outputs` maps the features of at most `COMPARED_ROWS` rows to outputs (folds, rows, out_dim),
     by the networks of each fold.  The error is the squared error for numbers, and `mean_loss` for

@@ -95,8 +95,8 @@ def brier(times: Array, chances: Array, at: Array, weights: Array | None = None)
     """Return the mean squared error (times,) of probabilities of no event until each time in `at`.
 
     `chances` are these probabilities (rows, times).  Rows that were censored before a time do not
-    count.  To make up for them, other rows have the weight 1 / share of rows not censored until the
-    time or the row's event.
+    count.  In return, a row with an event before the time has the weight 1 / share(event), and a
+    later row 1 / share(time), where share(t) is the share of rows that are not censored until t.
 
     Source: Graf et al. 1999, "Assessment and comparison of prognostic classification schemes for
     survival data", section 4.

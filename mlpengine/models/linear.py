@@ -9,11 +9,8 @@ import numpy as np
 
 from mlpengine.core.spec import Array, Spec
 from mlpengine.models.task import Split
-from mlpengine.nn import TabularNetwork
-from mlpengine.nn.layers import activation_op
-from mlpengine.ops import Elementwise
+from mlpengine.nn import Mlp, TabularNetwork
 from mlpengine.ops.loss import Loss
-from mlpengine.settings import NetworkSettings
 
 PENALTIES = (1000.0, 100.0, 10.0, 1.0, 0.1)
 """L2 penalties of the sum of losses; the penalty with the lowest out-of-fold loss is used."""
@@ -34,13 +31,28 @@ MEMBER_TOLERANCE = 3e-4
 """Tolerance for the members of an ensemble; smaller tolerances do not change their test errors."""
 
 
-def can_be_linear(network: NetworkSettings) -> bool:
-    """Return whether networks with these settings can be linear models.
+def linear_network(projection: Array, weight: Array, bias: Array, like: TabularNetwork) -> Mlp:
+    """Return a network that computes x @ projection @ weight.T + bias.
 
-    An MLP needs element-wise activations; other networks have a linear path beside their blocks.
+    The network has the features and the dtype of `like`.  `projection` is as in `of_features`.
     """
-    ops = (activation_op(one) for one in network.activation)
-    return network.network != "mlp" or all(op is None or isinstance(op, Elementwise) for op in ops)
+    network = Mlp([like.in_dim, len(bias)], initializer="zeros", dtype=like.dtype)
+    network.weights[0][...] = of_features(weight, projection, like.in_dim)
+    network.biases[0][...] = bias
+    return network
+
+
+def of_features(weight: Array, projection: Array, features: int) -> Array:
+    """Return w (rows, features) with x @ w.T equal to x @ projection @ weight.T.
+
+    `projection` is a matrix (features, columns), or the indices (columns,) of columns of x.
+    """
+    if projection.ndim == 2:
+        product: Array = weight @ projection.T
+        return product
+    spread = np.zeros((len(weight), features))
+    spread[:, projection] = weight
+    return spread
 
 
 def linear_networks(
@@ -55,8 +67,8 @@ def linear_networks(
 ) -> tuple[list[TabularNetwork], Array]:
     """Return a linear network for each fold, and the out-of-fold outputs (rows, outputs).
 
-    Networks have the architecture of `mlp` and read the columns x @ projection.  A projection is a
-    matrix (features, columns), or an array of the indices of selected features, to save memory.
+    Networks have the features, outputs and dtype of `mlp` and read the columns x @ projection.  A
+    projection is a matrix, or an array of indices, to save memory (see `of_features`).
     All networks have the projection and the penalty with the lowest `mean_loss` of out-of-fold
     outputs.  Folds are fitted in `threads` threads.
     """
@@ -75,7 +87,7 @@ def linear_networks(
         k = int(np.argmin(losses))
         each.append((losses[k], projection, [fit[k] for fit in fits], outputs[k]))
     _, projection, best, output = min(each, key=itemgetter(0))
-    return [mlp.linear(projection, *one) for one in best], output
+    return [linear_network(projection, *one, mlp) for one in best], output
 
 
 def _fits(

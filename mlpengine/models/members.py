@@ -196,9 +196,9 @@ def linear_projections(numbers: Numbers, n_features: int) -> list[Array]:
 
     The first projection is an array of indices (columns,): it selects the features that the plain
     type reads.  If numbers are clipped smoothly and have bins, there is a second projection, a
-    matrix (n_features, columns) for x @ matrix.  Its columns are the numbers without clipping, each
-    number restored as the sum of its bin features times the widths of the bins.  Restored numbers
-    are linear up to one bin beyond the range of the training rows, and constant from there.
+    matrix (n_features, columns) for x @ matrix.  Its columns are the numbers without clipping.  A
+    number is restored as the sum of its bin features times the widths of the bins.  Restored
+    numbers are linear up to one bin beyond the range of training rows, and constant from there.
     """
     clipped = np.flatnonzero(inputs_of("plain", numbers, n_features, n_features))
     bins, first = numbers.bins, len(numbers.sources)

@@ -2,8 +2,9 @@
 
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
+from itertools import chain, groupby, islice
 from pathlib import Path
 from threading import local
 from typing import TYPE_CHECKING, Any
@@ -16,12 +17,14 @@ from mlpengine.core.fields import POSITIVE, Limits
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
+from mlpengine.core.structure import check_keys, of_type
 from mlpengine.core.wording import networks_text, plural, quoted
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.drift import NewRows
 from mlpengine.data.tables import Column, Table, read_table
 from mlpengine.data.tables.frames import as_table
 from mlpengine.data.tables.rows import usable_rows
+from mlpengine.models.background import KEPT_ROWS, background_rows
 from mlpengine.models.baselines import Guess, baseline_scores, compared_metrics
 from mlpengine.models.calibration import (
     RESIDUALS,
@@ -52,7 +55,7 @@ from mlpengine.models.shapley import (
     MOST_PAIRS,
     MULTIPLICATIONS,
     RowExplanation,
-    drawn_rows,
+    pairs_of,
     shapley_values,
 )
 from mlpengine.models.task import (
@@ -79,8 +82,8 @@ if TYPE_CHECKING:
 
 MODEL_FILE = "model.safetensors"
 
-SMOOTH_PREFIX = "smooth."
-"""Prefix of the parameter names of smooth networks in a file."""
+POPULATIONS = "populations"
+"""Key of the populations in a file.  Parameter k of a file begins with the key and a number."""
 
 SHOWN_OUTPUTS = 3
 """Number of outputs that the text of an explanation of a row shows."""
@@ -115,40 +118,39 @@ class Model:
     any order, and further columns are ignored.  Any number of threads may call these methods.  A
     single network predicts a single row in memory in some tens of microseconds.
 
-    With `members`, the model has several networks, and the prediction is the mean of all networks'
-    predictions; `mlp` is the first network.  Members are ordered by type, and `ensemble_weights`
-    are the weights of the types in the mean.  `smooth` has the networks of the last type, if their
-    architecture differs from the architecture of the other types.
+    With `populations`, the model has several networks, and the prediction is the mean of all
+    networks' predictions; `mlp` is the first network.  The networks of a population have one
+    architecture.  Networks are ordered by type, and `ensemble_weights` are the weights of the types
+    in the mean.
 
     `residuals` are out-of-fold errors, scaled to the size of the mean's errors.  `sets` has the
     out-of-fold probabilities of the true classes.  `record` describes the training, if known
     (`TrainingRecord`).  With a `threshold`, one of two classes is predicted if its probability is
-    above the threshold, instead of 0.5.  `Mlp.load` can read the file of a single network, too.
+    above the threshold, instead of 0.5.  `background` has rows for `explain_row`, as cells by
+    column (`with_background`).  `Mlp.load` can read the file of a single network, too.
     """
 
     mlp: TabularNetwork
     preprocessor: Preprocessor
     loss: str
     loss_options: Mapping[str, Any] = field(default_factory=dict)
-    members: Population[TabularNetwork] | None = None
-    smooth: Population[TabularNetwork] | None = None
+    populations: Sequence[Population[TabularNetwork]] = ()
     residuals: Residuals | None = None
     ensemble_weights: tuple[float, ...] = ()
     record: Mapping[str, Any] = field(default_factory=dict)
     sets: ClassSets | None = None
     threshold: Threshold | None = None
+    background: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     @property
     def networks(self) -> tuple[TabularNetwork, ...]:
-        """All networks: the members and the smooth networks, or the single network."""
-        return (self.mlp,) if self.members is None else (*self.members, *(self.smooth or ()))
+        """All networks of the populations, or the single network."""
+        return tuple(chain(*self.populations)) or (self.mlp,)
 
-    @property
-    def populations(self) -> list[Sequence[TabularNetwork]]:
-        """The networks by architecture, in the order of `networks`."""
-        if self.members is None:
-            return [(self.mlp,)]
-        return [self.members] if self.smooth is None else [self.members, self.smooth]
+    def row_predictor(self) -> RowPredictor:
+        """Return a predictor of single rows, with its own buffers."""
+        by_architecture: Sequence[Sequence[TabularNetwork]] = self.populations or [self.networks]
+        return RowPredictor(by_architecture, self.preprocessor, self.mean.combine)
 
     @property
     def task(self) -> Task:
@@ -271,9 +273,9 @@ class Model:
 
         Raises: DataError as `predict`, and for missing targets; UsageError for an unknown metric.
         """
-        if isinstance(metrics, str):
+        if isinstance(metrics, str) or not isinstance(metrics, Iterable):
             raise UsageError(
-                f"evaluate: metrics must be a list (got {metrics!r}); write metrics=[{metrics!r}]"
+                f"evaluate: metrics must be a list (got {metrics!r}); write metrics=['r2']"
             )
         if threshold is not None:
             return self.with_threshold(threshold).evaluate(data, metrics)
@@ -336,34 +338,28 @@ class Model:
 
         Contributions are Shapley values: the mean change of the prediction if the column's value in
         a background row is replaced by the value in `row`.  `background` is a table, such as the
-        training rows.  By default, background rows are drawn from the model's summary of its
-        training rows, each column independently.
+        training rows.  By default, it is the rows that the model keeps (`with_background`).
 
-        Raises: DataError as `predict`, for more or less than one row, and without background rows.
+        Raises: DataError as `predict`, for more or less than one row, and without background rows;
+            UsageError for a model that keeps no rows.
         """
         table = self.table(row)
         if table.n_rows != 1:
             raise DataError(f"explain_row: one row is needed (got {table.n_rows:,})")
         self._warn_of(table)
-        is_drawn = background is None
-        if is_drawn:
-            background = drawn_rows(self.preprocessor, MOST_PAIRS)
-        rows = self.table(background)
+        is_given = background is not None
+        if not (is_given or self.background):
+            raise UsageError("explain_row: the model keeps no rows; write background=table")
+        rows = self.table(background if is_given else self.background)
         if not rows.n_rows:
             raise DataError("explain_row: background must have rows (got none)")
         rows = rows.rows(evenly_spaced(rows.n_rows, MOST_PAIRS))
-        origin = f"{plural(rows.n_rows, 'row')} {'drawn' if is_drawn else 'given'}"
-        columns, task = feature_columns(self.preprocessor), self._task
-
-        evaluations = min(EVALUATIONS, int(MULTIPLICATIONS // max(1, self.n_parameters)))
-
-        def predict(x: Array) -> Array:
-            return task.predicted_numbers(self.forward(x))
-
+        origin = f"{plural(rows.n_rows, 'row')} {'given' if is_given else 'of the model'}"
+        columns, task, predict = feature_columns(self.preprocessor), self._task, self._numbers
         with np.errstate(over="ignore", invalid="ignore"):
             x = self.features(table)
             parts = shapley_values(
-                predict, x[0], self.features(rows), columns, evaluations=evaluations
+                predict, x[0], self.features(rows), columns, evaluations=self._evaluations
             )
             (prediction,) = predict(x)
         names = [*dict.fromkeys(columns)]
@@ -388,6 +384,34 @@ class Model:
             origin,
         )
 
+    def with_background(self, data: Any) -> "Model":
+        """Return the model with rows for `explain_row` that are like the rows of a table.
+
+        The rows have the mean prediction of the table, and no row with numbers is a row of the
+        table (`background_rows`).  With None the model keeps no rows.
+        """
+        if data is None:
+            return replace(self, background={})
+        own = self.preprocessor
+        count = pairs_of(len({*feature_columns(own)}), self._evaluations)
+        texts = [name for name, kind in own.kinds.items() if kind == "category"]
+
+        def predict(rows: Table) -> Array:
+            return self._numbers(self.features(rows))
+
+        with np.errstate(over="ignore", invalid="ignore"):
+            table = self.table(data).select(own.columns)
+            rows = background_rows(table, texts, predict, min(count, KEPT_ROWS))
+        return replace(self, background=rows)
+
+    def _numbers(self, x: Array) -> Array:
+        return self._task.predicted_numbers(self.forward(x))
+
+    @property
+    def _evaluations(self) -> int:
+        """Maximum number of predicted rows for the reasons of one prediction."""
+        return min(EVALUATIONS, int(MULTIPLICATIONS // max(1, self.n_parameters)))
+
     def check(self, data: Any) -> "DriftCheck":
         """Return how far the columns of new rows differ from the training rows.
 
@@ -404,7 +428,7 @@ class Model:
         """Return the metrics of two models, and the better model; `data` has the targets, too.
 
         Do not use training rows of either model.  The standard error is of the difference between
-        the models, from paired rows.  If one of them has costs, the metric is their mean cost.
+        the models, from paired rows.  If a model has costs, the metric is the mean cost of each.
 
         Raises: UsageError unless both predict the same target; DataError as `evaluate`.
         """
@@ -469,7 +493,7 @@ class Model:
         """Return the outputs (rows, out_dim) of the networks' mean for a table."""
         thread = self._thread
         if not hasattr(thread, "one_row"):
-            thread.one_row = RowPredictor(self.populations, self.preprocessor, self.mean.combine)
+            thread.one_row = self.row_predictor()
         output: Array | None = thread.one_row(data)
         if output is not None:
             return output
@@ -504,14 +528,13 @@ class Model:
 
     def with_mean(self, mean: NetworkMean) -> "Model":
         """Return the model with copies of the networks of `mean`, and its ensemble weights."""
-        networks, weights = mean.networks, mean.ensemble_weights
-        last = len(networks) - len(networks) // max(1, len(weights))
-        smooth = None
-        if networks[last].input_layer != networks[0].input_layer:
-            networks, smooth = networks[:last], _population(networks[last:])
-        members = _population(networks)
+        alike = groupby(mean.networks, key=lambda network: network.describe())
+        populations = [_population([*networks]) for _, networks in alike]
         return replace(
-            self, mlp=members[0], members=members, smooth=smooth, ensemble_weights=weights
+            self,
+            mlp=populations[0][0],
+            populations=populations,
+            ensemble_weights=mean.ensemble_weights,
         )
 
     def predict_interval(self, data: Any, level: float = 0.9) -> tuple[Array, Array]:
@@ -614,8 +637,11 @@ class Model:
                 f"{where}: is not for censored times; write predict_quantile, or --quantile"
             )
         task, networks = self.preprocessor.task, plural(len(self.networks), "network")
-        advice = f"mlpengine.fit(table, {self.preprocessor.target!r}, training={{'folds': 8}})"
-        if what == "numbers" and task == "classification":
+        named = self.target[0] if len(self.target) == 1 else self.target
+        advice = f"mlpengine.fit(table, {named!r}, training={{'folds': 8}})"
+        if task == "multilabel":
+            advice = "predict_proba(table), for several labels"
+        elif what == "numbers" and task == "classification":
             advice = "predict_set(table), for classes"
         elif what == "classes" and task == "regression":
             advice = "predict_interval(table), for numbers"
@@ -631,7 +657,7 @@ class Model:
             probabilities.
         Raises: UsageError for a single network.
         """
-        if self.members is None:
+        if not self.populations:
             raise UsageError("spread: a model of several networks is needed (this one has 1)")
         outputs = outputs_of(self.networks, x)
         if isinstance(self._task, Regression):
@@ -660,13 +686,8 @@ class Model:
 
     @property
     def n_parameters(self) -> int:
-        """Number of parameters that a prediction uses.
-
-        For a network that is a linear model, this is the number of weights and biases of the linear
-        model.
-        """
-        linear = self.mlp.outputs * (self.preprocessor.n_features + 1)
-        return sum(linear if one.is_linear else len(one.params) for one in self.networks)
+        """Number of parameters of all networks."""
+        return sum(len(one.params) for one in self.networks)
 
     def _facts(self) -> dict[str, str]:
         """Return the main properties by title, for `repr` and notebooks."""
@@ -722,19 +743,22 @@ class Model:
             NETWORK_KEY: self.mlp.describe(),
             "preprocessing": self.preprocessor.state_dict(),
             "loss": self.loss,
-            **({} if self.members is None else {"members": len(self.members)}),
-            **({} if self.smooth is None else {"smooth": _description(self.smooth)}),
+            **({POPULATIONS: [*map(_description, self.populations)]} if self.populations else {}),
             **({"ensemble_weights": [*self.ensemble_weights]} if self.ensemble_weights else {}),
             **({"loss_options": dict(self.loss_options)} if self.loss_options else {}),
             **({"record": dict(self.record)} if self.record else {}),
             **({"threshold": self.threshold._asdict()} if self.threshold else {}),
+            **({"background": dict(self.background)} if self.background else {}),
         }
 
     def state_dict(self) -> dict[str, Array]:
-        """Return copies of the parameters by name; several members are stacked along axis 0."""
-        more = {} if self.smooth is None else self.smooth.state_dict()
-        return (self.members or self.mlp).state_dict() | {
-            f"{SMOOTH_PREFIX}{name}": rows for name, rows in more.items()
+        """Return copies of the parameters by name; parameters of a population are stacked."""
+        if not self.populations:
+            return self.mlp.state_dict()
+        return {
+            f"{POPULATIONS}.{k}.{name}": rows
+            for k, population in enumerate(self.populations)
+            for name, rows in population.state_dict().items()
         }
 
     @property
@@ -760,14 +784,11 @@ class Model:
             raise CheckpointError(f"{where}: is not a model ({names} missing)")
         try:
             preprocessor = Preprocessor.from_state(description["preprocessing"])
-            own = {n: rows for n, rows in state.items() if not n.startswith(SMOOTH_PREFIX)}
-            mlp, members = _networks(description, own)
+            populations = _restored_populations(description.get(POPULATIONS, []), state)
+            mlp = populations[0][0] if populations else _network(description, state)
             loss, options = description["loss"], description.get("loss_options", {})
             _check_loss(loss, options)
-            model = cls(mlp, preprocessor, loss, options, members)
-            if members is not None and "smooth" in description:
-                rest = {n.removeprefix(SMOOTH_PREFIX): state[n] for n in state.keys() - own.keys()}
-                model = replace(model, smooth=_networks(description["smooth"], rest)[1])
+            model = cls(mlp, preprocessor, loss, options, populations)
             weights = _ensemble_weights(description, len(model.networks))
             model = replace(model, ensemble_weights=weights)
             if "record" in description:
@@ -777,6 +798,9 @@ class Model:
                 if len(preprocessor.classes) != 2:
                     raise CheckpointError("threshold: needs two classes")
                 model = replace(model, threshold=restored_threshold(description["threshold"]))
+            if "background" in description:
+                _check_background(description["background"], preprocessor.columns)
+                model = replace(model, background=description["background"])
             _ = model.plain_loss  # raises for values that the loss refuses
             fits = (preprocessor.n_features, model.task.outputs) == (mlp.in_dim, mlp.outputs)
         except MlpEngineError as error:
@@ -811,6 +835,13 @@ class Model:
             raise CheckpointError(f"{path}: {error}") from error
 
 
+def _check_background(cells: object, columns: Sequence[str]) -> None:
+    conform(cells, dict[str, list[float | str | None]], "background")
+    assert isinstance(cells, Mapping)
+    if {*cells} != {*columns} or len({*map(len, cells.values())}) > 1:
+        raise CheckpointError("background: needs equally many cells of each column that is read")
+
+
 def _ensemble_weights(description: Mapping[str, Any], networks: int) -> tuple[float, ...]:
     weights = description.get("ensemble_weights", [])
     numbers = isinstance(weights, list) and all(type(one) in (int, float) for one in weights)
@@ -824,34 +855,53 @@ def _ensemble_weights(description: Mapping[str, Any], networks: int) -> tuple[fl
 
 
 def _population(networks: Sequence[TabularNetwork]) -> Population[TabularNetwork]:
-    """Return copies of networks, with the architecture of the last network."""
-    members = Population(networks[-1], len(networks))
+    """Return copies of networks of one architecture."""
+    members = Population(networks[0], len(networks))
     for member, network in zip(members, networks, strict=True):
-        for name, view in network.params.views.items():
-            member.params.views[name][...] = view
+        member.params.flat[...] = network.params.flat
     return members
 
 
-def _description(members: Population[TabularNetwork]) -> dict[str, Any]:
-    return {NETWORK_KEY: members[0].describe(), "members": len(members)}
+def _description(population: Population[TabularNetwork]) -> dict[str, Any]:
+    return {NETWORK_KEY: population[0].describe(), "members": len(population)}
 
 
-def _networks(
-    description: Mapping[str, Any], state: Mapping[str, Array]
-) -> tuple[TabularNetwork, Population[TabularNetwork] | None]:
-    """Return the described network, or the first of several members and all members."""
-    count = description.get("members")
-    if count is None:
-        return _network(description, state), None
-    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-        raise CheckpointError(f"members: must be a whole number from 1 (got {count!r:.60})")
-    for name, rows in state.items():
-        if not getattr(rows, "ndim", 0) or len(rows) != count:
-            raise CheckpointError(f"parameters: {name} must have a row for each of {count} members")
-    first = _network(description, {name: rows[0] for name, rows in state.items()})
-    members = Population(first, count)
-    members.load_state_dict(state)
-    return members[0], members
+def stacked(states: Sequence[Mapping[str, Array]], descriptions: Any) -> dict[str, Array]:
+    """Return the parameters of networks as `Model.state_dict` names them.
+
+    `descriptions` are the populations of `Model.to_dict`; none for a single network.
+    """
+    if not descriptions:
+        return dict(states[0])
+    left = iter(states)
+    parts = [[*islice(left, one["members"])] for one in descriptions]
+    return {
+        f"{POPULATIONS}.{k}.{name}": np.stack([state[name] for state in part])
+        for k, part in enumerate(parts)
+        for name in part[0]
+    }
+
+
+def _restored_populations(
+    descriptions: Any, state: Mapping[str, Array]
+) -> list[Population[TabularNetwork]]:
+    """Return the populations of a file, each with the parameters that begin with its number."""
+    populations: list[Population[TabularNetwork]] = []
+    for k, one in enumerate(of_type(descriptions, list, POPULATIONS)):
+        check_keys(one, POPULATIONS, (NETWORK_KEY, "members"))
+        count, prefix = one["members"], f"{POPULATIONS}.{k}."
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise CheckpointError(f"members: must be a whole number from 1 (got {count!r:.60})")
+        own = {n.removeprefix(prefix): rows for n, rows in state.items() if n.startswith(prefix)}
+        for name, rows in own.items():
+            if not getattr(rows, "ndim", 0) or len(rows) != count:
+                raise CheckpointError(
+                    f"parameters: {name} must have a row for each of {count} members"
+                )
+        members = Population(_network(one, {name: rows[0] for name, rows in own.items()}), count)
+        members.load_state_dict(own)
+        populations.append(members)
+    return populations
 
 
 def _network(description: Mapping[str, Any], state: Mapping[str, Array]) -> TabularNetwork:

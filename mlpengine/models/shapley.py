@@ -6,12 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlpengine.core.errors import UsageError
-from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import metric_text, printable
-from mlpengine.data.features import Preprocessor
-from mlpengine.data.features.summary import drawn_cells
+from mlpengine.models.background import representative
 from mlpengine.models.forward import BLOCK_ROWS
 
 if TYPE_CHECKING:
@@ -45,7 +42,7 @@ def shapley_values(
     In a random order, one column after another changes from its value in a background row to its
     value in `row`.  The contribution of a column is the mean change of the prediction in its turn,
     over many orders.  Each background row has a random order and the reverse order (antithetic).
-    `base` is the mean prediction of these background rows; base and contributions add up to the
+    `base` is the mean prediction of the background; base and contributions add up to the
     prediction.  `columns` has the column of each feature.  `predict` maps features to predictions
     (rows, outputs); it gets about `evaluations` rows in sum.
 
@@ -57,15 +54,18 @@ def shapley_values(
     """
     names = {name: k for k, name in enumerate(dict.fromkeys(columns))}
     place, count = np.array([names[name] for name in columns], np.int64), len(names)
-    pairs = min(max(evaluations // (2 * count), LEAST_PAIRS), MOST_PAIRS)
+    pairs = pairs_of(count, evaluations)
+    pairs -= pairs % min(len(background), pairs)  # all rows equally often
     rng = np.random.Generator(np.random.PCG64(seed))
-    chosen = np.resize(rng.permutation(evenly_spaced(len(background), pairs)), pairs)
+    predicted = predict(background)
+    kept = representative(predicted, predicted.mean(axis=0), pairs, rng)
+    chosen = np.resize(rng.permutation(kept), pairs)
     order = np.argsort(rng.random((pairs, count)), axis=1)
     both = np.stack([order, order[:, ::-1]], axis=1)
     turn = np.argsort(both, axis=2)  # position of each column
     steps = np.arange(1, count)
     (end,) = predict(row[None])
-    starts = predict(background[chosen])
+    starts = predicted[chosen]
     values = np.empty((pairs, 2, count + 1, len(end)))
     values[:, :, 0], values[:, :, -1] = starts[:, None], end
     at_once = max(1, BLOCK_ROWS // max(1, 2 * (count - 1)))
@@ -80,22 +80,9 @@ def shapley_values(
     return rises.mean(axis=0), errors, starts.mean(axis=0)
 
 
-def drawn_rows(preprocessor: Preprocessor, count: int) -> dict[str, list[Any]]:
-    """Return `count` random cells of each column, from the preprocessor's summary.
-
-    Columns are independent.  Raises: UsageError for a column that the summary lacks.
-    """
-    known, rng = preprocessor.summary["columns"], np.random.Generator(np.random.PCG64(0))
-    levels = {category.column: category.levels for category in preprocessor.categories}
-    drawn = {}
-    for name in preprocessor.columns:
-        if name not in known:
-            raise UsageError(
-                f"explain_row: column {name!r} has no description; write background=table"
-            )
-        kind = preprocessor.kinds.get(name, "number")
-        drawn[name] = drawn_cells(known[name], levels.get(name, ()), kind, count, rng)
-    return drawn
+def pairs_of(columns: int, evaluations: int) -> int:
+    """Return the number of pairs of orders for a number of columns."""
+    return min(max(evaluations // (2 * columns), LEAST_PAIRS), MOST_PAIRS)
 
 
 @dataclass(frozen=True, repr=False)
@@ -110,7 +97,7 @@ class RowExplanation:
         contributions, errors: contributions (columns, outputs) and their standard errors;
             contributions add up to `prediction` minus `base`.
         shown: indices of the outputs that `str` and HTML show.
-        background: the number of background rows, and whether they were given or drawn.
+        background: the number of background rows, and whether they were given or kept by the model.
     """
 
     columns: Sequence[str]
@@ -142,13 +129,16 @@ class RowExplanation:
         sizes = np.abs(self.contributions[:, list(self.shown)]).max(axis=1)
         return [(k, self.columns[k]) for k in np.argsort(-sizes, kind="stable").tolist()]
 
-    def _lines(self) -> tuple[list[str], list[list[str]]]:
-        """Return the titles and the lines of a table; the last line has the prediction."""
+    def _lines(self, both: Callable[[float, float], str]) -> tuple[list[str], list[list[str]]]:
+        """Return the titles and the lines of a table; the last line has the prediction.
+
+        `both` writes a contribution and its error.
+        """
         shown = list(self.shown)
         lines = [["mean of background", self.background, *map(metric_text, self.base[shown])]]
         lines += [
             [printable(name), printable(self.values[k]), *(
-                f"{metric_text(c)} +- {metric_text(e)}"
+                both(c, e)
                 for c, e in zip(self.contributions[k, shown], self.errors[k, shown], strict=True)
             )]
             for k, name in self._ranked
@@ -157,7 +147,7 @@ class RowExplanation:
         return ["column", "value", *(printable(str(self.outputs[k])) for k in shown)], lines
 
     def __str__(self) -> str:
-        titles, lines = self._lines()
+        titles, lines = self._lines(lambda c, e: f"{metric_text(c)} +- {metric_text(e)}")
         widths = [max(map(len, cells)) for cells in zip(titles, *lines, strict=True)]
         return "\n".join(
             "  ".join(
@@ -185,10 +175,9 @@ class RowExplanation:
 
     def _repr_html_(self) -> str:
         from mlpengine.drawing.cell import cell_html
-        from mlpengine.drawing.markup import scrolling_table
+        from mlpengine.drawing.markup import scrolling_table, with_error
         from mlpengine.drawing.svg import grid
 
-        titles, lines = self._lines()
-        lines = [[cell.replace("+-", "±") for cell in cells] for cells in lines]
+        titles, lines = self._lines(with_error)
         table = scrolling_table(titles, lines, "Contributions of the columns", words=2)
         return cell_html(table, grid(self._charts()))

@@ -9,6 +9,7 @@ import numpy as np
 
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array, DTypeLike
+from mlpengine.models.linear import of_features
 from mlpengine.models.task import Split
 from mlpengine.nn import Mlp
 from mlpengine.ops import MeanSquaredError
@@ -97,7 +98,7 @@ def smooth_networks(
         loss = _train(mlp, part)
         whole = Mlp([train.x.shape[1], *sizes[1:]], activation="tanh", dtype=dtype)
         first = mlp.weights[0] / scale
-        whole.weights[0][...] = whole.of_features(first, projection)
+        whole.weights[0][...] = of_features(first, projection, train.x.shape[1])
         whole.biases[0][...] = mlp.biases[0] - first @ shift
         whole.weights[1][...], whole.biases[1][...] = mlp.weights[1], mlp.biases[1]
         return loss, whole

@@ -227,17 +227,19 @@ class Task(ABC):
         mean (logarithmic opinion pool).
         """
         weights = np.full(len(outputs), 1 / len(outputs)) if shares is None else shares
-        used = np.flatnonzero(weights)
+        used = weights.nonzero()[0]
+        if len(used) < len(weights):
+            outputs, weights = outputs[used], weights[used]
         if self.log_link:
-            wide = outputs[used] + np.log(weights[used])[:, None, None]
+            wide = outputs + np.log(weights)[:, None, None]
             total: Array = np.logaddexp.reduce(wide, axis=0)
             return total
         if outputs.shape[1] == 1:  # faster for one row, with the same order of summation
-            terms = weights[used, None, None] * outputs[used]
+            terms = weights[:, None, None] * outputs
             return np.asarray(np.add.accumulate(terms, axis=0)[-1])
         mean = np.zeros(outputs.shape[1:])
-        for k in used:  # the rounding of a matrix product would depend on the row's position
-            mean += weights[k] * outputs[k]
+        for weight, output in zip(weights, outputs, strict=True):
+            mean += weight * output  # the rounding of a product of matrices depends on the row
         return mean
 
     @abstractmethod
@@ -253,7 +255,8 @@ class Task(ABC):
     def watch(self, name: str) -> None:
         """Add a metric to `headline`.  Raises: UsageError for a metric that the task lacks."""
         known = ("loss", *self.all_metrics, *self.patterns)
-        if not (name == "loss" or name in self.all_metrics or self._numbered(name)):
+        is_text = isinstance(name, str)
+        if not is_text or not (name in ("loss", *self.all_metrics) or self._numbered(name)):
             listed = ", ".join(known)
             raise UsageError(f"this task has {listed} (got {name!r}){suggestion(name, known)}")
         if name not in ("loss", *self.headline):
@@ -650,7 +653,7 @@ class CensoredTimes(Regression):
         return censored.brier(scored.truth[:, 0], chances, times, scored.weights)
 
     def _integrated_brier(self, scored: Scored) -> float:
-        if not (scored.truth > 0).any():
+        if not (scored.truth[:, 0] > 0).any():
             return float("nan")
         times = censored.grid(scored.truth[:, 0])
         return censored.integrated(self._brier(scored, times), times)

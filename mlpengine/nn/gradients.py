@@ -163,7 +163,7 @@ class Gradients:
         nodes = [layer.pre_activation for layer in scratch.recording.layers]
         plan = backward.plan
         return [
-            backward.gradient(n) if n in plan.retain else np.zeros(n.spec.shape, n.spec.dtype)
+            backward.gradient(n) if plan.retains(n) else np.zeros(n.spec.shape, n.spec.dtype)
             for n in nodes
         ]
 

@@ -9,14 +9,14 @@ import numpy as np
 from mlpengine.core.errors import UsageError
 from mlpengine.core.fields import Count, Given, Limits, Positive, check_options, one_of
 from mlpengine.core.spec import Array, Spec
-from mlpengine.core.structure import check_keys
-from mlpengine.ops import Mul, PeriodicEmbedding
+from mlpengine.core.structure import check_keys, of_type
+from mlpengine.ops import Cat, Mul, PeriodicEmbedding
 from mlpengine.tape.tape import Node, Tape
 
 EmbeddingName = Literal["pbld", "periodic", "none"]
 
-EMBEDDING, SCALE, MASK = "input_layer.embedding", "input_layer.scale", "input_layer.mask"
-"""Prefix of the embedding's parameters, and the names of the factors and of the mask."""
+EMBEDDING, SCALE = "input_layer.embedding", "input_layer.scale"
+"""Prefix of the embedding's parameters, and the name of the factors."""
 
 
 @dataclass(frozen=True)
@@ -46,22 +46,31 @@ class InputLayer:
     scaling: Annotated[
         bool, "Whether each of its outputs has a learned factor; it starts at 1."
     ] = False
-    masked: Annotated[
-        bool,
+    ranges: Annotated[
+        tuple[tuple[int, int], ...],
         Given,
-        "Whether all outputs are then multiplied by 0 or 1; `Mlp.mask_inputs` sets them and "
-        "training does not change them.",
-    ] = False
+        "First and last + 1 of the features and embeddings that layer 0 reads; empty for all.",
+    ] = ()
 
     def __post_init__(self) -> None:
         check_options(self, "input_layer")
         one_of("input_layer: embedding", self.embedding, get_args(EmbeddingName))
+        ends = [end for pair in self.ranges for end in pair]
+        if [-1, *ends] != sorted({-1, *ends}) or any(len(pair) != 2 for pair in self.ranges):
+            raise UsageError(
+                f"input_layer: ranges must be increasing pairs of numbers (got {self.ranges})"
+            )
 
     @classmethod
     def from_dict(cls, description: Any) -> Self:
         """Return an input layer from its description.  Raises: CheckpointError or UsageError."""
         check_keys(description, "input_layer", (), [one.name for one in fields(cls)])
-        return cls(**description)
+        where, given = "input_layer.ranges", description.get("ranges", [])
+        ranges = tuple(
+            tuple(of_type(end, int, where) for end in of_type(pair, list, where))
+            for pair in of_type(given, list, where)
+        )
+        return cls(**description | {"ranges": ranges})
 
     def count(self, in_dim: int) -> int:
         """Return how many of `in_dim` features are embedded.
@@ -79,10 +88,24 @@ class InputLayer:
             )
         return self.embedded
 
-    def out_dim(self, in_dim: int) -> int:
-        """Return the number of inputs of the first layer."""
+    def made(self, in_dim: int) -> int:
+        """Return the number of features and embeddings."""
         added = self.outputs - 1 if self.embedding == "pbld" else self.frequencies
         return in_dim + self.count(in_dim) * added
+
+    def read(self, in_dim: int) -> Array:
+        """Return the indices of the features and embeddings that layer 0 reads.
+
+        Raises: UsageError if `ranges` has others.
+        """
+        made = self.made(in_dim)
+        if self.ranges and self.ranges[-1][1] > made:
+            raise UsageError(f"input_layer: ranges must end by {made} (got {self.ranges})")
+        return np.concatenate([np.arange(*pair) for pair in self.ranges or [(0, made)]])
+
+    def out_dim(self, in_dim: int) -> int:
+        """Return the number of inputs of the first layer."""
+        return len(self.read(in_dim))
 
     def specs(self, in_dim: int, dtype: np.dtype[Any]) -> dict[str, Spec]:
         """Return the specs of the parameters by name."""
@@ -95,8 +118,6 @@ class InputLayer:
                 shapes[f"{EMBEDDING}.bias"] = embedded, mixed
         if self.scaling:
             shapes[SCALE] = (self.out_dim(in_dim),)
-        if self.masked:
-            shapes[MASK] = (self.out_dim(in_dim),)
         return {name: Spec(shape, dtype) for name, shape in shapes.items()}
 
     def initialize(self, views: dict[str, Array], rng: np.random.Generator) -> None:
@@ -114,15 +135,16 @@ class InputLayer:
                     view[...] = rng.uniform(-pi, pi, view.shape)
                 case "input_layer.embedding.weight" | "input_layer.embedding.bias":
                     view[...] = rng.uniform(-bound, bound, view.shape)
-                case "input_layer.scale" | "input_layer.mask":
+                case "input_layer.scale":
                     view[...] = 1
 
     def record(self, tape: Tape, x: Node) -> Node:
         """Record the input layer on `tape`, and return the input of layer 0."""
         nodes = {name: tape.parameter(name) for name in self.specs(x.spec.shape[1], x.spec.dtype)}
-        factors = [nodes.pop(name) for name in (SCALE, MASK) if name in nodes]
+        scale = nodes.pop(SCALE, None)
         if nodes:
             x = tape.apply(PeriodicEmbedding(), x, *nodes.values())
-        for factor in factors:
-            x = tape.apply(Mul(), x, factor)
-        return x
+        if self.ranges:
+            parts = [x[:, slice(*pair)] for pair in self.ranges]
+            x = parts[0] if len(parts) == 1 else tape.apply(Cat(axis=1), *parts)
+        return x if scale is None else tape.apply(Mul(), x, scale)

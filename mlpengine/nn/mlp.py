@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from mlpengine.nn.layers import (
     plan_layers,
     record_layers,
 )
-from mlpengine.nn.tabular import LinearOption, TabularNetwork
+from mlpengine.nn.tabular import TabularNetwork
 from mlpengine.ops import GradOp
 from mlpengine.tape.tape import Node, Tape
 
@@ -61,8 +61,6 @@ class Mlp(TabularNetwork):
     """
 
     __slots__ = ("_dropout", "layers", "learned_activation", "parametrization")
-
-    linear_option: ClassVar = LinearOption("learned_activation", "alphas", 1.0)
 
     def __init__(
         self,
@@ -180,12 +178,6 @@ class Mlp(TabularNetwork):
         ops = {layer.weight_name: layer.activation for layer in self.layers}
         return {weight: op.name for weight, op in ops.items() if op is not None}
 
-    @property
-    def is_linear(self) -> bool:
-        """Whether the network is linear: all activations are learned and have an alpha of 0."""
-        alphas = [self.params.views[name] for name in self.groups["alphas"]]
-        return bool(alphas) and not any(alpha.any() for alpha in alphas)
-
     def initialize_from(self, x: ArrayLike, *, seed: int = 0) -> None:
         """Rescale the weights so that pre-activations have variance 1 on rows `x` (rows, in_dim).
 
@@ -229,33 +221,6 @@ class Mlp(TabularNetwork):
             "learned_activation": self.learned_activation,
             "parametrization": self.parametrization,
         }
-
-    def linear(self, projection: Array, weight: Array, bias: Array) -> "Mlp":
-        """Return a network with these settings that computes x @ projection @ weight.T + bias.
-
-        `projection` is a matrix (in_dim, columns), or the indices (columns,) of columns of x.
-        Learned activations have an alpha of 0.  If a hidden layer is too narrow for the rank of
-        `weight`, the network computes the best approximation of lower rank.
-
-        Raises: UsageError for an activation that is not element-wise.
-        """
-        linear = self.like_linear(initializer="zeros")
-        for name in linear.groups["alphas"]:
-            linear.params.views[name][...] = 0
-        weights, factors = linear.weights, [layer.factor for layer in linear.layers]
-        first = weights[0][:, : self.in_dim]
-        if len(weights) == 1:
-            first[...] = self.of_features(weight, projection) / factors[0]
-        else:
-            left, sizes, right = np.linalg.svd(weight, full_matrices=False)
-            rank = min(len(sizes), *self.sizes[1:-1])
-            inner = (sizes[:, None] * right)[:rank]
-            first[:rank] = self.of_features(inner, projection) / factors[0]
-            for middle, factor in zip(weights[1:-1], factors[1:-1], strict=True):
-                middle[np.arange(rank), np.arange(rank)] = 1 / factor
-            weights[-1][:, :rank] = left[:, :rank] / factors[-1]
-        linear.biases[-1][...] = bias
-        return linear
 
     def __repr__(self) -> str:
         arrows = "-".join(str(size) for size in self.sizes)

@@ -107,6 +107,7 @@ class Network(Recordable):
     def compile(self, batch_size: int = 1) -> "CompiledMlp":
         """Return the forward pass over `batch_size` rows, without dropout, as machine code.
 
+        Machine code treats denormal numbers (below 1.2e-38 in float32) as zero.
         Raises: CompileError if there is no compiler, or an op has no compiled rule; UsageError for
             several inputs or outputs.
         """

@@ -10,7 +10,7 @@ from mlpengine.core.buffers import quiet_runner, replay
 from mlpengine.core.spec import Array, Calls, call
 from mlpengine.nn.network import Network
 from mlpengine.nn.population import Population
-from mlpengine.ops import Elementwise, Linear
+from mlpengine.ops import Cat, Elementwise, Linear, Slice
 from mlpengine.tape.binding import Forward, Instruction
 
 
@@ -59,11 +59,16 @@ class _Together:
 
     def __init__(self, networks: Population[Any], x: Array, program: Forward) -> None:
         self._params, self._block = networks[0].params.flat, networks.params
-        self._input, self._values = x, program.arena.bytes
+        self._values = program.arena.bytes
         self._buffers: dict[object, Array] = {}
+        self._shared = {(_place(x), x.shape)}  # values that are equal for all networks
         self.calls = [c for one in program.instructions for c in self._of(one)]
 
     def _of(self, one: Instruction) -> Calls:
+        if isinstance(one.op, Slice | Cat) and all(map(self._is_shared, one.reads)):
+            self._shared |= {(_place(y), y.shape) for y in one.writes if y is not None}
+            yield from one.calls
+            return
         if not isinstance(one.op, Linear | Elementwise):
             raise UnsupportedError(f"one row: {one}")
         given: list[Any] = [self._read(x) for x in one.reads]
@@ -79,6 +84,9 @@ class _Together:
         else:
             work = {name: self.written(x) for name, x in one.work.items()}
             yield from one.op.forward(*given, out=out, **work)
+
+    def _is_shared(self, x: Any) -> bool:
+        return x is not None and (_place(x), x.shape) in self._shared
 
     def written(self, x: Any) -> Array:
         """Return the buffer (networks, ...) for a value in the first network."""
@@ -97,7 +105,7 @@ class _Together:
             start = (_place(x) - _place(self._params)) // x.itemsize
             own = self._block[:, start : start + x.size]
             return own.reshape(len(own), *(x.shape if x.ndim > 1 else (1, *x.shape)))
-        if np.shares_memory(x, self._values) and not np.shares_memory(x, self._input):
+        if np.shares_memory(x, self._values) and not self._is_shared(x):
             raise UnsupportedError("one row: a value in another shape")
         shared: Array = x[None]
         return shared

@@ -1,13 +1,13 @@
 """A residual network with layer norm, for tables."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from mlpengine.core.errors import UsageError
 from mlpengine.core.fields import COUNT, Limits
-from mlpengine.core.spec import Array, DTypeLike
+from mlpengine.core.spec import DTypeLike
 from mlpengine.core.wording import plural
 from mlpengine.nn.initializers import initialize, suited_to
 from mlpengine.nn.input_layer import InputLayer
@@ -15,7 +15,7 @@ from mlpengine.nn.layers import (
     ActivationLike,
     activation_op,
 )
-from mlpengine.nn.tabular import LinearOption, TabularNetwork
+from mlpengine.nn.tabular import TabularNetwork
 from mlpengine.tape.tape import Node, Tape
 
 MAX_BLOCKS = 1_000
@@ -46,8 +46,6 @@ class Residual(TabularNetwork):
         seed: seed of the initial weights and of dropout.
         dtype: float32 or float64, for everything.
         input_layer: an `InputLayer` between the features and the first layer, or None.
-        linear: whether a linear function of the first layer's input is added to the output; its
-            weights start at 0.
 
     Raises: UsageError for invalid sizes, names or rates; DtypeError.
 
@@ -56,8 +54,6 @@ class Residual(TabularNetwork):
     """
 
     __slots__ = ("activation", "blocks", "dropout", "expansion", "residual_dropout", "width")
-
-    linear_option: ClassVar = LinearOption("linear", "linear", 0.0)
 
     def __init__(
         self,
@@ -74,7 +70,6 @@ class Residual(TabularNetwork):
         seed: int = 0,
         dtype: DTypeLike = "float32",
         input_layer: InputLayer | None = None,
-        linear: bool = False,
     ) -> None:
         sizes = {"in_dim": in_dim, "outputs": outputs, "width": width, "expansion": expansion}
         for name, size in sizes.items():
@@ -97,7 +92,6 @@ class Residual(TabularNetwork):
             blocks=blocks,
             width=width,
             expansion=expansion,
-            linear=linear,
         )
         before = (
             {n: s.shape for n, s in input_layer.specs(in_dim, np.dtype(dtype)).items()}
@@ -112,7 +106,7 @@ class Residual(TabularNetwork):
         for name, view in self.params.views.items():
             if name.endswith("norm.weight"):
                 view[...] = 1
-            elif view.ndim == 2 and not name.startswith("input_layer.") and name != "linear.weight":
+            elif view.ndim == 2 and not name.startswith("input_layer."):
                 follows = name.endswith("up.weight")
                 initialize(
                     view, initializer or suited_to(self.activation if follows else None), rng
@@ -132,10 +126,7 @@ class Residual(TabularNetwork):
             )
             h = tape.layer(f"block {k}", h + tape.dropout(z, self.residual_dropout))
         h = self._activated(tape, self._norm(tape, h, "norm"))
-        y = self._dense(tape, h, "out")
-        if self.can_be_linear:
-            y = y + x.linear(tape.parameter("linear.weight"))
-        return y
+        return self._dense(tape, h, "out")
 
     def _norm(self, tape: Tape, h: Node, name: str) -> Node:
         y: Node = h.layer_norm(tape.parameter(f"{name}.weight"), tape.parameter(f"{name}.bias"))
@@ -160,7 +151,6 @@ class Residual(TabularNetwork):
             "in_dim": self.in_dim,
             "outputs": self.sizes[-1],
             **{name: getattr(self, name) for name in (*names, *shared)},
-            "linear": "linear.weight" in self.params.specs,
         }
 
     @property
@@ -177,8 +167,7 @@ class Residual(TabularNetwork):
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        names = (*(f"out.{of}" for of in WEIGHT_BIAS), "linear.weight")
-        return tuple(name for name in names if name in self.params.specs)
+        return tuple(f"out.{of}" for of in WEIGHT_BIAS)
 
     @property
     def dense_sizes(self) -> Sequence[tuple[int, int]]:
@@ -203,27 +192,14 @@ class Residual(TabularNetwork):
 
     @property
     def groups(self) -> dict[str, tuple[str, ...]]:
-        """Names of parameters by group: weights, biases, embedding, scaling, linear; no alphas."""
+        """Names of parameters by group: weights, biases, embedding, scaling; no alphas."""
         own = {n: v.ndim for n, v in self.params.views.items() if not n.startswith("input_layer.")}
         return {
-            "weights": tuple(name for name, n in own.items() if n > 1 and name != "linear.weight"),
+            "weights": tuple(name for name, n in own.items() if n > 1),
             "biases": tuple(name for name, ndim in own.items() if ndim == 1),
             "alphas": (),
             **self._input_layer_groups,
-            "linear": tuple(name for name in own if name == "linear.weight"),
         }
-
-    @property
-    def is_linear(self) -> bool:
-        """Whether only the linear function affects the output; if so, blocks get no gradient."""
-        return self.can_be_linear and not self.params.views["out.weight"].any()
-
-    def linear(self, projection: Array, weight: Array, bias: Array) -> "Residual":
-        network = self.like_linear(initializer="zeros")
-        views = network.params.views
-        views["linear.weight"][:, : self.in_dim] = self.of_features(weight, projection)
-        views["out.bias"][...] = bias
-        return network
 
     def __repr__(self) -> str:
         size = self.title.removeprefix("residual ")
@@ -234,7 +210,7 @@ WEIGHT_BIAS = ("weight", "bias")
 
 
 def residual_shapes(
-    in_dim: int, outputs: int, *, blocks: int, width: int, expansion: int, linear: bool = False
+    in_dim: int, outputs: int, *, blocks: int, width: int, expansion: int
 ) -> dict[str, tuple[int, ...]]:
     """Return the shapes of the parameters by name; `in_dim` is the first layer's input size."""
     inner = width * expansion
@@ -249,5 +225,4 @@ def residual_shapes(
     for k in range(blocks):
         shapes |= norm(f"blocks.{k}.norm")
         shapes |= dense(f"blocks.{k}.up", width, inner) | dense(f"blocks.{k}.down", inner, width)
-    shapes |= norm("norm") | dense("out", width, outputs)
-    return shapes | ({"linear.weight": (outputs, in_dim)} if linear else {})
+    return shapes | norm("norm") | dense("out", width, outputs)

@@ -1,7 +1,7 @@
 """Gradients of single rows, computed from the buffers of a backward pass, op by op.
 
-The gradient of a row by a parameter is an outer product of two vectors if a dense layer or a matrix
-product reads the parameter, and a vector if element-wise ops or layer norm read the parameter.
+For a parameter of a dense layer or a matrix product, the gradient of a row is an outer product of
+two vectors.  For a parameter of an element-wise op or of layer norm, it is a vector.
 """
 
 from collections.abc import Mapping

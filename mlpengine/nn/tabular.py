@@ -4,32 +4,17 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from inspect import signature
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
-from mlpengine.core.buffers import write_into
 from mlpengine.core.errors import UsageError
-from mlpengine.core.spec import Array, ArrayLike
+from mlpengine.core.spec import Array
 from mlpengine.core.structure import check_keys
-from mlpengine.nn.input_layer import EMBEDDING, MASK, SCALE, InputLayer
+from mlpengine.nn.input_layer import EMBEDDING, SCALE, InputLayer
 from mlpengine.nn.layers import activation_from_dict, activation_to_dict
 from mlpengine.nn.network import Network
 from mlpengine.ops import GradOp
-
-
-class LinearOption(NamedTuple):
-    """An option of a network that lets the network hold a linear model.
-
-    Attributes:
-        name: name of the option, False by default.
-        group: group of the parameters that the option adds.
-        neutral: initial value of these parameters, with no effect on the outputs.
-    """
-
-    name: str
-    group: str
-    neutral: float
 
 
 class TabularNetwork(Network):
@@ -42,8 +27,6 @@ class TabularNetwork(Network):
     """
 
     __slots__ = ("initializer", "input_layer", "sizes")
-
-    linear_option: ClassVar[LinearOption]
 
     sizes: tuple[int, ...]
     input_layer: InputLayer | None
@@ -64,7 +47,7 @@ class TabularNetwork(Network):
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """Names of the last layer's parameters; to scale them all scales the outputs."""
+        """Names of the last layer's parameters; scaling all of them scales the outputs."""
         return self.layer_names[-1]
 
     @property
@@ -83,25 +66,9 @@ class TabularNetwork(Network):
         """Names of the activations, by the name of the weight before the activation."""
 
     @property
-    @abstractmethod
     def is_linear(self) -> bool:
-        """Whether the network is a linear model; training keeps it linear."""
-
-    @abstractmethod
-    def linear(self, projection: Array, weight: Array, bias: Array) -> Self:
-        """Return a network with these settings that computes x @ projection @ weight.T + bias.
-
-        `projection` is a matrix (in_dim, columns), or the indices (columns,) of columns of x.
-        """
-
-    def of_features(self, weight: Array, projection: Array) -> Array:
-        """Return w (rows, in_dim) with x @ w.T equal to x @ projection @ weight.T."""
-        if projection.ndim == 2:
-            product: Array = weight @ projection.T
-            return product
-        spread = np.zeros((len(weight), self.in_dim))
-        spread[:, projection] = weight
-        return spread
+        """Whether the network is a linear model, without hidden layers, activation, input layer."""
+        return len(self.sizes) == 2 and self.input_layer is None and not self.activations
 
     def describe(self) -> dict[str, Any]:
         settings = {n: _data_of(v) for n, v in self.options.items() if n != "initializer"}
@@ -138,11 +105,6 @@ class TabularNetwork(Network):
         """Sizes as text, such as 4-16-1."""
         return "-".join(map(str, self.sizes))
 
-    @property
-    def can_be_linear(self) -> bool:
-        """Whether an option lets the network hold a linear model."""
-        return bool(self.options[self.linear_option.name])
-
     def like(self, **changes: Any) -> Self:
         """Return a new network with this architecture and these options, except for `changes`.
 
@@ -151,13 +113,6 @@ class TabularNetwork(Network):
         network = type(self)(**self.options | changes)
         network.freeze(self.frozen)
         return network
-
-    def like_linear(self, **changes: Any) -> Self:
-        """Return a network as `like` does, with the option to hold a linear model.
-
-        Raises: UsageError if an `Mlp` has an activation that is not element-wise.
-        """
-        return self.like(**{self.linear_option.name: True}, **changes)
 
     def freeze(self, layers: Iterable[Any]) -> None:
         """Freeze the parameters of these layers, and train all others.
@@ -193,33 +148,12 @@ class TabularNetwork(Network):
         return [k for k, (first, *_) in enumerate(self.layer_names) if first in frozen]
 
     @property
-    def _fixed(self) -> frozenset[str]:
-        return frozenset({MASK} & self.params.specs.keys())
-
-    @property
     def _input_layer_groups(self) -> dict[str, tuple[str, ...]]:
         names = self.params.specs
         return {
             "embedding": tuple(name for name in names if name.startswith(f"{EMBEDDING}.")),
             "scaling": (SCALE,) if SCALE in names else (),
         }
-
-    def mask_inputs(self, kept: ArrayLike) -> None:
-        """Let layer 0 read only the outputs of the input layer where `kept` (outputs,) is True.
-
-        The weights of layer 0 must be new.  They are multiplied by sqrt(outputs / kept outputs).
-
-        Raises: UsageError if the input layer has no mask, or if nothing is kept; ShapeError.
-        """
-        mask = np.asarray(kept, np.bool_)
-        if MASK not in self.params.views:
-            raise UsageError(
-                f"mask_inputs: needs an input layer with masked=True (got {self.input_layer})"
-            )
-        write_into(self.params.views[MASK], mask.astype(self.dtype), "mask_inputs: kept")
-        if not mask.any():
-            raise UsageError("mask_inputs: layer 0 needs a number to read (got none)")
-        self.params.views[self.layer_names[0][0]] *= (mask.size / mask.sum()) ** 0.5
 
     @property
     def n_inputs(self) -> int:
@@ -237,7 +171,7 @@ def _data_of(value: Any) -> Any:
     if isinstance(value, GradOp):
         return activation_to_dict(value)
     if isinstance(value, InputLayer):
-        return asdict(value)
+        return {name: _data_of(one) for name, one in asdict(value).items()}
     if isinstance(value, np.dtype):
         return value.name
     return [_data_of(one) for one in value] if isinstance(value, list | tuple) else value

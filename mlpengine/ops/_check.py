@@ -36,6 +36,9 @@ def need_integers(where: str, **operands: Spec) -> None:
 def normal_axis(where: str, axis: int, x: Spec) -> int:
     """Return `axis` counted from the front; raise ShapeError if `x` has no such axis."""
     rank = len(x.shape)
-    if not -rank <= axis < rank:
-        raise ShapeError(f"{where}: the operand must have the axis (axis {axis}, {listing(x=x)})")
-    return axis % rank
+    whole = isinstance(axis, int | np.integer) and not isinstance(axis, bool)
+    if not whole or not -rank <= axis < rank:
+        raise ShapeError(
+            f"{where}: the axis must be one of the operand's (axis {axis!r}, {listing(x=x)})"
+        )
+    return int(axis) % rank

@@ -24,8 +24,8 @@ class PeriodicEmbedding(GradOp, name="periodic_embedding"):
     y (batch, features + embedded * outputs): x, then the embedding of each embedded feature.
     Backward: by the chain rule, for all operands.
     Raises: ShapeError if the shapes disagree.
-    Source: Gorishniy et al. 2022, arXiv 2203.05556, section 3.3; with phases and without sines
-    Holzmueller et al. 2024, arXiv 2407.04491, section 3 (PBLD).
+    Source: Gorishniy et al. 2022, arXiv 2203.05556, section 3.3; Holzmueller et al. 2024,
+    arXiv 2407.04491, section 3 (PBLD: with phases, without sines).
     """
 
     cheap = False

@@ -70,7 +70,7 @@ class EntryLoss(Loss):
 
     @property
     def log_link(self) -> bool:
-        """Whether the loss is lowest where the first output is the logarithm of the target.
+        """Whether the first output with the lowest loss is the logarithm of the target.
 
         If so, training never shifts targets.  If the loss also has a `scaling`, training divides
         targets by their mean.
@@ -301,7 +301,7 @@ class EntryLoss(Loss):
             yield call(np.multiply, rows[1], np.array(1.0) if dy is None else dy, d_weight)
 
     def _check_range(self, target: Array) -> None:
-        """Raise IndexRangeError for an invalid target, unless a target is NaN.
+        """Raise IndexRangeError for an invalid target; if a target is NaN, check nothing.
 
         `argmin` and `argmax` allocate nothing; for small batches they are faster than comparisons.
         """

@@ -9,7 +9,7 @@ import numpy as np
 
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.spec import Array
-from mlpengine.formula import Expr, Plan, evaluate, order, plan
+from mlpengine.formula import Expr, Plan, bound, evaluate, order, plan
 
 DOUBLINGS = 40
 """Maximum number of doublings of the range -1 to 1 in `turning_point`."""
@@ -22,6 +22,9 @@ NEAR = 1e-2
 
 COLUMN_PASSES = 50
 """Maximum number of rounds of `lowest`; a round sets each output column to its best value."""
+
+CLOSE = 1e-12
+"""Largest move of a column in a round after which `lowest` ends."""
 
 ZERO_SLOPE = 1e-9
 """Tolerance for slopes that must be zero, at outputs and targets near 1."""
@@ -47,8 +50,8 @@ class LossFormulas:
     def saved(self) -> tuple[Expr, ...]:
         """The value that forward keeps for backward, for each output column.
 
-        Usually this is the slope.  If the slope is a function of a single value that forward
-        computes anyway, forward keeps the single value, and so computes one function less.
+        Usually this is the slope.  If the slope is a function of one value that forward computes
+        anyway, forward keeps this value.  Forward then computes one function fewer.
         """
         forward = set(order([self.entry]))
         saved = []
@@ -89,7 +92,7 @@ class LossFormulas:
 
     @cached_property
     def log_link(self) -> bool:
-        """Whether the loss is lowest where the first output is log(target), and not the target."""
+        """Whether the first output with the lowest loss is log(target), not the target."""
         y = np.linspace(-1.5, 1.5, 8)
         outputs = [y, *(np.full_like(y, 0.3) for _ in self.outputs[1:])]
 
@@ -117,7 +120,7 @@ class LossFormulas:
 
     @cached_property
     def locations(self) -> tuple[int, ...]:
-        """The output columns that shift with the target: slopes by columns and target sum to 0."""
+        """The output columns that shift with the target: slopes by them and the target sum to 0."""
         rng, count = np.random.default_rng(0), len(self.outputs)
         points = rng.normal(size=(count, 8 * count + 8))
         targets = [rng.uniform(0.1, 0.9, points.shape[1:])] * len(self.targets)
@@ -140,24 +143,34 @@ class LossFormulas:
         """Return outputs with the lowest loss; only the columns `moved` change.
 
         Coordinate descent: each round sets one column after the other to the point where the slope
-        by this column turns from negative to positive.
+        by this column turns from negative to positive.  Moves of successive rounds shrink by a
+        nearly constant factor; so every second round adds the sum of all further moves (Aitken
+        1926, "On Bernoulli's numerical solution of algebraic equations").
 
         Shapes: each of `targets` (rows, entries); outputs: one array for each column of the loss.
         ``total(slopes)`` reduces slopes (rows, entries) to the shape of an output array.
         """
-        best = list(outputs)
+        best = [output.copy() for output in outputs]
+        named = self.named(best, targets)
+        slopes = {k: bound(self.slopes[k], named) for k in moved}
 
         def slope(k: int, values: Array) -> Array:
-            columns = [*best[:k], values, *best[k + 1 :]]
-            return total(self.slope(k, columns, targets))
+            best[k][...] = values
+            return total(np.broadcast_to(slopes[k]() * self.scales[k], targets[0].shape))
 
+        earlier: list[Array] = []
         for _ in range(COLUMN_PASSES):
-            before = [best[k] for k in moved]
+            before = [best[k].copy() for k in moved]
             for k in moved:
-                best[k] = turning_point(partial(slope, k), best[k].shape)
-            after = [best[k] for k in moved]
-            if len(moved) == 1 or np.allclose(before, after, rtol=1e-15, atol=1e-15):
+                best[k][...] = turning_point(partial(slope, k), best[k].shape)
+            moves = [best[k] - old for k, old in zip(moved, before, strict=True)]
+            if len(moved) == 1 or np.allclose(moves, 0, atol=CLOSE):
                 break
+            for k, move, last in zip(moved, moves, earlier, strict=False):
+                with np.errstate(all="ignore"):
+                    share = move / last
+                    best[k] += np.where((share > 0) & (share < 1), move * share / (1 - share), 0.0)
+            earlier = [] if earlier else moves
         return best
 
 
@@ -169,7 +182,7 @@ def turning_point(slope: Callable[[Array], Array], shape: tuple[int, ...]) -> Ar
     """
     with np.errstate(all="ignore"):
         low, high = np.full(shape, -1.0), np.full(shape, 1.0)
-        for _ in range(DOUBLINGS):
+        for _ in range(DOUBLINGS + 1):
             falls, rises = slope(high) < 0, slope(low) > 0
             if not (falls.any() or rises.any()):
                 break

@@ -20,7 +20,7 @@ COUNTER_BYTES = 16
 """Bytes of a block, the output for one counter: four 32-bit words."""
 
 GROUP = 8
-"""Number of interleaved blocks: the first eight bytes of each block, then the last eight."""
+"""Number of interleaved blocks: the first eight bytes of all blocks precede the last eight."""
 
 BLOCKS_AT_ONCE = 8192
 """Maximum number of blocks that one set of NumPy calls computes; 64 bytes each fit into the cache.
@@ -91,7 +91,7 @@ class Philox:
         self.state[1] += np.uint64(1)
 
     def limit(self, stream: int, rate: float) -> Array:
-        """Return (1,) of int64: the number of byte values that drop, set by `scale_rates`."""
+        """Return (1,) of int64: the number of byte values that drop an entry (`scale_rates`)."""
         return self._limits.setdefault((stream, rate), np.zeros(1, np.int64))
 
     def scale_rates(self, share: float) -> None:
@@ -150,11 +150,10 @@ class _Stream:
         self._calls: list[Call] = []
 
     def forget(self) -> None:
-        """Empty the cache."""
         self._first, self._bytes = None, None
 
     def write(self, out: Array, width: int, pitch: int) -> None:
-        """Write the step's bytes; rows have `width` padded bytes, rows of the batch `pitch`."""
+        """Write the step's bytes; a row has `width` padded bytes, a row of the batch `pitch`."""
         step = self._rng.step
         first = step - step % self._steps
         if self._bytes is None:

@@ -48,6 +48,8 @@ class Reshape(_Moved, name="reshape"):
     shape: tuple[int, ...]
 
     def infer(self, x: Spec) -> Spec:
+        if not all(isinstance(n, int | np.integer) for n in self.shape):
+            raise ShapeError(f"reshape: the shape must have whole numbers (got {self.shape})")
         known = prod(n for n in self.shape if n != -1)
         free = self.shape.count(-1)
         inferred = x.size // known if free and known else 1
@@ -154,7 +156,8 @@ class Chunk(GradOp, name="chunk"):
 
     def infer(self, x: Spec) -> tuple[Spec, ...]:
         axis = normal_axis("chunk", self.axis, x)
-        if self.parts < 1 or x.shape[axis] % self.parts:
+        whole = isinstance(self.parts, int | np.integer)
+        if not whole or self.parts < 1 or x.shape[axis] % self.parts:
             raise ShapeError(
                 f"chunk: axis {axis} must divide evenly into {self.parts} parts ({listing(x=x)})"
             )

@@ -139,10 +139,10 @@ class Survival(EntryLoss, name="survival"):
         return [Prediction("", self.quantile(0.5)), *quantiles]
 
     def drawn(self, predictions: Array, rng: np.random.Generator) -> Array:
-        """Return random targets with `predictions` (rows, 1, 3) as those of the lowest loss.
+        """Return random targets with the lowest mean loss at `predictions` (rows, 1, 3).
 
-        Each time is one of two times (see `PAIRS`); the sum of their two losses is lowest at the
-        distribution that has these predictions.
+        Each time is one of two times with equal probability.  The sum of the losses of both times
+        is lowest at the distribution that has these predictions (see `PAIRS`).
         """
         median, low, high = np.moveaxis(np.log(predictions), -1, 0)
         middle, first, last = (self._standard(level) for level in (0.5, *SHOWN_LEVELS))

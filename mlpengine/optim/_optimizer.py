@@ -21,7 +21,7 @@ from mlpengine.optim._denormals import (
 from mlpengine.optim._state import State, matching_state
 from mlpengine.optim.numpy_update import NumpyUpdate
 from mlpengine.optim.parameter_groups import Group, find_ranges
-from mlpengine.optim.schedules import PlateauSchedule, ScheduleLike, factors_of
+from mlpengine.optim.schedules import PlateauSchedule, ScheduleLike, factor_of, factors_of
 from mlpengine.optim.update_formulas import update_formulas
 from mlpengine.tape.flat import Flat
 
@@ -298,7 +298,7 @@ class Optimizer(ABC):
                 f"{self._where}: decay_schedule must be a function of the step alone "
                 f"(got {schedule!r})"
             )
-        factor = schedule(step)
+        factor = factor_of(schedule, step)
         if not 0.0 <= factor <= 1.0:
             raise UsageError(
                 f"{self._where}: decay_schedule must lie in 0 to 1 "
@@ -318,7 +318,7 @@ class Optimizer(ABC):
                 f"{self._where}: schedule must be callable (got {self.schedule!r}), such as "
                 f"CosineSchedule(1000) for the factors of 1000 steps"
             )
-        factor = self.schedule(step)
+        factor = factor_of(self.schedule, step)
         lr = self._lr * factor
         if not 0.0 <= lr <= self._largest_lr:
             raise UsageError(
@@ -330,8 +330,8 @@ class Optimizer(ABC):
     def next_rates(self, count: int) -> tuple[Array | float, Array | float]:
         """Return the learning rates and weight decays of the next steps, (count,) of float64.
 
-        Rates without a schedule are one number, and so are decays.  Raises: UsageError as in
-        `scheduled_lr` and `scheduled_decay`.
+        Without a schedule, the rates or the decays are one number.
+        Raises: UsageError as in `scheduled_lr` and `scheduled_decay`.
         """
         steps = range(self.steps, self.steps + count)
         rates: Array | float = self._lr
@@ -417,9 +417,9 @@ class Optimizer(ABC):
     def update(self, *vectors: Any, **named: Any) -> dict[str, Any]:
         """Return formulas for the new moments and parameters ``p``, in order of computation.
 
-        A subclass's method names as parameters what the formulas read: ``p``, the gradient ``g``,
-        old moments, hyper-parameters and numbers.  A parameter with a default may be absent, such
-        as a moment that only some settings need.
+        The parameters of a subclass's method are the names that its formulas read: ``p``, the
+        gradient ``g``, old moments, hyper-parameters and numbers.  A name with a default may be
+        absent, such as a moment that only some settings need.
         """
 
     def state_dict(self) -> State:

@@ -14,7 +14,7 @@ DECREASE, CURVATURE = 1e-4, 0.9
 """Constants c1 and c2 of the strong Wolfe conditions (Nocedal and Wright 2006, section 3.1)."""
 
 EVALUATIONS = 25
-"""Maximum number of evaluations in a line search; the best point is taken after them."""
+"""Maximum number of evaluations in a line search; then the search ends at the best point."""
 
 
 class Point(NamedTuple):
@@ -28,7 +28,7 @@ class Point(NamedTuple):
 class Lbfgs(FullBatch, name="lbfgs"):
     """L-BFGS: a quasi-Newton direction from the last gradients, and a line search along it.
 
-    It works with every loss; each batch must have all rows.  A line search ends at a point that
+    L-BFGS works with every loss; each batch must have all rows.  A line search ends at a point that
     meets the strong Wolfe conditions, or after 25 evaluations at the best point.
 
     Source: Nocedal and Wright 2006, Numerical Optimization, algorithms 7.4, 3.5 and 3.6.
@@ -157,9 +157,9 @@ def _dot(one: Array, other: Array) -> float:
 
 
 def _between(low: Point, high: Point) -> float:
-    """Return the minimum of a cubic interpolation, within the middle 80 % between two points.
+    """Return the minimum of a cubic interpolation, limited to the middle 80 % between two points.
 
-    Source: Nocedal and Wright 2006, eq. 3.59.
+    A cubic without a minimum gives the middle.  Source: Nocedal and Wright 2006, eq. 3.59.
     """
     width = high.at - low.at
     middle = low.at + width / 2

@@ -36,7 +36,7 @@ REACH, LARGEST_BEND = 0.1, 0.75
 """Constants of the bend (see `LevenbergMarquardt`).
 
 The bend is computed from the outputs at weights + `REACH` * d.  A bend that is longer than
-`LARGEST_BEND` / 2 times d is not used.  A bend adds up to a tenth to the time of a step.
+d times `LARGEST_BEND` / 2 is not used.  A bend adds up to a tenth to the time of a step.
 """
 
 

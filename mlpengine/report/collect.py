@@ -73,8 +73,8 @@ class ReportBudget(NamedTuple):
     curves: int
 
 
-QUICK = ReportBudget(work=WORK, passes=3e8, rows=2_000, curves=3)
-"""Budget of the report at the end of training; this report takes about 0.1 s."""
+QUICK = ReportBudget(work=WORK, passes=3e9, rows=2_000, curves=3)
+"""Budget of the report at the end of training; this report takes some 0.1 s."""
 
 THOROUGH = ReportBudget(work=2e10, passes=5e10, rows=20_000, curves=6)
 
@@ -250,8 +250,8 @@ def drivers_of(loaded: LoadedData, model: Model, effort: ReportBudget) -> dict[s
     """Return the importance of columns by permutation, and partial dependence on the first ones.
 
     `effort.passes` limits the rows and the permuted columns.  The time to permute all columns grows
-    with the square of their number.  So of many columns, only the columns with the largest effect
-    on the outputs are permuted.
+    with the square of their number.  If there are too many, only the columns with the largest
+    effect on the outputs are permuted.
     """
     columns = feature_columns(model.preprocessor)
     count = len(set(columns))
@@ -260,7 +260,7 @@ def drivers_of(loaded: LoadedData, model: Model, effort: ReportBudget) -> dict[s
     permutable = int(np.clip(passes / PERMUTED_ROWS, SHOWN_IMPORTANCES, PERMUTED_COLUMNS))
     limit = min(int(passes / min(count, permutable)), MAX_PERMUTED_ROWS)
     if limit < PERMUTED_ROWS:
-        return {"skipped": f"{plural(count, 'column')} would take long here"}
+        return {"skipped": f"{plural(count, 'column')} would take seconds"}
     name, part, forward = explained_rows(model.mean, loaded.parts, loaded.folds, limit)
     if len(part) < PERMUTED_ROWS:
         some = f"{len(part):,} {PART_PHRASES[name]}"

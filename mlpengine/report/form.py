@@ -6,8 +6,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from mlpengine.core.wording import script_json
 from mlpengine.data.features.summary import ColumnState
 from mlpengine.data.tables.table import number_text
@@ -15,7 +13,6 @@ from mlpengine.drawing.markup import Content, Markup, joined, number, shortened,
 from mlpengine.drawing.style import page_style
 from mlpengine.export import description, to_js
 from mlpengine.models.model import Model
-from mlpengine.models.shapley import drawn_rows
 
 from .page import html_page
 
@@ -27,9 +24,6 @@ FORM_POLICY = (
 
 DAY = 86_400
 
-BACKGROUND_EVALUATIONS, BACKGROUND_ROWS = 1_500, (8, 100)
-"""An explanation compares a row with BACKGROUND_EVALUATIONS / columns rows, within these limits."""
-
 
 def form_page(model: Model) -> str:
     """Return a page with a form; the page predicts from the typed values.
@@ -38,7 +32,8 @@ def form_page(model: Model) -> str:
     """
     columns, summary = description(model)["columns"], model.preprocessor.summary["columns"]
     title = f"Prediction of {' and '.join(shortened(name) for name in model.target)}"
-    usual = f"const background = {script_json(_background(model))};"
+    kept = [model.background.get(one["name"], ()) for one in columns]
+    usual = f"const background = {script_json(list(zip(*kept, strict=True)))};"
     script = Markup(f"\n{to_js(model)[0].decode()}\n{usual}\n{_asset('form.js')}")
     styles = Markup(page_style() + _asset("form.css"))
     fields = [_field(i, one, summary.get(one["name"])) for i, one in enumerate(columns)]
@@ -62,16 +57,6 @@ def form_page(model: Model) -> str:
 def _threshold(model: Model) -> Markup:
     value, _, name = model.threshold_text.partition(" for ")
     return tag("p", f"The page says {name} if its probability is above {value}.", class_="hint")
-
-
-def _background(model: Model) -> list[list[Any]]:
-    """Return the rows that a typed row is compared with; [] if the model has no summary."""
-    columns = model.preprocessor.columns
-    if not columns or columns[-1] not in model.preprocessor.summary["columns"]:
-        return []
-    most = int(np.clip(BACKGROUND_EVALUATIONS // len(columns), *BACKGROUND_ROWS))
-    cells = drawn_rows(model.preprocessor, most)
-    return [list(row) for row in zip(*(cells[name] for name in columns), strict=True)]
 
 
 def _field(place: int, column: Mapping[str, Any], known: ColumnState | None) -> Markup:

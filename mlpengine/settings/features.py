@@ -116,7 +116,7 @@ class FeatureSettings:
         default="none",
         description="log: learn the logarithm of a positive target; predictions are in its units "
         "and in the range of the training targets; auto: log of a skewed target if a small model "
-        "predicts better; none: learn the target itself.",
+        "predicts better, unless there are lags or windows; none: learn the target itself.",
     )
     bound_predictions: Flag = Field(
         default=False,

@@ -39,7 +39,7 @@ def loss_of(mlp: Network, loss: Any, weights: Mapping[str, float] | None) -> Any
 
 
 def optimizer_of(mlp: Network, optimizer: Any) -> Optimizer:
-    """Return the optimizer."""
+    """Return `optimizer`.  Raises: UsageError unless it is an optimizer of this network."""
     _check("optimizer", optimizer, Optimizer, "an optimizer such as Adam(mlp)")
     if optimizer.params is not mlp.params:
         raise UsageError("training step: optimizer must be made for this network; write Adam(mlp)")

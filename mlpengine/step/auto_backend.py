@@ -36,10 +36,10 @@ SECONDS_OF_LEARNED_ACTIVATION = 0.08
 SECONDS_OF_INPUT_LAYER = 0.4
 
 FORWARD_SHARE = 0.25
-"""Compile time of a forward pass over compile time of a step (GCC 12, EPYC with AVX-512)."""
+"""Compile time of a forward pass divided by the time of a step (GCC 12, EPYC with AVX-512)."""
 
 MIN_SHARE_SAVED = 0.33
-"""Minimum time saved over compile time; below 1, because later runs use the cache."""
+"""Minimum of saved time / compile time; below 1, because later runs use the cache."""
 
 
 def seconds_to_compile(mlp: TabularNetwork) -> float:

@@ -31,6 +31,8 @@ StepData = tuple[Any, Any, Array | None]
 
 def step_data(x: Any, y: Any, weights: Array | None) -> StepData:
     """Return the data of many steps; mappings become `NamedRows`, and lists become arrays."""
+    if type(x) is type(y) is np.ndarray:
+        return x, y, weights
     x, y = (np.asarray(rows) if isinstance(rows, list | tuple) else rows for rows in (x, y))
     named = [NamedRows(rows) if isinstance(rows, Mapping) else rows for rows in (x, y)]
     return named[0], named[1], weights
@@ -155,6 +157,11 @@ class BoundStep(Uncopyable):
         for name, value, buffers in zip(
             ("x", "y", "sample_weight"), data, self.buffers, strict=True
         ):
+            if type(value) is type(buffers) is np.ndarray and _fits(value, buffers):
+                lengths[name] = len(value)  # the usual case, without mappings
+                continue
+            if value is buffers is None:
+                continue
             given = arrays_by_name(value)
             for part, buffer in arrays_by_name(buffers).items():
                 where, rows = f"{name}[{part!r}]" if part else name, given[part]
@@ -176,6 +183,8 @@ def _misfit(where: str, rows: Array | None, buffer: Array | None) -> str:
         return "" if same else f"{where} must come with a weighted step, and only then"
     if not isinstance(rows, np.ndarray) or hides_entries(rows):
         return f"{where} must be an array in memory, without masked entries (got {quoted(rows)})"
+    if _fits(rows, buffer):
+        return ""
     if rows.dtype != buffer.dtype or rows.shape[1:] != buffer.shape[1:]:
         wanted = ", ".join(map(str, ("rows", *buffer.shape[1:])))
         got = f"{rows.dtype}[{', '.join(map(str, rows.shape))}]"
@@ -186,6 +195,10 @@ def _misfit(where: str, rows: Array | None, buffer: Array | None) -> str:
             cast += f".reshape({shape})" if rows.shape[1:] != buffer.shape[1:] else ""
             advice = f"; write {where}{cast}"
         return f"{where} must be {buffer.dtype}[{wanted}] (got {got}){advice}"
-    if not rows.flags.c_contiguous:
-        return f"{where} must be C-contiguous; write np.ascontiguousarray({where})"
-    return ""
+    return f"{where} must be C-contiguous; write np.ascontiguousarray({where})"
+
+
+def _fits(rows: Array, buffer: Array) -> bool:
+    """Return whether rows have the dtype, the shape and the order in memory of a buffer's rows."""
+    same = rows.dtype == buffer.dtype and rows.shape[1:] == buffer.shape[1:]
+    return same and rows.flags.c_contiguous

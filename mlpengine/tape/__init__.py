@@ -1,7 +1,7 @@
 """Recorded or eager computations, and their gradients.
 
-Nodes and tensors have a method for each op, with the op's registry name; `cat` and `where` are
-functions.
+Nodes and tensors have a method for each op, with the op's registry name.  `cat` is a function
+instead, and `where` is both.
 """
 
 from mlpengine.tape.autodiff import (

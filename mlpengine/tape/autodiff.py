@@ -43,8 +43,8 @@ class Tensor(Expression):
     """An array and, if the tensor is tracked, the op that computed the array.
 
     `from_inner` makes a tensor.  Tensors have the operators and methods of `Expression`.  Integer,
-    bool and quantized tensors are never tracked.  Do not change an array before the last `backward`
-    of a graph that has read the array.
+    bool and quantized tensors are never tracked.  After a graph has read an array, do not change
+    the array until the last `backward` of the graph.
     """
 
     def __init__(
@@ -66,6 +66,15 @@ class Tensor(Expression):
 
     def __bool__(self) -> bool:
         return bool(self._inner)
+
+    __hash__ = Expression.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        if other is None:
+            return False
+        raise TapeError(f"tensor: has no order; compare its inner() ({self!r})")
+
+    __lt__ = __le__ = __gt__ = __ge__ = __eq__
 
     @property
     def is_leaf(self) -> bool:

@@ -1,6 +1,6 @@
 """Element-wise ops and losses as methods of nodes and tensors, with their registry names.
 
-The classes of the ops give the methods: first the operands, then the op's options.
+A method takes the op's operands, then the options of the op's class.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,7 @@
 """The operators and methods of nodes and eager tensors."""
 
 from collections.abc import Hashable, Sequence
+from math import log
 from types import MethodType
 from typing import Any
 
@@ -67,9 +68,23 @@ class Expression(Operand):
         return self._apply(_product(other, self), other, self)
 
     def __pow__(self, exponent: Any) -> Any:
-        if not _is_number(exponent):
-            raise TapeError(f"pow: the exponent must be a number (got {exponent!r})")
-        return self._apply(ops.Pow(float(exponent)), self)
+        if _is_number(exponent):
+            return self._apply(ops.Pow(float(exponent)), self)
+        raise TapeError(
+            f"pow: the exponent must be a number (got {exponent!r}); for a positive base write "
+            "(base.log() * exponent).exp()"
+        )
+
+    def __rpow__(self, base: Any) -> Any:
+        if _is_number(base) and base > 0:
+            return (self * log(base)).exp()
+        raise TapeError(f"pow: the base must be a positive number (got {base!r})")
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __abs__(self) -> Any:
+        return self._apply(ops.Abs(), self)
 
     def __getitem__(self, key: Any) -> Any:
         return self._apply(ops.Slice(key), self)
@@ -130,7 +145,7 @@ class Expression(Operand):
 
     def transpose(self, *axes: Any) -> Any:
         """Return x with its axes in the order `axes`, numbers or one tuple; by default reversed."""
-        order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
+        order = axes[0] if len(axes) == 1 and np.iterable(axes[0]) else axes
         return self._apply(ops.Transpose(tuple(order) if order else None), self)
 
     def sum(self, axis: Axes = None, *, keepdims: bool = False) -> Any:
@@ -146,11 +161,11 @@ class Expression(Operand):
         return self._apply(ops.Var(axis, keepdims, ddof), self)
 
     def max(self, axis: Axes = None, *, keepdims: bool = False) -> Any:
-        """Return the largest entry over all or given axes; of equal ones, the first gets dy."""
+        """Return the largest entry over all or given axes; the first of equal entries gets dy."""
         return self._apply(ops.Max(axis, keepdims), self)
 
     def min(self, axis: Axes = None, *, keepdims: bool = False) -> Any:
-        """Return the smallest entry over all or given axes; of equal ones, the first gets dy."""
+        """Return the smallest entry over all or given axes; the first of equal entries gets dy."""
         return self._apply(ops.Min(axis, keepdims), self)
 
     def logsumexp(self, axis: Axes = None, *, keepdims: bool = False) -> Any:
@@ -159,7 +174,7 @@ class Expression(Operand):
 
     def reshape(self, *shape: Any) -> Any:
         """Return x in another shape, numbers or one tuple; one length may be -1."""
-        sizes = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
+        sizes = shape[0] if len(shape) == 1 and np.iterable(shape[0]) else shape
         return self._apply(ops.Reshape(tuple(sizes)), self)
 
     def cast(self, dtype: DTypeLike) -> Any:
@@ -253,7 +268,7 @@ class Expression(Operand):
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.number)
+    return isinstance(value, int | float | np.floating | np.integer)
 
 
 def _product(a: Any, b: Any) -> ops.GradOp:

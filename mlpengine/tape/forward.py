@@ -116,8 +116,8 @@ class ForwardPlan:
             return None
         storage = self.buffer(x).storage
         assert storage is not None
-        # An in-place op overwrites x.  So no later step may read the storage, neither through a
-        # view (`storage.last`) nor as x, nor may another operand share it: rules read in any order.
+        # An in-place op overwrites x.  No later step may read the storage, as x or through a view
+        # (`storage.last`).  No other operand may share the storage: rules read in any order.
         same_size = storage.nbytes == y.spec.nbytes and x.spec.dtype == y.spec.dtype
         others = [self.buffer(other).storage for other in record.operands[1:] if other is not None]
         last_use = storage.last <= time and self._last_use[x.index] == time

@@ -117,7 +117,6 @@ class _Trace:
         return True
 
     def buffer(self, value: Value) -> Buffer:
-        """Return the buffer of a value."""
         if value.index not in self._buffers:
             buffer = self._buffers[value.index] = Buffer(value.name, value.spec)
             self.arrays[buffer] = self._values[value.index]

@@ -44,8 +44,8 @@ class GlobalNorm:
         self._chunks = [*matrix, tail]
         self._sums = np.zeros(whole if whole > FEW_CHUNKS else 0, flat.dtype)
         self._dot_rows = call(np.vecdot, matrix, matrix, self._sums)
-        # Only np.vdot does not warn of overflow.  Other products would need np.errstate; it takes
-        # longer than the sum over a small network.
+        # Only np.vdot does not warn of overflow.  Other products need np.errstate, and entering
+        # np.errstate takes longer than the sum over a small network.
         vectors = [tail] if whole > FEW_CHUNKS else self._chunks
         self._dots = [call(np.vdot, chunk, chunk) for chunk in vectors]
         self._single = None if whole else self._dots[0]

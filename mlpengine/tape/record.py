@@ -112,15 +112,14 @@ def aliases(records: Sequence[Record]) -> dict[int, int]:
 
 def padded_operands(op: GradOp, operands: Sequence[Any]) -> tuple[Any, ...]:
     """Return the operands with None for each missing optional operand."""
+    names, required = op.signature.operands, op.signature.required
     if op.signature.is_variadic:
-        return tuple(operands)
-    names = op.signature.operands
+        names, required = tuple(f"x{i}" for i in range(len(operands))), len(operands)
     padded = (*operands, *[None] * (len(names) - len(operands)))
-    missing = any(x is None for x in padded[: op.signature.required])
+    missing = [n for n, x in zip(names[:required], padded, strict=False) if x is None]
     if missing or len(operands) > len(names):
-        raise ShapeError(
-            f"{op.name}: takes the operands {', '.join(names)} (got {len(operands)} operands)"
-        )
+        got = f"no {missing[0]}" if missing else f"{len(operands)} operands"
+        raise ShapeError(f"{op.name}: takes the operands {', '.join(names)} (got {got})")
     return padded
 
 

@@ -1,9 +1,9 @@
 """Rematerialization: the choice between keeping values for backward and computing them again.
 
 A value that backward reads is kept, or cheap ops compute the value again from kept values.  The
-set of values with the fewest bytes is a minimum cut of a flow network.  Its source leads to results
-of expensive ops, and values that backward reads lead to its sink.  Other edges follow cheap ops.
-The capacity of a value is its size in bytes.
+kept values with the fewest bytes are a minimum cut of a flow network.  Edges lead from the source
+to the results of expensive ops, from operands of cheap ops to results, and from the values that
+backward reads to the sink.  The capacity of a value is its size in bytes.
 """
 
 from collections import defaultdict, deque
@@ -27,7 +27,7 @@ UNLIMITED = 1 << 62
 """Capacity of edges that no minimum cut contains."""
 
 MIN_GAIN = 1.05
-"""Largest accepted memory for less recomputation, as a multiple of the least possible memory."""
+"""Memory accepted in return for less recomputation, as a multiple of the least memory."""
 
 
 def shared_work(record: Record) -> dict[str, Spec]:

@@ -45,6 +45,10 @@ class Node(Value, Expression):
         )
 
     __lt__ = __le__ = __gt__ = __ge__ = __bool__
+    __hash__ = Value.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return other is not None and self.__bool__()
 
     def _apply(self, op: GradOp, *operands: Any) -> Any:
         accepted = Node, NoneType

@@ -3,11 +3,9 @@
 import os
 from pathlib import Path
 
-import numpy as np
-
 from mlpengine.core.errors import CheckpointError, RunError, UsageError
 from mlpengine.core.files import checked_path, first_line, is_run, missing, not_a_run
-from mlpengine.models.model import MODEL_FILE, Model
+from mlpengine.models.model import MODEL_FILE, POPULATIONS, Model, stacked
 from mlpengine.nn.safetensors_file import check_finite
 from mlpengine.training.checkpoint import CHECKPOINTS, Checkpoint, Checkpoints
 
@@ -67,10 +65,10 @@ def restored_model(checkpoint: Checkpoint) -> Model:
     """
     try:
         weights = [member["weights"] for member in checkpoint.state["members"]]
-        stacked = {name: np.stack([one[name] for one in weights]) for name in weights[0]}
+        description = checkpoint.header.get("model", {})
+        arrays = stacked(weights, description.get(POPULATIONS))
     except (KeyError, TypeError, IndexError, ValueError) as error:
         raise CheckpointError(
             f"{checkpoint.path}: is not the checkpoint of a model ({error!r})"
         ) from error
-    arrays = weights[0] if len(weights) == 1 else stacked
-    return Model.restored(checkpoint.header.get("model", {}), arrays, checkpoint.path)
+    return Model.restored(description, arrays, checkpoint.path)

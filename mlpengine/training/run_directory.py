@@ -159,7 +159,7 @@ def _version(package: str) -> str | None:
 
 
 def _platform() -> str:
-    """Return `platform.platform()` without the processor; to ask for it would start a process."""
+    """Return `platform.platform()` without the processor, because that query starts a process."""
     system, library = platform.uname(), "".join(platform.libc_ver())
     parts = [system.system, system.release, system.machine]
     return "-".join([*parts, "with", library] if library else parts)

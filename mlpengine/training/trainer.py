@@ -43,12 +43,11 @@ from mlpengine.models.task import Classification, Regression, Split, Task
 from mlpengine.models.threshold import choose_threshold
 from mlpengine.nn import Mlp, TabularNetwork
 from mlpengine.nn.mlp import ROWS_AT_START
-from mlpengine.nn.population import Population
 from mlpengine.ops import Loss
-from mlpengine.optim import SCHEDULES, FullBatch, Group, Optimizer, Schedule
+from mlpengine.optim import SCHEDULES, FullBatch, Optimizer, Schedule
 from mlpengine.optim.schedules import ScheduleLike
 from mlpengine.settings import MemberType, RunSettings
-from mlpengine.settings.training import LINEAR, SMOOTH
+from mlpengine.settings.training import SMOOTH
 from mlpengine.step.auto_backend import choose_backend
 from mlpengine.step.blas_threads import cores, pinned
 from mlpengine.step.ranks import Ranks
@@ -56,7 +55,7 @@ from mlpengine.step.shards import shards_problem
 from mlpengine.step.step import TrainingStep
 from mlpengine.training.diagnose import LoopDiagnostics
 from mlpengine.training.loop import Callback, Loop, Result
-from mlpengine.training.networks import input_layer_of, make_network
+from mlpengine.training.networks import input_layer_of, input_layer_reading, make_network
 from mlpengine.training.transfer import CalibrationSet
 from mlpengine.training.warm_start import copy_weights
 
@@ -161,7 +160,7 @@ class Fitted:
 
     def model(self, preprocessor: Preprocessor) -> Model:
         """Return a model with these networks and this preprocessor."""
-        model = _model(self.loss, self.mean, preprocessor)
+        model = model_of(self.loss, self.mean, preprocessor)
         return replace(model, residuals=self.residuals, sets=self.sets)
 
 
@@ -275,22 +274,25 @@ class Trainer:
             (in_dim, self.task.outputs),
             seed=settings.seed,
             dtype=training.dtype,
-            input_layer=input_layer_of(settings.network, numbers, masked=bool(types)),
+            input_layer=input_layer_of(settings.network, numbers),
         )
         with at_setting("training", "freeze"):
             first.freeze(training.freeze)
-        if LINEAR in training.fold_members:
-            with at_setting("training", "members"):
-                first.like_linear()  # raises if an activation is not element-wise
         if SMOOTH in training.fold_members and numbers is not None:
             with at_setting("training", "members"):
                 read = inputs_of("plain", numbers, in_dim, in_dim)
                 check_smooth(self.loss.title, int(read.sum()), self.task.outputs)
-        networks = Population(first, len(seeds), seeds=seeds) if len(seeds) > 1 else [first]
+        layers = [first.input_layer]
+        if types and numbers is not None:
+            layers = [
+                input_layer_reading(first, inputs_of(one, numbers, in_dim, first.n_inputs))
+                for one in types
+            ]
+        networks = [
+            first.like(seed=seed, input_layer=layers[k * len(layers) // len(seeds)])
+            for k, seed in enumerate(seeds)
+        ]
         for k, mlp in enumerate(networks):
-            if types and numbers is not None:
-                member_type = types[k * len(types) // len(seeds)]
-                mlp.mask_inputs(inputs_of(member_type, numbers, in_dim, mlp.n_inputs))
             if isinstance(mlp, Mlp) and mlp.initializer == "unit_variance" and from_rows:
                 rows = np.arange(len(train))
                 if self.folds is not None:
@@ -332,7 +334,7 @@ class Trainer:
             self.backend = step.backend  # so that a failed compilation is reported only once
             yield member
 
-    def _member(self, mlp: TabularNetwork, rows: int, *, linear: bool = False) -> Member:
+    def _member(self, mlp: TabularNetwork, rows: int) -> Member:
         """Return a network with its optimizer, for learning from `rows` rows."""
         training, alone = self.settings.training, len(self.seeds) == 1
         ranks = self.ranks if alone else None
@@ -352,17 +354,13 @@ class Trainer:
             "shards": training.shards,
             "ranks": ranks,
         }
-        optimizer = self._optimizer(mlp, in_epoch, linear=linear)
+        optimizer = self._optimizer(mlp, in_epoch)
         return Member(mlp, self.loss, optimizer, batch, step)
 
-    def _optimizer(self, mlp: TabularNetwork, in_epoch: int, *, linear: bool) -> Optimizer:
-        """Return the optimizer of a network; with `linear`, the network stays linear."""
+    def _optimizer(self, mlp: TabularNetwork, in_epoch: int) -> Optimizer:
         training, total = self.settings.training, self.settings.training.epochs * in_epoch
         schedule: ScheduleLike | None = training.schedule
         settings: Any = training.optimizer
-        if linear and not issubclass(settings.kind, FullBatch):
-            fixed = {"alphas": Group(lr=0.0, weight_decay=0.0)}
-            settings = replace(settings, groups={**(settings.groups or {}), **fixed})
         with at_setting("training", "schedule"):
             if isinstance(schedule, Schedule) and not getattr(schedule, "total_steps", 0):
                 schedule = schedule.over(total, in_epoch)
@@ -443,7 +441,7 @@ class Trainer:
 
     def model(self, preprocessor: Preprocessor) -> Model:
         """Return the model of the networks in their current state."""
-        return _model(self.loss, self.mean, preprocessor)
+        return model_of(self.loss, self.mean, preprocessor)
 
     def finish(self, result: Result) -> Fitted:
         """Return the trained networks, with measurements on rows that did not train them.
@@ -523,33 +521,17 @@ class Trainer:
         return replace(fitted, mean=replace(fitted.mean, task=task.with_threshold(threshold)))
 
     def members_of(self, fitted: Fitted) -> tuple[Member, ...]:
-        """Return the networks of a mean, with optimizers to continue training.
-
-        Linear networks were fitted without steps; their optimizers keep them linear.
-        """
+        """Return the networks of a mean, with optimizers to continue training."""
         known, rows = {id(member.mlp): member for member in self.members}, self.row_count(0)
-        return tuple(
-            known.get(id(mlp)) or self._member(mlp, rows, linear=True)
-            for mlp in fitted.mean.networks
-        )
+        return tuple(known.get(id(mlp)) or self._member(mlp, rows) for mlp in fitted.mean.networks)
 
 
-def _model(loss: Loss, mean: NetworkMean, preprocessor: Preprocessor) -> Model:
-    """Return a model of networks; several networks are copied unless they are a population."""
+def model_of(loss: Loss, mean: NetworkMean, preprocessor: Preprocessor) -> Model:
+    """Return a model of a network, or of copies of several networks."""
     loss, networks = loss.plain(), mean.networks
-    members = networks if isinstance(networks, Population) else None
-    weights = mean.ensemble_weights
     threshold = mean.task.threshold if isinstance(mean.task, Classification) else None
-    model = Model(
-        networks[0],
-        preprocessor,
-        loss.name,
-        loss.measured_options,
-        members,
-        ensemble_weights=weights,
-        threshold=threshold,
-    )
-    return model if members or len(networks) == 1 else model.with_mean(mean)
+    model = Model(networks[0], preprocessor, loss.name, loss.measured_options, threshold=threshold)
+    return model if len(networks) == 1 else model.with_mean(mean)
 
 
 def seeds_of(seed: int, networks: int) -> list[int]:

@@ -3,10 +3,7 @@
 import logging
 from collections.abc import Iterable, Sequence
 
-import numpy as np
-
 from mlpengine.core.errors import UsageError, at_setting
-from mlpengine.core.spec import Array
 from mlpengine.nn import TabularNetwork
 
 _log = logging.getLogger("mlpengine")
@@ -17,12 +14,13 @@ def copy_weights(sources: Iterable[TabularNetwork], networks: Sequence[TabularNe
 
     Raises: UsageError, with the setting, if the architectures differ.
     """
-    sources = [one for one in sources if not one.is_linear]
+    sources = [one for one in sources if not one.is_linear or one.sizes == networks[0].sizes]
     if not sources:
         return
     alone = 0
     for k, network in enumerate(networks):
-        same = [one for one in sources if np.array_equal(_mask(one), _mask(network))]
+        same = [one for one in sources if _ranges(one) == _ranges(network)]
+        same = [one for one in same if one.sizes == network.sizes] or same
         if same or len(networks) == 1 == len(sources):
             _copy_weights((same or sources)[k % len(same or sources)], network)
         else:
@@ -34,21 +32,14 @@ def copy_weights(sources: Iterable[TabularNetwork], networks: Sequence[TabularNe
         _log.warning("warning: training.members: %d of %d networks %s", alone, len(networks), text)
 
 
-def _mask(mlp: TabularNetwork) -> Array:
-    """Return the mask (0 or 1) of the inputs that a network reads; empty if it reads all."""
-    return mlp.params.views.get("input_layer.mask", np.zeros(0))
+def _ranges(mlp: TabularNetwork) -> tuple[tuple[int, int], ...]:
+    """Return the ranges of the inputs that a network reads; empty if it reads all."""
+    return mlp.input_layer.ranges if mlp.input_layer else ()
 
 
 def _copy_weights(source: TabularNetwork, mlp: TabularNetwork) -> None:
     kinds = [net.describe() for net in (source, mlp)]
     theirs, own = ({"network": kind["name"], **kind["settings"], "dropout": 0.0} for kind in kinds)
-    views = dict(source.params.views)
-    option, group, neutral = source.linear_option
-    added = source.groups[group]
-    if not own.get(option) and all((views[name] == neutral).all() for name in added):
-        for known in (theirs, own):
-            known.pop(option, None)  # set if a model also has linear networks
-        views = {name: view for name, view in views.items() if name not in added}
     for key in theirs | own:
         pair = theirs.get(key), own.get(key)
         if pair[0] != pair[1]:
@@ -56,5 +47,4 @@ def _copy_weights(source: TabularNetwork, mlp: TabularNetwork) -> None:
             with at_setting("training" if key == "dtype" else "network", setting):
                 text = f"must be as in the model of the warm start ({pair[0]}, {pair[1]})"
                 raise UsageError(f"{setting}: {text}")
-    for view, weights in zip(mlp.params.views.values(), views.values(), strict=True):
-        view[...] = weights  # by position, because names depend on dropout
+    mlp.params.flat[...] = source.params.flat

@@ -8,9 +8,7 @@ from uncompiled import uncompiled
 from mlpengine import Adam, MeanSquaredError, Mlp, TrainingStep
 from mlpengine.backends.compiled.cache import chosen_target
 from mlpengine.backends.compiled.layout import Layout
-from mlpengine.backends.compiled.statements import (
-    CFunction,
-)
+from mlpengine.backends.compiled.statements import CFunction
 
 
 def planned(functions, sizes, **options):

@@ -11,7 +11,8 @@ from mlpengine.ops import Huber, MeanSquaredError
 from mlpengine.optim import AdamW, Group
 from mlpengine.step.step import TrainingStep
 
-OPTIONS = {"learned_activation": True, "input_layer": InputLayer(masked=True)}
+READS = InputLayer(scaling=True, ranges=((0, 2), (3, 5)))
+OPTIONS = {"learned_activation": True, "input_layer": READS}
 
 
 def made(mlp, loss=None, rows=8, **optimizer) -> TrainingStep:

@@ -15,12 +15,7 @@ from mlpengine.core.errors import DataError
 from mlpengine.data.tables import read_table
 from mlpengine.models import explain
 from mlpengine.models.evaluate import Scorer
-from mlpengine.models.explain import (
-    dependence,
-    feature_columns,
-    importances,
-    sensitive_columns,
-)
+from mlpengine.models.explain import dependence, feature_columns, importances, sensitive_columns
 from mlpengine.models.members import NetworkMean
 from mlpengine.models.model import Model
 from mlpengine.models.task import make_split

@@ -89,6 +89,14 @@ def test_later_rows_change_no_earlier_prediction(folder, mlpengine):
             np.testing.assert_allclose(plain, ways["predict"][0], rtol=1e-5, err_msg=way)
 
 
+def test_forecasts_follow_a_series_beyond_its_training_rows():
+    rows = {"t": np.arange(200), "y": np.exp(np.arange(200) / 50)}
+    data = {"lags": {"y": [1, 2]}, "split": {"time": "t", "test": 0.0}}
+    past = {name: column[:150] for name, column in rows.items()}
+    model, _ = fit(past, "y", data=data, training={"epochs": 4})
+    np.testing.assert_allclose(model.predict(rows)[150:], rows["y"][150:], rtol=0.02)
+
+
 def test_the_rows_before_may_be_in_another_file(folder, mlpengine):
     mlpengine("train", "c.yaml", "--out", "run")
     model, every = Model.load(folder / "run" / "model.safetensors"), table(0)

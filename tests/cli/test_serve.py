@@ -86,7 +86,7 @@ def model(name: str) -> Model:
         residuals = Residuals.of(g.normal(size=(50, 1)), g.normal(100, 9, (50, 1)))
     if name == "classes":
         sets = ClassSets.of(g.dirichlet([1, 1, 1], 50), g.integers(0, 3, 50))
-    return Model(members[0], preprocessor, loss, options, members, residuals=residuals, sets=sets)
+    return Model(members[0], preprocessor, loss, options, [members], residuals=residuals, sets=sets)
 
 
 def rows_of(name: str, count: int = 12) -> list[dict]:

@@ -15,11 +15,7 @@ from mlpengine import (
 )
 from mlpengine.core.errors import NumericalError
 from mlpengine.diagnostics.lr_range import lr_range, suggest_rate
-from mlpengine.diagnostics.preflight import (
-    check_few_rows,
-    probe,
-    suggest_lr,
-)
+from mlpengine.diagnostics.preflight import check_few_rows, probe, suggest_lr
 from mlpengine.diagnostics.thresholds import HIGHEST_RATE, LOWEST_RATE
 from mlpengine.diagnostics.trial import Rows, restored
 

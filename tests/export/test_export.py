@@ -99,11 +99,11 @@ def mixed_model(
     kind = REGISTRY[loss](**(loss_options or {}))
     sizes = [preprocessor.n_features, 24, 12, task_for(preprocessor.target, kind).outputs]
     mlp = Mlp(sizes, **{"activation": ["gelu", "tanh"], "seed": 2, **(parts or {})})
-    several = Population(mlp, members) if members > 1 else None
-    for network in several or [mlp]:
+    several = [Population(mlp, members)] if members > 1 else []
+    for network in several[0] if several else [mlp]:
         for bias in network.biases:
             bias[...] = np.linspace(-0.3, 0.3, len(bias))
-    first = several[0] if several else mlp
+    first = several[0][0] if several else mlp
     return Model(first, preprocessor, loss, loss_options or {}, several, threshold=threshold)
 
 

@@ -24,8 +24,7 @@ TABLES = {
         blocks=1,
         activation="silu",
         residual_dropout=0.1,
-        linear=True,
-        input_layer=InputLayer("pbld", embedded=3, scaling=True, masked=True),
+        input_layer=InputLayer("pbld", embedded=3, scaling=True, ranges=((0, 2), (4, 9))),
     ),
     "wider than its output": Residual(IN_DIM, 1, width=5, activation="softmax", dtype="float64"),
     "dense layers": Mlp([IN_DIM, 9, 9, 1], activation=["softmax", "tanh"], dropout=0.1),
@@ -45,8 +44,8 @@ class Pieces(Network):
         several = (rows.reshape((-1, 1, 3, 2)).transpose((0, 1, 3, 2)) @ p("weight")).max(axis=1)
         flat = several.mean(axis=1) - several.min(axis=1) + several.sum(axis=1)
         parts = [left.softmax() * p("scale"), right.detach(), flat, x[:, 1:4]]
-        parts += [x.logsumexp(axis=1)[:, None], x.var(axis=1, ddof=1, keepdims=True)]
-        return cat(parts, axis=1).linear(p("out.weight")).abs()
+        parts += [x.logsumexp(axis=1)[:, None], x.var(axis=1, ddof=1, keepdims=True) ** 0]
+        return cat([cat(parts, axis=1).linear(p("out.weight")).abs(), x.log(), 1 / (x - x)], axis=1)
 
 
 class Normalized(Network):

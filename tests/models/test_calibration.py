@@ -291,7 +291,7 @@ def model(target="y"):
     residuals = Residuals.of(*RNG.standard_normal((2, 60, 1)))
     sets = ClassSets.of(RNG.dirichlet([1, 1, 1], 60), np.arange(60) % 3)
     given = {"residuals": residuals} if target == "y" else {"sets": sets}
-    return Model(members[0], preprocessor, loss, {}, members, **given), table
+    return Model(members[0], preprocessor, loss, {}, [members], **given), table
 
 
 def test_a_model_keeps_how_sure_it_is(tmp_path):

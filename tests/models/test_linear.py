@@ -9,7 +9,13 @@ from mlpengine.data.features import Preprocessor
 from mlpengine.data.tables.frames import as_table
 from mlpengine.models import Model, linear
 from mlpengine.models.card import facts_of
-from mlpengine.models.linear import PENALTIES, fit_linear, linear_networks, minimize
+from mlpengine.models.linear import (
+    PENALTIES,
+    fit_linear,
+    linear_network,
+    linear_networks,
+    minimize,
+)
 from mlpengine.models.members import NetworkMean
 from mlpengine.models.task import Split
 from mlpengine.nn import InputLayer, Mlp
@@ -57,35 +63,16 @@ def test_any_loss_can_be_minimized():
     np.testing.assert_allclose(np.exp(x @ weight.T + bias)[:, 0], model.predict(x), rtol=5e-3)
 
 
-@pytest.mark.parametrize(
-    ("hidden", "options"),
-    [
-        ([], {}),
-        ([5, 7, 4], {"activation": "mish", "dropout": 0.3}),
-        ([6, 5], {"parametrization": "neural_tangent", "learned_activation": True}),
-        ([5], {"input_layer": InputLayer("pbld", scaling=True, masked=True)}),
-    ],
-)
-def test_a_linear_network_computes_the_product(hidden, options):
-    reading = RNG.standard_normal((4, 3))
+def test_a_linear_network_computes_the_product():
+    reading, x = RNG.standard_normal((4, 3)), RNG.standard_normal((9, 4))
     weight, bias = RNG.standard_normal((3, 3)), RNG.standard_normal(3)
-    mlp = Mlp([4, *hidden, 3], dtype="float64", seed=4, **options)
-    linear = mlp.linear(reading, weight, bias)
-    x = RNG.standard_normal((9, 4))
-    np.testing.assert_allclose(linear.predict(x), x @ reading @ weight.T + bias, 1e-9, 1e-9)
-    picking = mlp.linear(np.array([2, 0, 1]), weight, bias)
+    mlp = Mlp([4, 5, 3], dtype="float64", input_layer=InputLayer(ranges=((1, 3),)))
+    made = linear_network(reading, weight, bias, mlp)
+    np.testing.assert_allclose(made.predict(x), x @ reading @ weight.T + bias, 1e-9, 1e-9)
+    picking = linear_network(np.array([2, 0, 1]), weight, bias, mlp)
     np.testing.assert_allclose(picking.predict(x), x[:, [2, 0, 1]] @ weight.T + bias, 1e-9, 1e-9)
-    assert linear.is_linear == bool(hidden)
-    assert not mlp.is_linear
-
-
-def test_a_narrow_layer_has_the_nearest_product():
-    weight = RNG.standard_normal((4, 6))
-    narrow = Mlp([6, 2, 4], dtype="float64").linear(np.eye(6), weight, np.zeros(4))
-    left, sizes, right = np.linalg.svd(weight, full_matrices=False)
-    x = RNG.standard_normal((9, 6))
-    nearest = left[:, :2] * sizes[:2] @ right[:2]
-    np.testing.assert_allclose(narrow.predict(x), x @ nearest.T, rtol=1e-9)
+    others = [mlp, Mlp([4, 3], output_activation="tanh"), Mlp([4, 3], input_layer=mlp.input_layer)]
+    assert [one.is_linear for one in (made, *others)] == [True, False, False, False]
 
 
 @pytest.mark.parametrize("shape", [(40, 90), (90, 40)])
@@ -167,7 +154,7 @@ def test_numbers_that_are_clipped_do_not_bend_a_linear_truth():
 def test_a_linear_model_counts_its_own_parameters_alone():
     fitted = Preprocessor("y").fit(as_table({"a": [0.0, 1, 2], "y": [1.0, 2, 4]}))
     mlp = Mlp([n := fitted.n_features, 3, 1], seed=0)
-    networks = [mlp, mlp.linear(np.eye(n), np.ones((1, n)), np.zeros(1))]
+    networks = [mlp, linear_network(np.eye(n), np.ones((1, n)), np.zeros(1), mlp)]
     model = Model(mlp, fitted, "mse").with_mean(NetworkMean(networks, None, (0.25, 0.75)))
     known, used = facts_of(model), len(model.networks[0].params) + n + 1
     assert (known["networks"], known["linear_models"], known["parameters"]) == (1, 1, used)

@@ -76,8 +76,9 @@ def model(target: str) -> Model:
     outputs = {"one": 3, "two": 1, "value": 1}[target]
     sizes = [preprocessor.n_features, 4, 3, outputs]
     mlp = Mlp(sizes, activation=["gelu", LeakyRelu(0.2)], dropout=0.1, seed=1)
-    members = Population(mlp, 2) if target == "value" else None
-    return Model(mlp if members is None else members[0], preprocessor, LOSSES[target], {}, members)
+    several = [Population(mlp, 2)] if target == "value" else []
+    first = several[0][0] if several else mlp
+    return Model(first, preprocessor, LOSSES[target], {}, several)
 
 
 def use(path) -> bool:

@@ -8,7 +8,9 @@ import pandas as pd
 import pytest
 
 import mlpengine
-from mlpengine.core.errors import DataError
+from mlpengine.core.errors import CheckpointError, DataError, UsageError
+from mlpengine.drawing.markup import with_error
+from mlpengine.models.model import Model
 from mlpengine.models.shapley import shapley_values
 
 COLUMNS = ["a", "b", "b", "c", "d"]
@@ -62,7 +64,7 @@ def test_a_model_explains_a_row(target):
     frame["kind"] = np.where(frame.a > 0.5, "up", "down")
     rows = frame[["a", "b", target]]
     model, _ = mlpengine.fit(rows, target, training={"epochs": 12, "folds": None}, seed=1)
-    for background in (rows, None):  # None: rows by the model's description of training rows
+    for background in (rows, None):  # None: the rows that the model keeps
         found = model.explain_row(rows.iloc[[7]], background)
         total = found.base + found.contributions.sum(axis=0)
         np.testing.assert_allclose(total, found.prediction, rtol=1e-6)
@@ -70,7 +72,31 @@ def test_a_model_explains_a_row(target):
         assert str(found).splitlines()[2].startswith("a ")  # the column that counts comes first
         assert drawn[0] < found._repr_html_().index(">b<")
         assert found.as_dict()["values"][1] == frame.b[7]
+        both = (found.contributions[0, found.shown[0]], found.errors[0, found.shown[0]])
+        assert with_error(*both) in found._repr_html_()
     own = model.predict_proba(rows)[7] if target == "kind" else [model.predict(rows)[7]]
     np.testing.assert_allclose(found.prediction, own, rtol=1e-5)
     with pytest.raises(DataError, match="one row"):
         model.explain_row(rows)
+
+
+@pytest.mark.parametrize("name", ["penguins", "diabetes", "digits"])
+def test_a_model_keeps_rows_with_the_mean_prediction_of_training_rows(name, tmp_path):
+    options = {"model": {"hidden": [8]}, "training": {"epochs": 1, "folds": None}}
+    model, result = mlpengine.fit(name, **options)
+    table, rows = result.trained.data.tables.parts["train"]
+    table = table.rows(rows)
+    numbers = model.predict_proba(table) if model.classes else model.predict(table)[:, None]
+    found = model.explain_row(table.rows(np.array([3])))
+    assert (np.abs(found.base - numbers.mean(axis=0)) < 0.02 * numbers.std(axis=0)).all()
+    kept, given = ({*map(bytes, model.features(t))} for t in (model.table(model.background), table))
+    assert len(kept) > 20
+    assert not kept & given
+    model.save(tmp_path / "m.safetensors")
+    again = Model.load(tmp_path / "m.safetensors").explain_row(table.rows(np.array([3])))
+    np.testing.assert_array_equal(again.contributions, found.contributions)
+    with pytest.raises(UsageError, match="background=table"):
+        model.with_background(None).explain_row(table.rows(np.array([3])))
+    wrong = model.to_dict() | {"background": {name: [1.0]}}
+    with pytest.raises(CheckpointError, match="background"):
+        Model.restored(wrong, model.state_dict(), tmp_path)

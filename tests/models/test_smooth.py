@@ -113,7 +113,8 @@ def test_a_model_holds_them(tmp_path):
     assert (model.mlp.sizes[1:], len(model.networks)) == ((30, 1), 2)  # the others have weight 0
     assert rms(model.predict(TABLE) - truth(X)) < 0.1 * truth(X).std()
     plain, _ = fit(TABLE | {"y": truth(X)}, "y", **OPTIONS, training=training | {"members": []})
-    mixed = replace(plain, ensemble_weights=(0.25, 0.75), smooth=model.members)
+    both = [*plain.populations, *model.populations]
+    mixed = replace(plain, ensemble_weights=(0.25, 0.75), populations=both)
     mixed.save(tmp_path / "m")
     again = Model.load(tmp_path / "m")
     outputs = [one.predict(again.features(again.table(TABLE))) for one in again.networks]

@@ -85,7 +85,7 @@ def test_every_part_starts_as_published():
         RECIPE,
         {"input_layer": InputLayer("periodic", frequencies=3)},
         {"input_layer": InputLayer(scaling=True)},
-        {"input_layer": InputLayer("periodic", frequencies=3, masked=True)},
+        {"input_layer": InputLayer("periodic", frequencies=3, ranges=((1, 3), (4, 8)))},
         {"learned_activation": True},
         {"parametrization": "neural_tangent"},
     ],
@@ -125,48 +125,26 @@ def test_the_input_layer_is_frozen_with_layer_0():
     ("backend", "parametrization"),
     [("numpy", "standard"), ("numpy", "neural_tangent"), ("compiled", "standard")],
 )
-def test_a_masked_network_is_one_without_those_inputs(backend, parametrization):
-    """At the start, after steps of training, and in its gradients."""
+def test_a_network_of_ranges_is_one_without_the_other_inputs(backend, parametrization):
+    """After steps of training, too."""
     kept, options = [0, 2, 3], {"dtype": "float64", "parametrization": parametrization}
-    mlp = Mlp([4, 8, 2], seed=3, input_layer=InputLayer(masked=True), **options)
-    mlp.mask_inputs([True, False, True, True])
-    spread = mlp.weights[0][:, kept].std() * mlp.layers[0].factor
-    variance = {"standard": 2 / 3, "neural_tangent": 1 / 3}  # He's for relu, 1 / inputs
-    assert spread**2 == pytest.approx(variance[parametrization], rel=0.5)
+    mlp = Mlp([4, 8, 2], seed=3, input_layer=InputLayer(ranges=((0, 1), (2, 4))), **options)
     small = Mlp([3, 8, 2], seed=3, **options)
-    factor = mlp.layers[0].factor / small.layers[0].factor
-    for name, view in small.params.views.items():
-        own = mlp.params.views[name]
-        view[...] = own[:, kept] * factor if name == "0.weight" else own
+    np.testing.assert_array_equal(mlp.params.flat, small.params.flat)
     x, y = rows(), rows()[:, :2]
-    np.testing.assert_allclose(mlp.predict(x), small.predict(x[:, kept]), rtol=1e-12)
     steps = [
         TrainingStep(net, MeanSquaredError(), Sgd(net, lr=0.1), 20, backend=backend)
         for net in (mlp, small)
     ]
-    for _ in range(3 if parametrization == "standard" else 0):
+    for _ in range(3):
         assert steps[0](x, y) == pytest.approx(steps[1](x[:, kept], y), rel=1e-12)
     np.testing.assert_allclose(mlp.predict(x), small.predict(x[:, kept]), rtol=1e-11)
-    np.testing.assert_array_equal(mlp.params.views["input_layer.mask"], [1, 0, 1, 1])
 
 
-@pytest.mark.parametrize(
-    ("input_layer", "kept", "error", "message"),
-    [
-        (None, [True] * 4, UsageError, "needs an input layer with masked=True"),
-        (InputLayer(scaling=True), [True] * 4, UsageError, "needs an input layer with masked=True"),
-        (InputLayer(masked=True), [False] * 4, UsageError, r"needs a number to read \(got none\)"),
-        (
-            InputLayer(masked=True),
-            [True] * 3,
-            ShapeError,
-            r"mask_inputs: kept: shape must be \(4,\)",
-        ),
-    ],
-)
-def test_a_mask_that_cannot_be_is_refused(input_layer, kept, error, message):
-    with pytest.raises(error, match=message):
-        Mlp([4, 2], input_layer=input_layer).mask_inputs(kept)
+@pytest.mark.parametrize("ranges", [((0, 5),), ((1, 3), (2, 4)), ((2, 2),), ((-1, 2),), ((1,),)])
+def test_ranges_of_other_inputs_are_refused(ranges):
+    with pytest.raises(UsageError, match="input_layer: ranges must"):
+        Mlp([4, 2], input_layer=InputLayer(ranges=ranges))
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,9 @@ def test_backward_is_the_chain_rule():
     }
     for name, value in expected.items():
         np.testing.assert_allclose(grads.views[name], value, rtol=1e-12, atol=1e-14)
+    parts = [*zip(grads.d_weights, grads.d_biases, strict=True)]
+    flat = np.concatenate([part.ravel() for pair in parts for part in pair])
+    np.testing.assert_array_equal(flat, grads.flat)
     np.testing.assert_allclose(grads.d_input, dz @ mlp.weights[0], rtol=1e-12)
     np.testing.assert_allclose(grads.d_hidden[0], dz, rtol=1e-12)
     assert grads.d_hidden[1] is grads.d_output

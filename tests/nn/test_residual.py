@@ -1,4 +1,4 @@
-"""The residual network: its formula, its files, its linear twin, and what it refuses."""
+"""The residual network: its formula, its files, and what it refuses."""
 
 import pickle
 
@@ -17,11 +17,10 @@ MADE = {
         "width": 6,
         "expansion": 3,
         "activation": "silu",
-        "linear": True,
         "dropout": 0.25,
         "residual_dropout": 0.125,
         "dtype": "float64",
-        "input_layer": InputLayer(scaling=True, masked=True),
+        "input_layer": InputLayer(scaling=True),
     },
     "formula": {"activation": "x * tanh(x)", "width": 5, "initializer": "he_normal"},
 }
@@ -59,12 +58,12 @@ def test_outputs_are_those_of_the_formula(name):
         return h @ p[f"{key}.weight"].T + p[f"{key}.bias"]
 
     x = rows(own.dtype).astype(np.float64)
-    x = x * p.get("input_layer.scale", 1) * p.get("input_layer.mask", 1)
+    x = x * p.get("input_layer.scale", 1)
     h = dense(x, "first")
     for k in range(own.blocks):
         z = activation(dense(norm(h, f"blocks.{k}.norm"), f"blocks.{k}.up"))
         h = h + dense(z, f"blocks.{k}.down")
-    y = dense(activation(norm(h, "norm")), "out") + x @ p.get("linear.weight", np.zeros((2, 4))).T
+    y = dense(activation(norm(h, "norm")), "out")
     tolerance = 1e-12 if own.dtype == np.float64 else 2e-5
     np.testing.assert_allclose(own.predict(rows(own.dtype)), y, rtol=tolerance, atol=tolerance)
 
@@ -108,24 +107,18 @@ def test_a_new_network_keeps_the_size_of_what_it_reads():
 
 
 @pytest.mark.parametrize("backend", ["numpy", "compiled"])
-def test_frozen_layers_and_linear_networks_stay_as_they_are(backend):
+def test_frozen_layers_stay_as_they_are(backend):
     x = rows()
     frozen = network()
     frozen.freeze([0, -2])
-    linear = network().linear(np.eye(4), np.ones((2, 4)), np.array([1.0, 2.0]))
-    np.testing.assert_allclose(linear.predict(x), x.sum(axis=1)[:, None] + [1, 2], rtol=1e-5)
-    assert (linear.is_linear, frozen.is_linear) == (True, False)
-    assert frozen.frozen == [0, 2]
-    before = {name: one.state_dict() for name, one in (("f", frozen), ("l", linear))}
-    for one in (frozen, linear):
-        step = TrainingStep(one, MeanSquaredError(), Adam(one, lr=0.01), 9, backend=backend)
-        for _ in range(5):
-            step(x, np.sin(x[:, :2]))
-    moved = {n for n, view in frozen.params.views.items() if (view != before["f"][n]).any()}
-    kept = {"first.weight", "first.bias"} | {n for n in before["f"] if n.startswith("blocks.1.")}
-    assert moved == before["f"].keys() - kept
-    moved = {n for n, view in linear.params.views.items() if (view != before["l"][n]).any()}
-    assert moved == {"linear.weight", "out.bias"}
+    assert (frozen.frozen, frozen.is_linear) == ([0, 2], False)
+    before = frozen.state_dict()
+    step = TrainingStep(frozen, MeanSquaredError(), Adam(frozen, lr=0.01), 9, backend=backend)
+    for _ in range(5):
+        step(x, np.sin(x[:, :2]))
+    moved = {n for n, view in frozen.params.views.items() if (view != before[n]).any()}
+    kept = {"first.weight", "first.bias"} | {n for n in before if n.startswith("blocks.1.")}
+    assert moved == before.keys() - kept
 
 
 @pytest.mark.parametrize(

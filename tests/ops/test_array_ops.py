@@ -12,15 +12,48 @@ def floats(*shape):
     return np.zeros(shape)
 
 
+def singles(*shape):
+    return np.zeros(shape, np.float32)
+
+
 def longs(*shape):
     return np.zeros(shape, np.int64)
 
 
 WRONG = [
+    (
+        ops.Add(),
+        [floats(2), floats(3)],
+        ShapeError,
+        r"broadcast \(a float64\[2\], b float64\[3\]\)",
+    ),
+    (ops.Mul(), [floats(2), singles(2)], DtypeError, r"dtype \(a float64\[2\], b float32\[2\]\)"),
+    (ops.Div(), [longs(2), longs(2)], DtypeError, ""),
+    (
+        ops.Where(),
+        [longs(2), floats(3), floats()],
+        ShapeError,
+        r"cond int64\[2\], a .*, b float64\[\]",
+    ),
+    (ops.Where(), [longs(2), floats(2), singles(2)], DtypeError, ""),
+    (ops.Exp(), [longs(2)], DtypeError, r"\(x int64\[2\]\)"),
+    (ops.Softmax(2), [floats(2, 3)], ShapeError, r"\(axis 2, x float64\[2, 3\]\)"),
+    (ops.Softmax(), [floats(2, 0)], ShapeError, "needs entries along axis -1"),
+    (ops.Sum((0, -2)), [floats(2, 3)], ShapeError, "axes must differ"),
+    (ops.Max(0), [floats(0, 3)], ShapeError, "x needs an entry"),
+    (ops.LogSumExp(1), [floats(2, 0)], ShapeError, "x needs an entry"),
+    (
+        ops.SoftmaxCrossEntropy(),
+        [floats(2, 3), singles(2, 3)],
+        DtypeError,
+        "int64 indices, or prob",
+    ),
+    (ops.SoftmaxCrossEntropy((1.0,)), [floats(2, 3), longs(2)], ShapeError, r"1 class weight\)"),
+    (ops.SoftmaxCrossEntropy(), [floats(2, 3), longs(2).astype("i4")], DtypeError, "int64 indices"),
     (ops.Linear(), [floats(4), floats(2, 4)], ShapeError, r"x float64\[4\], w float64\[2, 4\]"),
     (ops.Linear(), [floats(3, 4), floats(2, 5)], ShapeError, r"columns .*x float64\[3, 4\]"),
     (ops.Linear(), [floats(3, 4), floats(2, 4), floats(3)], ShapeError, r"b float64\[3\]"),
-    (ops.Linear(), [floats(3, 4), floats(2, 4).astype("f4")], DtypeError, "one floating dtype"),
+    (ops.Linear(), [floats(3, 4), singles(2, 4)], DtypeError, "one floating dtype"),
     (ops.MatMul(), [floats(2, 3), floats(2, 3)], ShapeError, r"a float64\[2, 3\], b float64"),
     (ops.MatMul(), [floats(1, 2, 3), floats(3, 3)], ShapeError, "must be a matrix"),
     (ops.BatchMatMul(), [floats(3), floats(3, 3)], ShapeError, "must fit"),

@@ -20,15 +20,7 @@ from mlpengine.backends.numexpr import fused
 from mlpengine.core.errors import UsageError
 from mlpengine.export._onnx_graph import Graph
 from mlpengine.export._onnx_network import scalar, write_activation
-from mlpengine.formula import (
-    FUNCTIONS,
-    SCALARS,
-    numexpr_text,
-    onnx_node,
-    order,
-    tanh,
-    variable,
-)
+from mlpengine.formula import FUNCTIONS, SCALARS, numexpr_text, onnx_node, order, tanh, variable
 from mlpengine.ops import (
     REGISTRY,
     Activation,

@@ -136,16 +136,11 @@ def test_rows_are_added_in_float64(shape, dtype):
 
 @every_dtype
 def test_the_value_is_summed_in_float64(dtype):
-    output = np.full((1 << 20, 1), 0.1, dtype)
-    target = np.zeros_like(output)
-    exact = float(np.square(output[0, 0], dtype=dtype))
-    assert MeanSquaredError()(output, target) == pytest.approx(exact, rel=1e-12)
-    rows = np.zeros((1 << 20, 1), dtype)
-    weight = np.full(1 << 20, 0.1, dtype)
-    rows[:] = 1
-    assert MeanSquaredError()(rows, target, sample_weight=weight) == pytest.approx(
-        float(weight[0]), rel=1e-12
-    )
+    tenths, ones = np.full((1 << 20, 1), 0.1, dtype), np.ones((1 << 20, 1), dtype)
+    exact = float(np.square(tenths[0, 0], dtype=dtype))
+    loss, zeros = MeanSquaredError(), np.zeros_like(ones)
+    assert loss(tenths, zeros) == pytest.approx(exact, rel=1e-12)
+    assert loss(ones, zeros, None, tenths[:, 0]) == pytest.approx(float(tenths[0, 0]), rel=1e-12)
 
 
 @every_loss

@@ -33,6 +33,7 @@ from mlpengine.ops import (
     Tweedie,
 )
 from mlpengine.ops.entry_loss import Prediction, _derived
+from mlpengine.ops.loss_formulas import turning_point
 
 
 class Counts(EntryLoss, name="own_counts"):
@@ -109,6 +110,9 @@ def test_the_best_constants_are_those_of_the_books():
     for loss, constant in expected.items():
         best = loss.best_constant(TARGET, constant.size, WEIGHTS)
         np.testing.assert_allclose(best, constant, rtol=1e-12, atol=1e-14, err_msg=loss.name)
+    far = np.exp2([39.9, 40.1])  # the search ends at 2**40
+    assert turning_point(lambda y: y - far, (2,)) == pytest.approx([far[0], 0])
+    assert turning_point(lambda y: y + far, (2,)) == pytest.approx([-far[0], 0])
 
 
 @pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["plain", "weighted"])

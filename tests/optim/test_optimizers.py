@@ -243,16 +243,8 @@ def test_state_that_does_not_fit_changes_nothing(change: dict[str, Any], message
 @pytest.mark.parametrize(
     ("make", "options", "message"),
     [
-        (
-            Sgd,
-            {"lr": float("nan")},
-            r"Sgd: lr must be a finite number, at least 0 .*\(got nan\)",
-        ),
-        (
-            Adam,
-            {"betas": (0.9, 1.0)},
-            r"betas\[1\] must .*, at least 0 and less than 1 \(got 1.0\)",
-        ),
+        (Sgd, {"lr": float("nan")}, r"Sgd: lr must be .*, at least 0 .*\(got nan\)"),
+        (Adam, {"betas": (0.9, 1.0)}, r"betas\[1\] must .* less than 1 \(got 1.0\)"),
         (AdamW, {"betas": 0.9}, r"AdamW: betas must be 2 numbers \(got 0.9\)"),
         (Adam, {"eps": -1e-8}, "eps must"),
         (NAdam, {"momentum_decay": -1.0}, "NAdam: momentum_decay must"),
@@ -271,7 +263,6 @@ def test_wrong_options_are_refused(make: Any, options: dict[str, Any], message: 
     ("name", "values"), [("lr", [float("nan")]), ("steps", [-1, 1.5, float("nan"), True])]
 )
 def test_wrong_numbers_cannot_be_set(name: str, values: list[Any]) -> None:
-    """Before, -1 steps made all weights NaN, or ended the next step with a ZeroDivisionError."""
     adam = Adam(make_model(), schedule=ConstantSchedule())
     before = getattr(adam, name)
     for value in values:
@@ -299,7 +290,7 @@ def denormals(array: Array) -> int:
     return int(((array != 0) & (np.abs(array) < np.finfo(array.dtype).tiny)).sum())
 
 
-def denormals_seen(make: Any, options: dict[str, Any], dtype: str, flush: bool) -> set[str]:
+def denormals_seen(make: Any, options: dict[str, Any], dtype: str) -> set[str]:
     """Return where denormals came up over many steps with a fifth of the gradients zero.
 
     There are as many as a factor of 0.9 (in float64 0.8) takes to the smallest number.
@@ -309,8 +300,6 @@ def denormals_seen(make: Any, options: dict[str, Any], dtype: str, flush: bool) 
     model.params.flat[...] = rng.standard_normal(size)
     grads = make_grads(model)
     optimizer = make(model, **{"lr": 1e-3} | options)
-    if not flush:
-        optimizer.flush_every = 10**9
     found = set()
     for step in range(1000 if dtype == "float32" else 4000):
         grads.flat[...] = rng.standard_normal(size) * 10.0 ** rng.integers(-9, 4, size)
@@ -327,7 +316,7 @@ def denormals_seen(make: Any, options: dict[str, Any], dtype: str, flush: bool) 
     [*((*row, "float32") for row in DECAYING), (*DECAYING[2], "float64")],
 )
 def test_nothing_decays_into_denormals(make: Any, options: dict[str, Any], dtype: str) -> None:
-    assert denormals_seen(make, options, dtype, flush=True) == set()
+    assert denormals_seen(make, options, dtype) == set()
 
 
 def test_square_moments_are_normal_whatever_the_gradients() -> None:

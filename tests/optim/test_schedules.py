@@ -120,14 +120,8 @@ def test_shortest_run_starts_high(schedule: Schedule) -> None:
             "ConstantSchedule: warmup_epochs must be a finite number, at least 0 .got -1",
         ),
         (lambda: ExponentialSchedule(1.1), "factor must be .* at most 1 "),
-        (
-            lambda: LinearSchedule()(0),
-            "total_steps is needed, such as LinearSchedule",
-        ),
-        (
-            lambda: LinearSchedule(10, warmup_epochs=10),
-            "must be more than the steps of the",
-        ),
+        (lambda: LinearSchedule()(0), "total_steps is needed, such as LinearSchedule"),
+        (lambda: LinearSchedule(10, warmup_epochs=10), "must be more than the steps of the"),
         (lambda: CosLogSchedule(10, 31), "CosLogSchedule: cycles must be .* at most 30 .got 31"),
         (lambda: OneCycleSchedule(10, rise=1.0), "OneCycleSchedule: rise must"),
         (lambda: PlateauSchedule(factor=1.0), "PlateauSchedule: factor must be .* less than 1"),

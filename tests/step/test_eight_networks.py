@@ -4,15 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
-from own_networks import (
-    BATCH,
-    EIGHT,
-    SEVERAL,
-    data,
-    loop_of,
-    losses_of,
-    make_step,
-)
+from own_networks import BATCH, EIGHT, SEVERAL, data, loop_of, losses_of, make_step
 from traced import least_peak
 
 from mlpengine.backends.compiled import emitter

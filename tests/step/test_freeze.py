@@ -3,14 +3,7 @@
 import numpy as np
 import pytest
 
-from mlpengine import (
-    Adam,
-    AdamW,
-    MeanSquaredError,
-    Mlp,
-    Sgd,
-    TrainingStep,
-)
+from mlpengine import Adam, AdamW, MeanSquaredError, Mlp, Sgd, TrainingStep
 from mlpengine.core.errors import UsageError
 from mlpengine.optim import Lion, NAdam, RmsProp
 

@@ -2,23 +2,9 @@
 
 import numpy as np
 import pytest
-from own_networks import (
-    BATCH,
-    IN_DIM,
-    SEVERAL,
-    Gated,
-    TwoTables,
-    data,
-    make_step,
-    part,
-)
+from own_networks import BATCH, IN_DIM, SEVERAL, Gated, TwoTables, data, make_step, part
 
-from mlpengine import (
-    Adam,
-    Loop,
-    MeanSquaredError,
-    TrainingStep,
-)
+from mlpengine import Adam, Loop, MeanSquaredError, TrainingStep
 from mlpengine.core.errors import MlpEngineError, NumericalError
 from mlpengine.data.features import NumberTarget
 from mlpengine.models import Classification, LossOnly, Regression, Split

@@ -2,14 +2,7 @@
 
 import numpy as np
 import pytest
-from own_networks import (
-    BATCH,
-    EIGHT,
-    IN_DIM,
-    losses_of,
-    make_step,
-    rows,
-)
+from own_networks import BATCH, EIGHT, IN_DIM, losses_of, make_step, rows
 
 from mlpengine import Adam, MeanSquaredError, Sgd, TrainingStep
 from mlpengine.core.errors import NumericalError

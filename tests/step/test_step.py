@@ -331,7 +331,6 @@ def test_a_step_refuses_files_that_are_not_its_own(tmp_path):
     [("numpy", "_run"), ("compiled", "_run_fused"), ("compiled", "make")],
 )
 def test_a_second_call_of_a_step_is_refused(backend, method, monkeypatch):
-    """Before, it read: cannot enter context.  Compiled steps wrote into each other's buffers."""
     mlp = Mlp([3, 4, 2], seed=0)
     step = TrainingStep(mlp, MeanSquaredError(), Sgd(mlp, lr=0.1), 4, backend=backend)
     x, y = np.ones((4, 3), np.float32), np.ones((4, 2), np.float32)
@@ -353,7 +352,6 @@ def test_a_second_call_of_a_step_is_refused(backend, method, monkeypatch):
 
 @pytest.mark.parametrize("backend", ["numpy", "numexpr", "compiled"])
 def test_a_constant_beyond_the_dtype_is_infinite_without_a_warning(backend):
-    """Before, NumPy warned, and compiled code held ``inff``."""
     x, y = np.ones((4, 3), np.float32), np.ones((4, 2), np.float32)
     mlp = Mlp([3, 4, 2], activation="x * 1e39", seed=0)
     step = TrainingStep(mlp, MeanSquaredError(), Sgd(mlp, lr=0.1), 4, backend=backend)

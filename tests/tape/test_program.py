@@ -141,7 +141,6 @@ def test_a_recording_that_only_fits_its_batch_says_so():
 
 
 def test_an_input_without_data_is_refused():
-    """Before, it was 0, and so was what came of it."""
     tape = Tape()
     x, y, z = (tape.input((2,), name=name) for name in "xyz")
     total = (x * y).sum()

@@ -11,11 +11,7 @@ from mlpengine import Adam, AdamW, CosineSchedule, Mlp, Sgd, SoftmaxCrossEntropy
 from mlpengine.core.errors import CheckpointError, NumericalError
 from mlpengine.models.task import Classification
 from mlpengine.nn.safetensors_file import read_tensors
-from mlpengine.optim import (
-    PlateauSchedule,
-    RmsProp,
-    StepSchedule,
-)
+from mlpengine.optim import PlateauSchedule, RmsProp, StepSchedule
 from mlpengine.step.packing import pack, unpack
 from mlpengine.training.checkpoint import Checkpointer, Checkpoints, read_checkpoint
 from mlpengine.training.loop import Callback, Loop

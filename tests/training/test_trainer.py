@@ -106,8 +106,7 @@ def test_kinds_read_their_inputs_and_share_the_mean():
         folds=np.arange(60) % 3,
         numbers=numbers,
     )
-    read = [mlp.params.views["input_layer.mask"] for mlp in made.networks]
-    assert [mask.sum() for mask in read] == [numbers.width] * 3 + [2] * 3
+    assert [mlp.n_inputs for mlp in made.networks] == [numbers.width] * 3 + [2] * 3
     fitted = made.fit()
     assert [*fitted.ensemble_weights] == ["piecewise", "plain", "linear"]
     assert sum(fitted.ensemble_weights.values()) == pytest.approx(1)
@@ -148,28 +147,21 @@ def test_intervals_in_time_are_made_from_the_newest_folds(in_time):
 
 
 WRONG = {
-    "freeze": ({"freeze": (5,)}, {}, ("training", "freeze"), "5"),
-    "shards": ({"shards": 3}, {}, ("training", "shards"), "3"),
+    "freeze": ({"freeze": (5,)}, ("training", "freeze"), "5"),
+    "shards": ({"shards": 3}, ("training", "shards"), "3"),
     "schedule": (
         {"schedule": CosineSchedule(warmup_epochs=9)},
-        {},
         ("training", "schedule"),
         "total_steps",
-    ),
-    "linear": (
-        {"members": ("plain", "linear"), "folds": FOLDS},
-        {"activation": ("softmax",)},
-        ("training", "members"),
-        "element-wise",
     ),
 }
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_an_error_says_which_setting_is_at_fault(name):
-    training, network, setting, text = WRONG[name]
+    training, setting, text = WRONG[name]
     with pytest.raises(UsageError, match=text) as error:
-        trainer(network, **training)
+        trainer(**training)
     assert error.value.setting == setting
 
 

@@ -1,4 +1,4 @@
-"""Batch norm in parts: a program ends with the sums over all rows that the next program reads."""
+"""Batch norm in parts: each part reads sums over all rows that the part before has completed."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -23,7 +23,8 @@ class BatchNormPart:
     """A part of a batch norm in training.
 
     `kind` is a name in `BATCH_NORM_PARTS`, or ``moved`` for the update of the running averages by
-    NumPy.  `reads` and `writes` are matrices (rows, features * inner), or vectors of features.
+    NumPy.  `reads` and `writes` are vectors with an entry for each feature, or matrices with one
+    or more adjacent columns for each feature.
     """
 
     kind: str
@@ -201,7 +202,7 @@ def _given(array: Array | None) -> Array:
 
 
 def _wide(vector: MatrixValue, columns: int, values: Values, kernels: list[Kernel]) -> MatrixValue:
-    """Return a feature vector with an entry per column; add the kernel that repeats entries."""
+    """Return a vector over features, with entries repeated for each column; add the kernel."""
     times = columns // vector.columns
     if times == 1:
         return vector

@@ -40,7 +40,7 @@ LIBRARY, DIGEST = ".so", ".sha256"
 """Suffixes of a library and of its hash; Linux, macOS and Windows load libraries of any suffix."""
 
 UNITS = "#if IN_UNIT(1)"
-"""Text of sources that are compiled as two translation units in parallel (see prelude.h)."""
+"""Mark of a source with two translation units; they are compiled in parallel (see prelude.h)."""
 
 STALE_SECONDS = 10 * SECONDS
 """Age in seconds above which a temporary file is no longer in use."""
@@ -54,7 +54,7 @@ def load_library(
     target: CompileTarget,
     functions: Sequence[str] = (),
 ) -> ctypes.CDLL:
-    """Return the library of `source`, from the cache if it exports `functions`, else compiled."""
+    """Return the compiled library of `source`; a cached library must export `functions`."""
     text = "\n".join([target.identity, source])
     key = hashlib.sha256(text.encode()).hexdigest()
     if key in _loaded:
@@ -154,8 +154,8 @@ def cache_directory() -> Path:
 def _private(folder: Path) -> Path:
     """Create `folder` if needed; raise CompileError if others could write to it or replace it.
 
-    The path must be UTF-8, because threadpoolctl fails in a process that has loaded a library from
-    another path.  Scikit-learn uses threadpoolctl.
+    The path must be UTF-8.  Otherwise threadpoolctl, a dependency of scikit-learn, would fail in a
+    process that has loaded a library from the path.
     """
     try:
         os.fsencode(folder).decode()

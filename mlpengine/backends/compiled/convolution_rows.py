@@ -142,7 +142,7 @@ def _folded(
 
 
 def _inner(window: Window, frame: MatrixValue, to: MatrixValue, source: MatrixValue) -> Entries:
-    """Return the entries to copy into or out of a frame; `frame` is either `to` or `source`."""
+    """Return the entries to copy into or out of padded images; `frame` is `to` or `source`."""
     image = source if to is frame else to
     rows, channels, height, width = image.array.shape
     ends = [contiguous(v.array.shape)[1:] for v in (to, source)]

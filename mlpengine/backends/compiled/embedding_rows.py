@@ -216,7 +216,7 @@ class EmbeddingSums(_Waves):
 
 
 def _added(place: str, value: str) -> list[Statement]:
-    """Return the statements that store a vector or, if `begin` is not 0, add it to the old one."""
+    """Return the statements that store a vector; if `begin` is not 0, add to the stored vector."""
     return [
         Scope(
             [

@@ -29,7 +29,7 @@ EXPORTED_FUNCTIONS = ("mlpengine_run", "mlpengine_open", "mlpengine_close")
 
 
 def _newest() -> "Executor | None":
-    """Return the newest program, because the next network is often equal and has the same C."""
+    """Return the newest program, because the next network often has the same C text."""
     return None
 
 
@@ -155,7 +155,7 @@ class Executor:
     def forward(self, inputs: Array, outputs: Array) -> None:
         """Write the outputs of the rows `inputs` to `outputs`, without dropout.
 
-        Both arrays must be C-contiguous.  The calling thread overwrites the buffers of a step.
+        Both arrays must be C-contiguous.  The call overwrites the buffers of a step.
         """
         table, _, _ = self.call.memory
         undropped = table.copy()
@@ -191,10 +191,10 @@ class Executor:
         """Run a step for each entry of `losses`, and return the number of finished steps.
 
         Each step reads the rows of `data` at the next indices in `order`; the last batch has
-        `missing` rows less than the others.  `rates` and `decays` are the learning rates and weight
-        decays: a number for all steps, or an array with an entry for each step.  `steps` is the
-        number of steps before this run.  `losses` and `norms` receive a number for each step.  The
-        run ends at a step that fails or has a gradient norm above `max_norm`, without its update.
+        `missing` fewer rows than the others.  `rates` and `decays` are the learning rates and
+        weight decays: a number for all steps, or an array with an entry for each step.  `steps` is
+        the number of steps before this run.  `losses` and `norms` receive a number for each step.
+        A step that fails or has a gradient norm above `max_norm` updates nothing and ends the run.
         """
         call = self.call
         call.count, call.steps, call.max_norm = len(losses), steps, max_norm

@@ -36,12 +36,12 @@ class Writer:
     mean_rows: int | None = None
 
     def slices(self, count: int) -> list[int]:
-        """Return the different sizes of a thread's part of `count` units, on one or all threads."""
+        """Return the possible sizes of a thread's part of `count` units, on one or all threads."""
         bounds = [count * t // self.threads for t in range(self.threads + 1)]
         return sorted({count, *(b - a for a, b in pairwise(bounds))})
 
     def row_slices(self) -> list[int]:
-        """Return the different numbers of rows of the batch in a call."""
+        """Return the possible numbers of batch rows in a call."""
         last = self.batch % self.chunk
         return sorted({*self.slices(self.chunk), *(self.slices(last) if last else [])})
 
@@ -70,7 +70,7 @@ class Writer:
         times: int = 1,
         trains: bool = False,
     ) -> None:
-        """Add a function of `count` units, or of `count` rows in ``rows`` (see `CFunction`)."""
+        """Add a function; `count` is a number of rows in phase ``rows``, else of units."""
         if phase == "rows" and not by_columns:
             times = self.times(count)
         parameters = ["const struct part part"] if takes_part else []

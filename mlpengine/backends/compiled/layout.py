@@ -138,7 +138,7 @@ class Layout:
         return [each for each in (name, limit) if each is not None and self.knows(each)]
 
     def declare(self, names: Iterable[str], table: Sequence[str] = ()) -> Iterator[str]:
-        """Yield the C declarations of the buffers `names`; `table` may list other positions."""
+        """Yield the C declarations of the buffers `names`, at positions in `table`, if given."""
         places = {name: f"({self.kind(name)} *)table[{i}]" for i, name in enumerate(table)}
         known, pointer = (places, places.get) if table else (self._pointers, self.pointer)
         for name in dict.fromkeys(names):
@@ -166,7 +166,7 @@ class Layout:
         return value.mask is None and self.stride(value) % self.lanes != 0
 
     def load(self, value: MatrixValue, row: str, column: str, lanes: str = "") -> str:
-        """Return the C expression that loads a vector, or `lanes` entries if rows may end in it."""
+        """Return C that loads a vector, or `lanes` entries if a row may end within the vector."""
         at = self.at(value, row, column)
         if value.mask:
             return f"load_mask({at}, {self._limits[value.name]}, scale_{value.name})"

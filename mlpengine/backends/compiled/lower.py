@@ -114,13 +114,13 @@ def _kernels(instruction: InstructionLike, values: Values) -> Iterator[Kernel]:
 def _find_phase(kernel: Kernel, batch: Batch) -> None:
     """Set the phase of a kernel, and the origin of its results.
 
-    Raises: UnsupportedError if the kernel has other rows than the batch, or reads both rows and
-    sums over all rows.
+    Raises: UnsupportedError if the kernel's rows are not the rows of the batch, or if the kernel
+    reads rows as well as sums over all rows.
     """
     kinds: set[Origin] = {value.kind for value in kernel.reads}
     made: Origin = "sums"
-    # Such a kernel would need all rows again after the sums are complete.  With chunks of rows, the
-    # values of the first chunks are overwritten by then.
+    # A kernel that reads both needs all rows again after the sums are complete.  With chunks of
+    # rows, the values of the first chunks are overwritten by then.
     if {"rows", "sums"} <= kinds:
         raise UnsupportedError(f"{kernel.text}, rows with sums over all of them")
     if "sums" in kinds:
@@ -206,7 +206,7 @@ def fuse(kernels: list[Kernel]) -> list[Kernel]:
     """Fuse maps into products, in order.
 
     A map of rows is fused into the last kernel that computes an operand of the map, if this kernel
-    is a product.  No kernel from there on may read memory that the map overwrites.
+    is a product.  Neither this kernel nor a later one may read memory that the map overwrites.
     """
     fused: list[Kernel] = []
     for kernel in kernels:

@@ -14,8 +14,8 @@ Form = Literal["forward", "input_gradient", "weight_gradient"]
 class MatrixProduct:
     """A matrix product c = a b, and an epilogue: the maps that are applied to c before storing.
 
-    The form is forward: y = x w^T (+ bias), input_gradient: dx = dy w, or weight_gradient:
-    dw = dy^T x.  `factor` multiplies c before the bias is added.
+    `form` is ``forward`` (y = x w^T + bias), ``input_gradient`` (dx = dy w) or ``weight_gradient``
+    (dw = dy^T x).  `factor` multiplies c before the bias is added.
     """
 
     form: Form

@@ -26,10 +26,10 @@ from mlpengine.formula import constant
 
 
 class Entries(NamedTuple):
-    """Entries of a row, copied by a loop over `axes`, times `factor`; without `source`, zeros.
+    """A copy of entries of each row in a loop over `axes`, times `factor`; zeros without `source`.
 
-    `starts` are the positions of the first entry, and `pitches` the distances between rows, each in
-    the target and in the source.  With `adds`, the entries are added to the target.
+    `starts` has the position of the first entry, and `pitches` the distance between rows: in the
+    target, then in the source.  With `adds`, the entries are added to the target.
     """
 
     source: MatrixValue | None
@@ -148,7 +148,7 @@ def _arrays(given: Sequence[Any]) -> Iterator[Array]:
 
 
 def _copied(call: Any) -> tuple[Array, Array | None] | None:
-    """Return target and source of a copy, source None for zeros; return None for another call."""
+    """Return target and source of a copy, or None for another call; zeros have source None."""
     if not isinstance(call, partial) or call.keywords:
         return None
     if call.func is np.copyto:

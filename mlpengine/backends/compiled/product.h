@@ -2,8 +2,8 @@
 
 #define WIDE 2 /* vectors in a row of a panel */
 
-/* The height of the next tile if `left` rows remain.  It is `full` or one row less, so that low tiles
-   at the end are rare. */
+/* The height of the next tile if `left` rows remain: `full` if full tiles cover the rows, else one row
+   less, so that low tiles at the end are rare. */
 INLINE int64_t tile_height(const int64_t left, const int64_t full) {
   return left % full == 0 ? full : left < full ? left : full - 1;
 }

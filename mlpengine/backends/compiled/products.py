@@ -39,7 +39,7 @@ MIN_CLAIMABLE = 8
 """Minimum number of tiles or panels per thread for threads to claim them dynamically."""
 
 READ_ONCE = 8
-"""Maximum rows of a weight gradient for which padding an operand for two reads does not pay."""
+"""Maximum rows of a weight gradient that reads its operands too rarely for padding to pay."""
 
 MAX_THREADS_TO_PACK = 2
 """Maximum number of threads that each pack all panels; more threads share one packed copy."""
@@ -271,9 +271,9 @@ def _claims(
 ) -> Literal["", "before", "within"]:
     """Return how threads claim the tiles of a product, or its `panels` if there are any.
 
-    The result "" is a static division, for few tiles or panels.  Tiles of several passes are also
-    divided statically, because each pass adds to sums of the same thread.  So are panels with
-    packed rows, because a thread packs the rows once for all its panels.
+    For few tiles or panels, the result is "", a static division.  Tiles of several passes are also
+    divided statically, because each pass adds to sums of the same thread.  Panels with packed rows
+    are divided statically, too, because a thread packs the rows once for all its panels.
     """
     few = MIN_CLAIMABLE * threads
     if panels:

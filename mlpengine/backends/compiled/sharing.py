@@ -12,7 +12,7 @@ from mlpengine.backends.compiled.printing import parameter_names, print_statemen
 from mlpengine.backends.compiled.statements import CFunction, Statement
 
 _WORD = re.compile(r"\b(at_|limit_|scale_|)(\w+?)((?:_t\d+)?)\b")
-"""A name with the prefixes and the suffix of names that are made from it, such as ``limit_``."""
+"""A name, with the prefix or suffix that a derived name has, such as ``limit_``."""
 
 _ANY_WORD = re.compile(r"\w+")
 """Any word; functions that differ only in names are equal without their words."""
@@ -23,7 +23,7 @@ class Shared(NamedTuple):
 
     Attributes:
         function: the first of the equal functions.
-        table: names of the replaced function's buffers, in the order of the first one's buffers.
+        table: names of the replaced function's buffers, in the order of the buffers of `function`.
     """
 
     function: CFunction

@@ -86,9 +86,9 @@ def make_source(
     """Return the C text of `instructions`, followed by the optimizer.
 
     `gathered` are the buffers of a batch, up to `MAX_GATHERED`; a run of many steps copies rows of
-    whole data sets into them.  `parameters` is the flat vector of all parameters; if `gathered` is
-    empty, it shows which values do not depend on rows.  A program without a loss may compute a
-    single array, `output`.  `threads` is the maximum number of threads; small shapes use fewer.
+    whole data sets into them.  `parameters` is the flat vector of all parameters.  If `gathered` is
+    empty, `parameters` shows which values do not depend on rows.  A program without a loss may
+    compute a single array, `output`.  `threads` is the maximum number; small shapes use fewer.
     Raises: UnsupportedError if an instruction has no compiled rule.
     """
     if len(gathered) > MAX_GATHERED:
@@ -261,7 +261,7 @@ def _phase(functions: Sequence[CFunction], phase: Phase, *, in_turn: bool) -> CF
     """Return the function that calls all functions of a phase.
 
     With `in_turn`, the phase ``rows`` includes the phase ``reduce``: a value is summed over rows
-    right after it is computed.  It is then still in the cache, and its memory is free earlier.
+    right after it is computed.  The value is still in the cache then, and its memory is soon free.
     """
     parameters = {
         "prepare": "const struct part part",

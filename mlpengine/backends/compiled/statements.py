@@ -37,7 +37,7 @@ class ForLoop(NamedTuple):
 
 
 class ClaimLoop(NamedTuple):
-    """A loop over runs of units `first` to `last` that the thread claims from list `number`."""
+    """A loop over the units that the thread claims from list `number`, from `first` to `last`."""
 
     number: str
     body: Sequence["Statement"]

@@ -43,7 +43,7 @@ def fit_axes(axes: Iterable[LoopAxis], values: Sequence[MatrixValue]) -> list[Lo
 
 
 def in_memory(layout: Layout, value: MatrixValue, distance: int) -> int:
-    """Return the distance with padding of two entries that are `distance` apart without it."""
+    """Return the distance in memory of two entries that are `distance` apart without padding."""
     sign, size = (-1, -distance) if distance < 0 else (1, distance)
     rows, columns = divmod(size, value.columns)
     return sign * (rows * layout.stride(value) + columns)

@@ -71,7 +71,7 @@ class Structure:
                 yield value
 
     def _place(self, array: Array | None) -> Any:
-        """Return the key of an array; its place is relative to the first array of its memory."""
+        """Return the key of an array, with its offset from the first array in the same memory."""
         if array is None:
             return None
         self.arrays.append(array)
@@ -90,7 +90,7 @@ def _memory_of(array: Array) -> tuple[int, int, Any]:
 
 def _key_of(value: Any) -> Any:
     """Return a key that is equal for values with the same C; an unknown kind equals nothing."""
-    if isinstance(value, int | float | str | None):
+    if isinstance(value, int | float | str | slice | None):
         return repr(value)
     if isinstance(value, tuple):
         return [_key_of(one) for one in value]

@@ -104,7 +104,7 @@ INLINE int call_in_forks(void function(void)) { return !pthread_atfork(NULL, NUL
 INLINE int this_core(void) { return sched_getcpu(); }
 
 /* Let `count` threads use all cores of this thread except `core`, unless fewer than `count` remain;
-   return whether it is so. */
+   return whether they do. */
 INLINE int exclude_core(const int core, const thread *threads, const int count) {
   cpu_set_t others;
   if (pthread_getaffinity_np(pthread_self(), sizeof others, &others)) return 0;

@@ -32,8 +32,8 @@ FLAGS = (
 """Flags of all compilers.
 
 They do not include -ffast-math, because it hides NaN.  A library linked with it also changes the
-floating-point mode of the whole process.  The compiler must not fuse multiplications and additions:
-its choice would depend on the code around a sum, so that the number of threads would change bits.
+floating-point mode of the whole process.  The compiler must not fuse multiplications and additions.
+The choice would depend on the code around a sum, and the number of threads would change bits.
 Instead, `multiply_add` of prelude.h fuses explicitly.
 """
 

@@ -2,8 +2,8 @@
    On a busy machine each barrier may wait for a thread without a core.  So the pool measures steps, and
    uses the caller alone unless all threads are clearly faster. */
 
-/* Duration of a burst: the steps, of one or several calls, between two choices of the way.  A call of
-   few steps is too short to measure, because waking the workers takes most of its time. */
+/* Duration of a burst.  A burst is the steps between two choices of the way.  It may have several calls,
+   because a call of few steps is too short to measure: waking the workers takes most of the time. */
 #define BURST_NANOSECONDS 1000000
 
 /* Number of bursts of a trial of the other way.  The first burst is not measured, because workers wake
@@ -17,7 +17,7 @@
 /* Limits of `patience`: all threads are tried again after `patience` times the duration of their last
    trial.  `patience` doubles whenever a trial ends with the caller alone, because beside other programs
    every other trial of all threads is fast by chance.  It halves whenever a trial of the caller alone
-   is slower than all threads.  Such a trial follows after MAX_PATIENCE bursts, or after slow bursts.
+   is slower than all threads.  The caller is tried after MAX_PATIENCE bursts, or after slow bursts.
    Beside other programs, trials thus take at most 1/32 of the time.  When the other programs end, the
    caller goes on alone for at most 32 times the last trial of up to 20 ms. */
 #define MIN_PATIENCE 8

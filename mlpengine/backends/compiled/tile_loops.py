@@ -39,8 +39,8 @@ TILE_PARAMETERS = (
 LONG_EPILOGUE = 20
 """Number of operations above which an epilogue is a function, not unrolled into each tile.
 
-The tile of each height would contain the epilogue up to 28 times.  As a function, the preset
-realmlp for 442 rows of 10 features compiles in 2.1 s of processor time, unrolled in 8.6 s.  A step
+The tile of each height would contain the epilogue up to 28 times.  With a function, the preset
+realmlp for 442 rows of 10 features compiles in 2.1 s of processor time instead of 8.6 s.  A step
 takes equally long (Xeon with AVX-512, GCC 12, float32, November 2026)."""
 
 OPERATIONS_OF_FUNCTION = 16
@@ -298,13 +298,13 @@ def _vector(body: Sequence[Statement], lanes: str) -> list[Statement]:
 
 
 def _spans(product: MatrixProduct, layout: Layout) -> list[tuple[int, int, int, int]]:
-    """Return runs of equally wide tiles: vectors, first column, end column, last lanes or 0."""
+    """Return runs of equally wide tiles: vectors, start, stop, lanes of a partial vector or 0."""
     lanes, vectors = layout.lanes, -(-product.columns // layout.lanes)
     within = any(map(layout.ends_within, _unpadded(product)))
     part = product.columns % lanes if within else 0
     pairs = vectors // 2 * 2
-    # Tiles are two vectors wide.  An odd last vector has its own tile.  If the last vector ends
-    # within the caller's rows, its tile is a run of its own, and no other tile needs a mask.
+    # Tiles are two vectors wide.  An odd last vector has its own tile.  If the last vector must be
+    # masked, because rows have no padding, its tile is a run of its own.
     spans = [(2, 0, pairs * lanes, 0), (1, pairs * lanes, vectors * lanes, 0)]
     if part:
         wide = 2 - vectors % 2
@@ -321,7 +321,7 @@ def _accumulator(product: MatrixProduct) -> MatrixValue:
 
 
 def _unpadded(product: MatrixProduct) -> list[MatrixValue]:
-    """Return the values that a tile may read or write by vectors along the rows of c."""
+    """Return the values that a tile reads or writes by vectors along the rows of c."""
     return [*product.tile_matrices, *present(product.bias), *([product.b] * product.sums_rows)]
 
 

@@ -15,7 +15,7 @@ With more terms, several passes add to the same sums.  In each pass, the entries
 reads stay in the first-level cache."""
 
 GROUP_BYTES = 256 * 1024
-"""Bytes of a group of panels: half of a second-level cache, where all tiles find the group."""
+"""Maximum bytes of a group of panels: half of a second-level cache, where the group stays."""
 
 PACK_BYTES = 256 * 1024
 """Bytes of the largest matrix that tiles read by columns without packing: 64 pages.
@@ -185,8 +185,8 @@ def _pays(product: MatrixProduct, layout: Layout, depth: int, reads: int) -> boo
 def _reads_badly(depth: int, row_bytes: int, ways: int = 4) -> bool:
     """Return whether reading a column of `depth` rows misses the first-level caches.
 
-    The column may span more pages than the translation buffer holds.  Or its cache lines map to so
-    few of the 64 sets of the first-level cache that a set gets more than `ways` lines.
+    This is so if the column spans more pages than the translation buffer holds, or if one of the 64
+    sets of the first-level cache gets more than `ways` lines of the column.
     """
     lines = max(row_bytes // 64, 1)
     sets = 64 // gcd(lines, 64)

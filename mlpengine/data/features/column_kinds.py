@@ -193,8 +193,8 @@ def odd_row(column: Column) -> int | None:
 def few_texts(column: Column) -> tuple[int, int] | None:
     """Return the first row with a text, and the number of texts, in a category of numbers.
 
-    The result is None without texts, if more than the share FEW_TEXTS of the filled cells are
-    texts, and for codes such as 007.
+    The result is None if there are no texts, if texts are more than the share FEW_TEXTS of the
+    filled cells, and for codes such as 007.
     """
     if kind_of(column) != "category":
         return None

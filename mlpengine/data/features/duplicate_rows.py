@@ -1,4 +1,4 @@
-"""Duplicate rows: splits keep duplicates together, and training uses one row of them."""
+"""Duplicate rows: splits keep duplicates together, and training uses one row of each group."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple

@@ -185,7 +185,7 @@ class RowHistory(NamedTuple):
 class _Order(NamedTuple):
     """Positions of rows that are sorted by series and time.
 
-    Positions before each series stay empty, because lags of its first rows read them.  `codes` has
+    Positions before each series stay empty: the lags of its first rows read them.  `codes` has
     the number of each row's series.  `places` has the position of each row with a time.  `ends` has
     the position after the last row of each series.
     """

@@ -147,7 +147,7 @@ def is_recoding_of_target(codes: Array, goal: Goal, *, ordered: bool) -> bool:
 def share_of_classes(codes: Array, goal: Goal, *, has_groups: bool) -> float:
     """Return the share of errors that predictions from neighbors avoid.
 
-    The errors of predicting the largest class everywhere are 100 %.  With `has_groups`, the
+    The share is of the errors of always predicting the largest class.  With `has_groups`, the
     neighbors of a row are the other rows with the same code; else the EACH_SIDE next rows on both
     sides, in the order of codes.  A row is right if at least half of its neighbors have its class.
     """

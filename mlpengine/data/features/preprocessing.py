@@ -157,6 +157,7 @@ class Preprocessor:
                 category.weigh(_part(table, [category.column], rows), truth)
             if (
                 options.transform_target == "auto"
+                and not self.history.names  # predictions of logarithms are bounded
                 and not isinstance(self.target, TimeTarget)
                 and self._log_is_better(table, rows)
             ):

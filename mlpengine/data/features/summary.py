@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, NotRequired
+from typing import NotRequired
 
 import numpy as np
 from typing_extensions import TypedDict
@@ -19,7 +19,7 @@ from mlpengine.data.features.thresholds import (
     SUMMARY_COLUMNS,
     TAIL_FACTOR,
 )
-from mlpengine.data.tables.table import ColumnKind, Table, number_text
+from mlpengine.data.tables.table import Table
 
 
 class ColumnState(TypedDict):
@@ -91,27 +91,6 @@ def check_summary(summary: SummaryState, levels: Mapping[str, int], columns: Seq
             and len(shares) == (levels[name] + 1 if name in levels else 0)
         ):
             raise CheckpointError(f"preprocessing: summary must describe column {name!r}")
-
-
-def drawn_cells(
-    one: ColumnState, levels: Sequence[str], kind: str, count: int, rng: np.random.Generator
-) -> list[Any]:
-    """Return random cells of a column, between its outer quantiles or among its levels."""
-    is_gap = rng.random(count) < one["missing"]
-    if shares := one.get("shares", [])[:-1]:
-        chances = np.array(shares) if any(shares) else np.ones(len(shares))
-        cells = np.array(levels, object)[rng.choice(len(shares), count, p=chances / chances.sum())]
-    elif quantiles := one.get("quantiles"):
-        numbers = np.interp(rng.uniform(1, QUANTILES - 1, count), range(QUANTILES + 1), quantiles)
-        numbers = numbers if kind == "number" else np.rint(numbers)
-        cells = numbers.astype(object)
-        if kind in ("date", "boolean"):
-            as_read: ColumnKind = "date" if kind == "date" else "boolean"
-            cells = np.array([number_text(as_read, number) for number in numbers], object)
-    else:
-        is_gap[:] = True
-        cells = np.full(count, None)
-    return [None if gap else cell for gap, cell in zip(is_gap, cells.tolist(), strict=True)]
 
 
 def bounds(one: ColumnState) -> tuple[float, float]:

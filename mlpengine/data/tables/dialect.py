@@ -168,8 +168,8 @@ class CsvOptions(NamedTuple):
         text: columns that stay text.
         labels: columns of classes, where the default texts of `na_values` are classes.
         numbers: columns where whole numbers with leading zeros are numbers, not codes.
-        kept: columns to read.  All columns are read if `kept` is empty, or names a column that the
-            file lacks.
+        kept: columns to read.  All columns are read if `kept` is empty, or if the file lacks one of
+            these columns.
     """
 
     reading: CsvDialect = DEFAULT

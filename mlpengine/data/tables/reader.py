@@ -131,7 +131,7 @@ def read_blocks(
     """Yield blocks of a table's rows, in bounded memory, read as by `read_table`.
 
     The kinds of CSV columns may differ between blocks.  Only the columns `kept` are read.  All
-    columns are read if `kept` is empty, or names a column that the table lacks.
+    columns are read if `kept` is empty, or if the table lacks one of these columns.
 
     Raises: DataError.
     """

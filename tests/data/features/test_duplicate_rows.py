@@ -7,7 +7,7 @@ import pytest
 
 from mlpengine import fit
 from mlpengine.data.features import fold_rows, split_rows
-from mlpengine.data.features.duplicate_rows import row_hashes, table_duplicates
+from mlpengine.data.features.duplicate_rows import hashed, row_hashes, table_duplicates
 from mlpengine.data.tables import Column, Table
 
 RNG = np.random.default_rng(0)
@@ -67,6 +67,9 @@ def test_hashes_are_equal_for_equal_rows_alone(dtype):
     assert len({*zip(hashes.tolist(), truth.tolist(), strict=True)}) == truth.max() + 1
     columns = [Column(column.astype("f8")) for column in x.T]
     np.testing.assert_array_equal(row_hashes(columns), hashes)
+    zero, negative, *tiny = hashed(np.array([0.0, -0.0, 1e-20, 2e-20]), 2)
+    assert zero == negative == 0 not in tiny
+    assert tiny[0] != tiny[1]
 
 
 def test_missing_cells_and_texts_are_equal_to_their_like():

@@ -8,12 +8,7 @@ from mlpengine.core.errors import DataError
 from mlpengine.data.features import Preprocessor, class_weights
 from mlpengine.data.features.column_kinds import odd_row
 from mlpengine.data.features.sources import check_numeric
-from mlpengine.data.features.targets import (
-    check_target,
-    fit_target,
-    row_weights,
-    target_from_state,
-)
+from mlpengine.data.features.targets import check_target, fit_target, row_weights, target_from_state
 from mlpengine.data.tables import Column, Table
 
 X = Column(np.arange(6.0))

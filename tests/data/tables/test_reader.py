@@ -156,7 +156,6 @@ def test_what_is_no_date_stays_text(cells, tmp_path):
 
 
 def test_no_class_of_the_target_is_a_gap_of_other_columns(tmp_path):
-    """Before, rows of class - lost their target, because - is a gap among the numbers of dose."""
     path = tmp_path / "strands.csv"
     path.write_text("dose,strand,side\n-,-,l\n1.5,+,-\n2.5,+,r\n")
     of_strand = detect(str(path), target=["strand"])
@@ -200,7 +199,6 @@ ALIKE = {
 
 @pytest.mark.parametrize("name", ALIKE)
 def test_a_column_is_the_same_from_each_format(name, tmp_path, monkeypatch):
-    """Before, Parquet and frames rounded whole numbers, and Parquet kept True and true apart."""
     given, kind, texts = ALIKE[name]
     whole = isinstance(given[0], int)
     unsigned = "U" if given[0] == 2**64 - 1 else ""
@@ -257,7 +255,6 @@ FORMATS = {"from": "dd/mm/yyyy", "to": "mm/dd/yyyy", "last": "dd/mm/yyyy"}
 
 
 def test_columns_may_have_dates_of_formats_of_their_own(tmp_path, monkeypatch):
-    """Before, one format was for all columns, and the second one stayed text."""
     days = two_formats(tmp_path / "dates.csv")
     table = read_table(tmp_path / "dates.csv", date_format=FORMATS)
     for name in FORMATS:
