@@ -161,7 +161,8 @@ class BayesianRegularization(LevenbergMarquardt, name="bayesian"):
             state["effective"] = min(self.trained, count / 2)
         elif self.steps % EFFECTIVE_STEPS == 0:
             curves = np.linalg.eigvalsh(work.curvature).clip(0.0)
-            state["effective"] = float((curves / (curves + 2 * state["decay"])).sum())
+            shrunk = np.maximum(curves + 2 * state["decay"], 1e-300)  # 0 after an exact fit
+            state["effective"] = float((curves / shrunk).sum())
         free = max(count - state["effective"], 1e-3 * count)
         state["decay"] = loss * state["effective"] / (max(squares, 1e-300) * free)
         return state["decay"]

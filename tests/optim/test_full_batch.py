@@ -396,12 +396,14 @@ def test_steps_keep_no_memory(kind):
 
 def test_a_step_that_cannot_fall_changes_nothing():
     network = Mlp([3, 1], seed=0, dtype="float64")
-    x = np.random.default_rng(0).standard_normal((20, 3))
+    x = np.random.default_rng(0).standard_normal((20, 3)) * [0, 1, 1]  # a weight without effect
     y = network.predict(x)
     for kind in FULL_BATCH:
         step, before = full_step(network, kind, 20), network.params.flat.copy()
-        step(x, y)
+        for _ in range(30):
+            step(x, y)
         assert network.params.flat == pytest.approx(before, abs=1e-12)
+        assert np.isfinite(getattr(step.optimizer, "effective_parameters", 0.0))
 
 
 @pytest.mark.parametrize("kind", FULL_BATCH)
