@@ -440,6 +440,8 @@ def test_large_networks_and_schedules_are_refused():
     with pytest.raises(UsageError, match="schedule"):
         Lbfgs(Mlp([3, 1], seed=0), schedule=lambda step: 1.0)
     network = Mlp([3, 1], seed=0)
+    with pytest.raises(UsageError, match="decay"):
+        LevenbergMarquardt(network).decay = -1.0
     with pytest.raises(UsageError, match="TrainingStep"):
         Lbfgs(network).step(network, network.gradients(4))
     assert Adam(network).steps == 0
