@@ -14,7 +14,8 @@ a rule that is right in fewer than 90 % of its warnings on the chosen half becom
 
 Rows that no run ever sees judge a fix.  The score is R2 of numbers, and of classes the mean recall
 on a scale from 0 (a constant) to 1.  A run is harmed if its score is below the score of the sound
-config by more than a tenth and by 0.03.  A fix cures if the harm is gone.
+config by more than a tenth and by 0.03.  A fix cures if the harm is gone.  A fix makes a run worse
+if the score falls so far, and by more than two standard errors on the same rows.
 """
 
 import argparse
@@ -41,8 +42,8 @@ from sklearn import datasets
 
 from mlpengine_cli.main import run as command
 
-ROWS, HIDDEN = 800, 1000
-"""Most rows of the table of a run, and of the rows that judge it."""
+ROWS, HIDDEN, DRAWS = 800, 1000, 200
+"""Most rows of the table of a run, of the rows that judge it, and draws of a bootstrap."""
 
 HEALTHY = """
 acs_income ames_housing arrest_released attrition avocado_price:time=date beps_vote bikeshare
@@ -223,7 +224,7 @@ def table_of(folder: str, name: str) -> Rows:
 
 def number_of(name: str) -> int:
     """Return a number that a hash gives a name; another salt gives other halves."""
-    text = f"2026-11-29 {name}"
+    text = f"2026-11-29b {name}"
     return int(hashlib.md5(text.encode(), usedforsecurity=False).hexdigest(), 16)
 
 
@@ -549,21 +550,35 @@ def write(setup: SetUp, parts: Parts, settings: str, seed: int) -> str:
     return ""
 
 
-def score(run: str, parts: Parts) -> float:
-    """Return the score of a run on the hidden rows; 0 if it cannot predict them."""
-    code, _, _ = call("predict", run, "hidden.csv", "-o", "predicted.csv")
-    if code:
-        return 0.0
+def predictions(run: str, parts: Parts) -> np.ndarray | None:
+    """Return the predictions of a run for the hidden rows; None if it cannot predict them."""
+    if call("predict", run, "hidden.csv", "-o", "predicted.csv")[0]:
+        return None
     predicted = pd.read_csv("predicted.csv", dtype=str, keep_default_na=False)
-    column = parts.target if parts.target in predicted else predicted.columns[1]
-    guess, truth = predicted[column], parts.hidden[parts.target]
+    guess = predicted[parts.target if parts.target in predicted else predicted.columns[1]]
+    if parts.is_class and guess[0] in set(parts.hidden[parts.target]):
+        return guess.to_numpy()
+    numbers = pd.to_numeric(guess, errors="coerce").fillna(0)  # perhaps for codes of classes
+    return (numbers.round().astype(int).astype(str) if parts.is_class else numbers).to_numpy()
+
+
+def score(guess: np.ndarray | None, parts: Parts, rows: Any = slice(None)) -> float:
+    """Return the score of predictions on the hidden rows, or on some; 0 without predictions."""
+    if guess is None:
+        return 0.0
+    guess, truth = guess[rows], parts.hidden[parts.target].to_numpy()[rows]
     if not parts.is_class:
-        y, f = truth.astype(float), pd.to_numeric(guess, errors="coerce").fillna(0)
-        return max(0.0, 1 - float(np.square(y - f).sum() / np.square(y - y.mean()).sum()))
-    if guess[0] not in set(truth):  # numbers for codes of classes
-        guess = pd.to_numeric(guess, errors="coerce").fillna(0).round().astype(int).astype(str)
+        y = truth.astype(float)
+        return max(0.0, 1 - float(np.square(y - guess).sum() / np.square(y - y.mean()).sum()))
     recalls = [float((guess[truth == one] == one).mean()) for one in set(truth)]
     return max(0.0, (len(recalls) * fmean(recalls) - 1) / (len(recalls) - 1))
+
+
+def error_of_lead(one: np.ndarray | None, other: np.ndarray | None, parts: Parts) -> float:
+    """Return the standard error of a difference of scores on the same rows, by a bootstrap."""
+    count = len(parts.hidden)
+    draws = np.random.default_rng(0).integers(count, size=(DRAWS, count))
+    return float(np.std([score(one, parts, d) - score(other, parts, d) for d in draws]))
 
 
 def tolerance(wanted: float) -> float:
@@ -606,7 +621,7 @@ def sound_score(folder: str, setup: SetUp, seed: int) -> float:
     parts = parts_of(folder, setup, seed)
     with TemporaryDirectory() as place, chdir(place):
         error = write(setup, parts, setup.sound, seed) or train("runs/sound")["error"]
-        return float("nan") if error else score("runs/sound", parts)
+        return float("nan") if error else score(predictions("runs/sound", parts), parts)
 
 
 def judge(folder: str, setup: SetUp, seed: int, *, fixes: bool = True) -> dict[str, Any]:
@@ -624,29 +639,27 @@ def judge(folder: str, setup: SetUp, seed: int, *, fixes: bool = True) -> dict[s
         if setup.kind == "healthy":
             return result | {"first": warned[0] if warned else "", "right": not warned}
         right = [one.partition("+")[::2] for one in setup.right]
-        result |= {
-            "first": first,
-            "right": any(
-                first == name and any(one.startswith(key) for one in [*told[0][2], ""])
-                for name, key in right
-            ),
-        }
+        named = any(first == name and any(one.startswith(key) for one in [*told[0][2], ""])
+                    for name, key in right)  # fmt: skip
+        result |= {"first": first, "right": named}
         if fixes:
-            result["before"] = 0.0 if result["error"] else score("runs/first", parts)
+            guess = after = None if result["error"] else predictions("runs/first", parts)
+            result["before"] = score(guess, parts)
             better, result["fix_error"] = fixed("runs/tried")
             if better:
-                kept = "runs/first" if Path(better).name == "tried" else better
-                result["after"] = 0.0 if result["fix_error"] else score(kept, parts)
+                if result["fix_error"] or Path(better).name != "tried":  # it equals the first run
+                    after = None if result["fix_error"] else predictions(better, parts)
+                result["after"] = score(after, parts)
     if fixes:
         sound = SetUp("sound", (), setup.table, setup.folds, setup.sound)
         wanted = result["sound"] = sound_score(folder, sound, seed)
         result["harmed"] = result["before"] < wanted - tolerance(wanted)
         if "after" in result:
-            after = result["after"]
-            result["cured"] = after >= wanted - tolerance(wanted)
-            result["worse"] = bool(result["fix_error"]) or (
-                after < result["before"] - tolerance(result["before"])
-            )
+            lead = result["before"] - result["after"]
+            result["cured"] = result["after"] >= wanted - tolerance(wanted)
+            failed = bool(result["fix_error"])
+            lower = result["lower"] = failed or lead > tolerance(result["before"])
+            result["worse"] = failed or (lower and lead > 2 * error_of_lead(guess, after, parts))
     return result
 
 
@@ -689,6 +702,7 @@ def report(judged: list[dict[str, Any]]) -> dict[str, Any]:
         "false on healthy runs, single": [not one["right"] for one in healthy if not one["folds"]],
         "fixes that cure": [one["cured"] for one in fixable if one["harmed"]],
         "fixes that made it worse": [one["worse"] for one in fixable],
+        "fixes with a lower score": [one["lower"] for one in fixable],
         "harmed runs mended": [one.get("cured", False) for one in harmed],
     }
     kinds = defaultdict(list)

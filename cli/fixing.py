@@ -10,12 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mlpengine.config import ConfigFile, Override, load_config
+from mlpengine.config.baselines import ScoredRows, scored_rows
 from mlpengine.config.fixed_config import as_overrides, corrections, proposed_settings, repairs
 from mlpengine.core.errors import ConfigError, DataError, NumericalError, UsageError
 from mlpengine.core.wording import metric_text
 from mlpengine.diagnostics.verdict import NOTE, Verdict
+from mlpengine.models.baselines import METRICS
 from mlpengine.models.metrics import higher_is_better
 from mlpengine.models.task import OUT_OF_FOLD
+from mlpengine.report import paired
 from mlpengine.training.measure import measure
 
 from .compare import comparison
@@ -37,15 +40,19 @@ MOST_TRIED = 5
 CLOSE = 0.01
 """Relative difference to the best score; the first repair within this difference is chosen."""
 
+LEAD = 0.5
+"""Least lead of a repair over the first run, in standard errors on the same rows."""
+
 NO_JUDGE = ("constant", "shifted", "too_good")
 """Verdicts after which the validation rows cannot judge a repair."""
 
 
 class Judged(NamedTuple):
-    """A metric on out-of-fold or validation rows; a higher `value` is better."""
+    """A metric on out-of-fold or validation `rows`; a higher `value` is better."""
 
     metric: str = ""
     value: float = -inf
+    rows: ScoredRows | None = None
 
     @classmethod
     def of(cls, metrics: Mapping[str, Mapping[str, float | None]]) -> "Judged":
@@ -58,6 +65,13 @@ class Judged(NamedTuple):
         loss = known.get("loss")
         return cls() if loss is None or not isfinite(loss) else cls("loss", -loss)
 
+    def beats(self, other: "Judged") -> bool:
+        """Return whether the score is higher by more than `LEAD` standard errors, if known."""
+        pair = None
+        if self.rows and other.rows and self.metric == other.metric and self.metric in METRICS:
+            pair = paired(self.rows, other.rows, self.metric)
+        return self.value - other.value > (LEAD * pair[1] if pair else 0.0)
+
     def __str__(self) -> str:
         value = self.value if higher_is_better(self.metric) else -self.value
         return f"{self.metric.replace('_', ' ')} {metric_text(value)}" if self.metric else "failed"
@@ -68,15 +82,16 @@ def run_and_fix(begin: Start, session: Session, state: Stopping, shown: Shown) -
 
     A repair is a set of settings.  If there are several repairs, short runs choose one.  A third
     run, with the settings that `init` proposes, follows if the second does not score higher or has
-    further verdicts.  Scores are of out-of-fold or validation rows, never of test rows.  Each
-    repair includes the corrections of the data (a column that reveals the target, a wrong cell);
-    no score judges them.  A failed first run is repaired, too.  JSON output has one line for each
-    run and one for the comparison.
+    further verdicts.  A repair is kept only if it scores higher by more than `LEAD`.
+    Scores are of out-of-fold or validation rows, never of test rows.  Each repair includes the
+    corrections of the data (a column that reveals the target, a wrong cell); no score judges them.
+    A failed first run is repaired, too.  JSON output has one line for each run and one for the
+    comparison.
     """
     first, failure, before = session.directory.path, None, Judged()
     try:
         outcome = run_session(session, state, None, shown)
-        before = Judged.of(outcome)
+        before = score_of_run(session, outcome)
     except NumericalError as error:
         failure = error
     corrected, tried, reason = to_try(session.verdicts(), session.data.file)
@@ -92,7 +107,7 @@ def run_and_fix(begin: Start, session: Session, state: Stopping, shown: Shown) -
             say(f"fix      {reason}", err=True)
         return
     repaired = [trained(begin, first, best_repair(begin, tried, shown), state, shown)]
-    helped = corrected or repaired[0].score.value > before.value
+    helped = corrected or repaired[0].score.beats(before)
     if (not helped or repaired[0].asks_more) and tried != [corrected] and not state.code:
         more = corrected | proposed_settings(session.data)
         repaired.append(trained(begin, first, more, state, shown))
@@ -100,10 +115,12 @@ def run_and_fix(begin: Start, session: Session, state: Stopping, shown: Shown) -
         return
     best = max(repaired, key=lambda one: one.score.value)
     trusted = corrected and isfinite(best.score.value)
-    better = best.path if trusted or best.score.value > before.value else first
+    better = best.path if trusted or best.score.beats(before) else first
     text = f"fix      {shortest(better)} is kept: {best.score}, before {before}"
     if better is first:
-        text = f"fix      nothing helped; {shortest(first)} is kept"
+        by_chance = " by more than half a standard error" * (best.score.value > before.value)
+        scores = f"{best.score}, before {before}"
+        text = f"fix      nothing helped{by_chance} ({scores}); {shortest(first)} is kept"
     elif corrected:
         unjudged = f"no score judges {words(corrected)}"
         text += f"; {unjudged}: if the data are right, keep {shortest(first)}"
@@ -157,8 +174,16 @@ def trained(
             return Repaired(first, score, asks_more=True)
         session = start.session(*loaded, epoch_lines(shown.quiet), opened)
         with suppress(NumericalError):
-            score = Judged.of(run_session(session, state, None, shown))
+            score = score_of_run(session, run_session(session, state, None, shown))
         return Repaired(session.directory.path, score, bool(repairs(session.verdicts())))
+
+
+def score_of_run(session: Session, outcome: Mapping[str, Any]) -> Judged:
+    """Return the score of a finished run, with the predicted rows."""
+    fitted, score = session.fitted, Judged.of(outcome)
+    if fitted is None or not score.metric:
+        return score
+    return score._replace(rows=scored_rows(session.data, fitted.mean, test=False))
 
 
 def words(repair: Mapping[str, Any]) -> str:

@@ -183,7 +183,7 @@ def _residuals(truth: Array, predicted: Array, columns: Sequence[str], name: str
         texts = ["-"] * len(titles)
         if len(off):
             quantiles = np.quantile(off, (0.05, 0.5, 0.95))
-            texts = [f"{v:.5g}" for v in (off.mean(), *quantiles, off[np.abs(off).argmax()])]
+            texts = [metric_text(v) for v in (off.mean(), *quantiles, off[np.abs(off).argmax()])]
         lines.append(_line(f"  {printable(column)}"[:width], width, *texts))
     return lines
 

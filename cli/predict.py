@@ -26,7 +26,7 @@ from mlpengine.models.model import Model
 from mlpengine.models.task import Classification, MultiLabel, Regression, Task
 from mlpengine.training.loading import load
 
-from .options import HISTORY_OPTION, MODEL_ARGUMENT, OutputPath
+from .options import HISTORY_OPTION, MODEL_ARGUMENT, SHARE, OutputPath
 from .streams import say, write_file
 from .tables import SUFFIXES, Coded, csv_text, plain_text, records, write_table
 
@@ -56,14 +56,14 @@ Examples:
 @click.option(
     "--interval",
     "level",
-    type=float,
+    type=SHARE,
     metavar="SHARE",
     help="Add the interval that holds this share of new targets, such as 0.9 (needs folds).",
 )
 @click.option(
     "--set",
     "set_level",
-    type=float,
+    type=SHARE,
     metavar="SHARE",
     help="Add the set of classes that holds this share of new classes (needs folds).",
 )
@@ -80,7 +80,7 @@ Examples:
 )
 @click.option(
     "--threshold",
-    type=float,
+    type=SHARE,
     metavar="SHARE",
     help="Predict the positive class above this probability (two classes).",
 )
@@ -191,11 +191,14 @@ def _check_levels(level: float | None, set_level: float | None, *, by_class: boo
 def _listed(option: str, text: str | None) -> list[float]:
     """Return the numbers of an option, such as 0.1,0.9."""
     try:
-        return [float(one) for one in text.split(",")] if text else []
+        numbers = [float(one) for one in text.split(",")] if text is not None else []
     except ValueError:
         raise UsageError(
             f"{option}: must be numbers with commas between them (got {text})"
         ) from None
+    if len({f"{number:.15g}" for number in numbers}) < len(numbers):
+        raise UsageError(f"{option}: each number must be there once (got {text})")
+    return numbers
 
 
 def _without_folds(model: Model, option: str, what: str) -> UsageError:
@@ -326,10 +329,10 @@ def _quantiles(model: Model, output: Array, sure: Sure) -> dict[str, Any]:
     columns: dict[str, Any] = {}
     for level in sure.quantiles:
         values = model.quantile_of(output, level, "--quantile")
-        columns |= {f"{n}_{level:g}": values[:, i] for i, n in enumerate(_predicted(model))}
+        columns |= {f"{n}_{level:.15g}": values[:, i] for i, n in enumerate(_predicted(model))}
     if sure.times:
         chances = model.survival_of(output, sure.times, "--times")
-        columns |= {f"survival_{time:g}": chances[:, i] for i, time in enumerate(sure.times)}
+        columns |= {f"survival_{time:.15g}": chances[:, i] for i, time in enumerate(sure.times)}
     return columns
 
 

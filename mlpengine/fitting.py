@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from inspect import signature
 from math import inf
 from pathlib import Path
 from time import perf_counter
@@ -21,12 +22,13 @@ from mlpengine.config.distilling import STUDENT_SECTIONS, Predict, Teacher, stud
 from mlpengine.config.load import ConfigFile, check_config
 from mlpengine.config.proposal import complete_config, drop_rates
 from mlpengine.config.reader import Document
+from mlpengine.config.schema import Config
 from mlpengine.config.sections import fill_missing
 from mlpengine.config.tables import history_of, read_source, read_tables, reading_of
 from mlpengine.core.errors import ConfigError, DataError, UsageError
 from mlpengine.core.fields import POSITIVE, one_of
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import quoted, shown_name
+from mlpengine.core.wording import quoted, shown_name, suggestion
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.column_kinds import kind_of
 from mlpengine.data.tables import Table, read_table
@@ -359,7 +361,7 @@ def _measured(
         metrics=measured.metrics,
         spreads=measured.spreads,
         remarks=[*dict.fromkeys([*data.tables.remarks, *told, *map(str, of_columns)])],
-        verdicts=joint_list(file, of_data, of_run),
+        verdicts=joint_list(file, of_data, of_run, measured),
         decided=decided,
         trained=FitParts(data, model, fitted, measured.last),
     )
@@ -393,7 +395,7 @@ def _config(
     name: str = NAME,
 ) -> tuple[ConfigFile, dict[str, Table], list[str], list[str]]:
     """Return the checked config, the tables in memory by part, the decisions, and warnings."""
-    _check_call(table, target, given, name)
+    _check_call(table, target, given, config, name)
     one_of(f"{name}: preset", preset, PRESETS)
     sections = as_config(config)
     own = sections.setdefault("data", {})
@@ -466,8 +468,13 @@ def checked_sections(sections: dict[str, Any], name: str = NAME) -> ConfigFile:
     return check_config(Path(name), document)
 
 
-def _check_call(table: Any, target: Any, given: Mapping[str, Any], where: str) -> None:
+def _check_call(
+    table: Any, target: Any, given: Mapping[str, Any], config: Mapping[str, Any], where: str
+) -> None:
     """Raise UsageError, with the right call, unless tables have columns and targets are names."""
+    for key in config.keys() - Config.__dataclass_fields__.keys():
+        if where == NAME and (near := suggestion(key, signature(fit).parameters)):
+            raise UsageError(f"{where}: {key}: unknown argument{near}")
     for part, rows in given.items():
         if isinstance(rows, float | int):
             raise UsageError(

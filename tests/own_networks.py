@@ -298,17 +298,17 @@ class NormedLayers(Network):
 
 
 class NormedPixels(Network):
-    """Batch norm over the pixels of channels, of a batch that is no convolution's."""
+    """Batch norm over the pixels of channels, without a scale."""
 
     def __init__(self, **options):
-        shapes = {"w": (12 * 2, IN_DIM), "scale": np.ones(12), "bias": 12, "out": (2, 12 * 2)}
+        shapes = {"w": (12 * 2, IN_DIM), "bias": 12, "out": (2, 12 * 2)}
         buffers = {"n.mean": 12, "n.variance": np.ones(12)}
         super().__init__(IN_DIM, shapes, buffers=buffers, **options)
 
     def record(self, tape, x):
         p = tape.parameter
         h = x.linear(p("w")).reshape(-1, 12, 1, 2)
-        h = tape.batch_norm(h, p("scale"), p("bias"), running="n").tanh()
+        h = tape.batch_norm(h, None, p("bias"), running="n").tanh()
         return h.reshape(-1, 24).linear(p("out"))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from mlpengine.config.load import ConfigFile
 from mlpengine.config.reader import KeyPath
 from mlpengine.config.tables import Tables, read_tables
-from mlpengine.core.errors import UsageError
+from mlpengine.core.errors import DataError, UsageError
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
@@ -146,11 +146,25 @@ def load_data(
         )
         for part, (table, rows) in tables.parts.items()
     }
+    _check_folds(parts["train"], tables.folds)
     loss = _balanced(file, loss, parts["train"], task)
     learned = [part for name, part in parts.items() if name != "test"]
     if isinstance(task, Regression) and any(np.isnan(part.y).any() for part in learned):
         loss = KnownTargets(task.loss)
     return LoadedData(file, tables, task, loss, parts)
+
+
+def _check_folds(train: Split, folds: Array | None) -> None:
+    """Raise DataError for a fold without a row of weight above 0."""
+    if folds is None or train.weights is None:
+        return
+    empty = np.flatnonzero(np.bincount(folds, train.weights) == 0)
+    if len(empty):
+        source = train.places.rows.source if train.places else "table"
+        raise DataError(
+            f"{source}: each fold needs a row with a weight above 0 (fold {empty[0] + 1} has "
+            "none); set fewer training.folds, or leave such rows out by data.where"
+        )
 
 
 def trainer_of(
@@ -244,7 +258,8 @@ def loss_and_task(file: ConfigFile, preprocessor: Preprocessor) -> tuple[Loss, T
     suited = losses_of(kind)
     with file.errors_at("loss"):
         loss = file.config.loss or LOSSES[suited[0]]()
-        loss = loss.of_classes(len(preprocessor.classes))
+        if loss.name in suited:
+            loss = loss.of_classes(len(preprocessor.classes))
     name = loss.name
     if kind != "regression" and file.config.data.transform_target == "log":
         raise file.wrong(("data", "transform_target"), f"log is for regression (got {kind})")
@@ -255,6 +270,8 @@ def loss_and_task(file: ConfigFile, preprocessor: Preprocessor) -> tuple[Loss, T
             hint = "; name the column of events: data.event"
         elif "regression" in loss.tasks and kind != "survival" and not has_texts:
             hint = "; write data.task: regression"
+        elif "classification" in loss.tasks and kind == "regression":
+            hint = "; write data.task: classification"
         text = f"{kind} takes {' or '.join(suited)} (got {name!r}){hint}"
         raise file.wrong(("loss",), text)
     task = task_for(preprocessor.target, loss)

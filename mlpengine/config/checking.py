@@ -69,7 +69,8 @@ class TableCheck(NamedTuple):
             why = self.dropped.get(one.name)
             left = "" if why is None else f"dropped: {why}" if why else "dropped"
             counts = (f"{one.distinct:,}", f"{one.missing:,}")
-            rows.append([shortened(one.name), one.kind, shortened(one.summary, 60), *counts, left])
+            cells = [shortened(one.name), one.kind, shortened(one.summary, 60), *counts]
+            rows.append([*cells, tag("td", left)])
         head = ["column", "type", "range, or frequent values", "distinct", "missing", ""]
         size = f"{plural(self.facts.n_rows, 'row')}, {plural(len(rows), 'column')}"
         table = scrolling_table(head, rows, size, words=3)

@@ -31,16 +31,24 @@ from mlpengine.diagnostics.verdict import (
     without,
 )
 from mlpengine.settings import FeatureSettings, Fix
+from mlpengine.training.measure import Measured
 
 
-def joint_list(file: ConfigFile, of_data: Iterable[Verdict], of_run: Iterable[Verdict]) -> Verdicts:
+def joint_list(
+    file: ConfigFile,
+    of_data: Iterable[Verdict],
+    of_run: Iterable[Verdict],
+    measured: Measured | None = None,
+) -> Verdicts:
     """Return the verdicts on data and run as one list, warnings first, then notes.
 
     Silenced verdicts are left out.  If both report an outlier, only the data's verdict stays,
-    because it names the cell.
+    because it names the cell.  A student that equals its teacher does not underfit.
     """
     of_data = [*of_data]
     twice = {one.name for one in of_data} & {"outlier"}
+    if measured and measured.equals_teacher:
+        twice.add("underfitting")
     reported = [*of_data, *(one for one in of_run if one.name not in twice)]
     reported.sort(key=lambda verdict: verdict.severity == NOTE)
     return without(reported, file.silenced)

@@ -332,7 +332,7 @@ def complete_config(
     lines = decisions(facts, target, preset, division)
     if empty := table.n_rows - int(has_target(table, target).sum()):
         lines.append(f"{plural(empty, 'row')} of {table.n_rows:,} left out: the target is missing")
-    doubted = doubts(facts, target) if task in ("auto", None) else []
+    doubted = doubts(facts, target) if task in ("auto", None) and "loss" not in config else []
     warnings = [*doubted, *facts.misread()]
     for line in warnings:
         _log.warning("warning: %s: %s", facts.source, line)

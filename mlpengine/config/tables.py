@@ -1,7 +1,7 @@
 """Reading, splitting and checking of the table that a config names."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from hashlib import file_digest
 from pathlib import Path
@@ -16,6 +16,7 @@ from mlpengine.core.files import similar_file
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural, suggestion
 from mlpengine.data.features import Preprocessor, fold_rows, split_rows, task_of
+from mlpengine.data.features.checks import ONE_VALUE
 from mlpengine.data.features.column_kinds import comma_text
 from mlpengine.data.features.computed import (
     computed_column,
@@ -89,6 +90,8 @@ def read_tables(
         if path and part not in tables:
             tables[part] = _read(file, f"{part}_source", path, fitted=preprocessor)
         if part in tables:
+            if not tables[part].n_rows:
+                raise DataError(f"{tables[part].source}: rows are needed (got none)")
             tables[part] = history_of(file).extended(tables[part])
         for name in target if part in tables else ():
             if name not in tables[part]:
@@ -120,12 +123,30 @@ def read_tables(
             f"{table.source}: {plural(copied, 'repeated training row')}; equal rows "
             "become one row, with the sum of their row weights"
         )
+    remarks += _missing_parts(file, parts, table.source)
+    remarks += _constant(preprocessor, table, rows["train"])
     remarks += _many_classes(preprocessor, table, sum(map(len, rows.values())))
     remarks += _commas(preprocessor, table)
     remarks += _rare_texts(preprocessor, table)
     remarks += close_numbers(preprocessor, table.source)
     folds = _folds(file, table, target, rows["train"], duplicates)
     return Tables(preprocessor, parts, remarks, folds, weights)
+
+
+def _missing_parts(file: ConfigFile, parts: Iterable[str], source: str) -> Iterator[str]:
+    """Yield a warning for each part that the split asks for and that has no rows."""
+    shares = {"validation": file.config.validation_share, "test": file.config.data.split.test}
+    for name, share in shares.items():
+        if share and name not in parts:
+            yield f"{source}: no {name} rows: there are too few rows of each class or group"
+
+
+def _constant(fitted: Preprocessor, table: Table, rows: Array) -> Iterator[str]:
+    """Yield a warning for each target of numbers or labels that is constant in training rows."""
+    for name in fitted.target.columns if fitted.target and fitted.task != "survival" else ():
+        values = table[name].values[rows]
+        if np.nanmin(values) == np.nanmax(values):
+            yield f"{table.source}: column {name!r}: {ONE_VALUE}"
 
 
 def _many_classes(fitted: Preprocessor, table: Table, rows: int) -> Iterator[str]:

@@ -34,6 +34,9 @@ from mlpengine.diagnostics.thresholds import (
 )
 from mlpengine.settings import Fix
 
+Beside = tuple[Array, Array]
+"""Targets of an adjacent row for each row, and whether each row has such a row, (rows,)."""
+
 
 class Baselines(NamedTuple):
     """Errors of the network and of simple models on a sample of the training rows.
@@ -123,11 +126,11 @@ def baselines(
     rows: Array,
     validation_x: Array | None,
     validation_truth: Array | None = None,
-    beside: Sequence[Array] = (),
+    beside: Sequence[Beside] = (),
 ) -> Baselines:
     """Return the baselines of a sample of training rows and a sample of other rows.
 
-    `beside` has two arrays like `truth`: targets of the row below each row, and of the row above.
+    `beside` has the targets of the row below each row, and of the row above.
 
     Shapes: x (rows, in_dim); truth and predicted (rows,) class numbers or (rows, outputs); rows
     (rows,) numbers in the training part; validation_x (other rows, in_dim); validation_truth as
@@ -156,7 +159,7 @@ def baselines(
     if not (np.isfinite(features).all() and np.isfinite(own).all()):
         return none
     units = RandomUnits(features)
-    moved = moved_target(units, [truth, *(one[known] for one in beside)])
+    moved = moved_target(units, truth, [(one[known], has[known]) for one, has in beside])
     if truth.ndim == 1:
         kinds, truth = np.unique(truth, return_inverse=True)  # many classes may have no row here
         wide = np.eye(len(kinds))[truth]
@@ -229,29 +232,34 @@ def class_gain(units: "RandomUnits", target: Array) -> float:
 
 
 def moved_target(
-    units: "RandomUnits", targets: Sequence[Array]
+    units: "RandomUnits", truth: Array, beside: Sequence[Beside]
 ) -> tuple[float, tuple[float, float, int]]:
-    """Return `Baselines.moved` and `beside`; `targets` are own, of rows below, of rows above.
+    """Return `Baselines.moved` and `beside` for targets `truth` and targets of adjacent rows.
 
     Ranks replace numbers, so that a few large numbers do not dominate.
     """
-    own, *others = (one if one.ndim == 1 else one[:, 0] for one in targets)
-    if not others:
-        return nan, (nan, nan, 1)
-    if targets[0].ndim == 1:
+    moved: tuple[float, tuple[float, float, int]] = nan, (nan, nan, 1)
+    own, *others = (one if one.ndim == 1 else one[:, 0] for one in (truth, *(t for t, _ in beside)))
+    if truth.ndim == 1:
         each = [np.equal.outer(one, np.unique(own)).astype(np.float64) for one in (own, *others)]
     else:
         each = [np.unique(one, return_inverse=True)[1][:, None] * 1.0 for one in (own, *others)]
-    wide = np.concatenate([one - one.mean(axis=0) for one in each], axis=1)
+    known = [np.ones(len(own), np.bool_), *(has for _, has in beside)]
+    centered = [
+        np.where(k[:, None], t - t[k].mean(axis=0), 0.0) for t, k in zip(each, known, strict=True)
+    ]
+    wide = np.concatenate(centered, axis=1)
     left = wide - units.predict(wide)
     errors, sizes = (
         np.square(one).reshape(len(own), len(each), -1).sum(axis=2) for one in (left, wide)
     )
-    errors /= sizes.mean(axis=0)
-    gains = errors[:, :1] - errors[:, 1:]
-    times = gains.mean(axis=0) / gains.std(axis=0) * sqrt(len(own))
-    most, explained = int(np.nan_to_num(times).argmax()), 1 - errors.mean(axis=0)
-    return float(times[most]), (float(explained[0]), float(explained[1 + most]), 1 - 2 * most)
+    for number, (_, has) in enumerate(beside, 1):
+        pair = errors[has][:, [0, number]] / sizes[has][:, [0, number]].mean(axis=0)
+        gains, explained = pair[:, 0] - pair[:, 1], 1 - pair.mean(axis=0)
+        times = float(gains.mean() / gains.std() * sqrt(len(gains)))
+        if len(gains) >= MIN_BASELINE_ROWS and not times <= moved[0]:
+            moved = times, (float(explained[0]), float(explained[1]), 3 - 2 * number)
+    return moved
 
 
 class Copies(NamedTuple):

@@ -1,6 +1,6 @@
 """The rules about data: errors of simple models, and differences of training and other rows."""
 
-from math import isnan, nan
+from math import inf, isnan, nan
 
 import numpy as np
 
@@ -64,6 +64,8 @@ def too_good(diagnostics: Diagnostics) -> Verdict | None:
     (error, rows), best = diagnostics.validation_error, diagnostics.baselines.best
     (share, equal), limit = diagnostics.copies, limits.COPIES
     repeated = equal > limits.REPEATED
+    if best * rows > limits.SOME_ERRORS and error < limits.OF_FEW_COPIES * best:
+        limit = limits.FEW_COPIES
     if repeated or (share > limit and error < limits.OF_COPIES * best):
         headline, how = "Validation rows repeat training rows", "nearly equal"
         if repeated:
@@ -88,9 +90,8 @@ def too_good(diagnostics: Diagnostics) -> Verdict | None:
     )
     advice = "Look for columns that reveal the target, and for copied training rows."
     no_fix = "the columns must be checked"
-    return Verdict(
-        "too_good", None, headline, evidence, error, limit, advice, no_fix=no_fix, severity=NOTE
-    )
+    return Verdict("too_good", None, headline, evidence, error, limit, advice, no_fix=no_fix,
+                   severity=NOTE)  # fmt: skip
 
 
 def underfitting(diagnostics: Diagnostics) -> Verdict | None:
@@ -138,9 +139,8 @@ def behind_linear(diagnostics: Diagnostics) -> Verdict | None:
     if known.fix:
         first, no_fix = known.fix[0], ""
         advice = f"Train a linear model: set {first.key} to [{', '.join(first.plain)}]."
-    return Verdict(
-        "behind_linear", None, headline, evidence, behind, limit, advice, known.fix, no_fix
-    )
+    return Verdict("behind_linear", None, headline, evidence, behind, limit, advice, known.fix,
+                   no_fix)  # fmt: skip
 
 
 def noisy_labels(diagnostics: Diagnostics) -> Verdict | None:
@@ -193,11 +193,15 @@ def labels(diagnostics: Diagnostics) -> Verdict | None:
     share = float(losses.min()) / constant
     learned = len(losses) >= limits.MIN_EPOCHS and training_share(diagnostics) < limits.LEARNED
     hopeless = known.related < limits.RELATED or (isnan(known.related) and learned)
-    if known.linked > 1 or not (limits.LEARNED < share < limits.OVERFITTED and hopeless):
+    score = diagnostics.baseline_score
+    useless = score is not None and score.metric == "r2" and score.value < limits.USELESS
+    useless &= diagnostics.stops_early  # the score is then from the best epoch
+    close = limits.LEARNED < share < (inf if useless else limits.OVERFITTED)
+    if known.linked > 1 or not (close and hopeless):
         return None
     headline, advice = "Targets do not fit their rows", "Check that labels belong to their rows."
     evidence = (
-        f"The best validation loss is {two_digits(share)} times the loss of a constant prediction, "
+        f"The best validation loss is {percent(share)} of the loss of a constant prediction, "
         "and simple models do no better."
     )
     no_fix, limit = "the data must be checked", limits.LEARNED

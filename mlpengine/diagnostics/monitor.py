@@ -27,6 +27,7 @@ from mlpengine.diagnostics.samples import (
 )
 from mlpengine.diagnostics.schedule import SamplingSchedule
 from mlpengine.diagnostics.spikes import Spike, Spikes
+from mlpengine.diagnostics.thresholds import SMALL_BATCH
 from mlpengine.diagnostics.units import UnitWindow, rectifies
 from mlpengine.diagnostics.updates import UpdateProbe
 from mlpengine.nn import Gradients, Network, Scratch
@@ -369,7 +370,8 @@ class Diagnostics(Uncopyable):
             replay(probes.rows.norm_calls)
             norms = probes.rows.norms
             largest = int(norms.argmax())
-            share = nan if probes.rows.unknown else float(norms[largest] / norms.sum())
+            few = probes.rows.unknown or len(norms) < SMALL_BATCH  # a row of few has a large share
+            share = nan if few else float(norms[largest] / norms.sum())
         row = int(rows[largest]) if rows is not None else largest
         self.noted.append(Spike(step, norm, norm / self.spikes.usual, row, share))
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from math import isnan, nan, sqrt
+from math import isfinite, isnan, nan, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ from mlpengine.diagnostics.derived import (
     start_ratio,
     stuck,
     suited_lr_fix,
+    total_steps,
     training_share,
     usual_lr,
     worst,
@@ -29,6 +30,7 @@ from mlpengine.diagnostics.derived import (
 )
 from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.samples import median
+from mlpengine.diagnostics.units import range_of
 from mlpengine.diagnostics.verdict import NOTE, Verdict, Verdicts, brief, percent, two_digits
 from mlpengine.ops import MeanSquaredError
 from mlpengine.optim import FullBatch
@@ -148,11 +150,8 @@ def target_scale(diagnostics: Diagnostics) -> Verdict | None:
     advice, no_fix = "Standardize it: set data.standardize_target to true.", ""
     fix = [Fix(FeatureSettings, "standardize_target", True)]
     if small and not size < limits.SMALL_TARGET:  # also if the size is unknown
-        headline, size, limit = (
-            "Values of the loss are too small",
-            diagnostics.baseline,
-            limits.SMALL_LOSS,
-        )
+        headline = "Values of the loss are too small"
+        size, limit = diagnostics.baseline, limits.SMALL_LOSS
         evidence = f"Predicting a constant has a loss of {size:.1e}, so the gradients are nearly 0."
         advice = "Multiply the formula of the loss so that this value becomes about 1."
         fix, no_fix = [], "a factor of the loss is no setting"
@@ -267,9 +266,8 @@ def lr_high(diagnostics: Diagnostics) -> Verdict | None:
     fix = lr_fix(diagnostics, 1 / times)
     advice = lr_advice(fix, f"Divide optimizer.lr by {two_digits(times)}.")
     limit, no_fix, others = limits.FAST_RATIO, unknown(fix), rates(diagnostics, 0.1, 0.01)
-    return Verdict(
-        "lr_high", number, headline, evidence, largest, limit, advice, fix, no_fix, others=others
-    )
+    return Verdict("lr_high", number, headline, evidence, largest, limit, advice, fix, no_fix,
+                   others=others)  # fmt: skip
 
 
 def clip_low(diagnostics: Diagnostics) -> Verdict | None:
@@ -305,9 +303,8 @@ def lr_low(diagnostics: Diagnostics) -> Verdict | None:
     fix = suited_lr_fix(diagnostics)
     advice = lr_advice(fix, f"Multiply it by {two_digits(limits.AIM / start_ratio(diagnostics))}.")
     no_fix, others = unknown(fix), rates(diagnostics, 100.0, 1000.0)
-    return Verdict(
-        "lr_low", None, headline, evidence, largest, limit, advice, fix, no_fix, others=others
-    )
+    return Verdict("lr_low", None, headline, evidence, largest, limit, advice, fix, no_fix,
+                   others=others)  # fmt: skip
 
 
 def dead(diagnostics: Diagnostics) -> Verdict | None:
@@ -319,7 +316,9 @@ def dead(diagnostics: Diagnostics) -> Verdict | None:
     several = [layer.units > 1 for layer in diagnostics.layers]
     shares = np.where(several, shares, nan)  # a layer of one unit is too small, dead or not
     (number, share), limit = worst(shares), limits.DEAD
-    if not share > limit:
+    few = total_steps(diagnostics) < limits.FAR_TOO_FEW_STEPS
+    short = few and 0 < len(diagnostics.epochs) < limits.MIN_EPOCHS
+    if not share > limit or (short and share < 1):
         return None
     ratios = diagnostics.series.of("update_ratio", number)
     largest = float(np.nanmax(ratios)) if np.isfinite(ratios).any() else nan
@@ -371,18 +370,8 @@ def saturated(diagnostics: Diagnostics) -> Verdict | None:
     fix = unsaturated(diagnostics)
     others = [UNSATURATED, *rates(diagnostics, 0.1)]
     severity = NOTE if training_share(diagnostics) < limits.WELL_LEARNED else "warning"
-    return Verdict(
-        "saturated",
-        number,
-        headline,
-        evidence,
-        share,
-        limit,
-        advice,
-        fix,
-        others=others,
-        severity=severity,
-    )
+    return Verdict("saturated", number, headline, evidence, share, limit, advice, fix,
+                   others=others, severity=severity)  # fmt: skip
 
 
 def depth(diagnostics: Diagnostics) -> Verdict | None:
@@ -390,6 +379,8 @@ def depth(diagnostics: Diagnostics) -> Verdict | None:
     slopes, limit = diagnostics.series.of("depth_slope"), limits.STEEP
     middles = median(slopes), median(slopes[:3])
     slope = max(middles, key=lambda middle: abs(np.nan_to_num(middle)))
+    if slope < 0 and is_slowed(diagnostics):
+        limit = limits.STEEP_IF_BEHIND
     if not abs(slope) > limit:
         return None
     first = next((n for n, layer in enumerate(diagnostics.layers) if layer.weights), 0)
@@ -405,6 +396,16 @@ def depth(diagnostics: Diagnostics) -> Verdict | None:
     advice = "Make the initial weights smaller, or set training.clip_norm to 1."
     fix = [Fix(TrainingSettings, "clip_norm", 1.0)]
     return Verdict("exploding", first, headline, evidence, slope, limit, advice, fix)
+
+
+def is_slowed(diagnostics: Diagnostics) -> bool:
+    """Return whether a network of bounded activations stays behind a simple model at its end."""
+    ranges = [range_of(layer.activation) for layer in diagnostics.layers[:-1]]
+    bounded = any(isfinite(high - low) for low, high in ranges)
+    behind = run.lags(diagnostics) or data.behind_linear(diagnostics)
+    if not (bounded and behind and len(diagnostics.epochs) >= limits.MIN_EPOCHS):
+        return False
+    return not (run.few_steps(diagnostics) or run.unfinished(diagnostics))
 
 
 def signal(diagnostics: Diagnostics) -> Verdict | None:

@@ -145,7 +145,7 @@ def dropout_high(diagnostics: Diagnostics) -> Verdict | None:
         return None
     headline, limit = "Dropout is too high", limits.LARGE_DROPOUT
     evidence = (
-        f"With dropout {dropout:g} the training loss stays at {two_digits(share)} times the loss "
+        f"With dropout {dropout:g} the training loss stays at {percent(share)} of the loss "
         "of a constant prediction"
     )
     reached = two_digits(float(without[0]) / baseline) if costs else ""
@@ -314,19 +314,21 @@ def unfinished(diagnostics: Diagnostics) -> Verdict | None:
     epochs, (last, relative) = len(diagnostics.epochs), fall(diagnostics)
     lagging = lags(diagnostics) and narrowest(diagnostics) > limits.SMALL_LAYER
     falls = last > limits.FALL and relative > limits.RELATIVE_FALL
-    faster, span = faster_fix(diagnostics), "in the last quarter it fell"
-    if epochs < limits.MIN_EPOCHS:  # too few epochs for a last quarter
-        faster = []
-        if (total := total_fall(diagnostics)) > 0 or not falls:
-            last, span = total, "it fell"
-        lagging = total_steps(diagnostics) < limits.ENOUGH_STEPS
-    if not (falls or (last > limits.STILL_FALLING and lagging)):
-        return None
+    faster, steps = faster_fix(diagnostics), total_steps(diagnostics)
     headline, limit, more = "Training ended too early", limits.FALL, max(30, 3 * epochs)
     evidence = (
-        f"The loss was still falling after {plural(epochs, 'epoch')}: {span} by {percent(last)} of "
-        "the loss of a constant prediction."
+        f"The loss was still falling after {plural(epochs, 'epoch')}: in the last quarter it fell "
+        f"by {percent(last)} of the loss of a constant prediction."
     )
+    if epochs < limits.MIN_EPOCHS and (left := lowest_share(diagnostics)) > limits.UNLEARNED:
+        faster, last, limit = [], left, limits.UNLEARNED
+        lagging = steps < limits.ENOUGH_STEPS
+        evidence = (
+            f"The run had only {plural(epochs, 'epoch')} ({plural(steps, 'update')}), and the loss "
+            f"is still {percent(left)} of the loss of a constant prediction."
+        )
+    if not (falls or (last > limits.STILL_FALLING and lagging)):
+        return None
     fix = faster or [Fix(TrainingSettings, "epochs", more)]
     advice = raised(faster) if faster else f"Set training.epochs to {more}."
     longer = [[Fix(TrainingSettings, "epochs", more)], [Fix(TrainingSettings, "epochs", 3 * more)]]
@@ -403,21 +405,21 @@ def nothing_learned(diagnostics: Diagnostics) -> Verdict | None:
     advice = "Check that the target depends on the features, and try other learning rates."
     share, no_fix = train / diagnostics.baseline, "the cause is unknown"
     others = rates(diagnostics, 0.1, 10.0, 0.01)
-    return Verdict(
-        "nothing_learned", None, headline, evidence, share, limit, advice, (), no_fix, others=others
-    )
+    return Verdict("nothing_learned", None, headline, evidence, share, limit, advice, (), no_fix,
+                   others=others)  # fmt: skip
 
 
-def total_fall(diagnostics: Diagnostics) -> float:
-    """Return 1 - training loss of the last epoch / loss of a constant prediction.
+def lowest_share(diagnostics: Diagnostics) -> float:
+    """Return the last loss / the loss of a constant prediction, the lower one of both parts.
 
-    Return 0 if the validation loss rose at the end, or if a loss is unknown.
+    Return 0 if the validation loss rose at the end, or without an epoch.
     """
     losses = validation_losses(diagnostics)
     rose = len(losses) > 1 and losses[-1] > losses[:-1].min()
     if rose or not diagnostics.epochs or not diagnostics.baseline > 0:
         return 0.0
-    return 1 - diagnostics.epochs[-1][0] / diagnostics.baseline
+    validation = losses[-1] / diagnostics.validation_baseline if losses.size else nan
+    return float(np.fmin(training_share(diagnostics), validation))
 
 
 def fall(diagnostics: Diagnostics) -> tuple[float, float]:

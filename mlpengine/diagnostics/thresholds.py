@@ -87,11 +87,11 @@ LARGE_EPS = tuned(1.0, "usual gradients of a weight", "too large; healthy: 2e-5"
 STEEP = tuned(
     2.0, "decades", "between gradients of first and last layer: too many; healthy: 0.8", CORPUS
 )
+STEEP_IF_BEHIND = tuned(
+    1.0, "decades", "too many if a network of bounded activations is behind a simple model", CORPUS
+)
 SMALL_SIGNAL = tuned(
-    1e-3,
-    "share",
-    "deviation of last / first hidden layer in step 1, too small; healthy: 0.2",
-    CORPUS,
+    1e-3, "share", "deviation of last / first hidden layer in step 1, too small", CORPUS
 )
 DEAD = tuned(0.4, "share of units", "too many never fire; healthy: 0.19", CORPUS)
 WELL_LEARNED = tuned(0.5, "constant loss", "dead units do no harm below this loss", CORPUS)
@@ -144,6 +144,7 @@ RELATED = tuned(
 OVERFITTED = tuned(
     1.15, "constant loss", "a larger validation loss may be overfitting, not `labels`", CORPUS
 )
+USELESS = tuned(0.02, "r2", "a network with less, in its best epoch, is no better than a constant")
 FITTED = tuned(0.9, "constant loss", "a network with a larger training loss cannot overfit", CORPUS)
 BEHIND = tuned(0.1, "constant loss", "too far behind a simple model; healthy: 0.02", CORPUS)
 RISE = tuned(0.08, "constant loss", "rise of the validation loss, too large; healthy: 0.04", CORPUS)
@@ -202,6 +203,9 @@ COPIES = tuned(
 OF_COPIES = tuned(
     0.5, "errors of a simple model", "errors on COPIES, too small; healthy: 0.65", CORPUS
 )
+FEW_COPIES = tuned(0.25, "share of validation rows", "too many with an error below OF_FEW_COPIES")
+OF_FEW_COPIES = tuned(0.25, "errors of a simple model", "too small; healthy: 0.65", CORPUS)
+SOME_ERRORS = tuned(10, "rows", "least errors of the simple model for OF_FEW_COPIES")
 COPY_DISTANCE = tuned(0.4, "distance of the tenth nearest row", "a nearer row is a near copy")
 COPY_ROWS = tuned(100, "rows", "validation rows that are compared")
 COPY_VALUES = tuned(1 << 20, "values", "most values of training rows that are compared")
@@ -222,13 +226,13 @@ REPEATED = tuned(
     0.25, "share of validation rows", "too many equal training rows; healthy: 0.04", CORPUS
 )
 MOVED = tuned(
-    3.5, "standard errors", "lead of the target beside a row, too large; healthy: 1.6", CORPUS
+    2.5, "standard errors", "lead of the target beside a row, too large; healthy: 0.3", CORPUS
 )
 MOVED_GAIN = tuned(0.05, "share of squares", "least error that this target saves", CORPUS)
 EVEN = tuned(
     0.57,
     "share among all rows",
-    "labels are wrong if sure rows err so often, less SIGNIFICANT; healthy: 0.49",
+    "labels are wrong if sure rows err so often; healthy: 0.49",
     CORPUS,
 )
 CODES = tuned(

@@ -43,6 +43,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
             latter is empty if all rows train.
         best_epoch_: the epoch of the final weights.
         mlp_, mlps_: the first `Mlp`, and a list of all networks.
+        history_: loss and metrics of each epoch; a notebook shows their curves.
         best_epochs_: with `folds`, the best epoch of each trained network.
         threshold_: with ``training.threshold`` in `settings`, the probability above which the
             positive class is predicted.
@@ -179,6 +180,12 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
 
     def _put_settings(self, sections: dict[str, Any]) -> None:
         super()._put_settings(sections)
+        loss = getattr(self.loss, "name", self.loss)
+        if loss == "ordinal" and not self._several and self.classes_.dtype.kind not in "biuf":
+            raise UsageError(
+                "MlpClassifier: loss: ordinal needs labels that are numbers, in their order (got "
+                f"{self.classes_.tolist()!r:.60}); write 0, 1, 2 and so on"
+            )
         choice = sections["training"].get("threshold")
         if self._several or not isinstance(choice, Mapping) or choice.get("positive") is None:
             return
@@ -189,6 +196,12 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
                 f"({', '.join(map(repr, known))}; got {given!r:.60})"
             )
         put(sections, "training.threshold.positive", known.index(given))
+
+    def _labeled_target(self) -> Target | None:
+        target = self._preprocessor.target
+        if not isinstance(target, ClassTarget):
+            return target
+        return ClassTarget(target.columns[0], self.classes_.tolist())
 
     def _target_of(self, names: list[str]) -> Target:
         return ClassTarget(names[0], range(len(self.classes_)))

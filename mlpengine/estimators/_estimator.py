@@ -3,8 +3,9 @@
 import logging
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
-from functools import wraps
+from functools import lru_cache, wraps
 from numbers import Real
 from typing import Any
 
@@ -39,6 +40,7 @@ from mlpengine.estimators._running import RunningScale
 from mlpengine.fitting import as_config, checked_sections, loaded_data
 from mlpengine.models.calibration import ClassSets, Residuals
 from mlpengine.models.members import NetworkMean
+from mlpengine.models.model import Model
 from mlpengine.models.task import Task, make_split, task_for
 from mlpengine.nn import TabularNetwork
 from mlpengine.nn.layers import is_formula
@@ -47,7 +49,7 @@ from mlpengine.settings.features import TaskName
 from mlpengine.settings.fix import put
 from mlpengine.settings.recipes import FOLDED_ROWS, MIDDLE, PRESETS, folds_for, validation_share_for
 from mlpengine.training.progress import Progress
-from mlpengine.training.trainer import Fitted, Member, Trainer
+from mlpengine.training.trainer import Fitted, Member, Trainer, model_of
 
 _log = logging.getLogger("mlpengine")
 
@@ -99,6 +101,12 @@ OWN = {
     "training.seeds": "write folds=",
 }
 """Config keys that ``settings`` must not contain, each with advice."""
+
+
+@lru_cache(maxsize=1_000)
+def warn_once(line: str) -> None:
+    """Log a warning once in a process: cross-validation repeats it for each fold."""
+    _log.warning("warning: %s", line)
 
 
 def rollback_on_error(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -229,6 +237,23 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         return [member.mlp for member in self._members]
 
     @property
+    def model_(self) -> Model:
+        """The `Model` of the fit, with its methods such as `explain`, `compare` and `save`.
+
+        Its columns have the names of the data frame (x0, x1, ... for a matrix); the target is "y".
+        It keeps no rows: write ``model_.explain_row(row, background=X)``.
+        """
+        mean = NetworkMean(self.mlps_, self._problem, self._ensemble_weights)
+        preprocessor = copy(self._preprocessor)
+        preprocessor.target = self._labeled_target()
+        model = model_of(self._loss, mean, preprocessor)
+        return replace(model, residuals=self._residuals, sets=self._sets)
+
+    def _labeled_target(self) -> Target | None:
+        """Return the encoding of the targets that the caller gave."""
+        return self._preprocessor.target
+
+    @property
     @abstractmethod
     def _task(self) -> TaskName:
         """The task in a config."""
@@ -284,7 +309,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         file = self._config(x, whole, targets, weight, names)
         data = loaded_data(file, {"train": whole}, self._preprocessor if again else None)
         for line in close_numbers(data.tables.preprocessor, type(self).__name__):
-            _log.warning("warning: %s", line)
+            warn_once(line)
         early = file.config.training.early_stopping
         shows = self.verbose or file.config.training.metrics
         if not (shows or (early and early.monitor != "loss")):
@@ -512,6 +537,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         self.n_iter_, self.best_epoch_ = result.epochs, result.best_epoch
         if trainer.folds is not None:
             self.best_epochs_ = [*result.best_epochs]
+        self.history_ = result.history
         rows = result.history.rows
         self.loss_curve_ = [row.train_loss for row in rows]
         self.validation_loss_curve_ = [row.validation["loss"] for row in rows if row.validation]
@@ -533,7 +559,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         output = mean.forward(self._preprocessor.features_of(table))
         if is_frame(x):  # as `Model.predict` does; arrays of numbers have no cost
             for line in NewRows(self._preprocessor).add(table).lines():
-                _log.warning("warning: %s: %s", table.source, line)
+                warn_once(f"{table.source}: {line}")
         return output
 
     def _known(self, reset: bool) -> Preprocessor | None:

@@ -25,6 +25,7 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
             on validation rows; the latter is empty if all rows train.
         best_epoch_: the epoch of the final weights.
         mlp_, mlps_: the first `Mlp`, and a list of all networks.
+        history_: loss and metrics of each epoch; a notebook shows their curves.
         best_epochs_: with `folds`, the best epoch of each trained network.
         ensemble_weights_: with `members`, the weight of each member type in the ensemble mean.
     """

@@ -199,7 +199,7 @@ def baseline_scores(
     }
     whole = {who: _all(truth, values, weights) for who, values in given.items()}
     parts: dict[str, list[dict[str, float]]] = {who: [] for who in guesses}
-    for rows in without_each_block(len(truth), blocks):
+    for rows in without_each_block(len(truth), blocks, weights):
         some = None if weights is None else weights[rows]
         for who, values in given.items():
             each = {name: value[rows] for name, value in values.items()}

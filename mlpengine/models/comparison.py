@@ -37,7 +37,7 @@ class Lead(NamedTuple):
 
     def as_dict(self, names: Sequence[str]) -> dict[str, Any]:
         """Return metric, name of the one ahead, lead, error, and the better one of a clear lead."""
-        ahead = names[self.ahead] if self.value else None
+        ahead = names[self.ahead] if self.value > 0 else None  # not for NaN
         part = "" if self.part == "data" else f"{self.part.replace('_', '-')} "
         return {
             "by": f"{part}{self.metric}",
@@ -53,8 +53,12 @@ def lead_text(data: Mapping[str, Any]) -> str:
     if data["by"] is None:
         reason = "the scores are of different kinds or rows, or the data cannot be read"
         return f"no run is better: {reason}"
+    if data["ahead"] is None and data["difference"] != 0:
+        return f"no model is better: {data['by']} has no value on these rows"
     if data["ahead"] is None:
         return f"equal in {data['by']}"
+    if data["error"] is None or data["error"] != data["error"]:
+        return f"{data['ahead']} is ahead in {data['by']}, perhaps by chance; give more rows"
     by = f"by {data['difference']:.2g} +- {data['error']:.2g} in {data['by']}"
     if data["better"] is None:
         return f"no clear difference: {data['ahead']} is ahead {by}"

@@ -123,7 +123,7 @@ def standard_errors(
     Source: Quenouille 1956, delete-a-group.
     """
     scores: list[dict[str, float]] = []
-    for kept in without_each_block(len(part), blocks):
+    for kept in without_each_block(len(part), blocks, part.weights):
         weights = None if part.weights is None else part.weights[kept]
         features = np.empty((len(kept), 0))  # no metric reads features
         rows = Split(features, part.y[kept], part.truth[kept], weights)
@@ -131,21 +131,29 @@ def standard_errors(
     return {name: jackknife_error([s[name] for s in scores]) for name in (scores or [{}])[0]}
 
 
-def without_each_block(rows: int, blocks: Array | None = None) -> list[Array]:
+def without_each_block(
+    rows: int, blocks: Array | None = None, weights: Array | None = None
+) -> list[Array]:
     """Return, for each block, the indices of all rows outside it; [] for a single block.
 
-    `blocks` (rows,) has the block number of each row; by default, blocks are random.
+    `blocks` (rows,) has the block number of each row; by default, blocks are random.  The result is
+    also [] if a single block has all `weights`.
     """
     if blocks is None:
         order = np.random.Generator(np.random.PCG64(0)).permutation(rows)
         blocks = order % min(JACKKNIFE_BLOCKS, rows)
     names = np.flatnonzero(np.bincount(blocks))
-    return [np.flatnonzero(blocks != name) for name in names] if len(names) > 1 else []
+    kept = [np.flatnonzero(blocks != name) for name in names]
+    known = len(kept) > 1 and (weights is None or all(weights[one].any() for one in kept))
+    return kept if known else []
 
 
 def jackknife_error(scores: Sequence[float]) -> float:
-    """Return the standard error from scores that each leave out one block; NaN without scores."""
-    return float(np.sqrt(len(scores) - 1) * np.std(scores)) if scores else float("nan")
+    """Return the standard error from scores that each leave out one block; NaN if unknown."""
+    if not scores or not np.isfinite(scores).all():
+        return float("nan")
+    with np.errstate(over="ignore"):
+        return float(np.sqrt(len(scores) - 1) * np.std(scores))
 
 
 class Evaluator:

@@ -11,7 +11,7 @@ from mlpengine.core.spec import Array
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.tables import Column, Table
 from mlpengine.data.tables.table import ColumnKind
-from mlpengine.models.evaluate import Scorer, jackknife_error
+from mlpengine.models.evaluate import Scorer, jackknife_error, without_each_block
 from mlpengine.models.forward import Features
 from mlpengine.models.members import NetworkMean
 from mlpengine.models.task import Regression, Split, Task
@@ -134,7 +134,8 @@ def importances(
     stacked = repeats if repeats * count <= STACKED_ROWS else 1
     every = np.tile(np.arange(count), repeats)  # rows of all repetitions
     groups = min(ROW_GROUPS, count // 2)
-    left_out = range(groups) if groups > 1 else ()
+    of_rows = np.arange(count) % max(groups, 1)
+    left_out = range(groups) if without_each_block(count, of_rows, part.weights) else ()
     chosen = [np.arange(len(every)), *(np.flatnonzero(every % groups != k) for k in left_out)]
     subsets = [part.rows(every[some]) for some in chosen]
 

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from itertools import chain, groupby, islice
 from pathlib import Path
@@ -273,9 +273,9 @@ class Model:
 
         Raises: DataError as `predict`, and for missing targets; UsageError for an unknown metric.
         """
-        if isinstance(metrics, str):
+        if isinstance(metrics, str) or not isinstance(metrics, Iterable):
             raise UsageError(
-                f"evaluate: metrics must be a list (got {metrics!r}); write metrics=[{metrics!r}]"
+                f"evaluate: metrics must be a list (got {metrics!r}); write metrics=['r2']"
             )
         if threshold is not None:
             return self.with_threshold(threshold).evaluate(data, metrics)
@@ -637,8 +637,11 @@ class Model:
                 f"{where}: is not for censored times; write predict_quantile, or --quantile"
             )
         task, networks = self.preprocessor.task, plural(len(self.networks), "network")
-        advice = f"mlpengine.fit(table, {self.preprocessor.target!r}, training={{'folds': 8}})"
-        if what == "numbers" and task == "classification":
+        named = self.target[0] if len(self.target) == 1 else self.target
+        advice = f"mlpengine.fit(table, {named!r}, training={{'folds': 8}})"
+        if task == "multilabel":
+            advice = "predict_proba(table), for several labels"
+        elif what == "numbers" and task == "classification":
             advice = "predict_set(table), for classes"
         elif what == "classes" and task == "regression":
             advice = "predict_interval(table), for numbers"

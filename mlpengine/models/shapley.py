@@ -129,13 +129,16 @@ class RowExplanation:
         sizes = np.abs(self.contributions[:, list(self.shown)]).max(axis=1)
         return [(k, self.columns[k]) for k in np.argsort(-sizes, kind="stable").tolist()]
 
-    def _lines(self) -> tuple[list[str], list[list[str]]]:
-        """Return the titles and the lines of a table; the last line has the prediction."""
+    def _lines(self, both: Callable[[float, float], str]) -> tuple[list[str], list[list[str]]]:
+        """Return the titles and the lines of a table; the last line has the prediction.
+
+        `both` writes a contribution and its error.
+        """
         shown = list(self.shown)
         lines = [["mean of background", self.background, *map(metric_text, self.base[shown])]]
         lines += [
             [printable(name), printable(self.values[k]), *(
-                f"{metric_text(c)} +- {metric_text(e)}"
+                both(c, e)
                 for c, e in zip(self.contributions[k, shown], self.errors[k, shown], strict=True)
             )]
             for k, name in self._ranked
@@ -144,7 +147,7 @@ class RowExplanation:
         return ["column", "value", *(printable(str(self.outputs[k])) for k in shown)], lines
 
     def __str__(self) -> str:
-        titles, lines = self._lines()
+        titles, lines = self._lines(lambda c, e: f"{metric_text(c)} +- {metric_text(e)}")
         widths = [max(map(len, cells)) for cells in zip(titles, *lines, strict=True)]
         return "\n".join(
             "  ".join(
@@ -172,10 +175,9 @@ class RowExplanation:
 
     def _repr_html_(self) -> str:
         from mlpengine.drawing.cell import cell_html
-        from mlpengine.drawing.markup import scrolling_table
+        from mlpengine.drawing.markup import scrolling_table, with_error
         from mlpengine.drawing.svg import grid
 
-        titles, lines = self._lines()
-        lines = [[cell.replace("+-", "±") for cell in cells] for cells in lines]
+        titles, lines = self._lines(with_error)
         table = scrolling_table(titles, lines, "Contributions of the columns", words=2)
         return cell_html(table, grid(self._charts()))

@@ -255,7 +255,8 @@ class Task(ABC):
     def watch(self, name: str) -> None:
         """Add a metric to `headline`.  Raises: UsageError for a metric that the task lacks."""
         known = ("loss", *self.all_metrics, *self.patterns)
-        if not (name == "loss" or name in self.all_metrics or self._numbered(name)):
+        is_text = isinstance(name, str)
+        if not is_text or not (name in ("loss", *self.all_metrics) or self._numbered(name)):
             listed = ", ".join(known)
             raise UsageError(f"this task has {listed} (got {name!r}){suggestion(name, known)}")
         if name not in ("loss", *self.headline):
@@ -652,7 +653,7 @@ class CensoredTimes(Regression):
         return censored.brier(scored.truth[:, 0], chances, times, scored.weights)
 
     def _integrated_brier(self, scored: Scored) -> float:
-        if not (scored.truth > 0).any():
+        if not (scored.truth[:, 0] > 0).any():
             return float("nan")
         times = censored.grid(scored.truth[:, 0])
         return censored.integrated(self._brier(scored, times), times)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mlpengine.core.buffers import zeros
+from mlpengine.core.buffers import unmasked, zeros
 from mlpengine.core.errors import CheckpointError, UsageError
 from mlpengine.core.named import one_or_named
 from mlpengine.core.spec import Array, ArrayLike, DTypeLike, Spec, floating
@@ -24,6 +24,9 @@ InputLike = ShapeLike | tuple[str, ShapeLike]
 
 INTEGERS = np.dtype(np.int64)
 """Dtype of integer inputs."""
+
+NO_NAMES = ("", "input", "__metadata__")
+"""Names that a parameter must not have: of the input, and of the metadata of files."""
 
 SHOWN_PARAMETERS = 20
 """Number of parameters that an error message lists."""
@@ -127,9 +130,8 @@ class Recordable(Saved):
             )
         where = f"{self._where}: inputs"
         if isinstance(inputs, Mapping):
-            rows = {n: _input_spec(v, f"{where}: {n}", kind) for n, v in inputs.items() if n}
-            if not rows:
-                raise UsageError(f"{where} must be shapes by name (got {quoted(inputs)})")
+            _need_texts(inputs, where)
+            rows = {n: _input_spec(v, f"{where}: {n}", kind) for n, v in inputs.items()}
             self.in_shape = {name: spec.shape for name, spec in rows.items()}
         else:
             rows = {"": _input_spec(inputs, where, kind)}
@@ -140,6 +142,9 @@ class Recordable(Saved):
         if twice := self._buffers & parameters.keys():
             raise UsageError(f"{self._where}: buffers must not be parameters (got {min(twice)!r})")
         parameters = {**parameters, **(buffers or {})}
+        for name in parameters:
+            if not isinstance(name, str) or name in NO_NAMES:
+                raise UsageError(f"{self._where}: a parameter must not be called {name!r}")
         arrays = {n: v for n, v in parameters.items() if isinstance(v, np.ndarray)}
         values = {n: numeric(v, f"{self._where}: {n}") for n, v in arrays.items()}
         specs = {n: Spec(_shape(v, f"{self._where}: {n}"), kind) for n, v in parameters.items()}
@@ -197,6 +202,8 @@ class Recordable(Saved):
         returned = self.record(tape, *inputs.values())
         outputs = dict(returned) if isinstance(returned, Mapping) else {"": returned}
         where = f"{self._where}: record"
+        if isinstance(returned, Mapping):
+            _need_texts(returned, f"{where}: outputs")
         self._check_outputs(outputs, batch_size, where)
         for name, output in outputs.items():
             if not any(layer.output is output for layer in tape.layers):
@@ -351,7 +358,7 @@ class Recordable(Saved):
                 f"parameters: state must be a mapping of arrays by name (got {quoted(state)}); "
                 f"{type(self).__name__}.load(path) reads a file"
             )
-        arrays = {name: np.asarray(value) for name, value in state.items()}
+        arrays = {n: unmasked(value, f"parameters: {n}") for n, value in state.items()}
         check_arrays(self.params.specs, arrays)
         for name, array in arrays.items():
             self.params.views[name][...] = array
@@ -414,6 +421,12 @@ def check_arrays(specs: Mapping[str, Spec], arrays: Mapping[str, Array]) -> None
             f"parameters: {'; '.join(problems[:SHOWN_PARAMETERS])}{more}; mlp."
             "state_dict() shows the names and shapes that are needed"
         )
+
+
+def _need_texts(named: Mapping[str, Any], where: str) -> None:
+    """Raise UsageError unless there are names, and all are texts with letters."""
+    if not named or not all(isinstance(name, str) and name for name in named):
+        raise UsageError(f"{where} must have names, such as 'x' (got {quoted(named)})")
 
 
 def _input_spec(given: InputLike, where: str, dtype: np.dtype[Any]) -> Spec:

@@ -12,6 +12,7 @@ from math import prod
 import numpy as np
 
 from mlpengine.core.errors import ShapeError
+from mlpengine.core.fields import Limits
 from mlpengine.core.spec import Array, Calls, DTypeLike, Slots, Spec, call, floating
 from mlpengine.formula.numpy_functions import constant_like
 from mlpengine.ops._check import listing, need_floats
@@ -20,6 +21,9 @@ from mlpengine.ops.op import GradOp
 
 Means = Callable[[Array, Array], Calls]
 """A function ``means(cube, column)`` that yields the calls for the means of a cube."""
+
+
+_EPS, _MOMENTUM = Limits(at_least=0), Limits(at_least=0, at_most=1)
 
 
 class _Normalization(GradOp):
@@ -32,6 +36,7 @@ class _Normalization(GradOp):
 
     def infer(self, x: Spec, scale: Spec | None = None, bias: Spec | None = None) -> Spec:
         need_floats(self.name, x=x, scale=scale, bias=bias)
+        _EPS.check(f"{self.name}: eps", self.eps)
         features = Spec(self._cube(x)[1:2], x.dtype)
         if not features.size or any(s not in (None, features) for s in (scale, bias)):
             raise ShapeError(
@@ -155,7 +160,8 @@ class RunningStatistics:
         return statistics
 
     def _use(self, mean: Array, variance: Array, momentum: float) -> None:
-        self.mean, self.variance, self.momentum = mean, variance, momentum
+        self.mean, self.variance = mean, variance
+        self.momentum: float = _MOMENTUM.check("batch_norm: momentum", momentum)
         self._before = mean.copy(), variance.copy()
 
     def restore(self) -> None:

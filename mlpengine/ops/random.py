@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from math import pi
+from numbers import Real
 
 import numpy as np
 
@@ -37,8 +38,8 @@ class Dropout(GradOp, name="dropout"):
     in_place = ("forward", "backward")
 
     def __post_init__(self) -> None:
-        if not 0 <= self.rate < 1:
-            raise UsageError(f"dropout: rate must be at least 0 and below 1 (rate {self.rate})")
+        if not (isinstance(self.rate, Real) and 0 <= self.rate < 1):
+            raise UsageError(f"dropout: rate must be at least 0 and below 1 (rate {self.rate!r})")
         if not isinstance(self.rng, Philox):
             kind = type(self.rng).__name__
             raise UsageError(f"dropout: rng must be a Philox, such as Philox(seed) (got a {kind})")

@@ -18,8 +18,9 @@ Covered = tuple[Array, tuple[slice, ...]]
 
 def pair(where: str, name: str, value: int | Pair, lowest: int) -> Pair:
     """Return `value` for height and width; raise UsageError unless both are at least `lowest`."""
-    numbers = (value, value) if isinstance(value, int) else tuple(value)
-    if len(numbers) != 2 or min(numbers) < lowest:
+    numbers = tuple(value) if np.iterable(value) else (value, value)
+    whole = all(isinstance(n, int | np.integer) for n in numbers)
+    if len(numbers) != 2 or not whole or min(numbers) < lowest:
         raise UsageError(f"{where}: {name} must be one or two integers from {lowest} (got {value})")
     return numbers[0], numbers[1]
 

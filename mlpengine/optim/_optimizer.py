@@ -21,7 +21,7 @@ from mlpengine.optim._denormals import (
 from mlpengine.optim._state import State, matching_state
 from mlpengine.optim.numpy_update import NumpyUpdate
 from mlpengine.optim.parameter_groups import Group, find_ranges
-from mlpengine.optim.schedules import PlateauSchedule, ScheduleLike, factors_of
+from mlpengine.optim.schedules import PlateauSchedule, ScheduleLike, factor_of, factors_of
 from mlpengine.optim.update_formulas import update_formulas
 from mlpengine.tape.flat import Flat
 
@@ -298,7 +298,7 @@ class Optimizer(ABC):
                 f"{self._where}: decay_schedule must be a function of the step alone "
                 f"(got {schedule!r})"
             )
-        factor = schedule(step)
+        factor = factor_of(schedule, step)
         if not 0.0 <= factor <= 1.0:
             raise UsageError(
                 f"{self._where}: decay_schedule must lie in 0 to 1 "
@@ -318,7 +318,7 @@ class Optimizer(ABC):
                 f"{self._where}: schedule must be callable (got {self.schedule!r}), such as "
                 f"CosineSchedule(1000) for the factors of 1000 steps"
             )
-        factor = self.schedule(step)
+        factor = factor_of(self.schedule, step)
         lr = self._lr * factor
         if not 0.0 <= lr <= self._largest_lr:
             raise UsageError(

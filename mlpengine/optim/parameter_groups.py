@@ -7,7 +7,7 @@ from typing import Annotated
 from mlpengine.backends.update_rules import ParameterRange
 from mlpengine.core.errors import UsageError
 from mlpengine.core.fields import NonNegative, check_options
-from mlpengine.core.wording import suggestion
+from mlpengine.core.wording import quoted, suggestion
 from mlpengine.tape.flat import Flat
 
 
@@ -50,6 +50,8 @@ def find_ranges(
     factors: dict[str, Group] = {}
     for name, group in groups.items():
         check_group(where, name, members)
+        if not isinstance(group, Group):
+            raise UsageError(f"{where}: groups must be such as Group(lr=0.1) (got {quoted(group)})")
         factors |= dict.fromkeys(members[name], group)
     ranges: list[ParameterRange] = []
     for name, place in params.places.items():

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from math import cos, inf, log2, pi
+from math import cos, inf, log2, nan, pi
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from mlpengine.core.errors import UsageError
@@ -110,13 +110,20 @@ class _TimedSchedule(Schedule):
         return span
 
 
+def factor_of(schedule: ScheduleLike, step: int) -> float:
+    """Return the factor of a step; NaN if the schedule returns no number."""
+    factor = schedule(step)
+    try:
+        return float(factor)
+    except (TypeError, ValueError):
+        return nan
+
+
 def factors_of(schedule: ScheduleLike, steps: range) -> Iterable[float]:
     """Return the factor of each step."""
-    return (
-        _timed_factors(schedule, steps)
-        if isinstance(schedule, _TimedSchedule)
-        else map(schedule, steps)
-    )
+    if isinstance(schedule, _TimedSchedule):
+        return _timed_factors(schedule, steps)
+    return (factor_of(schedule, step) for step in steps)
 
 
 @lru_cache(2)

@@ -18,7 +18,7 @@ from .collect import (
 from .page import run_page
 
 if TYPE_CHECKING:
-    from .comparison import lead_of
+    from .comparison import lead_of, paired
     from .sweep import collect_sweep, sweep_page
 
 REPORT_FILE = "report.html"
@@ -33,6 +33,7 @@ __all__ = [
     "collect",
     "collect_sweep",
     "lead_of",
+    "paired",
     "read_run",
     "run_page",
     "save_report",
@@ -42,7 +43,7 @@ __all__ = [
 
 __getattr__, __dir__ = lazy_names(  # the page of a run does not need these functions
     __name__,
-    {"comparison": ("lead_of",), "sweep": ("collect_sweep", "sweep_page")},
+    {"comparison": ("lead_of", "paired"), "sweep": ("collect_sweep", "sweep_page")},
 )
 
 

@@ -38,7 +38,7 @@ def lead_of(
     values, errors = ([one[key] or 0.0 for one in known] for key in ("value", "error"))
     sign = 1 if higher_is_better(metric) else -1
     ahead = int(known[1]["value"] is not None and sign * (values[1] - values[0]) > 0)
-    pair = _paired(scored[ahead], scored[1 - ahead], metric, judge)
+    pair = paired(scored[ahead], scored[1 - ahead], metric, judge)
     value, error = pair or (values[ahead] - values[1 - ahead], hypot(*errors))
     return Lead(metric, part, ahead, float(f"{sign * value:.6g}"), float(f"{error:.6g}"))
 
@@ -50,10 +50,13 @@ def _mean_cost(scored: ScoredRows, judge: Threshold) -> dict[str, float]:
     return {**known, "error": known["error"] * float(np.sqrt(len(rows) / scored.total))}
 
 
-def _paired(
-    first: ScoredRows, other: ScoredRows, metric: str, judge: Threshold | None
+def paired(
+    first: ScoredRows, other: ScoredRows, metric: str, judge: Threshold | None = None
 ) -> tuple[float, float] | None:
-    """Return the lead of `first` over `other` in a metric, and its standard error."""
+    """Return the lead of `first` over `other` in a metric, and its standard error.
+
+    Returns None if they do not predict the same rows.
+    """
     places = [scored.rows.places for scored in (first, other)]
     if None in places or first.part != other.part or len(first.rows) != len(other.rows):
         return None

@@ -1,5 +1,6 @@
 """The page of a report: HTML without scripts, readable on phones, screens and paper."""
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 from pathlib import Path
@@ -354,7 +355,11 @@ def drivers_section(data: Data) -> Markup | None:
     if not known:
         return None
     if "skipped" in known:
-        call = "model.explain(table)" if data.get("in_memory") else "mlpengine explain"
+        call = (
+            "model.explain(table)"
+            if data.get("in_memory")
+            else f"mlpengine explain {shlex.quote(data['path'])}"
+        )
         return tag("p", f"Left out: {known['skipped']}. ", tag("code", call), " computes it.")
     return explanation_markup(known)
 

@@ -106,6 +106,9 @@ class ThresholdChoice:
     def _one_aim(self) -> Self:
         if (self.metric is None) == (self.costs is None):
             raise rule("give metric or costs, one of both")
+        costs = self.costs or {}
+        if len(costs) == 2 and not any(costs.values()):
+            raise rule("one of the costs must be above 0", "costs")
         return self
 
 

@@ -6,7 +6,7 @@ from mlpengine.core.errors import UsageError
 from mlpengine.core.wording import plural, quoted
 from mlpengine.nn.recording import Recordable, Recording
 from mlpengine.ops.philox import scaled_limit
-from mlpengine.optim.schedules import ScheduleLike
+from mlpengine.optim.schedules import ScheduleLike, factor_of
 
 
 def checked_schedule(schedule: ScheduleLike | None) -> ScheduleLike | None:
@@ -51,7 +51,7 @@ class DropoutRates:
                 start = i
 
     def _share(self, steps: int) -> float:
-        share = 1.0 if self._schedule is None else self._schedule(steps)
+        share = 1.0 if self._schedule is None else factor_of(self._schedule, steps)
         if not 0.0 <= share <= 1.0:
             raise UsageError(
                 f"training step: dropout_schedule must lie in 0 to 1 "

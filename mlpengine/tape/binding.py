@@ -55,7 +55,12 @@ class Instruction(Uncopyable):
     writes: tuple[Array | None, ...]
     work: Mapping[str, Array]
     calls: tuple[Call, ...]
-    text: str
+    step: object
+
+    @property
+    def text(self) -> str:
+        """The step as text."""
+        return str(self.step)
 
     def __str__(self) -> str:
         return f"{self.text}   [{len(self.calls)} calls]"
@@ -77,7 +82,7 @@ def bind(
         writes = tuple(array(w) for w in step.writes)
         work = {name: resolve(buffer) for name, buffer in step.work.items()}
         calls = tuple(_calls(step, reads, writes, work, backend))
-        instructions.append(Instruction(step.kind, step.op, reads, writes, work, calls, str(step)))
+        instructions.append(Instruction(step.kind, step.op, reads, writes, work, calls, step))
     return instructions
 
 

@@ -241,6 +241,8 @@ def _owned(arrays: Mapping[str, Array], leaves: Mapping[str, Node], what: str) -
         if name not in leaves:
             raise TapeError(f"{what}: no leaf {name!r} (leaves: {', '.join(leaves)})")
         spec = leaves[name].spec
+        if not isinstance(array, np.ndarray):
+            raise TapeError(f"{what}: {name} must be an array (got {quoted(array)})")
         if array.shape != spec.shape:
             raise ShapeError(f"{what}: {name} must be {spec} (got {Spec.of(array)})")
         if array.dtype != spec.dtype:

@@ -15,6 +15,7 @@ from mlpengine.core.spec import Array
 from mlpengine.diagnostics import Diagnostics, table, verdicts
 from mlpengine.diagnostics.baselines import (
     Baselines,
+    Beside,
     baselines,
     copies_of,
     error_beside_constant,
@@ -397,10 +398,19 @@ def measure_baselines(
         pair = _joined(as_rows(train.x[many])), other[:: -(-len(other) // COPY_ROWS)]
         if all(np.isfinite(one).all() for one in pair):
             diagnostics.copies = copies_of(*pair)
-    beside = [train.truth[(rows + step) % len(train)] for step in (1, -1)]
+    beside = [_beside(train, rows, step) for step in (1, -1)]
     diagnostics.baselines = baselines(
         _joined(x), truth, predicted, rows, other, other_truth, beside
     )
+
+
+def _beside(train: Split, rows: Array, step: int) -> Beside:
+    """Return the targets of the rows `step` rows below in the table, if they are training rows."""
+    origin = train.places.rows.origin if train.places else None
+    origin = np.arange(len(train)) if origin is None else origin
+    order, wanted = np.argsort(origin, kind="stable"), origin[rows] + step
+    found = order[np.searchsorted(origin, wanted, sorter=order).clip(max=len(train) - 1)]
+    return train.truth[found], origin[found] == wanted
 
 
 def _is_complete(truth: Array) -> Array:

@@ -1,5 +1,6 @@
 """The training loop of one or several networks: epochs, early stopping, callbacks, state."""
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from mlpengine.drawing.cell import Cell
     from mlpengine.drawing.chart_types import Chart
     from mlpengine.drawing.markup import Markup
+
+_log = logging.getLogger("mlpengine")
 
 
 @dataclass(frozen=True, repr=False)
@@ -278,7 +281,7 @@ class Loop(Uncopyable):
         self._shares = self.ranks if several else None
         own = self._shares.share(len(each)) if self._shares else slice(None)
         self._own = frozenset(range(1, len(each) + 1)[own])
-        self._stop, self.until = False, inf
+        self._stop, self.until, self._odd_monitor = False, inf, False
         self.callbacks = in_order(callbacks)
         self._states = _by_name(self.callbacks)
         self._hooks: dict[str, list[Callable[..., Any]]] = {
@@ -515,18 +518,28 @@ class Loop(Uncopyable):
         self._call("on_train_epoch_end", self.history.rows[-1])
 
     def _check_monitor(self) -> None:
-        """Raise NumericalError if the monitored metric, but not the loss, is nonfinite at first."""
-        rule, rows = self.members[0].early_stopping, [m.history.rows for m in self.members]
-        first = [one[0].validation for one in rows if len(one) == 1]
-        if rule is None or not any(first):
+        """Refuse or report a monitored metric that is not finite although the loss is finite.
+
+        Raises: NumericalError if this is so for all networks in the first epoch.
+        """
+        rule, epoch = self.members[0].early_stopping, len(self.history.rows)
+        rows = [m.history.rows[-1].validation for m in self.members if len(m.history.rows) == epoch]
+        if rule is None or self._odd_monitor or not any(rows):
             return
-        values = [row[rule.monitor] for row in first]
-        losses = [row["loss"] for row in first]
-        if not any(map(isfinite, values)) and any(map(isfinite, losses)):
+        odd = [v for row in rows if not isfinite(v := row[rule.monitor]) and isfinite(row["loss"])]
+        if not odd:
+            return
+        text = f"the validation metric {rule.monitor} must be finite (got {odd[0]}"
+        if epoch == 1 and not any(isfinite(row[rule.monitor]) for row in rows):
             raise NumericalError(
-                f"epoch 1: the validation metric {rule.monitor} must be finite (got {values[0]}); "
-                "set training.early_stopping.monitor to another metric, such as loss"
+                f"epoch 1: {text}); set training.early_stopping.monitor to another metric, such as "
+                "loss"
             )
+        self._odd_monitor = True
+        networks = f" in {len(odd)} of {len(rows)} networks" if len(rows) > 1 else ""
+        _log.warning(
+            "warning: epoch %d: %s%s); such an epoch is not the best", epoch, text, networks
+        )
 
     def _call(self, hook: str, *details: Any) -> None:
         for call in self._hooks[hook]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from mlpengine.core.errors import UsageError
+from mlpengine.core.errors import DtypeError, UsageError
 from mlpengine.core.named import need_names
 from mlpengine.core.wording import quoted, suggestion
 from mlpengine.models.evaluate import loss_names
@@ -51,6 +51,13 @@ def check_fit(step: TrainingStep, task: Task, train: Split, validation: Split | 
             text = f"loop: {name} must be a Split (got {quoted(part)})"
             raise UsageError(f"{text}; write {name}=Split(x, y, truth=y)")
         check_names(step.mlp, step.loss, part.x, part.y)
+        for own, rows in (("x", part.x), ("y", part.y)):
+            kind = getattr(rows, "dtype", step.mlp.dtype)
+            if kind.kind == "f" and kind != step.mlp.dtype:
+                text = f"loop: {name}.{own} must have the dtype of the network, {step.mlp.dtype}"
+                raise DtypeError(
+                    f"{text} (got {kind}); write {own}.astype({str(step.mlp.dtype)!r})"
+                )
         if isinstance(task, OutputTasks):
             need_names(part.truth, task.tasks, "Split: truth", more=True)
     outputs = step.mlp.outputs

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from statistics import fmean, stdev
 
 import numpy as np
 
@@ -48,6 +47,15 @@ class Measured:
     spreads: dict[str, dict[str, Metrics]] = field(default_factory=dict)
     calibration_error: float | None = None
     last: tuple[str, Split, Array] | None = None
+
+    @property
+    def equals_teacher(self) -> bool:
+        """Whether a student's loss is at most 5 % above its teacher's loss, on any part."""
+        return any(
+            self.metrics[part]["loss"] - scores[TEACHER]["loss"] <= 0.05 * scores[TEACHER]["loss"]
+            for part, scores in self.spreads.items()
+            if TEACHER in scores
+        )
 
 
 def measure(
@@ -133,10 +141,10 @@ def _over_networks(
     scorer: Scorer, part: Split, networks: Sequence[TabularNetwork]
 ) -> dict[str, Metrics]:
     scores = [scorer.run(output, part) for output in outputs_of(networks, part.x)]
-    return {
-        ONE_NETWORK: {name: fmean(s[name] for s in scores) for name in scores[0]},
-        DEVIATION: {name: stdev(s[name] for s in scores) for name in scores[0]},
-    }
+    values = np.array([[*one.values()] for one in scores])
+    with np.errstate(over="ignore", invalid="ignore"):  # a metric may be infinite
+        both = {ONE_NETWORK: values.mean(axis=0), DEVIATION: values.std(axis=0, ddof=1)}
+    return {title: dict(zip(scores[0], of.tolist(), strict=True)) for title, of in both.items()}
 
 
 def _of_mean(fitted: Fitted, scorer: Scorer, output: Array, part: Split) -> Metrics:

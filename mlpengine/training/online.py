@@ -1,6 +1,7 @@
 """Networks that learn one row at a time from dictionaries, in constant memory."""
 
 from collections.abc import Hashable, Mapping
+from decimal import Decimal
 from math import inf, isfinite, sqrt
 from numbers import Real
 from typing import Annotated, Any
@@ -41,6 +42,26 @@ def _is_missing(value: Any) -> bool:
     if value is None or type(value).__name__ == "NAType":
         return True
     return isinstance(value, Hashable) and bool(value != value)  # an array has no single answer
+
+
+def _plain(value: Any, name: str) -> float | bool | str | None:
+    """Return a number, a boolean or a text, of NumPy or `decimal`, too; None if it is missing.
+
+    Raises: DataError for another type, and for a number beyond 1e100.
+    """
+    if _is_missing(value):
+        return None
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, Real | Decimal) or isinstance(value, np.timedelta64):
+        text = "a number, boolean or text is needed"
+        raise DataError(f"{name}: {text} (got {quoted(value)}); write a date as its timestamp()")
+    number: Any = value.item() if isinstance(value, np.number) else value
+    if LARGEST < abs(number) < inf:  # an int may exceed every float, and 1e100 every float32
+        raise DataError(f"{name}: numbers must be within 1e100 (got {quoted(value)})")
+    return float(number)
 
 
 class _Scale:
@@ -119,38 +140,35 @@ class _Online:
             self._slots[name] = len(self._slots)
         return self._slots[name]
 
-    def _check(self, x: Any) -> None:
-        """Raise DataError for an unusable row, before anything changes."""
+    def _checked(self, x: Any) -> dict[str, float | bool | str | None]:
+        """Return a row with plain values.  Raises: DataError, before anything changes."""
         if not isinstance(x, Mapping):
             raise DataError(f"{type(self).__name__}: a row must be a dict (got {quoted(x)})")
-        for name, value in x.items():
-            size: Any = abs(value) if isinstance(value, Real) else 0
-            if LARGEST < size < inf:  # an int may exceed every float
-                raise DataError(f"{name}: numbers must be within 1e100 (got {quoted(value)})")
+        return {str(name): _plain(value, str(name)) for name, value in x.items()}
 
-    def _encode(self, x: Mapping[str, Any], out: Array, *, learning: bool = False) -> None:
+    def _encode(
+        self, x: Mapping[str, float | bool | str | None], out: Array, *, learning: bool = False
+    ) -> None:
         out.fill(0)
         for name, value in x.items():
-            if isinstance(value, Real) and not isinstance(value, bool | np.bool_):
-                number = float(value)
-                if isfinite(number):
+            if isinstance(value, float):
+                if isfinite(value):
                     k = self._slot(name)
                     if learning:
-                        self._numbers.add(k, number)
-                    out[k] = self._numbers.scaled(k, number)
-            elif not _is_missing(value):
+                        self._numbers.add(k, value)
+                    out[k] = self._numbers.scaled(k, value)
+            elif value is not None:
                 known = learning or f"{name}={value}" in self._slots
                 if known or len(self._slots) >= self.features:
                     out[self._slot(f"{name}={value}")] = 1
 
     def _output(self, x: Mapping[str, Any]) -> Array:
-        self._check(x)
         row = np.empty((1, self.features), np.float32)
-        self._encode(x, row[0])
+        self._encode(self._checked(x), row[0])
         output: Array = self.network.predict(row)[0]
         return output
 
-    def _learn(self, x: Mapping[str, Any], y: Array) -> None:
+    def _learn(self, x: Mapping[str, float | bool | str | None], y: Array) -> None:
         """Learn the latest rows with targets `y`; the newest target is at ``rows % batch``."""
         self._encode(x, self._x[self.rows % len(self._x)], learning=True)
         self.rows += 1
@@ -200,14 +218,16 @@ class OnlineRegressor(_Online):
 
     def learn_one(self, x: Mapping[str, Any], y: float) -> None:
         """Learn one row.  Raises: DataError for an invalid row or target, and beyond 1e100."""
-        self._check(x)
-        if not isinstance(y, Real) or not abs(y) <= LARGEST:
+        row, number = self._checked(x), inf
+        if isinstance(y, Real | Decimal) and not _is_missing(y):
+            number = float(_plain(y, "learn_one: y") or 0)
+        if not isfinite(number):
             raise DataError(f"learn_one: y must be a number within 1e100 (got {quoted(y)})")
-        self._target.add(0, float(y))
-        self._y[self.rows % len(self._y)] = y
+        self._target.add(0, number)
+        self._y[self.rows % len(self._y)] = number
         deviation = sqrt(self._target.variance[0]) or 1.0
         scaled = (self._y - self._target.mean[0]) / deviation
-        self._learn(x, np.clip(scaled, -2 * FARTHEST, 2 * FARTHEST).astype(np.float32))
+        self._learn(row, np.clip(scaled, -2 * FARTHEST, 2 * FARTHEST).astype(np.float32))
 
     def predict_one(self, x: Mapping[str, Any]) -> float:
         """Return the prediction for one row; 0 before the first row is learned."""
@@ -245,7 +265,7 @@ class OnlineClassifier(_Online):
 
     def learn_one(self, x: Mapping[str, Any], y: Any) -> None:
         """Learn one row.  Raises: DataError for an invalid row; UsageError for too many labels."""
-        self._check(x)
+        row = self._checked(x)
         if not isinstance(y, Hashable) or _is_missing(y):
             raise DataError(f"learn_one: y must be a label (got {quoted(y)})")
         if y not in self._classes:
@@ -255,7 +275,7 @@ class OnlineClassifier(_Online):
                 )
             self._classes[y] = len(self._classes)
         self._y[self.rows % len(self._y)] = self._classes[y]
-        self._learn(x, self._y)
+        self._learn(row, self._y)
 
     def predict_proba_one(self, x: Mapping[str, Any]) -> dict[Any, float]:
         """Return the probability of each known label."""

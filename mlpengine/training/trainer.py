@@ -160,7 +160,7 @@ class Fitted:
 
     def model(self, preprocessor: Preprocessor) -> Model:
         """Return a model with these networks and this preprocessor."""
-        model = _model(self.loss, self.mean, preprocessor)
+        model = model_of(self.loss, self.mean, preprocessor)
         return replace(model, residuals=self.residuals, sets=self.sets)
 
 
@@ -441,7 +441,7 @@ class Trainer:
 
     def model(self, preprocessor: Preprocessor) -> Model:
         """Return the model of the networks in their current state."""
-        return _model(self.loss, self.mean, preprocessor)
+        return model_of(self.loss, self.mean, preprocessor)
 
     def finish(self, result: Result) -> Fitted:
         """Return the trained networks, with measurements on rows that did not train them.
@@ -526,7 +526,7 @@ class Trainer:
         return tuple(known.get(id(mlp)) or self._member(mlp, rows) for mlp in fitted.mean.networks)
 
 
-def _model(loss: Loss, mean: NetworkMean, preprocessor: Preprocessor) -> Model:
+def model_of(loss: Loss, mean: NetworkMean, preprocessor: Preprocessor) -> Model:
     """Return a model of a network, or of copies of several networks."""
     loss, networks = loss.plain(), mean.networks
     threshold = mean.task.threshold if isinstance(mean.task, Classification) else None

@@ -9,7 +9,11 @@ import pyarrow as pa
 import pytest
 
 from mlpengine import distill, fit, load
+from mlpengine.config import load_config
+from mlpengine.config.columns import joint_list
 from mlpengine.core.errors import UsageError
+from mlpengine.diagnostics.verdict import Verdict
+from mlpengine.training.measure import Measured
 from mlpengine.training.transfer import TransferSet
 
 TEACHER = """\
@@ -39,6 +43,10 @@ def test_a_student_is_a_run_as_any_other(mlpengine):
     own = json.loads(Path("t/result.json").read_text())["test"]
     assert result["spread"]["test"]["teacher"] == pytest.approx(own, rel=1e-4)
     assert result["spread"]["test"].keys() == {"teacher", "direct"}
+    lags = Verdict("underfitting", None, "", "", 1.0, 0.0, "", no_fix="x")
+    for loss in (0.5, 0.6):  # a student that equals its teacher does not underfit
+        measured = Measured({"test": {"loss": loss}}, {"test": {"teacher": {"loss": 0.49}}})
+        assert len(joint_list(load_config(Path("t.yaml")), [], [lags], measured)) == (loss > 0.55)
     student, teacher = load("s"), load("t")
     assert (len(teacher.networks), len(student.networks)) == (3, 1)
     assert student.mlp.sizes[1:] == (6, 3)

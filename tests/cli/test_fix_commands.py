@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from mlpengine.report import paired
 from mlpengine_cli import fixing
 
 BROKEN = """
@@ -50,6 +51,15 @@ def test_a_repair_that_does_not_help_is_not_kept(mlpengine, dropped, monkeypatch
     result = mlpengine("train", dropped, "--fix", "--json", "-q")
     assert "nothing helped" in result.err
     assert json.loads(result.out.splitlines()[-1])["better"].endswith("broken")
+
+
+def test_a_repair_that_may_help_by_chance_is_not_kept(mlpengine, dropped, monkeypatch):
+    pairs = []
+    monkeypatch.setattr(fixing, "paired", lambda *pair: pairs.append(paired(*pair)) or (0.0, 9.0))
+    result = mlpengine("train", dropped, "--fix", "--json", "-q")
+    assert "nothing helped by more than half a standard error" in result.err
+    assert json.loads(result.out.splitlines()[-1])["better"].endswith("broken")
+    assert all(0 < error < 0.05 < lead for lead, error in pairs)
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,7 @@ def _step(**options):
         ("training step: y", lambda: _step()(X, HIDDEN[:, 1:])),
         ("training step: sample_weight", lambda: _step(weighted=True)(X, X[:, :1], HIDDEN[:, 1])),
         ("predict: x", lambda: Mlp([2, 1]).predict(HIDDEN)),
+        ("parameters: w", lambda: Mlp([2, 1]).load_state_dict({"w": HIDDEN})),
         ("Split: truth", lambda: Split(X, X[:, :1], HIDDEN[:, 1])),
         ("left", lambda: NamedRows({"left": HIDDEN})),
     ],

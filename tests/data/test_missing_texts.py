@@ -19,6 +19,7 @@ from mlpengine.data.tables import read_table
 from mlpengine.data.tables.detect import detect
 from mlpengine.data.tables.frames import as_table
 from mlpengine.data.tables.parsing import FEW_GAPS
+from mlpengine.models.evaluate import without_each_block
 
 TEXTS = """
 None NA N/A n/a nan NaN null NULL ? none Null na nil missing unknown - -- . n.a. NaT <NA> inf True
@@ -128,11 +129,14 @@ def test_a_gap_of_new_rows_is_the_gap_of_training():
     assert known.transform(new).features.argmax(axis=1).tolist() == [1, 0, 3, 3]
 
 
-def test_labels_that_differ_in_type_alone_are_refused():
+def test_labels_that_differ_in_type_alone_are_refused(caplog):
     for labels in ([1, "a", "1"], ["1", 1], ["1.0", 1], ["-1", -1], ["true", True], [True, "True"]):
         with pytest.raises(DataError, match=r"column 'y', row [23]: "):
             as_table({"y": labels}, labels=["y"])
     assert as_table({"y": [1, "a"]}, labels=["y"])["y"].levels == ("1", "a")
+    joined = as_table({"y": ["1e3", "1000", "2", "2 "]}, labels=["y"])["y"]
+    assert (joined.values.tolist(), len(caplog.records)) == ([1000, 1000, 2, 2], 1)
+    assert "'1000' and '1e3'" in caplog.text
 
 
 def test_columns_that_numpy_has_no_type_for():
@@ -201,6 +205,37 @@ def test_a_table_without_rows_is_refused():
     for verb in (lambda none: mlpengine.fit(none, "y"), model.evaluate):
         with pytest.raises(DataError, match=r"rows are needed \(got none\)"):
             verb(table[:0])
+    swapped = [*table[["y", "x"]].itertuples(index=False)]  # named tuples
+    np.testing.assert_array_equal(model.predict(swapped), model.predict(table))
+    with pytest.raises(mlpengine.UsageError, match=r"fit\(table, 'y', "):
+        model.predict_set(table)
+    assert model.compare(model, table[:1]).as_dict()["ahead"] is None
+    for wrong in (None, [1], "accuracy"):
+        with pytest.raises(mlpengine.UsageError, match=r"\(got "):
+            model.evaluate(table, metrics=wrong)
+    weighted = {"weight": "w", "split": {"test": 0.0}}
+    with pytest.raises(DataError, match="each fold needs a row with a weight above 0"):
+        mlpengine.fit(table.assign(w=[1] + [0] * 59), "y", data=weighted)
+    assert without_each_block(3, np.arange(3), weights=np.eye(3)[1]) == []
+    plain = {"training": {"epochs": 1, "folds": None}, "data": {"weight": "w"}}
+    model, _ = mlpengine.fit(table.assign(w=1), "y", **plain)
+    assert np.isnan(model.explain(table.assign(w=np.eye(60)[0])).importances[0][2])
+    with pytest.raises(DataError, match=r"rows are needed \(got none\)"):
+        mlpengine.fit(table, "y", test=table[:0])
+
+
+def test_what_leaves_nothing_to_learn_or_to_measure_is_named():
+    x, y = np.sin(np.arange(60)), np.full(60, 0.5)
+    for rows, text in (({"x": x, "y": y}, "constant"), ({"x": x[:7], "y": [*"pqrstuv"]}, "test")):
+        _, result = mlpengine.fit(rows, "y", training={"epochs": 1})
+        assert any(text in line for line in result.remarks)
+    assert "constant" in str(mlpengine.check({"x": x, "y": y}, "y"))
+    with pytest.raises(mlpengine.ConfigError, match=r"data\.task: classification"):
+        mlpengine.fit({"x": x, "y": x}, "y", loss="ordinal")
+    two = {"x": x, "u": ["a", "b"] * 30, "v": x > 0}
+    for task, advice in (("auto", "all labels of 0 and 1"), ("multilabel", "0 for no")):
+        with pytest.raises(DataError, match=advice):
+            mlpengine.fit(two, ["u", "v"], data={"task": task})
 
 
 def test_fit_warns_of_misread_columns(caplog):

@@ -35,16 +35,10 @@ class Watched:
     weights: np.ndarray | None
 
     def run(self, number, **options):
-        self.step(self.x, self.y, self.weights)
-        return self.diagnostics.after_step(
-            self.step.scratch,
-            self.step.grads,
-            number,
-            loss=self.step.loss_value,
-            norm=self.step.grad_norm,
-            clipped_norm=self.step.clipped_norm,
-            **options,
-        )
+        step = self.step
+        step(self.x, self.y, self.weights)
+        norms = {"loss": step.loss_value, "norm": step.grad_norm, "clipped_norm": step.clipped_norm}
+        return self.diagnostics.after_step(step.scratch, step.grads, number, **norms, **options)
 
 
 def watched(activation, loss, dtype, *, weighted=False, clip_norm=None, batch=24, every=1):

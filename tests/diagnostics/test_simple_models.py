@@ -210,10 +210,13 @@ def test_links_beyond_chance_are_correlations():
 @pytest.mark.parametrize("way", [1, -1])
 def test_a_target_beside_its_row_is_found(way):
     for target in (np.exp(2 * LINEAR), SIDES):
-        beside = [np.roll(target, step, axis=0) for step in (0, -1, 1)]
-        moved = [np.roll(one, way, axis=0) for one in beside]
-        assert moved_target(RandomUnits(standardized(X)), beside)[0] < 0
-        times, (own, other, side) = moved_target(RandomUnits(standardized(X)), moved)
+        units, has = RandomUnits(standardized(X)), np.arange(150) % 3 > 0
+        own, *beside = [np.roll(target, step, axis=0) for step in (0, -1, 1)]
+        assert moved_target(units, own, [(one, has) for one in beside])[0] < 0
+        moved = [(np.roll(one, way, axis=0), has) for one in beside]
+        for one, _ in moved:
+            one[~has] = one[0]  # a third of the adjacent rows is in another part
+        times, (own, other, side) = moved_target(units, np.roll(own, way, axis=0), moved)
         assert times > 3.5
         assert side == way
         assert own < 0.1 < 0.5 < other

@@ -24,6 +24,7 @@ from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 
 from mlpengine.core.errors import install_line  # noqa: E402
 from mlpengine.estimators import MlpClassifier, MlpRegressor  # noqa: E402
+from mlpengine.estimators._estimator import warn_once  # noqa: E402
 
 ESTIMATORS = [MlpClassifier, MlpRegressor]
 
@@ -205,9 +206,17 @@ def test_data_frames_are_learned_as_by_fit(estimator, of, caplog):
         training={"epochs": 4},
     )
     np.testing.assert_array_equal(model.predict(table), whole.predict(frame))
+    np.testing.assert_array_equal(model.model_.predict(table), model.predict(table))
+    rows = frame.assign(y=labels)
+    ranked = [part.explain(rows).as_dict() for part in (model.model_, whole)]
+    assert ranked[0]["importances"] == ranked[1]["importances"]
+    assert "<svg" in model.history_._repr_html_()
     caplog.clear()
+    warn_once.cache_clear()
     new = frame.assign(town="Rom")[:3]
-    np.testing.assert_array_equal(model.predict(of(new)), whole.predict(new))
+    for _ in range(2):  # warned of once
+        predicted = model.predict(of(new))
+    np.testing.assert_array_equal(predicted, whole.predict(new))
     ours, theirs = (text.split(": ", 2)[2] for text in caplog.messages)
     assert ours == theirs
     assert "'Rom'" in ours

@@ -63,6 +63,7 @@ WRONG = {
     "a parameter": (with_settings(training__folds=3), "training.folds"),
     "loss": ({"loss": "mae"}, "softmax_cross_entropy"),
     "activation": ({"activation": "rulu"}, "'identity'"),
+    "an order": ({"loss": "ordinal"}, "numbers, in their order"),
     "preset": ({"preset": "big"}, "plain, realmlp"),
     "class_weight": ({"class_weight": "even"}, "balanced"),
     "a label": ({"class_weight": {"blue": 2}}, "'blue'"),

@@ -1,5 +1,7 @@
 """Metrics as a model shows them: by class, by target, one's own; early stopping watches any."""
 
+from math import inf
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -70,20 +72,26 @@ def test_two_classes_have_an_area_under_the_curve(folds, frame):
 def test_early_stopping_watches_any_metric_of_classes(monitor, frame, own):
     features = frame[["a", "b", "c", "kind"]]
     stop = {"early_stopping": {"monitor": monitor, "patience": 2}, "epochs": 12, "folds": None}
-    _, result = mlpengine.fit(features, "kind", training=stop, seed=2)
+    model, result = mlpengine.fit(features, "kind", training=stop, seed=2)
+    chance = model.predict_proba(features)[np.arange(120), (frame.kind == "yes").astype(int)]
+    assert model.evaluate(features)["gain"] == pytest.approx(chance.mean())
     values = [row.validation[monitor] for row in result.history.rows]
     best = np.argmin(values) if monitor == "brier" else np.argmax(values)
     assert result.best_epoch == 1 + best
 
 
-def test_a_metric_of_ones_own_is_shown_and_watched(frame, own):
-    features = frame[["a", "b", "c", "price"]]
-    stop = {"early_stopping": {"monitor": "largest_gap"}, "epochs": 4}
-    model, result = mlpengine.fit(features, "price", training=stop)
-    assert result.metrics["test"]["largest_gap"] > 0
-    predicted = model.predict(features)
-    expected = np.abs(predicted - frame.price).max()
-    assert model.evaluate(features)["largest_gap"] == pytest.approx(expected)
+@pytest.mark.parametrize("several", ["", "folds", "seeds"])
+def test_a_monitored_metric_that_turns_inf_is_named_with_its_epoch(several, frame, own, caplog):
+    values = iter([2.0, 2.0, 1.0, 1.0] if several else [2.0, 1.0])
+    one = metrics.OwnMetric(lambda *_: next(values, inf), "numbers", False)
+    metrics.OWN_METRICS["largest_gap"] = one
+    stop = {"early_stopping": {"monitor": "largest_gap", "patience": 3}, "members": []}
+    networks = {"folds": None} | ({several: 2} if several else {})
+    _, result = mlpengine.fit(frame[["a", "price"]], "price", training=stop | networks)
+    assert (result.best_epoch, result.epochs, result.metrics["test"]["largest_gap"]) == (2, 5, inf)
+    assert [r.args[0] for r in caplog.records if "largest_gap" in r.getMessage()] == [3]
+    with pytest.raises(mlpengine.NumericalError, match=r"epoch 1: .*largest_gap"):
+        mlpengine.fit(frame[["a", "price"]], "price", training=stop | networks)
 
 
 @pytest.mark.parametrize("loss", ["mse", {"name": "quantile", "levels": [0.5, 0.9]}])

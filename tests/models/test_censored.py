@@ -1,5 +1,7 @@
 """Censored times: their metrics, quantiles and survival against SciPy and sums over pairs."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.stats as stats
@@ -107,6 +109,8 @@ def test_metrics_at_a_time_have_it_in_their_name():
     at = np.array([30.0])
     expected = censored.brier(TIMES, task.survival(OUTPUT, at), at)[0]
     assert found["brier_30"] == pytest.approx(expected)
+    unseen = replace(rows, truth=np.stack([-TIME, np.full(60, np.inf)], axis=1))
+    assert np.isnan(task.metrics(OUTPUT, unseen, full=True)["integrated_brier"])
 
 
 @pytest.mark.parametrize("name", OF)

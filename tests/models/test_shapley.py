@@ -9,6 +9,7 @@ import pytest
 
 import mlpengine
 from mlpengine.core.errors import CheckpointError, DataError, UsageError
+from mlpengine.drawing.markup import with_error
 from mlpengine.models.model import Model
 from mlpengine.models.shapley import shapley_values
 
@@ -71,6 +72,8 @@ def test_a_model_explains_a_row(target):
         assert str(found).splitlines()[2].startswith("a ")  # the column that counts comes first
         assert drawn[0] < found._repr_html_().index(">b<")
         assert found.as_dict()["values"][1] == frame.b[7]
+        both = (found.contributions[0, found.shown[0]], found.errors[0, found.shown[0]])
+        assert with_error(*both) in found._repr_html_()
     own = model.predict_proba(rows)[7] if target == "kind" else [model.predict(rows)[7]]
     np.testing.assert_allclose(found.prediction, own, rtol=1e-5)
     with pytest.raises(DataError, match="one row"):

@@ -134,6 +134,7 @@ def test_validation_rows_choose_without_folds_and_estimators_know_their_labels(f
         ({"metric": "macro_f1", "costs": COSTS}, {}, "metric or costs"),
         ({"metric": "macro_f1", "positive": "maybe"}, {}, "'no' or 'yes'"),
         ({"costs": {"miss": 1}}, {}, "false_negative"),
+        ({"costs": dict.fromkeys(COSTS, 0)}, {}, "above 0"),
         ({"costs": COSTS}, {"folds": None, "early_stopping": False}, "validation rows"),
     ],
 )

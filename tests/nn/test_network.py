@@ -6,9 +6,11 @@ from own_networks import IN_DIM, LAYERS, NETWORKS, Gated, Residual, rows
 
 from mlpengine import Adam, MeanSquaredError, TrainingStep
 from mlpengine.core.errors import DtypeError, MlpEngineError, TapeError, UsageError
+from mlpengine.core.spec import Spec
 from mlpengine.nn import Network
+from mlpengine.ops import MaxPool2d, RunningStatistics
 
-MADE = [*NETWORKS]
+MADE, F4 = [*NETWORKS], np.dtype("float32")
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -95,44 +97,39 @@ REFUSED = {
     "a shape of 0": (lambda: Network(3, {"w": (0, 3)}), "Network: w must be a shape of whole"),
     "a group": (lambda: Network(3, {"w": 3}, groups={"g": ["v"]}), "groups must name parameters"),
     "a buffer": (lambda: Network(3, {"w": 3}, buffers={"w": 3}), "not be parameters (got 'w')"),
+    "a name": (lambda: Network(3, {"input": 3}), "a parameter must not be called 'input'"),
     "complex": (lambda: Network(3, {"w": np.ones(3) * 1j}), "Network: w: must be numeric"),
-    "an unknown name": (
-        lambda: own(lambda tape, x: x.linear(tape.parameter("wight"))).scratch(4),
-        "parameter: must be one of w (got 'wight')",
-    ),
-    "an unread parameter": (
+    "unknown": (lambda: own(lambda t, x: t.parameter("v")).scratch(4), "one of w (got 'v')"),
+    "unread": (
         lambda: own(linear, w=(2, 3), v=2).scratch(4),
-        "Own: record must use every parameter (it leaves out 'v')",
+        "every parameter (it leaves out 'v')",
     ),
     "dropout without effect": (  # whose generator would not move within a call of many steps
         lambda: own(lambda tape, x: (tape.dropout(x, 0.5), linear(tape, x))[1]).scratch(4),
         "Own: record must use what tape.dropout returns; write h = tape.dropout(h, ...)",
     ),
-    "a vector": (
-        lambda: own(lambda tape, x: linear(tape, x).sum(axis=1)).scratch(4),
-        "Own: record must return a node float32[4, outputs] for 4 rows",
-    ),
+    "a vector": (lambda: own(lambda t, x: x[:, 0]).scratch(4), "node float32[4, outputs] for 4 r"),
     "a sum as a layer": (
         lambda: own(
             lambda tape, x: tape.layer("s", linear(tape, x).sum(axis=0, keepdims=True)) + x[:, :2]
         ).scratch(4),
         "Own: record: layer 's' needs a row for each of the input",
     ),
-    "one name twice": (
-        lambda: own(lambda tape, x: tape.layer("a", tape.layer("a", linear(tape, x)))).scratch(4),
-        "layer: names must differ (got 'a' twice)",
+    "twice": (
+        lambda: own(lambda t, x: t.layer("a", t.layer("a", x))).scratch(4),
+        "(got 'a' twice)",
     ),
+    "an input": (lambda: Network({"": 3}, {"w": 3}), "inputs must have names"),
+    "an output": (lambda: own(lambda t, x: {1: x.tanh()}).scratch(4), "outputs must have names"),
+    "eps": (lambda: own(lambda t, x: x.layer_norm(eps=-1)).scratch(4), "layer_norm: eps must be"),
+    "momentum": (lambda: RunningStatistics(3, momentum=2), "batch_norm: momentum must be"),
+    "a kernel": (lambda: MaxPool2d(1.5).infer(Spec((1, 1, 2, 2), F4)), "kernel must be one or two"),
     "dropout of its own": (
-        lambda: own(lambda tape, x: linear(tape, x).dropout(0.5, np.random.default_rng(0))).scratch(
-            4
-        ),
+        lambda: own(lambda _, x: x.dropout(0.5, np.random.default_rng(0))).scratch(4),
         "write tape.dropout(h, 0.5)",
     ),
-    "batch norm": (
-        lambda: own(lambda tape, x: linear(tape, x).batch_norm()).scratch(4),
-        "Own: record: batch_norm needs running statistics among the buffers",
-    ),
-    "an unknown name to freeze": (
+    "batch norm": (lambda: own(lambda t, x: x.batch_norm()).scratch(4), "among the buffers"),
+    "to freeze": (
         lambda: Gated().freeze(["gat"]),
         "Gated: freeze must name parameters (got 'gat')",
     ),

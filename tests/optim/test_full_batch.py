@@ -177,15 +177,36 @@ def test_the_damping_follows_the_gain_of_each_step():
     assert {0, 1, 2} <= rejections
 
 
+def test_a_change_to_a_loss_that_is_not_finite_is_rejected():
+    network = Mlp([1, 1], dtype="float64")
+    flat, losses = network.params.flat, iter([np.inf, np.nan, 0.5])
+    flat[...] = 0.0
+    problem = objective(flat, lambda at: 1.0, np.ones_like)
+    problem.count, problem.loss = 2, losses.__next__
+    problem.curvature = lambda matrix: np.copyto(matrix, np.eye(2))
+    problem.aim = problem.restore = lambda: None
+    optimizer = LevenbergMarquardt(network, damping=1.0)
+    optimizer.minimize(problem)
+    assert flat == pytest.approx(-1 / (1 + 1 * 2 * 4), rel=1e-12)
+    before, problem.loss = flat.copy(), lambda: np.inf
+    optimizer.minimize(problem)
+    assert np.array_equal(flat, before)
+    assert optimizer.numbers_of_state["damping"] == 1e12
+
+
 def test_bayesian_regularization_of_a_linear_network_is_bayesian_ridge():
     linear_model = pytest.importorskip("sklearn.linear_model")
     rng = np.random.default_rng(0)
     x = rng.standard_normal((40, 6))
     y = x @ np.array([1.0, -2.0, 0.0, 0.0, 0.5, 0.0]) + 0.5 * rng.standard_normal(40) + 0.3
     network = Mlp([6, 1], seed=0, dtype="float64")
-    step = full_step(network, BayesianRegularization, 40)
+    step, states = full_step(network, BayesianRegularization, 40), []
     for _ in range(200):
         step(x, y[:, None])
+        states.append([step.optimizer.numbers_of_state[name] for name in ("decay", "effective")])
+    decays, counts = np.transpose(states)
+    assert np.flatnonzero(decays).tolist() == [*range(5, 200)]
+    assert (np.flatnonzero(np.diff(counts[:24])) + 1).tolist() == [8, 12, 16, 20]
     none = {"alpha_1": 0.0, "alpha_2": 0.0, "lambda_1": 0.0, "lambda_2": 0.0}
     ridge = linear_model.BayesianRidge(max_iter=5000, tol=1e-14, fit_intercept=False, **none)
     ridge.fit(np.column_stack([x, np.ones(40)]), y)
@@ -375,12 +396,14 @@ def test_steps_keep_no_memory(kind):
 
 def test_a_step_that_cannot_fall_changes_nothing():
     network = Mlp([3, 1], seed=0, dtype="float64")
-    x = np.random.default_rng(0).standard_normal((20, 3))
+    x = np.random.default_rng(0).standard_normal((20, 3)) * [0, 1, 1]  # a weight without effect
     y = network.predict(x)
     for kind in FULL_BATCH:
         step, before = full_step(network, kind, 20), network.params.flat.copy()
-        step(x, y)
+        for _ in range(30):
+            step(x, y)
         assert network.params.flat == pytest.approx(before, abs=1e-12)
+        assert np.isfinite(getattr(step.optimizer, "effective_parameters", 0.0))
 
 
 @pytest.mark.parametrize("kind", FULL_BATCH)
@@ -417,6 +440,8 @@ def test_large_networks_and_schedules_are_refused():
     with pytest.raises(UsageError, match="schedule"):
         Lbfgs(Mlp([3, 1], seed=0), schedule=lambda step: 1.0)
     network = Mlp([3, 1], seed=0)
+    with pytest.raises(UsageError, match="decay"):
+        LevenbergMarquardt(network).decay = -1.0
     with pytest.raises(UsageError, match="TrainingStep"):
         Lbfgs(network).step(network, network.gradients(4))
     assert Adam(network).steps == 0

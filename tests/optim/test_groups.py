@@ -103,6 +103,8 @@ def test_compiled_steps_of_the_recipe_agree_with_numpy():
 
 WRONG = {
     "an unknown group": (lambda: {"groups": {"bias": Group()}}, "did you mean 'biases'"),
+    "a dictionary": (lambda: {"groups": {"biases": {"lr": 2}}}, "such as Group"),
+    "a schedule of texts": (lambda: {"schedule": lambda step: "a"}, "factor nan"),
     "a negative factor": (lambda: {"groups": {"biases": Group(lr=-1.0)}}, "lr must be a finite"),
     "a decay of words": (lambda: {"groups": {"biases": Group(weight_decay="no")}}, "must be a fin"),
     "a schedule with a state": (lambda: {"decay_schedule": PlateauSchedule()}, "the step alone"),
@@ -117,9 +119,10 @@ def test_wrong_groups_are_refused(name):
         Sgd(Mlp([3, 2]), weight_decay=0.1, **options())
 
 
-def test_a_factor_of_the_decay_beyond_1_is_refused():
+@pytest.mark.parametrize("second", [2.0, None])
+def test_a_factor_of_the_decay_that_is_none_of_0_to_1_is_refused(second):
     model = make_model()
-    optimizer = Sgd(model, weight_decay=0.1, decay_schedule=lambda step: 1.0 + step)
+    optimizer = Sgd(model, weight_decay=0.1, decay_schedule=lambda step: second if step else 1.0)
     optimizer.step(model, make_grads(model))
     with pytest.raises(UsageError, match="decay_schedule must lie in 0 to 1"):
         optimizer.step(model, make_grads(model))

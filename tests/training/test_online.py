@@ -1,6 +1,7 @@
 """Networks that learn one row at a time, from dictionaries."""
 
 import pickle
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -33,7 +34,7 @@ def test_errors_fall_to_a_tenth_of_the_deviation_and_rise_only_until_a_drift_is_
 def test_memory_is_constant_and_the_rest_shares_features():
     model = OnlineClassifier((4,), features=8, classes=3)
     for i in range(60):
-        model.learn_one({f"column {i % 20}": i, "name": f"text {i}"}, i % 3)
+        model.learn_one({f"column {i % 20}": i, "name": f"text {i}", i: 1.0}, i % 3)
     assert len(model._slots) == 8
     chances = model.predict_proba_one({"column 3": 1.0})
     assert sum(chances.values()) == pytest.approx(1)
@@ -55,10 +56,11 @@ def test_gaps_and_unknown_texts_do_not_move_a_prediction():
                 learner.learn_one({"x": 1.0}, wrong)
     with pytest.raises(DataError, match="dict"):
         model.predict_one([1.0])
-    for odd in ([1.0], {"x": 1e101}):
+    for odd in ([1.0], {"x": 1e101}, {"x": [1.0]}, {"x": pd.Timestamp(0)}, {"x": b"1"}):
         with pytest.raises(DataError):
             model.learn_one(odd, 1e9)
-    assert model.predict_one({"x": 5.0}) == alone  # nothing has changed
+    for five in (5.0, Decimal(5), np.float32(5), np.int64(5)):
+        assert model.predict_one({"x": five}) == alone  # nothing has changed
 
 
 def test_one_glitch_does_little_harm():

@@ -93,3 +93,5 @@ def test_training_ends_at_its_time_limit_with_the_best_epoch():
 def test_a_time_limit_is_a_number_above_0(limit):
     with pytest.raises(mlpengine.UsageError, match="time_limit"):
         mlpengine.fit("penguins", time_limit=limit)
+    with pytest.raises(mlpengine.UsageError, match=r"time_limt: .* 'time_limit'"):
+        mlpengine.fit("penguins", time_limt=limit)

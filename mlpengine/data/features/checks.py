@@ -43,6 +43,8 @@ KEEP_IF = "keep it only if it is known when you predict, else list it under data
 USE_IT = "to use it, set data.drop to a list without it, such as []"
 
 CORRECT = "correct or clear the value"
+
+ONE_VALUE = "the target is constant, so that nothing can be learned"
 ROW_NUMBERS = "row numbers"
 
 
@@ -216,6 +218,9 @@ def profile(
     remarks = {
         name: _remarks(column) or _few_texts(table, name) for name, column in table.columns.items()
     }
+    for column in described:
+        if column.name in targets and column.distinct == 1 and task != "survival":
+            remarks[column.name].append(ONE_VALUE)
     return Profile(
         source=table.source,
         n_rows=table.n_rows,

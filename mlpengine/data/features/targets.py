@@ -369,7 +369,7 @@ class MultiLabelTarget(Target):
         Raises: DataError for the first value that is neither 0 nor 1.
         """
         for name in self.columns:
-            values = _numbers(table, name)
+            values = _numbers(table, name, "the label")
             if not table[name].is_binary:
                 row = int(np.flatnonzero(~np.isin(values, (0, 1)))[0])
                 raise DataError(
@@ -590,8 +590,12 @@ def _numbers(table: Table, name: str, role: str = "the target", *, gaps: bool = 
                 advice = "write the decimal mark of the training rows in all values"
             if role == "the event":
                 advice = "write 1 where it was seen and 0 where the time is censored"
+            if role == "the label":
+                advice = "write 1 for yes and 0 for no"
             if role == "the target" and len(odd) == len(column.levels):
                 advice = "for classes write data.task: classification"
+                if gaps:
+                    advice = "several targets are all numbers, or all labels of 0 and 1"
         where = table.where(name, row)
         raise DataError(f"{where}: {role} must be a number ({value!r:.60}); {advice}")
     values = column.values.astype(np.float64)

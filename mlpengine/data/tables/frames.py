@@ -42,9 +42,10 @@ def as_table(
     """Return data in memory as a table.
 
     `data` is a data frame of pandas, polars or pyarrow; a mapping of column names to sequences; a
-    list of rows, mappings with the same names; a mapping of names to single values, one row; or a
-    matrix of numbers.  `names` are the columns of a matrix.  With `names`, a row in a list must
-    have these columns and may lack others.  An empty list with `names` is a table without rows.
+    list of rows, mappings or named tuples with the same names; a mapping of names to single values,
+    one row; or a matrix of numbers.  `names` are the columns of a matrix.  With `names`, a row in a
+    list must have these columns and may lack others.  An empty list with `names` is a table without
+    rows.
 
     Text is read as in CSV, with the arguments of `read_table`.  Numbers, dates and true/false are
     recognized, except in columns in `text` and in columns with a categorical dtype.  Whole numbers
@@ -59,6 +60,8 @@ def as_table(
     if isinstance(data, Table):
         return data
     options = CsvOptions.of(dialect, text, numbers, labels)
+    if isinstance(data, list | tuple) and all(hasattr(row, "_asdict") for row in data):
+        data = [row._asdict() for row in data]  # named tuples
     if type(data).__name__ == "Series" and all(isinstance(n, str) for n in _names_of(data)):
         data = data.to_dict()  # a row of a pandas data frame
     if isinstance(data, str | bytes | os.PathLike):
@@ -251,16 +254,27 @@ def _require_unicode(texts: Iterable[str], where: str) -> None:
 
 
 def _refuse_equal_labels(values: list[Any], column: Column, where: str) -> None:
-    """Raise DataError for labels that differ only in type, such as 1 and "1" or "1.0"."""
-    kinds: dict[float, type] = {}
+    """Raise DataError for labels that differ only in type, such as 1 and "1" or "1.0".
+
+    Texts such as "1e3" and "1000" are one label, with a warning.
+    """
+    known: dict[float, Any] = {}
+    joined: dict[str, str] = {}
     for row in np.flatnonzero(~column.missing).tolist():
         value = values[row]
-        kind, before = type(value), kinds.setdefault(float(column.values[row]), type(value))
+        first = known.setdefault(float(column.values[row]), value)
+        kind, before = type(value), type(first)
         if kind is not before and str in (kind, before):
             raise DataError(
                 f"{where}, row {row + 1}: equal values must have one type ({value!r:.60} is "
                 f"{kind.__name__} here and {before.__name__} before); convert the column to text"
             )
+        if isinstance(value, str) and value.strip() != first.strip():
+            joined.setdefault(value, first)
+    if joined and column.kind != "boolean":
+        pairs = ", ".join(f"{a!r:.60} and {b!r:.60}" for a, b in [*joined.items()][:3])
+        text = "warning: %s: %s are one class, as in a CSV; to keep both, use a categorical dtype"
+        _log.warning(text, where, pairs)
 
 
 def _spread(known: Sequence[Any], missing: Array) -> Array:
