@@ -109,19 +109,19 @@ def command(
     Columns may be in any order; further columns and the target are ignored.
 
     For classes, the output has the class and the probability of each class.  For numbers, it has
-    the prediction in the units of the target: price, for example, or price_0.1 and price_0.9 for
-    two quantiles, or price and price_std for the loss gaussian_nll.  In CSV, a text that a
-    spreadsheet would read as a formula gets a leading '.
+    the prediction in the units of the target, in a column named after the target, such as price.  A
+    loss of two quantiles gives the columns price_0.1 and price_0.9; gaussian_nll gives price and
+    price_std.  In CSV, a text that a spreadsheet would read as a formula gets a leading '.
 
     --interval adds <target>_low and <target>_high, from out-of-fold errors.  --set adds
     <target>_set, such as a|b; a set is empty if no class is likely enough.  The sets contain the
     true class for the given share of all rows or, with --by-class, of the rows of each class; sets
     with --by-class are larger.  --threshold replaces the model's threshold (0.5, or the threshold
-    that training.threshold chose).  --quantile adds <target>_0.1 and so on.  --times adds
-    survival_365 and so on, the chance that the event of a censored time has not happened by then.
-    --spread adds the standard deviation over the networks, of the number or of the probability of
+    that training.threshold chose).  --quantile adds <target>_0.1 and so on.  For censored
+    times, --times adds survival_365 and so on: the chance of no event before time 365.  --spread
+    adds the standard deviation over the networks: of their numbers, or of their probabilities of
     the predicted class.  A .npy file holds numbers only: probabilities or predicted values, and 0
-    or 1 for each class of --set.  The column of --id keeps its type; in CSV the column is text.
+    or 1 for each class of --set.  The column of --id is written as it was read.
     """
     _check_levels(level, set_level, by_class=by_class)
     path = None if out == "-" else Path(out)
