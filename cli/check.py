@@ -17,7 +17,7 @@ from mlpengine.models.task import Task
 from mlpengine.training.loading import load
 from mlpengine.training.networks import input_layer_of, make_network
 
-from .options import AS_JSON, HISTORY_OPTION, check_history, overrides_like
+from .options import AS_JSON, HISTORY_OPTION, SHARE, check_history, overrides_like
 from .outcome import NOT_MET
 from .progress import Meter
 from .streams import say
@@ -35,7 +35,7 @@ Examples:
 @click.argument("new", type=click.Path(path_type=Path), required=False)
 @click.option(
     "--drift",
-    type=float,
+    type=SHARE,
     metavar="SHARE",
     help="Exit with code 3 if a column of NEW drifts by more than this share, such as 0.1.",
 )

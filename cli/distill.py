@@ -1,6 +1,5 @@
 """`mlpengine distill`: train one small network to imitate the ensemble of a run."""
 
-import json
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from mlpengine.config.distilling import Teacher, student_config
 from mlpengine.config.load import with_overrides
 from mlpengine.config.tables import Tables, digests, read_source, read_tables
 from mlpengine.core.errors import RunError, UsageError
+from mlpengine.core.files import read_mapping
 from mlpengine.training.loading import load
 from mlpengine.training.run_directory import (
     ENVIRONMENT_FILE,
@@ -119,9 +119,9 @@ def _check_overrides(file: ConfigFile, student: ConfigFile) -> None:
 def _check_unchanged(run: Path, file: ConfigFile) -> None:
     """Raise RunError if the data files of a run have changed since its training."""
     try:
-        known = json.loads((run / ENVIRONMENT_FILE).read_text(encoding="utf-8"))["data_sha256"]
+        known = read_mapping(run / ENVIRONMENT_FILE)["data_sha256"]
         before = {str(name): str(value) for name, value in known.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (OSError, ValueError, KeyError, AttributeError):
         return  # a run of an older version, or a removed file
     now = digests(file)
     changed = [name for name in before if now.get(name, before[name]) != before[name]]

@@ -27,7 +27,7 @@ from mlpengine.training.loading import load
 from mlpengine.training.measure import outputs
 from mlpengine.training.run_directory import resolved_config
 
-from .options import AS_JSON, HISTORY_OPTION, MODEL_ARGUMENT, check_history
+from .options import AS_JSON, HISTORY_OPTION, MODEL_ARGUMENT, SHARE, check_history
 from .outcome import NOT_MET, metrics_table, mistakes, part_title
 from .streams import say
 
@@ -81,7 +81,7 @@ def read_requirement(text: str) -> Requirement:
 )
 @click.option(
     "--threshold",
-    type=float,
+    type=SHARE,
     metavar="SHARE",
     help="Predict the positive class above this probability (two classes).",
 )

@@ -10,7 +10,7 @@ import click
 from mlpengine.config.other_tasks import other_settings
 from mlpengine.config.proposal import Division, decisions, doubts, fitting_division, propose
 from mlpengine.core.errors import DataError, UsageError
-from mlpengine.core.files import keep_other_kinds, similar_file, write_atomically
+from mlpengine.core.files import is_device, keep_other_kinds, similar_file, write_atomically
 from mlpengine.core.wording import plural, suggestion
 from mlpengine.data.features import Profile, profile
 from mlpengine.data.features.checks import CORRECT, KEEP_IF, more_features
@@ -117,7 +117,8 @@ def command(
         or "config"
     )
     path = None if out == "-" else Path(out or f"{name}.yaml")
-    if path is not None and path.exists() and not force:
+    device = path is not None and is_device(path)
+    if path is not None and path.exists() and not (force or device):
         raise UsageError(f"{path}: exists already; choose another name with -o, or add --force")
     if path is not None:
         keep_other_kinds(path, ".yaml", ".yml")
@@ -169,7 +170,8 @@ def command(
     ]
     if path is not None:
         write_atomically(path, text.encode())
-        write_schema(path.with_name(SCHEMA_FILE))
+        if not device:
+            write_schema(path.with_name(SCHEMA_FILE))
     if as_json:
         shown = {
             "config": text,
@@ -185,7 +187,7 @@ def command(
         say(f"warning: {line}", err=True)
     for line in decided:
         say(f"decided: {line}", err=True)
-    if path is not None:
+    if path is not None and not device:
         say(f"wrote {path} and {path.with_name(SCHEMA_FILE)}")
         say(f"next: mlpengine check {path}; mlpengine train {path}")
 

@@ -6,12 +6,11 @@ from typing import Any
 
 import click
 
-from mlpengine.core.errors import CheckpointError, RunError, UsageError
-from mlpengine.core.files import is_run, missing
+from mlpengine.core.errors import RunError, UsageError
+from mlpengine.core.files import is_run, missing, read_mapping
 from mlpengine.core.wording import metric_text, printable
 from mlpengine.diagnostics.verdict import NOTE
 from mlpengine.models.task import OUT_OF_FOLD
-from mlpengine.settings.structure import conform
 from mlpengine.training.result import read_result
 from mlpengine.training.run_directory import ENVIRONMENT_FILE
 
@@ -40,13 +39,15 @@ def command(directory: Path, as_json: bool) -> None:
     Shows when a run started, its score on test rows (else on out-of-fold, validation or training
     rows), its data and the names of its verdicts.
     """
+    if directory.is_file():
+        raise UsageError(f"{directory}: is a file; name a directory of runs")
     if not directory.is_dir():
         raise missing(directory, "directory")
     runs = [described(path) for path in sorted(directory.iterdir()) if is_run(path)]
     if not runs:
         text = "holds no runs; `mlpengine train CONFIG.yaml` makes runs/CONFIG"
         raise UsageError(f"{directory}: {text}")
-    runs.sort(key=lambda run: run["started"] or "")
+    runs.sort(key=lambda run: str(run["started"] or ""))
     if as_json:
         say(json.dumps(runs))
         return
@@ -59,9 +60,8 @@ def command(directory: Path, as_json: bool) -> None:
 def described(path: Path) -> dict[str, Any]:
     """Return facts about a run as data; `ending` is None if the run has not ended."""
     try:
-        environment = json.loads((path / ENVIRONMENT_FILE).read_text(encoding="utf-8"))
-        conform(environment, dict[str, Any], str(path / ENVIRONMENT_FILE))
-    except (CheckpointError, OSError, ValueError, RecursionError):
+        environment = read_mapping(path / ENVIRONMENT_FILE)
+    except (OSError, ValueError):
         environment = {}  # damaged, or not yet written
     try:
         result = read_result(path)

@@ -1,6 +1,7 @@
 """Arguments and options that several commands have."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,24 @@ class OutputPath(click.Path):
         return super().convert(value, param, ctx)
 
 
+class Share(click.types.FloatParamType):
+    """A share from 0 to 1; each command checks its own limits."""
+
+    name = "share"
+
+    def convert(self, value: Any, param: click.Parameter | None, _: click.Context | None) -> float:
+        """Return the share.  Raises: UsageError for other texts, with the share for percents."""
+        text = str(value).strip()
+        with suppress(ValueError):
+            return float(text)
+        hint = ""
+        with suppress(ValueError):
+            hint = f"; write {float(text.removesuffix('%')) / 100:g}"
+        option = param.opts[0] if param else self.name
+        raise UsageError(f"{option}: must be a number such as 0.3 (got {value!r:.60}){hint}")
+
+
+SHARE = Share()
 OUTPUT_FILE = OutputPath(path_type=Path, dir_okay=False)
 DIRECTORY_PATH = click.Path(path_type=Path, file_okay=False)
 

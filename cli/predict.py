@@ -26,7 +26,7 @@ from mlpengine.models.model import Model
 from mlpengine.models.task import Classification, MultiLabel, Regression, Task
 from mlpengine.training.loading import load
 
-from .options import HISTORY_OPTION, MODEL_ARGUMENT, OutputPath
+from .options import HISTORY_OPTION, MODEL_ARGUMENT, SHARE, OutputPath
 from .streams import say, write_file
 from .tables import SUFFIXES, Coded, csv_text, plain_text, records, write_table
 
@@ -56,14 +56,14 @@ Examples:
 @click.option(
     "--interval",
     "level",
-    type=float,
+    type=SHARE,
     metavar="SHARE",
     help="Add the interval that holds this share of new targets, such as 0.9 (needs folds).",
 )
 @click.option(
     "--set",
     "set_level",
-    type=float,
+    type=SHARE,
     metavar="SHARE",
     help="Add the set of classes that holds this share of new classes (needs folds).",
 )
@@ -80,7 +80,7 @@ Examples:
 )
 @click.option(
     "--threshold",
-    type=float,
+    type=SHARE,
     metavar="SHARE",
     help="Predict the positive class above this probability (two classes).",
 )
@@ -109,19 +109,19 @@ def command(
     Columns may be in any order; further columns and the target are ignored.
 
     For classes, the output has the class and the probability of each class.  For numbers, it has
-    the prediction in the units of the target: price, for example, or price_0.1 and price_0.9 for
-    two quantiles, or price and price_std for the loss gaussian_nll.  In CSV, a text that a
-    spreadsheet would read as a formula gets a leading '.
+    the prediction in the units of the target, in a column named after the target, such as price.  A
+    loss of two quantiles gives the columns price_0.1 and price_0.9; gaussian_nll gives price and
+    price_std.  In CSV, a text that a spreadsheet would read as a formula gets a leading '.
 
     --interval adds <target>_low and <target>_high, from out-of-fold errors.  --set adds
     <target>_set, such as a|b; a set is empty if no class is likely enough.  The sets contain the
     true class for the given share of all rows or, with --by-class, of the rows of each class; sets
     with --by-class are larger.  --threshold replaces the model's threshold (0.5, or the threshold
-    that training.threshold chose).  --quantile adds <target>_0.1 and so on.  --times adds
-    survival_365 and so on, the chance that the event of a censored time has not happened by then.
-    --spread adds the standard deviation over the networks, of the number or of the probability of
+    that training.threshold chose).  --quantile adds <target>_0.1 and so on.  For censored
+    times, --times adds survival_365 and so on: the chance of no event before time 365.  --spread
+    adds the standard deviation over the networks: of their numbers, or of their probabilities of
     the predicted class.  A .npy file holds numbers only: probabilities or predicted values, and 0
-    or 1 for each class of --set.  The column of --id keeps its type; in CSV the column is text.
+    or 1 for each class of --set.  The column of --id is written as it was read.
     """
     _check_levels(level, set_level, by_class=by_class)
     path = None if out == "-" else Path(out)
@@ -187,11 +187,14 @@ def _check_levels(level: float | None, set_level: float | None, *, by_class: boo
 def _listed(option: str, text: str | None) -> list[float]:
     """Return the numbers of an option, such as 0.1,0.9."""
     try:
-        return [float(one) for one in text.split(",")] if text else []
+        numbers = [float(one) for one in text.split(",")] if text is not None else []
     except ValueError:
         raise UsageError(
             f"{option}: must be numbers with commas between them (got {text})"
         ) from None
+    if len({f"{number:.15g}" for number in numbers}) < len(numbers):
+        raise UsageError(f"{option}: each number must be there once (got {text})")
+    return numbers
 
 
 def _blocks(
@@ -311,10 +314,10 @@ def _quantiles(model: Model, output: Array, sure: Sure) -> dict[str, Any]:
     columns: dict[str, Any] = {}
     for level in sure.quantiles:
         values = model.quantile_of(output, level, "--quantile")
-        columns |= {f"{n}_{level:g}": values[:, i] for i, n in enumerate(_predicted(model))}
+        columns |= {f"{n}_{level:.15g}": values[:, i] for i, n in enumerate(_predicted(model))}
     if sure.times:
         chances = model.survival_of(output, sure.times, "--times")
-        columns |= {f"survival_{time:g}": chances[:, i] for i, time in enumerate(sure.times)}
+        columns |= {f"survival_{time:.15g}": chances[:, i] for i, time in enumerate(sure.times)}
     return columns
 
 

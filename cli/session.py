@@ -1,6 +1,5 @@
 """One run of `mlpengine train`, new or resumed: callbacks, checkpoints, result."""
 
-import json
 import logging
 import sys
 import zlib
@@ -23,7 +22,7 @@ from mlpengine.core.errors import (
     NumericalError,
     RunError,
 )
-from mlpengine.core.files import read_file, remove_unfinished
+from mlpengine.core.files import read_file, read_mapping, remove_unfinished
 from mlpengine.core.redaction import redacted
 from mlpengine.core.structure import finite
 from mlpengine.core.system import peak_bytes
@@ -380,9 +379,9 @@ def check_same_config(directory: RunDirectory, checkpoint: Checkpoint | None) ->
     """Raise RunError if the resolved config has changed since the run began."""
     header: Any = checkpoint.header if checkpoint else None
     if header is None:
-        with suppress(OSError, ValueError, RecursionError):
-            header = json.loads((directory.path / ENVIRONMENT_FILE).read_text(encoding="utf-8"))
-    expected = header.get(CONFIG_DIGEST) if isinstance(header, dict) else None
+        with suppress(OSError, ValueError):
+            header = read_mapping(directory.path / ENVIRONMENT_FILE)
+    expected = header.get(CONFIG_DIGEST) if header else None
     digest = sha256(read_file(directory.path / RESOLVED)).hexdigest()
     if expected not in (None, digest):
         raise RunError(

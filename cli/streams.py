@@ -36,10 +36,10 @@ def escape(error: UnicodeError) -> tuple[str | bytes, int]:
 
 
 class Messages(io.FileIO):
-    """Standard error; text that cannot be written is dropped, so that no message ends a command."""
+    """Standard error; text that cannot be written is dropped, so that the command goes on."""
 
     def write(self, data: "ReadableBuffer", /) -> int:
-        """Write as much as possible, and report all bytes as written."""
+        """Return the number of bytes written; all if none can be written, to drop the text."""
         size = memoryview(data).nbytes
         with suppress(OSError):
             return super().write(data) or size  # None if the write would block

@@ -80,7 +80,7 @@ def _advice(path: KeyPath, value: Any, text: str, names: Sequence[str]) -> str:
         return ""
     if re.fullmatch(r"[+-]?\d+,\d+", value) and "a number" in text:
         return f"; write {value.replace(',', '.')}, with a point"
-    if re.fullmatch(r"\d+", value) and "whole" in text:
+    if re.fullmatch(r"[0-9]+", value) and "whole" in text:
         return f"; write {value}, without quotes"
     option = re.fullmatch(r"[1-9]\d*([, ]+\d+)+", value)
     if option and "whole" in text:

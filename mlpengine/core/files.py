@@ -1,15 +1,17 @@
 """Atomic writes of files, and errors that name the file."""
 
+import json
 import os
 import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from errno import EISDIR, ENOENT, ENOSPC
+from errno import EINVAL, EISDIR, ENOENT, ENOSPC
 from math import inf
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 from mlpengine.core import system
 from mlpengine.core.errors import MlpEngineError, RunError, UsageError
@@ -47,6 +49,19 @@ def read_file(path: Path) -> bytes:
     """Return the bytes of a file.  Raises: RunError if the file cannot be read."""
     with writing(path, "read"):
         return path.read_bytes()
+
+
+def read_mapping(path: Path) -> dict[str, Any]:
+    """Return the mapping in a JSON file.  Raises: OSError or ValueError if it cannot be read."""
+    if is_device(path):  # a pipe without a writer would never end
+        raise OSError(EINVAL, "it is a pipe or a device")
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    if not isinstance(value, dict):
+        raise ValueError(f"it must be a mapping of keys (got {value!r:.40})")
+    return value
 
 
 def first_line(path: Path) -> str:

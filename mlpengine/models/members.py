@@ -145,7 +145,14 @@ def best_mean(
             return mean_loss(with_smooth) < (1 + share * (useless - 1)) * min(others)
 
         smooth = smooth_networks(
-            train, folds, projections[-1], seed, networks[0].dtype, helps=helps, threads=threads
+            train,
+            folds,
+            projections[-1],
+            seed,
+            networks[0].dtype,
+            loss=min(others),
+            helps=helps,
+            threads=threads,
         )
         if smooth:
             networks += smooth

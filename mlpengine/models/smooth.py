@@ -1,9 +1,9 @@
 """Small tanh networks that use all rows in each step, for targets that vary smoothly."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from operator import itemgetter
+from itertools import islice
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from mlpengine.models.linear import of_features
 from mlpengine.models.task import Split
 from mlpengine.nn import Mlp
 from mlpengine.ops import MeanSquaredError
-from mlpengine.optim import BayesianRegularization
+from mlpengine.optim import BayesianRegularization, LevenbergMarquardt
 from mlpengine.step.step import TrainingStep
 
 UNITS, FEWEST_UNITS = 30, 2
@@ -25,14 +25,39 @@ Networks have fewer than UNITS units if there would be more than `PARAMETERS` pa
 PARAMETERS = 250
 """Maximum number of parameters; the time of a step grows with the cube of this number."""
 
+DECAY_ROWS, DECAY_LOSS = 400, 0.05
+"""Several weight decays are tried on up to DECAY_ROWS rows, if the loss of the best other member
+type is below DECAY_LOSS (1 is the loss of the mean).  On noisy targets they helped little.
+"""
+
+DECAYS = tuple(10.0**-k for k in range(2, 12))
+"""Weight decays, tried one after another; each starts at the weights of the decay before it."""
+
+NARROW = 10**0.5
+"""With several decays, features are divided by NARROW, so that a decay shrinks hidden weights more
+than other weights.  Initial hidden weights are multiplied by NARROW.
+"""
+
+OVERFIT, GAP = 1.1, 2.0
+"""Training ends after two held-out losses in a row that are above OVERFIT times the lowest one.
+
+The last one must also be above GAP times the training loss, because losses may rise at a saddle.
+"""
+
+DECAY_STEPS = 20
+"""Maximum number of steps with a decay."""
+
 STEPS, FEWER_STEPS = 300, 100
-"""Maximum number of steps on few rows, and on many rows."""
+"""Maximum number of steps of Bayesian regularization on few rows, and on many rows."""
 
 STEP_ROWS = 500_000
 """Maximum number of rows times steps, unless this allows less than FEWER_STEPS steps."""
 
-SLOW_STEPS, SLOW = 10, 0.05
-"""Training ends if the loss falls by less than the share SLOW in SLOW_STEPS steps."""
+SLOW_STEPS, DECAY_SLOW_STEPS, SLOW = 10, 5, 0.05
+"""Training ends if the loss falls by less than the share SLOW in SLOW_STEPS steps.
+
+With one of `DECAYS`, it ends if the loss falls so little in DECAY_SLOW_STEPS steps.
+"""
 
 STUCK = 9.0
 """A network with a loss above this multiple of the median loss is trained again from other weights.
@@ -69,13 +94,20 @@ def smooth_networks(
     seed: int,
     dtype: DTypeLike,
     *,
+    loss: float = 0.0,
     helps: Callable[[Mlp], bool] = lambda _: True,
     threads: int = 1,
 ) -> list[Mlp]:
     """Return a network for each fold, trained on the rows of the other folds.
 
-    The network of the first fold is trained first.  If `helps` is False for this network, no other
-    network is trained, and the result is empty.
+    Networks train by Bayesian regularization.  On few rows, they train with several weight decays
+    before, the largest first (see `DECAY_ROWS`; `loss` is the loss of the best other member type).
+    The weights after the decay with the lowest mean squared error on the rows of all folds are
+    chosen; each network predicts the rows of its fold.
+
+    The network of the first fold is trained first; the others try one decay more than its best one.
+    If `helps` is False for this network, no other network is trained, and the result is empty; with
+    several decays, the network is first trained again from other weights.
 
     Hidden layers read x @ projection, standardized; as in `linear_networks`, an array of indices
     selects columns of x.  Networks have `dtype`, but training computes in float64.  Fold k has the
@@ -84,44 +116,109 @@ def smooth_networks(
     picks = projection.ndim == 1
     x = train.x.astype(np.float64)
     x = x[:, projection] if picks else x @ projection
-    shift, scale = x.mean(axis=0), np.maximum(x.std(axis=0), 1e-6)
+    several = len(train) <= DECAY_ROWS and loss < DECAY_LOSS
+    narrow = NARROW if several else 1.0
+    shift, scale = x.mean(axis=0), narrow * np.maximum(x.std(axis=0), 1e-6)
     x -= shift
     x /= scale
     sizes = [x.shape[1], smooth_units(x.shape[1], train.y.shape[1]), train.y.shape[1]]
+    weights = np.ones(len(train)) if train.weights is None else train.weights / train.weights.mean()
 
-    def fit(k: int, more: int = 0) -> tuple[float, Mlp]:
-        rows = np.flatnonzero(folds != k)
+    def fit(k: int, more: int = 0, count: int | None = None) -> _Fits:
+        """Train a network with `count` decays, or with as many as lower the held-out loss."""
+        rows, held = np.flatnonzero(folds != k), np.flatnonzero(folds == k)
         part = [x[rows], train.y[rows].astype(np.float64)]
         if train.weights is not None:
             part.append(train.weights[rows])
         mlp = Mlp(sizes, activation="tanh", seed=seed + k + more, dtype="float64")
-        loss = _train(mlp, part)
-        whole = Mlp([train.x.shape[1], *sizes[1:]], activation="tanh", dtype=dtype)
+        mlp.weights[0][...] *= narrow
+        fits = _Fits()
+        for last in islice(_training(mlp, part, several=several), count):
+            errors = np.square(mlp.predict(x[held]) - train.y[held]).mean(axis=1)
+            fits.add(last, float(np.mean(weights[held] * errors)), whole(mlp))
+            if count is None and fits.overfit:
+                break
+        return fits
+
+    def whole(mlp: Mlp) -> Mlp:
+        """Return the network for features that are not standardized."""
+        result = Mlp([train.x.shape[1], *sizes[1:]], activation="tanh", dtype=dtype)
         first = mlp.weights[0] / scale
-        whole.weights[0][...] = of_features(first, projection, train.x.shape[1])
-        whole.biases[0][...] = mlp.biases[0] - first @ shift
-        whole.weights[1][...], whole.biases[1][...] = mlp.weights[1], mlp.biases[1]
-        return loss, whole
+        result.weights[0][...] = of_features(first, projection, train.x.shape[1])
+        result.biases[0][...] = mlp.biases[0] - first @ shift
+        result.weights[1][...], result.biases[1][...] = mlp.weights[1], mlp.biases[1]
+        return result
 
-    first, count = fit(0), int(folds.max()) + 1
-    if not helps(first[1]):
-        return []
-    with ThreadPoolExecutor(threads) as pool:
-        fits = [first, *pool.map(fit, range(1, count))]
-        limit = STUCK * np.median([loss for loss, _ in fits])
-        stuck = [k for k, (loss, _) in enumerate(fits) if loss > limit]
-        for k, again in zip(stuck, pool.map(partial(fit, more=count), stuck), strict=True):
-            fits[k] = min(fits[k], again, key=itemgetter(0))
-    return [mlp for _, mlp in fits]
-
-
-def _train(mlp: Mlp, part: Sequence[Array]) -> float:
-    """Train a network; return its last loss.  `part` has features, targets and maybe weights."""
-    optimizer, weighted = BayesianRegularization(mlp), len(part) > 2
-    step = TrainingStep(mlp, MeanSquaredError(), optimizer, len(part[0]), weighted=weighted)
-    losses: list[float] = []
-    for _ in range(smooth_steps(len(part[0]))):
-        losses.append(step(*part))
-        if len(losses) > SLOW_STEPS and losses[-1] > (1 - SLOW) * losses[-1 - SLOW_STEPS]:
+    folds_count = int(folds.max()) + 1
+    for more in (0, folds_count) if several else (0,):
+        first = fit(0, more)
+        best = int(np.argmin(first.held))
+        if helps(first.networks[best]):
             break
-    return losses[-1]
+    else:
+        return []
+    again = partial(fit, count=best + 2)
+    with ThreadPoolExecutor(threads) as pool:
+        fits = [first, *pool.map(again, range(1, folds_count))]
+        held = zip(*(one.held for one in fits), strict=False)  # the first may have more
+        best = int(np.argmin([sum(losses) for losses in held]))
+        limit = STUCK * np.median([one.losses[best] for one in fits])
+        stuck = [k for k, one in enumerate(fits) if one.losses[best] > limit]
+        retrained = pool.map(partial(again, more=folds_count), stuck)
+        for k, other in zip(stuck, retrained, strict=True):
+            fits[k] = min(fits[k], other, key=lambda one: one.losses[best])
+    return [one.networks[best] for one in fits]
+
+
+class _Fits:
+    """One network after training with each decay: training and held-out losses, and weights."""
+
+    def __init__(self) -> None:
+        self.losses: list[float] = []
+        self.held: list[float] = []
+        self.networks: list[Mlp] = []
+
+    def add(self, loss: float, held: float, network: Mlp) -> None:
+        self.losses.append(loss)
+        self.held.append(held)
+        self.networks.append(network)
+
+    @property
+    def overfit(self) -> bool:
+        """Whether the last two held-out losses are far above the lowest and the training loss."""
+        high = min(self.held[-2:]) > OVERFIT * min(self.held)
+        return high and self.held[-1] > GAP * self.losses[-1]
+
+
+def _training(mlp: Mlp, part: Sequence[Array], *, several: bool) -> Iterator[float]:
+    """Train a network by Bayesian regularization, and before with `several` decays.
+
+    Yield the loss after each.  `part` has features, targets and maybe weights.
+    """
+    rows, weighted, loss = len(part[0]), len(part) > 2, MeanSquaredError()
+    if several:
+        optimizer = LevenbergMarquardt(mlp)
+        step = TrainingStep(mlp, loss, optimizer, rows, weighted=weighted)
+        for decay in DECAYS:
+            optimizer.decay = decay
+            yield _train(step, part, DECAY_STEPS, DECAY_SLOW_STEPS, decay=decay)
+    step = TrainingStep(mlp, loss, BayesianRegularization(mlp), rows, weighted=weighted)
+    yield _train(step, part, smooth_steps(rows), SLOW_STEPS)
+
+
+def _train(
+    step: TrainingStep, part: Sequence[Array], steps: int, slow_steps: int, decay: float = 0.0
+) -> float:
+    """Make up to `steps` steps; return the last loss.
+
+    Training ends if the loss, with the sum of squared weights times `decay`, falls too little in
+    `slow_steps` steps.
+    """
+    weights, losses, loss = step.mlp.params.flat, [], np.inf
+    for _ in range(steps):
+        penalty = decay * float(weights @ weights)
+        loss = step(*part)
+        losses.append(loss + penalty)
+        if len(losses) > slow_steps and losses[-1] > (1 - SLOW) * losses[-1 - slow_steps]:
+            break
+    return loss

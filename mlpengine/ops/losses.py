@@ -203,7 +203,7 @@ class Quantile(EntryLoss, name="quantile"):
     @property
     def predictions(self) -> Sequence[Prediction]:
         """The quantile of each level; if there are several, names end with the level."""
-        suffixes = [f"_{level:g}" for level in self.levels] if self.columns > 1 else [""]
+        suffixes = [f"_{level:.15g}" for level in self.levels] if self.columns > 1 else [""]
         quantiles = zip(suffixes, self.formulas.outputs, self.levels, strict=True)
         return [Prediction(suffix, y, level=level) for suffix, y, level in quantiles]
 

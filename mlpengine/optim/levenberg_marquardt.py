@@ -83,6 +83,20 @@ class LevenbergMarquardt(FullBatch, name="levenberg_marquardt"):
         self._work: _Work | None = None
         self.numbers_of_state["effective"] = float(count)
 
+    @property
+    def decay(self) -> float:
+        """Factor of the sum of squared weights that is added to the loss; 0 at first.
+
+        It may be set between steps, and is part of `state_dict`.
+        """
+        return self.numbers_of_state["decay"]
+
+    @decay.setter
+    def decay(self, value: float) -> None:
+        if not 0 <= value < inf:
+            raise UsageError(f"{self._where}: decay must be at least 0 and finite (got {value})")
+        self.numbers_of_state["decay"] = value
+
     def minimize(self, problem: Objective) -> tuple[float, float]:
         loss = problem.evaluate()
         work = self._work = self._work or _Work(self.trained)
@@ -130,7 +144,7 @@ class LevenbergMarquardt(FullBatch, name="levenberg_marquardt"):
 
     def _decay(self, loss: float, count: int, work: "_Work") -> float:
         """Return the factor of the sum of squared weights that is added to the loss."""
-        return 0.0
+        return self.numbers_of_state["decay"]
 
 
 class BayesianRegularization(LevenbergMarquardt, name="bayesian"):
@@ -161,7 +175,8 @@ class BayesianRegularization(LevenbergMarquardt, name="bayesian"):
             state["effective"] = min(self.trained, count / 2)
         elif self.steps % EFFECTIVE_STEPS == 0:
             curves = np.linalg.eigvalsh(work.curvature).clip(0.0)
-            state["effective"] = float((curves / (curves + 2 * state["decay"])).sum())
+            shrunk = np.maximum(curves + 2 * state["decay"], 1e-300)  # 0 after an exact fit
+            state["effective"] = float((curves / shrunk).sum())
         free = max(count - state["effective"], 1e-3 * count)
         state["decay"] = loss * state["effective"] / (max(squares, 1e-300) * free)
         return state["decay"]

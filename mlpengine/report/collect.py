@@ -1,6 +1,5 @@
 """All numbers of a report as plain data: the task, the metrics, the table and the training."""
 
-import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from mlpengine.config import load_config
 from mlpengine.config.baselines import WORK, ScoredRows, score_of, scored_rows
 from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.core.errors import MlpEngineError
+from mlpengine.core.files import read_mapping
 from mlpengine.core.redaction import redacted, shown_path, without_directories
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
@@ -347,13 +347,10 @@ def plain_data(value: Any) -> Any:
 def _read_json(path: Path, notes: list[str]) -> dict[str, Any]:
     """Return a mapping from a file, or {} and a note if the file cannot be read."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-        if isinstance(value, dict):
-            return value
-        notes.append(f"{path.name} is damaged")
+        return read_mapping(path)
     except FileNotFoundError:
         notes.append(f"there is no {path.name}")
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         notes.append(f"{path.name} cannot be read: {_line(error)}")
     return {}
 

@@ -1,12 +1,12 @@
 """The result of a run, read from its directory and checked, because files may be damaged."""
 
-import json
 from pathlib import Path
 from typing import Any, NotRequired, TypeAlias
 
 from typing_extensions import TypedDict
 
 from mlpengine.core.errors import CheckpointError, RunError
+from mlpengine.core.files import read_mapping
 from mlpengine.settings.structure import conform
 from mlpengine.training.run_directory import RESULT_FILE, resolved_config
 
@@ -50,16 +50,15 @@ def read_result(path: Path, name: str = RESULT_FILE) -> dict[str, Any]:
     """
     file = path / name
     try:
-        result = json.loads(file.read_text(encoding="utf-8"))
-        conform(result, dict[str, Any], str(file))
+        result = read_mapping(file)
         for key in RESULT_KINDS.keys() & result:
             conform(result[key], RESULT_KINDS[key], f"{file}: {key}")
     except CheckpointError as error:
         raise RunError(str(error)) from error
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         reason = str(error)
         if isinstance(error, FileNotFoundError | NotADirectoryError):
             resolved_config(path)
             reason = "the run has not ended, or it failed"
         raise RunError(f"{file}: cannot be read ({reason})") from error
-    return dict(result)
+    return result

@@ -47,8 +47,10 @@ class RunDirectory:
         """Create `path`, or `path`-002, -003, ... if it is in use.
 
         An existing directory is in use unless it is empty.
-        Raises: RunError if no directory can be created.
+        Raises: UsageError for a path that names no directory; RunError if none can be created.
         """
+        if path.absolute().name in ("", "..") or (path.exists() and not path.is_dir()):
+            raise UsageError(f"{path}: must be a name for the run directory, such as runs/name")
         for candidate in _candidates(path.absolute()):
             try:
                 candidate.mkdir(parents=True, exist_ok=True)

@@ -40,10 +40,10 @@ COMMANDS = {
         ["predict", "rows.csv", "run"],
         "begins with 'a,b,c,y': a table, not a model); commands take the run first",
     ),
-    "a metric of another name": (
-        ["evaluate", "run", "--metric", "acuracy"],
-        "--metric: this task has loss, accuracy",
-    ),
+    "a metric of another name": (["evaluate", "run", "--metric", "acuracy"], "has loss, accuracy"),
+    "a share in percent": (["predict", "run", "rows.csv", "--threshold", "30%"], "write 0.3"),
+    "a run in the place of a file": (["train", "c.yaml", "-q", "-o", "/dev/null"], "/dev/null: "),
+    "runs in a file": (["ls", "rows.csv"], "is a file"),
     "predict intervals of classes": (
         ["predict", "run", "rows.csv", "--interval", "0.9"],
         "--set 0.9",

@@ -29,9 +29,12 @@ def rms(values):
     return float(np.sqrt(np.mean(np.square(values))))
 
 
-@pytest.fixture(autouse=True)
-def few_steps(monkeypatch):
+@pytest.fixture(autouse=True, params=[0, 300])
+def few_steps(monkeypatch, request):
+    """With and without several decays."""
     monkeypatch.setattr(smooth, "STEPS", 40)
+    monkeypatch.setattr(smooth, "DECAYS", smooth.DECAYS[1:6:2])
+    monkeypatch.setattr(smooth, "DECAY_ROWS", request.param)
 
 
 @pytest.mark.parametrize("projection", [np.arange(3), 2.0 * np.eye(3) + 0.1])
@@ -45,6 +48,7 @@ def test_new_rows_have_small_errors(projection):
 
 def test_a_network_does_not_see_its_fold(monkeypatch):
     monkeypatch.setattr(smooth, "STEPS", 9)
+    monkeypatch.setattr(smooth, "DECAYS", [])  # all rows choose between decays
     changed = part()
     changed.y[FOLDS == 0] = 9.0
     one, other = (smooth_networks(rows, FOLDS, np.arange(3), 0, "f4") for rows in (part(), changed))
@@ -67,12 +71,12 @@ def test_a_network_in_a_local_minimum_is_trained_anew(losses, seeds, used, monke
         trained.extend([] if seed is None else [seed])
         return made(*sizes, seed=seed, **options)
 
-    def train(mlp, part):
+    def train(mlp, part, *, several):
         mlp.weights[1].fill(len(trained))
-        return next(left)
+        yield next(left)
 
     monkeypatch.setattr(smooth, "Mlp", mlp)
-    monkeypatch.setattr(smooth, "_train", train)
+    monkeypatch.setattr(smooth, "_training", train)
     networks = smooth_networks(part(), np.arange(len(X)) % 3, np.arange(3), 5, "f8")
     assert trained == seeds
     assert [one.weights[1][0, 0] for one in networks] == [used, 2, 3]
@@ -97,6 +101,18 @@ def test_threads_change_no_bit(monkeypatch):
 def test_parameters_are_limited(inputs, outputs):
     units = smooth_units(inputs, outputs)
     assert 0 < units * (inputs + 1 + outputs) + outputs <= PARAMETERS
+
+
+def test_several_decays_train_again_before_they_give_up(monkeypatch):
+    made, train, answers = [], smooth._training, iter([False, True])
+    monkeypatch.setattr(smooth, "_training", lambda *a, **o: made.append(1) or train(*a, **o))
+    help_once = {"helps": lambda _: next(answers)}
+    networks = smooth_networks(part(), FOLDS, np.arange(3), 0, "f4", **help_once)
+    assert (len(networks), len(made)) == ((2, 3) if smooth.DECAY_ROWS else (0, 1))
+    assert not smooth_networks(
+        part(), FOLDS, np.arange(3), 0, "f4", loss=0.1, helps=lambda _: False
+    )
+    assert len(made) == (4 if smooth.DECAY_ROWS else 2)
 
 
 TABLE = dict(zip("abc", X.T, strict=True))
@@ -135,8 +151,8 @@ def test_many_rows_have_fewer_steps(rows, steps, monkeypatch):
 def test_the_first_network_decides_whether_others_are_trained(
     limit, few_rows, trained, monkeypatch
 ):
-    made, train = [], smooth._train
-    monkeypatch.setattr(smooth, "_train", lambda *given: made.append(1) or train(*given))
+    made, train = [], smooth._training
+    monkeypatch.setattr(smooth, "_training", lambda *a, **o: made.append(1) or train(*a, **o))
     monkeypatch.setattr(members, "USELESS", limit)
     monkeypatch.setattr(members, "SEVERAL_MEMBERS_ROWS", few_rows)
     training = {"folds": 2, "members": ["plain", "smooth"], "epochs": 1}

@@ -396,12 +396,14 @@ def test_steps_keep_no_memory(kind):
 
 def test_a_step_that_cannot_fall_changes_nothing():
     network = Mlp([3, 1], seed=0, dtype="float64")
-    x = np.random.default_rng(0).standard_normal((20, 3))
+    x = np.random.default_rng(0).standard_normal((20, 3)) * [0, 1, 1]  # a weight without effect
     y = network.predict(x)
     for kind in FULL_BATCH:
         step, before = full_step(network, kind, 20), network.params.flat.copy()
-        step(x, y)
+        for _ in range(30):
+            step(x, y)
         assert network.params.flat == pytest.approx(before, abs=1e-12)
+        assert np.isfinite(getattr(step.optimizer, "effective_parameters", 0.0))
 
 
 @pytest.mark.parametrize("kind", FULL_BATCH)
@@ -438,6 +440,8 @@ def test_large_networks_and_schedules_are_refused():
     with pytest.raises(UsageError, match="schedule"):
         Lbfgs(Mlp([3, 1], seed=0), schedule=lambda step: 1.0)
     network = Mlp([3, 1], seed=0)
+    with pytest.raises(UsageError, match="decay"):
+        LevenbergMarquardt(network).decay = -1.0
     with pytest.raises(UsageError, match="TrainingStep"):
         Lbfgs(network).step(network, network.gradients(4))
     assert Adam(network).steps == 0
