@@ -18,7 +18,7 @@ def test_a_loop_makes_the_steps_of_whole_batches():
 
     mlp, step = network()
     task = Regression(NumberTarget(["y"], [0.0], [1.0]))
-    loop = Loop(step, task, Split(x, y, y), epochs=3, seed=5, drop_last=True)
+    loop = Loop(step, task, Split(x, y), epochs=3, seed=5, drop_last=True)
     loop.run()
     assert loop.steps == 3 * 5
     other, step = network()
