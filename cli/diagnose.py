@@ -135,10 +135,7 @@ def _before(
 
 
 def _estimate(path: Path, trainer: Trainer) -> dict[str, Any]:
-    """Time a few steps; return the bytes of a step, and seconds and steps of the whole run.
-
-    Raises: NumericalError if the first step fails.
-    """
+    """Time a few steps; return the bytes of a step, and seconds and steps of the whole run."""
     loop, members = trainer.loop(), len(trainer.members)
     first, step, spent = loop.members[0], loop.step, inf
     bound = step.bound(step.batch_size)

@@ -229,7 +229,6 @@ def _one_day(facts: Profile, time: str | None) -> list[str]:
 def _check_columns(
     names: Sequence[str], target: Sequence[str], divides: Mapping[str, str], event: str | None
 ) -> None:
-    """Check the columns of --group, --time and --event.  Raises: UsageError."""
     if len(divides) > 1:
         raise UsageError("init: give --group or --time, not both")
     for key, name in {**divides, **({} if event is None else {"event": event})}.items():

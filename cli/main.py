@@ -215,7 +215,6 @@ def run(args: list[str], signals: Sequence[signal.Signals] | None = None) -> int
 
 
 def _usage(error: click.ClickException, args: Sequence[str]) -> str:
-    """Return the message of a usage error of click."""
     text = error.format_message().rstrip(".")
     text = text[:1].lower() + text[1:]
     context = getattr(error, "ctx", None)

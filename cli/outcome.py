@@ -28,7 +28,7 @@ SHOWN_CLASSES = 10
 
 SHOWN_MISTAKES = 5
 MOSTLY_LINEAR = 0.8
-"""Minimum weight of linear models in an ensemble for a remark in the result."""
+"""From this weight of linear models on, a line of the result says that networks add little."""
 
 ROW_OF_METRICS = 5
 """Maximum metrics for a table with a row for each part; with more, parts are columns."""
@@ -81,8 +81,8 @@ def metrics_table(
 ) -> list[str]:
     """Return a table of metrics with a row for each part; with many metrics, parts are columns.
 
-    `spreads` has further rows below the row of a part, by part and title.  `in_time` states whether
-    the folds follow each other in time.
+    `spreads` has metrics by part and title, for further rows below the row of the part.  `in_time`
+    states whether the folds follow each other in time.
     """
     if not measured:
         return []

@@ -109,19 +109,19 @@ def command(
     Columns may be in any order; further columns and the target are ignored.
 
     For classes, the output has the class and the probability of each class.  For numbers, it has
-    the prediction in the units of the target: price, for example, or price_0.1 and price_0.9 for
-    two quantiles, or price and price_std for the loss gaussian_nll.  In CSV, a text that a
-    spreadsheet would read as a formula gets a leading '.
+    the prediction in the units of the target, in a column named after the target, such as price.  A
+    loss of two quantiles gives the columns price_0.1 and price_0.9; gaussian_nll gives price and
+    price_std.  In CSV, a text that a spreadsheet would read as a formula gets a leading '.
 
     --interval adds <target>_low and <target>_high, from out-of-fold errors.  --set adds
     <target>_set, such as a|b; a set is empty if no class is likely enough.  The sets contain the
     true class for the given share of all rows or, with --by-class, of the rows of each class; sets
     with --by-class are larger.  --threshold replaces the model's threshold (0.5, or the threshold
-    that training.threshold chose).  --quantile adds <target>_0.1 and so on.  --times adds
-    survival_365 and so on, the chance that the event of a censored time has not happened by then.
-    --spread adds the standard deviation over the networks, of the number or of the probability of
+    that training.threshold chose).  --quantile adds <target>_0.1 and so on.  For censored
+    times, --times adds survival_365 and so on: the chance of no event before time 365.  --spread
+    adds the standard deviation over the networks: of their numbers, or of their probabilities of
     the predicted class.  A .npy file holds numbers only: probabilities or predicted values, and 0
-    or 1 for each class of --set.  The column of --id keeps its type; in CSV the column is text.
+    or 1 for each class of --set.  The column of --id is written as it was read.
     """
     _check_levels(level, set_level, by_class=by_class)
     path = None if out == "-" else Path(out)
@@ -134,10 +134,6 @@ def command(
     model = load(run)
     if threshold is not None:
         model = model.with_threshold(threshold)
-    if level is not None and model.residuals is None:
-        raise _without_folds(model, "--interval", "numbers")
-    if set_level is not None and model.sets is None:
-        raise _without_folds(model, "--set", "classes")
     sure = Sure(
         level,
         set_level,
@@ -199,18 +195,6 @@ def _listed(option: str, text: str | None) -> list[float]:
     if len({f"{number:.15g}" for number in numbers}) < len(numbers):
         raise UsageError(f"{option}: each number must be there once (got {text})")
     return numbers
-
-
-def _without_folds(model: Model, option: str, what: str) -> UsageError:
-    if option == "--interval" and model.preprocessor.task == "classification":
-        return UsageError("--interval: classes have prediction sets; write --set 0.9")
-    if model.preprocessor.task == "survival":
-        return UsageError(f"{option}: is not for censored times; write --quantile 0.1,0.9")
-    return UsageError(
-        f"{option}: needs a model of {what} that was trained with folds (this one predicts "
-        f"{model.preprocessor.task}, {plural(len(model.networks), 'network')}); write "
-        "mlpengine train CONFIG.yaml --set training.folds=8"
-    )
 
 
 def _blocks(
@@ -278,6 +262,8 @@ def output_columns(
     preprocessor, task = model.preprocessor, model.task
     added = _how_sure(model, task, x, output, sure)
     quantiles = _quantiles(model, output, sure)
+    given = sure.set_level
+    sets = None if given is None else model.set_of(output, given, "--set", by_class=sure.by_class)
     if isinstance(task, Regression):
         columns = _together(task.columns(output) | quantiles, added)
         return columns, np.stack([*columns.values()], axis=1)
@@ -286,8 +272,7 @@ def output_columns(
     names = preprocessor.classes if isinstance(task, Classification) else _targets(preprocessor)
     of_each = {f"probability_{name}": chances[:, i] for i, name in enumerate(names)}
     numbers = [chances, *added.values()]
-    if sure.set_level is not None:
-        sets = model.set_of(output, sure.set_level, by_class=sure.by_class)
+    if sets is not None:
         added[f"{model.target[0]}_set"] = _sets(sets, preprocessor.classes)
         numbers.append(sets)
     return _together(labels, of_each, added), np.column_stack(numbers)
@@ -313,8 +298,8 @@ def _how_sure(
     added: dict[str, Any] = {}
     targets = _predicted(model)
     if sure.level is not None:
-        ends = zip(("low", "high"), model.interval_of(output, sure.level), strict=True)
-        for end, values in ends:
+        ends = model.interval_of(output, sure.level, "--interval")
+        for end, values in zip(("low", "high"), ends, strict=True):
             added |= {f"{name}_{end}": values[:, i] for i, name in enumerate(targets)}
     if sure.with_spread and x is not None:
         spread = model.spread(x)

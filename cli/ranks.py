@@ -107,11 +107,6 @@ def start_ranks(asked: bool) -> "Ranks | None":
     return ranks
 
 
-def is_root(ranks: "Ranks | None") -> bool:
-    """Return whether this process is rank 0 or the only process; only this process writes."""
-    return ranks is None or ranks.rank == 0
-
-
 def on_all(ranks: "Ranks | None", make: Callable[[], T]) -> T:
     """Return the result of `make` if it succeeds on every rank.
 

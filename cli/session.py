@@ -72,7 +72,6 @@ class EpochLogs(Callback):
         self._logs: list[CsvLog] = []
 
     def on_train_start(self, loop: Loop) -> None:
-        """Open both files and write the epochs of the checkpoint."""
         rows, path = loop.history.rows, self._path
         values = [row.values() for row in rows]
         self._metrics = CsvLog(path / METRICS_FILE, csv_lines(loop.history.columns, *values))
@@ -83,12 +82,10 @@ class EpochLogs(Callback):
         self._logs.append(self._timings)
 
     def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
-        """Write a line to each file."""
         self._metrics.append(row.values())
         self._timings.append([row.epoch, row.seconds, row.samples_per_second])
 
     def on_fit_end(self, loop: Loop, result: Result) -> None:
-        """Flush both files to disk and close them."""
         for log in self._logs:
             log.sync()
         self.close()

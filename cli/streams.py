@@ -36,10 +36,10 @@ def escape(error: UnicodeError) -> tuple[str | bytes, int]:
 
 
 class Messages(io.FileIO):
-    """Standard error; text that cannot be written is dropped, so that no message ends a command."""
+    """Standard error; text that cannot be written is dropped, so that the command goes on."""
 
     def write(self, data: "ReadableBuffer", /) -> int:
-        """Write as much as possible, and report all bytes as written."""
+        """Return the number of bytes written; all if none can be written, to drop the text."""
         size = memoryview(data).nbytes
         with suppress(OSError):
             return super().write(data) or size  # None if the write would block
@@ -116,12 +116,7 @@ def write_file(text: str) -> None:
 
     If stdout is a terminal, control characters are escaped.
     """
-    click.echo((_printable_lines(text) if is_terminal() else text).encode(), nl=False)
-
-
-def is_terminal() -> bool:
-    """Return whether stdout is a terminal."""
-    return sys.stdout.isatty()
+    click.echo((_printable_lines(text) if sys.stdout.isatty() else text).encode(), nl=False)
 
 
 def say(text: str, *, err: bool = False) -> None:

@@ -223,7 +223,6 @@ class Study:
         }
 
     def _values(self, trial: FrozenTrial | Trial) -> dict[str, Any]:
-        """Return the values of a trial by key path."""
         return {
             key: json.loads(trial.params[key]) if entry.choice else trial.params[key]
             for key, entry in self.sweep.space.items()
@@ -264,10 +263,7 @@ class Study:
 
 
 def _read(directory: Path) -> tuple[str, tuple[str, ...]]:
-    """Return name and settings of a sweep.
-
-    Raises: UsageError if there is no sweep; RunError if a file is damaged or was edited.
-    """
+    """Return name and settings of a sweep."""
     if not directory.exists():
         raise UsageError(f"{directory}: there is no such sweep{similar_file(directory)}")
     if not (directory / SETTINGS).is_file():

@@ -228,10 +228,7 @@ def _work(words: list[str]) -> NoReturn:
 
 
 def finish(study: "Study") -> dict[str, Any]:
-    """Write the best config and the report; return the outcome.
-
-    Raises: RunError if every trial failed.
-    """
+    """Write the best config and the report; return the outcome."""
     outcome, directory = study.summary(), study.directory
     trials, best = outcome["trials"], outcome["best"]
     if best is None:

@@ -103,7 +103,6 @@ def plain_text(value: object) -> str:
 
 
 def _label(value: object) -> str:
-    """Return a value as a cell of CSV."""
     text = escaped(value) if isinstance(value, str) else plain_text(value)
     if any(character in text for character in ',"\r\n'):
         text = '"' + text.replace('"', '""') + '"'

@@ -13,7 +13,7 @@ from mlpengine.training.loading import load
 from mlpengine.training.run_directory import RESOLVED
 
 from .options import AS_JSON, DIRECTORY_PATH, QUIET_OPTION, overrides_like
-from .ranks import aborting, follow, is_root, on_all, on_each, require_equal_ranks, start_ranks
+from .ranks import aborting, follow, on_all, on_each, require_equal_ranks, start_ranks
 from .starting import Shown, Start, epoch_lines, reopened, run_session
 from .stopping import leave, stops
 
@@ -100,7 +100,7 @@ def command(
     ranks.
     """
     ranks = start_ranks(mpi)
-    root, began = is_root(ranks), perf_counter()
+    root, began = ranks is None or ranks.rank == 0, perf_counter()
     quiet = quiet or not root
 
     def start() -> Start:
@@ -152,7 +152,6 @@ OWN_TARGETS = Override("--warm-start", ("data", "transfer_set"), "null")
 
 
 def _config_of(run: Path | None) -> Path:
-    """Return the path of the config of a run."""
     if run is None or not (run / RESOLVED).is_file():
         raise UsageError(f"--warm-start: {run} holds no {RESOLVED}; give a CONFIG, too")
     return run / RESOLVED

@@ -37,7 +37,6 @@ class Reporter(Callback):
         self.pruned = False
 
     def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
-        """Report the metric."""
         metric = row.validation[self._study.sweep.metric]
         if row.epoch < loop.epochs and self._study.report(self._claim, row.epoch, metric):
             self.pruned = True
@@ -70,7 +69,6 @@ class Worker:
                     raise
 
     def _run(self, claim: Claim) -> None:
-        """Run one trial until its end or until a signal."""
         study, reporter, name = self._study, Reporter(self._study, claim), claim.directory.path.name
         data = self._load(study.config(claim.values, *QUIET, f"name=trial-{name}"))
         data.task.watch(study.sweep.metric)

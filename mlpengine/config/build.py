@@ -321,7 +321,6 @@ def _watch(file: ConfigFile, task: Task) -> None:
 
 
 def _balanced(file: ConfigFile, loss: Loss, train: Split, task: Task) -> Loss:
-    """Return the loss with the config's class weights."""
     if file.config.data.class_weights != "balanced":
         return loss
     if not isinstance(task, Classification):

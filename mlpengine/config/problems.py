@@ -214,7 +214,6 @@ def key_paths(kind: Any, start: KeyPath = ()) -> Iterator[KeyPath]:
 
 
 def _option_at(path: KeyPath, data: Any) -> Option | None:
-    """Return the option of the key at `path`, or None."""
     return _options_at(path[:-1], data).get(str(path[-1])) if path else None
 
 

@@ -111,8 +111,6 @@ def propose(
     `others` are the result of `other_settings`; they become comments.
     Columns are dropped, with the reason, if they are the target in another coding or cannot be
     learned from.  Columns that explain nearly all of the target stay, with a comment.
-
-    Raises: DataError if no column is left.
     """
     if not {column.name for column in profile.columns} - {*target, *profile.drop}:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in profile.drop.items())
@@ -137,7 +135,6 @@ def propose(
         *_suspects(profile),
         *_drop(profile),
         *_missing(profile, target),
-        *_formulas(profile, target),
         *_balance(profile),
         *([ENCODING] if encoded else []),
         *(_line("data", key, value) for key, value in sections.get("data", {}).items()),
@@ -469,7 +466,6 @@ def _folds(count: int | None, members: Sequence[str]) -> list[str]:
 
 
 def _drop(profile: Profile) -> list[str]:
-    """Return the columns to leave out, one per line with the reason."""
     texts = {column.name: "" for column in profile.columns if column.kind == "text"}
     reasons = texts | profile.drop
     if not reasons:
@@ -504,22 +500,6 @@ def _missing(profile: Profile, target: Sequence[str]) -> list[str]:
     shown = ", ".join(gaps[:5]) + (", ..." if len(gaps) > 5 else "")
     what = "filled with the mean; a 0/1 feature marks gaps of"
     return [f"  missing: indicator  # {what}: {_one_line(shown)}"]
-
-
-def _formulas(profile: Profile, target: Sequence[str]) -> list[str]:
-    """Return comments that show how to compute columns and filter rows."""
-    for column in profile.columns:
-        usable = column.name not in {*profile.drop, *target} and "`" not in column.name
-        varies = column.kind in ("number", "integer") and column.distinct > 2
-        if usable and varies and column.name.isprintable():
-            name = column.name if column.name.isidentifier() else f"`{column.name}`"
-            return [
-                "  # features: "
-                f"{{{quoted_yaml('log ' + column.name)}: {quoted_yaml(f'log({name})')}}}"
-                "  # further columns from formulas",
-                f"  # where: {quoted_yaml(f'{name} > 0')}  # use only rows that satisfy this",
-            ]
-    return []
 
 
 def _balance(profile: Profile) -> list[str]:

@@ -91,10 +91,7 @@ def dotted(path: KeyPath) -> str:
 
 
 def read_document(path: Path) -> Document:
-    """Read a YAML file with a mapping at its top level.
-
-    Raises: ConfigError if the file cannot be read, or is not YAML of this module's dialect.
-    """
+    """Read a YAML file with a mapping at its top level."""
     source = str(path)
     if path.suffix.lower() in (".csv", ".tsv", *FORMATS) and path.exists():
         raise _is_table(source)

@@ -69,12 +69,10 @@ class Limits:
         return {"type": "function-before", "function": PLAIN_NUMBER, "schema": number}
 
 
-def _plain_number(value: Any) -> Any:
-    """Return a NumPy number as a Python number, and any other value unchanged."""
-    return value.item() if isinstance(value, np.generic) else value
-
-
-PLAIN_NUMBER = {"type": "no-info", "function": _plain_number}
+PLAIN_NUMBER = {
+    "type": "no-info",
+    "function": lambda value: value.item() if isinstance(value, np.generic) else value,
+}
 
 COUNT = Limits(at_least=1, whole=True)
 POSITIVE = Limits(above=0)

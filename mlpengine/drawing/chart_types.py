@@ -109,7 +109,6 @@ def _powers(low: float, high: float) -> Axis:
 
 
 def _plain(value: float) -> str:
-    """Return a number without trailing zeros."""
     return by_power(value) if value and not 1e-3 <= abs(value) < 1e6 else f"{value:,.6g}"
 
 

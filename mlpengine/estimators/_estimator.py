@@ -524,7 +524,6 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         return table.join(Table(columns, table.source)), targets, weight, names
 
     def _keep(self, trainer: Trainer, fitted: Fitted) -> None:
-        """Store the results of a training."""
         result = fitted.result
         self._members, self._ensemble_weights = (
             trainer.members_of(fitted),

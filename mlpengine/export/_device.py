@@ -190,10 +190,7 @@ class DeviceStep:
 
     @cached_property
     def step(self) -> "StepCode":
-        """Forward, loss and backward.
-
-        Raises: UsageError for an activation or a loss without a C form.
-        """
+        """Forward, loss and backward."""
         mlp, scratch = self.mlp, self.mlp.scratch(1)
         grads, spec = mlp.gradients(1), self.target_spec
         target: Array = np.zeros(spec.shape, spec.dtype)

@@ -291,7 +291,6 @@ def _targets(step: DeviceStep, rng: np.random.Generator) -> Array:
 
 
 def _train(step: DeviceStep, rows: TestRows, lr: float) -> Golden:
-    """Train in double precision, one row after another."""
     mlp = step.mlp.like(dtype="float64")
     mlp.params.flat[...] = step.mlp.params.flat
     mlp.freeze(step.frozen)

@@ -17,10 +17,7 @@ TEXT = 10_000_000
 
 
 def verify(data: bytes, model: Model | Network) -> float:
-    """Return the largest difference between the outputs of an ONNX model and our own.
-
-    Raises: NumericalError if the difference exceeds `EXPORT_TOLERANCE`.
-    """
+    """Return the largest difference between the outputs of an ONNX model and our own."""
     if isinstance(model, Network):
         rng, inputs = np.random.default_rng(0), dict[str, Array]()
         for name, shape in model.in_shapes.items():
@@ -48,10 +45,7 @@ def verify(data: bytes, model: Model | Network) -> float:
 
 
 def run_onnx(data: bytes, feed: dict[str, Array]) -> list[Any]:
-    """Return the outputs of an ONNX model, computed on one thread.
-
-    Raises: UsageError if onnxruntime does not load the model, as with levels of 1 MB.
-    """
+    """Return the outputs of an ONNX model, computed on one thread."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4  # the error has the messages

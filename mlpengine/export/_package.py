@@ -165,10 +165,7 @@ def training_sketch(name: str, *, classes: bool) -> str:
 def library_files(
     package: Package, name: str, title: str, sketch: str, *, trains: bool = False
 ) -> dict[str, str]:
-    """Return manifest and sketch of a library, by their paths in its folder.
-
-    Raises: UsageError for a name that the tools refuse, or for the name of a C header.
-    """
+    """Return manifest and sketch of a library, by their paths in its folder."""
     if name.lower() in OTHER_HEADERS:
         raise UsageError(
             f"export: a library must not have the name of a header of C (got {name!r}); rename "

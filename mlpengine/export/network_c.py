@@ -256,8 +256,6 @@ def forward_of(
     `places` has the C expression of each parameter by name.  `source` and `output` are the arrays
     to read and write, by default positions in ``values``.  Several inputs follow each other in
     `source`, and a network with several inputs needs a `source`.
-
-    Raises: UsageError for an op without a C form.
     """
     recording, views = network.recorded(1, training=False), network.params.views
     plan = ForwardPlan(recording.tape, [recording.output], differentiable=True)

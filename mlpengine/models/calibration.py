@@ -123,7 +123,10 @@ class Residuals:
         order = np.array_split(np.argsort(predictions, axis=0, kind="stable"), parts)
         places, scales = (
             np.stack([about(np.take_along_axis(values, rows, axis=0)) for rows in order])
-            for about, values in ((_mean, predictions), (_usual_size, errors))
+            for about, values in (
+                (lambda some: some.mean(axis=0), predictions),
+                (lambda some: np.quantile(np.abs(some), 0.8, axis=0), errors),
+            )
         )
         scales = np.maximum(scales, SMALLEST_SCALE * scales.max(axis=0))
         scales[:, scales.max(axis=0) == 0] = 1.0
@@ -185,10 +188,7 @@ class Residuals:
 
     @classmethod
     def taken_from(cls, arrays: dict[str, Array], targets: int) -> "Residuals | None":
-        """Remove the residuals, if any, from the arrays of a file, and return them.
-
-        Raises: CheckpointError for residuals that are incomplete or invalid.
-        """
+        """Remove the residuals, if any, from the arrays of a file, and return them."""
         names = [f"{RESIDUALS}.{one.name}" for one in fields(cls)]
         given = [arrays.pop(name, None) for name in names]
         values = [one for one in given if one is not None]
@@ -269,10 +269,7 @@ class ClassSets(NamedTuple):
 
     @classmethod
     def taken_from(cls, arrays: dict[str, Array], classes: int) -> "ClassSets | None":
-        """Remove the arrays of prediction sets, if any, from the arrays of a file; return the sets.
-
-        Raises: CheckpointError unless the arrays are sorted probabilities and class numbers.
-        """
+        """Remove the prediction sets, if any, from the arrays of a file, and return them."""
         chances, numbers = (arrays.pop(name, None) for name in (SET_CHANCES, SET_CLASSES))
         if chances is None and numbers is None:
             return None
@@ -303,15 +300,6 @@ def _few_sorted(values: Array) -> Array:
         return np.sort(values, axis=0)
     shares = (np.arange(MAX_RESIDUALS) + 0.5) / MAX_RESIDUALS
     return np.asarray(np.quantile(values, shares, axis=0))
-
-
-def _mean(values: Array) -> Array:
-    return np.asarray(values.mean(axis=0))
-
-
-def _usual_size(errors: Array) -> Array:
-    """Return the 80 % quantile of the absolute errors (rows, targets) of each target."""
-    return np.asarray(np.quantile(np.abs(errors), 0.8, axis=0))
 
 
 def checked_level(level: object, where: str = "interval") -> float:

@@ -548,13 +548,15 @@ class Model:
         low, high = self.interval_of(self.outputs(data), level)
         return (low[:, 0], high[:, 0]) if low.shape[1] == 1 else (low, high)
 
-    def interval_of(self, output: Array, level: float) -> tuple[Array, Array]:
+    def interval_of(
+        self, output: Array, level: float, where: str = "predict_interval"
+    ) -> tuple[Array, Array]:
         """Return the intervals (rows, targets) of `predict_interval` for outputs (rows, out_dim).
 
         Intervals stay in the range of targets: from 0 for counts and for learned logarithms.
         """
         if not isinstance(self._task, Regression) or self.residuals is None:
-            raise self._without_folds("predict_interval", "numbers")
+            raise self._without_folds(where, "numbers")
         low, high = self.residuals.interval(self._task.predict(output), level)
         ends = self._task.target_range
         return np.clip(low, *ends), np.clip(high, *ends)
@@ -624,10 +626,12 @@ class Model:
         """
         return self.set_of(self.outputs(data), level, by_class=by_class)
 
-    def set_of(self, output: Array, level: float, *, by_class: bool = False) -> Array:
+    def set_of(
+        self, output: Array, level: float, where: str = "predict_set", *, by_class: bool = False
+    ) -> Array:
         """Return the sets (rows, classes) of `predict_set` for outputs (rows, out_dim)."""
         if self.sets is None:
-            raise self._without_folds("predict_set", "classes")
+            raise self._without_folds(where, "classes")
         chances = self._task.predicted_numbers(output)
         return self.sets.contain(chances, level, by_class=by_class)
 
@@ -637,14 +641,13 @@ class Model:
                 f"{where}: is not for censored times; write predict_quantile, or --quantile"
             )
         task, networks = self.preprocessor.task, plural(len(self.networks), "network")
-        named = self.target[0] if len(self.target) == 1 else self.target
-        advice = f"mlpengine.fit(table, {named!r}, training={{'folds': 8}})"
+        advice = "training: {folds: 8} in the config, or training={'folds': 8} for fit"
         if task == "multilabel":
             advice = "predict_proba(table), for several labels"
         elif what == "numbers" and task == "classification":
-            advice = "predict_set(table), for classes"
+            advice = "predict_set(table) or --set, for classes"
         elif what == "classes" and task == "regression":
-            advice = "predict_interval(table), for numbers"
+            advice = "predict_interval(table) or --interval, for numbers"
         return UsageError(
             f"{where}: needs a model of {what} that was trained with training.folds "
             f"(this one predicts {task}, {networks}); write {advice}"
@@ -855,7 +858,6 @@ def _ensemble_weights(description: Mapping[str, Any], networks: int) -> tuple[fl
 
 
 def _population(networks: Sequence[TabularNetwork]) -> Population[TabularNetwork]:
-    """Return copies of networks of one architecture."""
     members = Population(networks[0], len(networks))
     for member, network in zip(members, networks, strict=True):
         member.params.flat[...] = network.params.flat

@@ -728,10 +728,7 @@ def _of_output(output: str, metric: Metric) -> Metric:
 
 
 def task_for(target: Target | None, loss: Loss, threshold: Threshold | None = None) -> Task:
-    """Return the task of a fitted target with a loss; `threshold` is for two classes.
-
-    Raises: DataError if there is no target, or if the loss does not suit the target.
-    """
+    """Return the task of a fitted target with a loss; `threshold` is for two classes."""
     if target is None:
         raise DataError("task: the preprocessing was fitted without a target")
     if loss.name not in losses_of(target.task):
@@ -769,8 +766,6 @@ def make_split(
     `weights` (rows,) replace the table's weights.  `stream` is a batch size: features are then in a
     file, and `window` blocks of features are in memory and shuffled together.  With `on_demand`,
     features are computed each time that rows are read.
-
-    Raises: DataError if the table has no target, or for the first unusable cell.
     """
     part = table
     if stream is not None:

@@ -31,10 +31,7 @@ def restored_threshold(state: object) -> Threshold:
 
 
 def check_threshold(choice: ThresholdChoice, task: Task) -> Threshold:
-    """Return a threshold of 0.5 with the positive class and the costs in `choice`.
-
-    Raises: UsageError for a task without two classes, or for an unknown class or metric.
-    """
+    """Return a threshold of 0.5 with the positive class and the costs in `choice`."""
     if not isinstance(task, Classification) or len(task.labels) != 2:
         count = f"{len(task.labels)} classes" if isinstance(task, Classification) else "no classes"
         raise UsageError(f"is for two classes (the target has {count})")

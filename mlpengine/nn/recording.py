@@ -268,7 +268,6 @@ class Recordable(Saved):
 
     @property
     def _where(self) -> str:
-        """Start of each message."""
         return type(self).__name__
 
     @property

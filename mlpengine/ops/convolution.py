@@ -181,7 +181,6 @@ def _products_of(groups: int, w: Spec, y: Spec) -> tuple[Spec, Spec]:
 
 
 def _products(left: Array, right: Array, out: Array) -> Calls:
-    """Yield one product for each group."""
     for matrices in zip(left, right, out, strict=True):
         yield call(np.dot, *matrices)
 

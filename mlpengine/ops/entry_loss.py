@@ -20,9 +20,9 @@ from mlpengine.ops.op import parameters_of
 
 
 class Prediction(NamedTuple):
-    """A number that a network with the loss predicts for each target.
+    """A number that a network predicts for each target, such as a mean or a quantile.
 
-    `formula` computes the prediction from the output columns of the target.  The name of the
+    `formula` computes the prediction from the network's output columns.  The name of the
     prediction is the name of the target with `suffix`.  `location` is true for predictions that
     shift if the targets shift, as a mean does; a standard deviation does not.  For a quantile,
     `level` is the share of targets below it.
@@ -41,7 +41,7 @@ class EntryLoss(Loss):
     The method `formula` defines the loss of an entry.  A weight multiplies the losses of its row;
     the mean divides by the number of entries, not by the weights.
 
-    With several `columns`, the output has this many adjacent columns for each column of the target.
+    With several `columns`, the output has this many adjacent columns for each target entry.
     `formula` takes each of them as an argument, and the target as its last argument.  With several
     `target_columns`, `formula` takes this many adjacent target columns as its last arguments.
     """
@@ -70,7 +70,7 @@ class EntryLoss(Loss):
 
     @property
     def log_link(self) -> bool:
-        """Whether the first output with the lowest loss is the logarithm of the target.
+        """Whether the loss is lowest where the first output is the logarithm of the target.
 
         If so, training never shifts targets.  If the loss also has a `scaling`, training divides
         targets by their mean.

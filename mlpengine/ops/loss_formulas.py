@@ -92,7 +92,7 @@ class LossFormulas:
 
     @cached_property
     def log_link(self) -> bool:
-        """Whether the first output with the lowest loss is log(target), not the target."""
+        """Whether the loss is lowest where the first output is log(target), not the target."""
         y = np.linspace(-1.5, 1.5, 8)
         outputs = [y, *(np.full_like(y, 0.3) for _ in self.outputs[1:])]
 

@@ -77,5 +77,4 @@ def _accumulated(dy: Array, a: Array, dh: Array, dcarry: Array) -> Calls:
 
 
 def _steps(x: Array) -> list[Array]:
-    """Return a view of `x` for each time step."""
     return [x[..., t, :] for t in range(x.shape[-2])]

@@ -84,7 +84,7 @@ class Detach(_Moved, name="detach"):
     """The same value without a gradient.
 
     Shapes: x (...), y (...).
-    Backward: dx = 0; the program skips the backward of ops that only x depends on.
+    Backward: dx = 0.  Ops whose outputs are used only to compute x have no backward pass.
     """
 
     stops_gradient = True

@@ -91,7 +91,6 @@ class _OneBlasThread:
         self._lock, self._users = process_lock(), 0
 
     def enter(self) -> None:
-        """Limit BLAS for the first user."""
         with self._lock:
             if not self._users:
                 self._limit = _libraries().limit(limits=1, user_api="blas")

@@ -141,7 +141,6 @@ class Checkpointer(Callback):
             self._saved = loop.position
 
     def on_train_batch_end(self, loop: Loop) -> None:
-        """Save within an epoch if a checkpoint is due."""
         timely = perf_counter() >= self._due
         every = self.every_steps
         if (timely or (every and loop.steps % every == 0)) and loop.within_epoch:
@@ -153,14 +152,12 @@ class Checkpointer(Callback):
         return SkipBudget(every - 1 - loop.steps % every) if every else SkipBudget()
 
     def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
-        """Save after an epoch if a checkpoint is due."""
         every, steps = self.every_epochs, self.every_steps
         wanted = (every and row.epoch % every == 0) or (steps and row.steps % steps == 0)
         if wanted or perf_counter() >= self._due:
             self._save(loop)
 
     def on_train_end(self, loop: Loop) -> None:
-        """Save the last state."""
         self._save(loop)
 
     def on_fit_end(self, loop: Loop, result: Result) -> None:

@@ -194,7 +194,6 @@ class LoopDiagnostics(Callback):
         self._close()
 
     def on_fit_end(self, loop: Loop, result: Result) -> None:
-        """Write the remaining samples and close the file."""
         self._close()
 
     def verdicts(self) -> Verdicts:

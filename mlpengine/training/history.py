@@ -118,10 +118,7 @@ class History:
 
 
 def read_metrics(path: Path) -> dict[str, Array]:
-    """Return the values of the whole lines of a metrics.csv, (epochs,) each, by column.
-
-    Raises: DataError for a file that cannot be read as numbers.
-    """
+    """Return the values of the whole lines of a metrics.csv, (epochs,) each, by column."""
     try:
         names, *lines = [line.split(",") for line in path.read_text(encoding="utf-8").split("\n")]
         if not {"epoch", "train_loss"} <= {*names}:

@@ -171,10 +171,7 @@ class Learner(Uncopyable):
         self._last = None
 
     def run_epoch(self) -> bool:
-        """Run the next epoch, or the rest of the current one; return whether it is complete.
-
-        Raises: NumericalError if a step or the weights are not finite.
-        """
+        """Run the next epoch, or the rest of the current one; return whether it is complete."""
         began = perf_counter()
         if not self._train_epoch():
             return False
@@ -305,11 +302,7 @@ class Learner(Uncopyable):
         return measured
 
     def finish(self, ending: Ending) -> None:
-        """Give the network its best weights, and check its outputs.
-
-        Raises: NumericalError if outputs are not finite, if the loss has exploded, or if no epoch
-        can be the best.
-        """
+        """Give the network its best weights, and check its outputs."""
         if self.best.epoch:
             params = self.step.mlp.params
             self._last = Flat(params.specs)
@@ -358,10 +351,7 @@ class Learner(Uncopyable):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue exactly from a `state_dict`; after an error, a part of the state is loaded.
-
-        Raises: CheckpointError if the state belongs to another network, optimizer or data set.
-        """
+        """Continue exactly from a `state_dict`; after an error, a part of the state is loaded."""
         self.step.load_state_dict(state)
         self._last = None
         with restoring():

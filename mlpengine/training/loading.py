@@ -59,10 +59,7 @@ def _best_so_far(checkpoint: Checkpoint) -> Model:
 
 
 def restored_model(checkpoint: Checkpoint) -> Model:
-    """Return the model of a checkpoint, with the weights of the last step.
-
-    Raises: CheckpointError if the checkpoint does not belong to a run.
-    """
+    """Return the model of a checkpoint, with the weights of the last step."""
     try:
         weights = [member["weights"] for member in checkpoint.state["members"]]
         description = checkpoint.header.get("model", {})

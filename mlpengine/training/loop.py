@@ -518,10 +518,7 @@ class Loop(Uncopyable):
         self._call("on_train_epoch_end", self.history.rows[-1])
 
     def _check_monitor(self) -> None:
-        """Refuse or report a monitored metric that is not finite although the loss is finite.
-
-        Raises: NumericalError if this is so for all networks in the first epoch.
-        """
+        """Refuse or report a monitored metric that is not finite although the loss is finite."""
         rule, epoch = self.members[0].early_stopping, len(self.history.rows)
         rows = [m.history.rows[-1].validation for m in self.members if len(m.history.rows) == epoch]
         if rule is None or self._odd_monitor or not any(rows):

@@ -14,10 +14,7 @@ from mlpengine.step.step import TrainingStep
 
 
 def checked_task(step: TrainingStep, task: Any) -> Task:
-    """Return the task of a step; several tasks by output are joined into one.
-
-    Raises: UsageError if `task` is no task, or if it has other outputs.
-    """
+    """Return the task of a step; several tasks by output are joined into one."""
     if isinstance(task, Mapping):
         return _by_output(step, task)
     if not isinstance(task, Task):
@@ -29,10 +26,7 @@ def checked_task(step: TrainingStep, task: Any) -> Task:
 
 
 def check_stopping(step: TrainingStep, task: Task, stopping: Any, *, validated: bool) -> None:
-    """Let the task measure the metric of early stopping, if there are validation rows.
-
-    Raises: UsageError for an unknown metric, or if `stopping` is no `EarlyStopping`.
-    """
+    """Let the task measure the metric of early stopping, if there are validation rows."""
     if not isinstance(stopping, EarlyStopping | None):
         text = f"loop: early_stopping must be an EarlyStopping (got {quoted(stopping)})"
         raise UsageError(f"{text}; write early_stopping=EarlyStopping(patience=20)")

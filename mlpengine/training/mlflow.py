@@ -60,7 +60,6 @@ class MlflowLog(Callback):
         self.run_id, self._failed = "", False
 
     def on_train_start(self, loop: Loop) -> None:
-        """Begin the run, or continue the run of a checkpoint."""
         try:
             self._client = MlflowClient()
             if self.run_id:
@@ -80,19 +79,16 @@ class MlflowLog(Callback):
             raise RunError(f"mlflow: the run cannot be logged ({_line(error)})") from error
 
     def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
-        """Log the metrics of an epoch."""
         values = {"train/loss": row.train_loss, "epoch/lr": row.lr}
         values |= {"epoch/gradient_norm": row.gradient_norm}
         values |= {f"validation/{name}": value for name, value in row.validation.items()}
         self._add(values, row.epoch)
 
     def on_exception(self, loop: Loop, error: Exception) -> None:
-        """End the run as failed."""
         with self._warning():
             self._client.set_terminated(self.run_id, "FAILED")
 
     def on_fit_end(self, loop: Loop, result: Result) -> None:
-        """End the run; metrics of several networks are their means."""
         with self._warning():
             self._client.set_tag(self.run_id, "ending", result.ending)
             self._client.set_terminated(self.run_id)
@@ -118,11 +114,9 @@ class MlflowLog(Callback):
                 self._client.log_artifact(self.run_id, str(path))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the id of the run."""
         return {"run_id": self.run_id}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue the run with this id in the next `on_train_start`."""
         self.run_id = str(state["run_id"])
 
     def _add(self, values: Mapping[str, float | None], step: int) -> None:

@@ -45,10 +45,7 @@ def _is_missing(value: Any) -> bool:
 
 
 def _plain(value: Any, name: str) -> float | bool | str | None:
-    """Return a number, a boolean or a text, of NumPy or `decimal`, too; None if it is missing.
-
-    Raises: DataError for another type, and for a number beyond 1e100.
-    """
+    """Return a number, a boolean or a text, of NumPy or `decimal`, too; None if it is missing."""
     if _is_missing(value):
         return None
     if isinstance(value, bool | np.bool_):

@@ -60,7 +60,6 @@ class Progress(Callback):
             self._print(text)
 
     def on_train_start(self, loop: Loop) -> None:
-        """Print the titles of the lines."""
         self._began, self._first = perf_counter(), len(loop.history.rows)
         self._titles = table_columns(loop)
         if not self._live:

@@ -70,10 +70,7 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: Path) -> "RunDirectory":
-        """Open the directory of an earlier run, to resume it.
-
-        Raises: UsageError if `path` is not a run; RunError if another process uses it.
-        """
+        """Open the directory of an earlier run, to resume it."""
         path = path.absolute()
         if not path.exists():
             raise missing(path, "run")

@@ -30,7 +30,6 @@ class TensorBoard(Callback):
         self.directory = Path(directory)
 
     def on_train_start(self, loop: Loop) -> None:
-        """Open the event file."""
         name = f"events.out.tfevents.{time():.6f}.{os.getpid()}"
         with writing(self.directory):
             self.directory.mkdir(parents=True, exist_ok=True)
@@ -50,18 +49,15 @@ class TensorBoard(Callback):
         return SkipBudget()
 
     def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
-        """Write the scalars of an epoch."""
         names = ("lr", "gradient_norm", "samples_per_second")
         values = {"train/loss": row.train_loss} | {f"epoch/{n}": getattr(row, n) for n in names}
         values |= {f"validation/{name}": value for name, value in row.validation.items()}
         self.add_scalars(row.steps, values)
 
     def on_exception(self, loop: Loop, error: Exception) -> None:
-        """Close the file."""
         self._writer.close()
 
     def on_fit_end(self, loop: Loop, result: Result) -> None:
-        """Write the verdicts as Markdown text, and close the file."""
         if known := loop.callback("diagnostics"):
             text = "\n".join(f"- **{v.name}**: {v}" for v in known.verdicts()) or "nothing unusual"
             self._write(Event(step=loop.steps, summary=text_pb("verdicts", text)))

@@ -324,7 +324,6 @@ class Trainer:
         return choose_backend(training.epochs * steps, self.networks[0], size)
 
     def _make_members(self) -> Iterator[Member]:
-        """Yield each network with its optimizer and its bound step."""
         for k, mlp in enumerate(self.networks):
             member = self._member(mlp, rows=self.row_count(k))
             step = member.step(weighted=self.train.weights is not None)
@@ -335,7 +334,6 @@ class Trainer:
             yield member
 
     def _member(self, mlp: TabularNetwork, rows: int) -> Member:
-        """Return a network with its optimizer, for learning from `rows` rows."""
         training, alone = self.settings.training, len(self.seeds) == 1
         ranks = self.ranks if alone else None
         full = issubclass(training.optimizer.kind, FullBatch)

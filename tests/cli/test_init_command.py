@@ -21,18 +21,6 @@ def test_a_table_given_as_a_config_is_called_a_table(name, mlpengine, tmp_path):
     assert f"mlpengine init {name} --target" in answer.err
 
 
-def test_the_formulas_that_init_shows_work(mlpengine, tmp_path):
-    rows = "\n".join(f"{i % 7 + 1},{i % 5}" for i in range(80))
-    (tmp_path / "rows.csv").write_text("a b: c,y\n" + rows)
-    assert mlpengine("init", "rows.csv", "--target", "y").code == 0
-    config = (tmp_path / "rows.yaml").read_text()
-    assert '# features: {"log a b: c": "log(`a b: c`)"}' in config
-    config = config.replace("# features:", "features:").replace("# where:", "where:")
-    (tmp_path / "rows.yaml").write_text(config)
-    checked = json.loads(mlpengine("check", "rows.yaml", "--json").out)
-    assert checked["feature_names"] == ["a b: c", "log a b: c"]
-
-
 MISSING = {
     "train titanic.ymal": "titanic.yaml",
     "train --resume runs/titanc": "runs/titanic",

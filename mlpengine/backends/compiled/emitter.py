@@ -66,7 +66,6 @@ def emit(lowered: Lowered, layout: Layout, batch: int, threads: int) -> Writer:
 
 
 def _chunk(lowered: Lowered, layout: Layout, batch: int) -> int:
-    """Return the number of rows in a chunk."""
     of_rows = [v for v in lowered.values if v.kind == "rows" and v.rows % max(batch, 1) == 0]
     entries = [v.rows // max(batch, 1) * layout.stride(v) for v in of_rows if v.stored]
     row_bytes = sum(entries) * layout.itemsize

@@ -135,7 +135,6 @@ class Move(Kernel):
         return lines
 
     def _ends(self, part: Entries) -> list[MatrixValue]:
-        """Return the target and, if present, the source of a part."""
         return present(self.out, part.source)
 
 

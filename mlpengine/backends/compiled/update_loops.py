@@ -58,7 +58,6 @@ def update_functions(
 
 
 def _update(update: Update) -> Sequence[Statement]:
-    """Return the statements that update the ranges of the parameters."""
     lines: list[Statement] = []
     statements = _statements(update)
     for factor in dict.fromkeys(run.lr for run in update.ranges):

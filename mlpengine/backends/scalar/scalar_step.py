@@ -1,4 +1,4 @@
-"""Training steps and predictions on single numbers, from kernels of the compiled backend."""
+"""Scalar code, without vectors, for steps and predictions of one row, from compiled kernels."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -22,7 +22,7 @@ def write_step(
     *,
     memory: str = "scratch",
 ) -> ScalarWriter:
-    """Return the statements of instructions on one row, with a place in memory for each value.
+    """Return a writer with scalar statements that run `instructions` on one row.
 
     `inputs` are the arrays of the row, and `outputs` the arrays that the caller reads afterwards.
     For the other arguments see `ScalarWriter`.  Arrays that are neither inputs, nor `fixed`, nor
@@ -53,7 +53,7 @@ def write_step(
 
 
 def _apart(kernels: Iterable[Kernel]) -> Iterator[Kernel]:
-    """Yield the kernels; at most one gradient of an op stays fused into a product dx = dy w."""
+    """Yield the kernels, and after a product dx = dy w most of its fused steps as kernels."""
     for kernel in kernels:
         yield kernel
         if isinstance(kernel, Product) and kernel.form == "input_gradient":

@@ -49,11 +49,7 @@ class Category:
 
     @classmethod
     def fit(cls, table: Table, column: str, options: Options) -> "Category":
-        """Collect the levels of a column, at most the `max_levels` most frequent texts.
-
-        Raises: DataError for a missing value if missing values are errors, or for more than
-            MAX_ONE_HOT levels.
-        """
+        """Collect the levels of a column, at most the `max_levels` most frequent texts."""
         strict = options.missing == "error"
         codes, texts = coded(table[column])
         _refuse_gap(table, column, codes, strict)

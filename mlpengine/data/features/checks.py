@@ -216,7 +216,8 @@ def profile(
         names = [one.name for one in features if one.name not in {*drop, *trusted}]
         classes, leaks = _relations(table.rows(complete), targets[0], names, task)
     remarks = {
-        name: _remarks(column) or _few_texts(table, name) for name, column in table.columns.items()
+        name: [text for remark in REMARKS if (text := remark(column))] or _few_texts(table, name)
+        for name, column in table.columns.items()
     }
     for column in described:
         if column.name in targets and column.distinct == 1 and task != "survival":
@@ -345,10 +346,6 @@ REMARKS: tuple[Callable[[Column], str | None], ...] = (_variants, _marked, comma
 They find texts that differ only in case and blanks, numbers with units, numbers with decimal
 commas, and values that may stand for missing values.
 """
-
-
-def _remarks(column: Column) -> list[str]:
-    return [text for remark in REMARKS if (text := remark(column))]
 
 
 def _few_texts(table: Table, name: str) -> list[str]:

@@ -45,10 +45,7 @@ class FormulaColumn:
 
 
 def computed_column(name: str, text: str, known: Sequence[str]) -> ComputedColumn:
-    """Parse the formula of a column that is computed from the columns `known`.
-
-    Raises: FormulaError if the formula cannot be read, or a column with this name exists.
-    """
+    """Parse the formula of a column that is computed from the columns `known`."""
     if not name.strip():
         raise FormulaError("a column needs a name")
     if name in known:
@@ -75,10 +72,7 @@ def computed_columns(texts: Mapping[str, str], known: Sequence[str]) -> list[Com
 
 
 def row_filter(text: str, names: Sequence[str]) -> Expr:
-    """Parse a formula that is true for the rows to keep.
-
-    Raises: FormulaError if the formula cannot be read or is no comparison.
-    """
+    """Parse a formula that is true for the rows to keep."""
     formula = parse(text, names)
     if not formula.is_mask:
         raise FormulaError(f"must be a comparison, such as price > 0 (got {text!r})")

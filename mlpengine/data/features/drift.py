@@ -55,7 +55,7 @@ class NewRows:
         gaps, derived = [], False
         for name, count in self._gaps.items():
             share = self._columns[name]["missing"]
-            # rule of succession: among few training rows, a share of 0 may be a small share
+            # rule of succession: few training rows without gaps do not show that there are none
             likely = (share * self._trained_rows + 1) / (self._trained_rows + 2)
             expected = self._rows * likely
             if count > expected + ODDS * np.sqrt(expected * (1 - likely)):
@@ -80,7 +80,7 @@ def _first(lines: list[str], what: str) -> list[str]:
 
 
 def unknown_remarks(preprocessor: Preprocessor, unknown: Mapping[str, Counter[str]]) -> list[str]:
-    """Return a line for each column with texts in `unknown`, and levels of similar spelling."""
+    """Return a line for each column in `unknown`, with some texts and the most similar levels."""
     options = preprocessor.options
     why = f"new, or in fewer than {plural(options.min_count, 'training row')}"
     if options.max_levels is not None:

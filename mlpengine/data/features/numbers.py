@@ -121,10 +121,7 @@ class Numbers:
         return numbers
 
     def encode(self, table: Table, out: Array, rows: Array | range | None = None) -> None:
-        """Write the features of the given rows of a table into `out`.
-
-        Raises: DataError for the first value that is no usable number.
-        """
+        """Write the features of the given rows of a table into `out`."""
         if isinstance(rows, range):
             rows = np.arange(rows.start, rows.stop)
         for start, values, missing in read_slices(table, self.sources, self.strict, rows):

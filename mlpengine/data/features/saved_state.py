@@ -99,8 +99,6 @@ def checked_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
 
     In files, `features`, `kinds` and `operands` are lists of pairs, because files do not keep the
     order of mappings.  In the returned state, these lists are mappings.
-
-    Raises: CheckpointError for the first wrong part.
     """
     if isinstance(state, dict) and state.get("version") != STATE_VERSION:
         raise CheckpointError(

@@ -28,8 +28,9 @@ EQUAL = np.float64(1e-300)
 
 _DAY = timedelta(days=1).total_seconds()
 PERIODS = {"hour": (_DAY, 0.0), "weekday": (7 * _DAY, 3 * _DAY), "season": (365.2425 * _DAY, 0.0)}
-"""Periods of dates: length, and time from the start of a period to the start of 1970, in seconds.
-1970 starts on a Thursday, and weeks start on Monday.  Exports use these numbers, too."""
+"""Periods: length, and time from the start of a period to the start of 1970, in seconds.
+The period of an hour is a day, because an hour is a time of day; so a weekday has a week.  1970
+starts on a Thursday, and weeks start on Monday.  Exports use these numbers, too."""
 
 DATE_PARTS = frozenset(f"{period} {wave}" for period in PERIODS for wave in ("sin", "cos"))
 """Parts of a date that a `Source` may read."""

@@ -154,8 +154,6 @@ def dividing_values(table: Table, key: str, name: str) -> Array:
     """Return the groups, series or times of rows; `key` is "group", "series" or "time".
 
     Times may be texts of equal length that begin with a year, such as 2024-W05.
-
-    Raises: DataError for a missing group or time, and for other texts as times.
     """
     column = table[name]
     if column.missing.any():

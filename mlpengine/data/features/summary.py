@@ -77,10 +77,7 @@ def shares_of(category: Category, table: Table) -> Array:
 
 
 def check_summary(summary: SummaryState, levels: Mapping[str, int], columns: Sequence[str]) -> None:
-    """Check that a saved summary fits the columns and the number of levels of each category.
-
-    Raises: CheckpointError.
-    """
+    """Check that a saved summary fits the columns and the number of levels of each category."""
     for name, one in summary["columns"].items():
         quantiles, shares = one.get("quantiles", []), one.get("shares", [])
         if not (

@@ -383,10 +383,7 @@ class MultiLabelTarget(Target):
 
 
 def check_target(table: Table, columns: Sequence[str]) -> None:
-    """Check that a single target column clearly has classes or clearly has numbers.
-
-    Raises: DataError for a text among numbers, or for texts that do not repeat.
-    """
+    """Check that a single target column clearly has classes or clearly has numbers."""
     if len(columns) != 1:
         return
     (name,) = columns
@@ -441,8 +438,6 @@ def fit_target(
 
     With a column `event`, the target is the time until an event.  Task survival without `event`
     takes two columns, the bounds of the time.
-
-    Raises: DataError if the columns do not suit the task.
     """
     table.require(columns, "the target")
     if event is not None or task == "survival":
@@ -492,10 +487,7 @@ def class_weights(codes: Array, n_classes: int) -> Array:
 
 
 def exposures(table: Table, column: str) -> Array:
-    """Return the exposures of a table.
-
-    Raises: DataError for an exposure that is missing, not positive or not finite.
-    """
+    """Return the exposures of a table."""
     values = _numbers(table, column, "the exposure")
     if not (values > 0).all():
         row = int(np.argmin(values))
@@ -514,10 +506,7 @@ def _rates(table: Table, columns: Sequence[str], exposure: str | None) -> Array:
 
 
 def row_weights(table: Table, column: str) -> Array:
-    """Return the sample weights of a table.
-
-    Raises: DataError for a weight that is missing, negative, not finite or a denormal float32.
-    """
+    """Return the sample weights of a table."""
     values = _numbers(table, column, "the sample weight")
     denormal = (values > 0) & (values < np.finfo(np.float32).tiny)
     if denormal.any():

@@ -192,7 +192,6 @@ class _GrowingColumn:
             self._reader.append(values)
 
     def column(self) -> Column:
-        """Return the finished column."""
         assert self._reader is not None
         column = self._reader.column()
         return column if self._kind == "text" else Column(column.values, self._kind)

@@ -160,7 +160,6 @@ class _Body:
 
     @property
     def is_broken(self) -> bool:
-        """Whether a column must be read again."""
         return any(reader.broken for reader in self.readers.values())
 
     def read_again(self, source: TextSource) -> None:
@@ -176,7 +175,6 @@ class _Body:
         self.readers = whole | broken
 
     def read(self) -> None:
-        """Read all rows of the columns that have readers."""
         self.n_rows = 0
         self.blocks: list[tuple[int, int, Array | None]] = []
         self.source.fill(SMALL)
@@ -274,7 +272,6 @@ class _Body:
         return advice
 
     def table(self) -> Table:
-        """Return the table of the finished columns."""
         where, names, spill = self.source.where, self.header.names, self.spill
         table = Table({}, where, first_line=self.header.first_line, origin=self._origin())
         for place in range(len(names), self.width):
@@ -485,7 +482,6 @@ def _among(characters: Array, marks: Sequence[int]) -> Array:
 
 
 def _add_texts(reader: ColumnReader, cells: Any) -> None:
-    """Add the cells of a pyarrow array of texts, plain or dictionary-encoded."""
     if not hasattr(cells, "dictionary"):
         reader.add(["" if cell is None else cell for cell in cells.to_pylist()])
         return

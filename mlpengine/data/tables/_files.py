@@ -30,10 +30,7 @@ _BLOCK = 1 << 20
 
 
 def refuse_bomb(unpacked: int, packed: int, where: str, limit: int = BOMB_BYTES) -> None:
-    """Check the size of unpacked data.
-
-    Raises: DataError if both `limit` bytes and BOMB_RATIO are exceeded.
-    """
+    """Check the size of unpacked data."""
     if unpacked > limit and unpacked > BOMB_RATIO * max(packed, 1):
         raise DataError(
             f"{where}: {packed:,} compressed bytes unpack into {unpacked:,} or more; "
@@ -197,10 +194,7 @@ def _unpacked(packed: BinaryIO, where: str) -> BinaryIO:
 
 
 def opener(path: str | os.PathLike[str], encoding: str = "utf-8") -> Opener:
-    """Return a function that opens a file as UTF-8, unpacked if its suffix is in `_PACKINGS`.
-
-    Raises: DataError for a directory, a pipe or a device.
-    """
+    """Return a function that opens a file as UTF-8, unpacked if its suffix is in `_PACKINGS`."""
     if "\0" in os.fspath(path):
         raise DataError(f"{os.fspath(path)!r}: the name of a file cannot contain a null character")
     require_file(path)

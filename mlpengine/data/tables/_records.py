@@ -135,11 +135,7 @@ class TextSource:
         self._take(len("".join(lines).encode()))
 
     def records(self, delimiter: str, size: int) -> Records | None:
-        """Return the next whole records, about `size` bytes; None at the end of the stream.
-
-        Raises: DataError for another encoding, a NUL byte, a record that is too long, or quotes
-            that do not enclose a cell.
-        """
+        """Return the next whole records, about `size` bytes; None at the end of the stream."""
         while True:
             self.fill(size)
             at_end = self.at_end and len(self.waiting) <= size
@@ -206,10 +202,7 @@ class TextSource:
             ) from None
 
     def first_lines(self, size: int) -> list[str]:
-        """Return the whole lines in the next `size` bytes; the bytes stay waiting.
-
-        Raises: DataError for another encoding, a NUL byte, or too many columns.
-        """
+        """Return the whole lines in the next `size` bytes; the bytes stay waiting."""
         self.fill(size)
         content = self.waiting if self.at_end else self.waiting[: _last_line(self.waiting)]
         first = content.partition(b"\n")[0]
@@ -278,11 +271,7 @@ class Header(NamedTuple):
 
 
 def read_header(source: TextSource, delimiter: str | None) -> Header:
-    """Read the header line; a `delimiter` of None is inferred from the first lines.
-
-    Raises: DataError for a file without a header, for another format, and for empty or repeated
-        names.
-    """
+    """Read the header line; a `delimiter` of None is inferred from the first lines."""
     refuse_other_format(source.waiting[:_START], source.where)
     size = _SAMPLE_CHARACTERS
     names: list[str] = []
@@ -338,10 +327,7 @@ def sniff(lines: list[str]) -> str:
 
 
 def check_names(names: list[str], where: str) -> None:
-    """Check the names in a header.
-
-    Raises: DataError for an empty or repeated name, or a header that is a row of numbers.
-    """
+    """Check the names in a header."""
     if names[0].startswith("sep=") and len(names) <= 2:
         text = "names the delimiter for spreadsheets, not the columns; delete the line"
         raise DataError(f"{where}: {text} ({names[0]})")

@@ -155,10 +155,7 @@ def text_column(
 
 
 def parsed_column(column: Column, table: Table, name: str, options: CsvOptions) -> Column:
-    """Return a text column as booleans, numbers or times in nanoseconds, if all levels allow this.
-
-    Raises: AmbiguousError for texts such as 1,234 that can mean 1234 or 1.234.
-    """
+    """Return a text column as booleans, numbers or nanosecond times, if all levels allow it."""
     if column.kind != "text" or name in options.text:
         return column
     reading = options.reading

@@ -54,8 +54,6 @@ def as_table(
 
     >>> as_table([{"a": 1, "b": "x"}, {"a": None, "b": "y"}])
     Table('table', 2 rows, 2 columns)
-
-    Raises: DataError for anything else, and for a value with an unknown type.
     """
     if isinstance(data, Table):
         return data

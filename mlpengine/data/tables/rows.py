@@ -25,8 +25,6 @@ def usable_rows(
 
     `in_use` is the mask of the rows that the filter keeps; None without a filter.  `early` is the
     mask of rows that lack lags; None if the table has no lags.
-
-    Raises: DataError if no row is left.
     """
     kept = np.ones(table.n_rows, bool) if in_use is None else in_use
     names = [name for name in target if name in table]

@@ -296,10 +296,7 @@ _DATE_RANGE = np.array([-290_000, 290_000], "datetime64[Y]").astype("datetime64[
 
 
 def column_of(values: Array, where: str) -> Column:
-    """Return a 1-D array of numbers, booleans, text or dates as a column.
-
-    Raises: DataError for any other dtype.
-    """
+    """Return a 1-D array of numbers, booleans, text or dates as a column."""
     kind = values.dtype.kind
     if kind == "b":
         return Column(values.astype(np.float64), "boolean")
@@ -320,10 +317,7 @@ def column_of(values: Array, where: str) -> Column:
 
 
 def date_column(seconds: Array, where: str) -> Column:
-    """Return seconds since 1970, NaN where missing, as a column of dates.
-
-    Raises: DataError for a date beyond the range of microseconds in 64 bits.
-    """
+    """Return seconds since 1970, NaN where missing, as a column of dates."""
     wrong = np.flatnonzero(np.abs(seconds) >= 2.0**63 / 1e6)
     if len(wrong):
         raise DataError(f"{where}: row {wrong[0] + 1}: dates must lie within 290,000 years of 1970")
