@@ -47,6 +47,9 @@ def test_every_epoch_learns_from_every_row_once_in_a_new_order():
     epochs = np.concatenate(watcher.rows).reshape(2, 50)
     assert (np.sort(epochs) == np.arange(50)).all()
     assert (epochs[0] != epochs[1]).any()
+    whole = Watcher()
+    make_loop(rows=50, batch_size=16, epochs=2, callbacks=[whole], drop_last=True).run()
+    assert whole.rows == watcher.rows[:3] + watcher.rows[4:7]
 
 
 def test_history_holds_means_over_rows_and_steps():
