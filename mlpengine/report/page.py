@@ -1,7 +1,7 @@
 """The page of a report: HTML without scripts, readable on phones, screens and paper."""
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from mlpengine.diagnostics.thresholds import CLEAR, PROBABLE
 from mlpengine.diagnostics.verdict import verdict_list
 from mlpengine.drawing.chart_types import array_of
 from mlpengine.drawing.charts import (
+    MEAN_CURVES,
     Data,
     gradient_charts,
     prediction_charts,
@@ -46,9 +47,6 @@ from mlpengine.models.metrics import higher_is_better
 from mlpengine.models.task import PART_PHRASES
 from mlpengine.settings.fix import call_text, command_text
 from mlpengine.training.measure import DIRECT, TEACHER
-
-LISTED = 8
-"""Maximum number of listed epochs at which networks stopped early."""
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """Content security policy: the page loads nothing and runs nothing."""
@@ -235,24 +233,9 @@ def training_section(known: Data | None) -> Markup | None:
     if rates and max(rates) == min(rates):
         marks += f" Learning rate {number(rates[0], 3)}."
     text = tag("p", f"{plural(known['count'], 'epoch')}. {marks}", class_="soft")
-    return joined(text, grid(training_charts(known)), _stopped(known["count"], known["ended"]))
-
-
-def _stopped(count: int, ended: Sequence[int]) -> Markup | None:
-    """Return the epochs at which networks stopped, since the mean curves may jump there."""
-    early = sorted(epochs for epochs in ended if epochs < count)
-    if not early:
-        return None
-    times = sorted({*early})
-    listed = ", ".join(map(str, times)) if len(times) <= LISTED else f"{times[0]} to {times[-1]}"
-    after = f"epoch {listed}" if len(times) == 1 else f"epochs {listed}"
-    return tag(
-        "p",
-        f"Each curve is the mean of the networks that still train. {len(early)} of {len(ended)} "
-        f"stopped before the last epoch, after {after}; "
-        "there a curve may jump, as it goes on without them.",
-        class_="soft",
-    )
+    stops = any(epochs < known["count"] for epochs in known["ended"])
+    note = tag("p", MEAN_CURVES, class_="soft") if stops else ""
+    return joined(text, grid(training_charts(known)), note)
 
 
 def predictions_section(known: Data | None) -> Markup | None:
