@@ -40,7 +40,7 @@ from mlpengine.drawing.markup import (
     tag,
     with_error,
 )
-from mlpengine.drawing.style import page_style
+from mlpengine.drawing.style import html_page, page_style
 from mlpengine.drawing.svg import grid, strip
 from mlpengine.models.explanation import explanation_markup
 from mlpengine.models.metrics import higher_is_better
@@ -92,20 +92,6 @@ def page(
             tag("code", "report-data"), "."),
         tag("script", Markup(script_json(data)), type="application/json", id="report-data"),
     )  # fmt: skip
-
-
-def html_page(title: str, policy: str, styles: Markup, *body: Content) -> str:
-    """Return an HTML document with its content security policy."""
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", http_equiv="Content-Security-Policy", content=policy),
-        tag("link", rel="icon", href="data:,"),
-        tag("title", title),
-        tag("style", styles),
-    )
-    return f"<!DOCTYPE html>\n{tag('html', head, tag('body', *body), lang='en')}\n"
 
 
 def score_section(data: Data) -> Markup:
