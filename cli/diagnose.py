@@ -11,7 +11,7 @@ import numpy as np
 
 from mlpengine.config import Override, load_config, parse_override
 from mlpengine.config.baselines import linear_comparison
-from mlpengine.config.build import LoadedData, load_data, trainer_of
+from mlpengine.config.build import LoadedData, load_data, load_run_data, trainer_of
 from mlpengine.config.columns import cell_verdicts, column_verdicts, joint_list
 from mlpengine.config.fixed_config import fixed_config
 from mlpengine.core.errors import NumericalError, RunError, UsageError
@@ -166,18 +166,16 @@ def _columns(data: LoadedData) -> list[Verdict]:
 
 def _after(run: Path) -> tuple[dict[str, Any], list[str], list[Verdict]]:
     """Read a run; return the report as data and as lines, and the verdicts."""
-    config = resolved_config(run)
-    file = load_config(config)
     ended = next((name for name in (RESULT_FILE, FAILURE_FILE) if (run / name).is_file()), None)
     model = None if ended else load(run)
-    data = load_data(file, model.preprocessor if model else None)
+    data = load_run_data(run, model.preprocessor if model else None)
     trainer = trainer_of(data)
     known = diagnostic_inputs(trainer.step, trainer.train, data.parts.get("validation"))
     diagnostics = read_diagnostics(run, trainer.networks[0], known, len(trainer.train))
     diagnostics.batch_size = trainer.batch_size
     if ended is not None:
         told = read_result(run, ended).get("verdicts", [])
-        reported = without(map(Verdict.from_dict, told), file.silenced)
+        reported = without(map(Verdict.from_dict, told), data.file.silenced)
     elif model is not None:
         reported = _measured(diagnostics, model, data, trainer)
     report = {

@@ -10,12 +10,10 @@ from mlpengine.config import ConfigFile, load_config, parse_override
 from mlpengine.config.build import load_data, trainer_of
 from mlpengine.config.distilling import Teacher, student_config
 from mlpengine.config.load import with_overrides
-from mlpengine.config.tables import Tables, digests, read_source, read_tables
+from mlpengine.config.tables import Tables, changed_files, read_source, read_tables
 from mlpengine.core.errors import RunError, UsageError
-from mlpengine.core.files import read_mapping
 from mlpengine.training.loading import load
 from mlpengine.training.run_directory import (
-    ENVIRONMENT_FILE,
     GIVEN_CONFIG,
     RunDirectory,
     resolved_config,
@@ -74,7 +72,11 @@ def command(
             f"{run}: distill needs all features in memory (the run has data.stream); "
             "train the teacher without data.stream"
         )
-    _check_unchanged(run, file)
+    if changed := changed_files(run, file):
+        raise RunError(
+            f"{run}: its table has changed since the run was trained ({', '.join(changed)}); "
+            "restore it, or train the run again"
+        )
     source = read_source(file, fitted=teacher.preprocessor)
     known = read_tables(file, source, teacher.preprocessor)
     overrides = [parse_override(text) for text in settings]
@@ -113,22 +115,6 @@ def _check_overrides(file: ConfigFile, student: ConfigFile) -> None:
         raise UsageError(
             "distill: a student is one network in memory, with the tables and the target of its "
             f"teacher; leave out --set of {', '.join(changed)}"
-        )
-
-
-def _check_unchanged(run: Path, file: ConfigFile) -> None:
-    """Raise RunError if the data files of a run have changed since its training."""
-    try:
-        known = read_mapping(run / ENVIRONMENT_FILE)["data_sha256"]
-        before = {str(name): str(value) for name, value in known.items()}
-    except (OSError, ValueError, KeyError, AttributeError):
-        return  # a run of an older version, or a removed file
-    now = digests(file)
-    changed = [name for name in before if now.get(name, before[name]) != before[name]]
-    if changed:
-        raise RunError(
-            f"{run}: its table has changed since the run was trained ({', '.join(changed)}); "
-            "restore it, or train the run again"
         )
 
 

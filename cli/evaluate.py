@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from mlpengine.config import load_config
-from mlpengine.config.build import load_data
+from mlpengine.config.build import load_run_data
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array
 from mlpengine.core.structure import finite
@@ -25,7 +24,6 @@ from mlpengine.models.model import Model
 from mlpengine.models.task import Classification, Split, Task, make_split
 from mlpengine.training.loading import load
 from mlpengine.training.measure import outputs
-from mlpengine.training.run_directory import resolved_config
 
 from .options import AS_JSON, HISTORY_OPTION, MODEL_ARGUMENT, SHARE, check_history
 from .outcome import NOT_MET, metrics_table, mistakes, part_title
@@ -127,8 +125,7 @@ def command(
     names = (*names, *wanted)
     task = model.task_with(names)
     if file is None:
-        config = resolved_config(run, f"; say which rows to use: mlpengine evaluate {run} FILE")
-        loaded = load_data(load_config(config), model.preprocessor)
+        loaded = load_run_data(run, model.preprocessor, "evaluate")
         task = model.task_with([*loaded.file.config.training.metrics, *names])
         parts = [*outputs(model.mean, loaded.parts, loaded.folds)]
         in_time = loaded.file.config.data.split.time is not None

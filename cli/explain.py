@@ -6,15 +6,13 @@ from pathlib import Path
 import click
 import numpy as np
 
-from mlpengine.config import load_config
-from mlpengine.config.build import load_data
+from mlpengine.config.build import load_run_data
 from mlpengine.core.errors import UsageError
 from mlpengine.core.structure import finite
 from mlpengine.models.explanation import CURVES, EXPLAINED_ROWS
 from mlpengine.models.shapley import RowExplanation
 from mlpengine.training.loading import load
 from mlpengine.training.measure import explained_rows
-from mlpengine.training.run_directory import resolved_config
 
 from .evaluate import file_table
 from .options import AS_JSON, HISTORY_OPTION, MODEL_ARGUMENT, check_history
@@ -65,8 +63,7 @@ def command(
         return
     model, curves = load(run), CURVES if as_json else 0
     if file is None:
-        config = resolved_config(run, f"; say which rows to use: mlpengine explain {run} FILE")
-        own = load_data(load_config(config), model.preprocessor)
+        own = load_run_data(run, model.preprocessor, "explain")
         rows = explained_rows(model.mean, own.parts, own.folds, EXPLAINED_ROWS)
         shown = model.explanation(*rows, own.tables.parts["train"][0], curves=curves)
     else:
@@ -78,8 +75,7 @@ def _row(run: Path, file: str | None, number: int, history: str | None) -> RowEx
     """Explain one row, by its number, of a file or of the training rows."""
     model = load(run)
     if file is None:
-        config = resolved_config(run, f"; say which rows to use: mlpengine explain {run} FILE")
-        own = load_data(load_config(config), model.preprocessor)
+        own = load_run_data(run, model.preprocessor, "explain")
         table, _ = own.tables.parts["train"]
     else:
         table = file_table(model, file, history)

@@ -92,10 +92,11 @@ def listen_at(host: str, port: int) -> socket.socket:
     """Return a listening socket.  Raises: UsageError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        made = socket.create_server((host, port), family=family, backlog=BACKLOG)
-    except OSError as error:
-        free = "; --port 0 takes a free one" if error.errno == EADDRINUSE else ""
-        raise UsageError(f"serve: {host}, port {port}: {error.strerror or error}{free}") from None
+        made = socket.create_server((host[:256], port), family=family, backlog=BACKLOG)
+    except (OSError, TypeError, ValueError) as error:  # a name has at most 253 characters
+        reason, number = getattr(error, "strerror", None) or error, getattr(error, "errno", None)
+        free = "; --port 0 takes a free one" if number == EADDRINUSE else ""
+        raise UsageError(f"serve: {host}, port {port}: {reason}{free}") from None
     # asyncio sets TCP_NODELAY only if a socket has IPPROTO_TCP; without it, answers take 40 ms
     return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, made.detach())
 

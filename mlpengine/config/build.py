@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from mlpengine.config.load import ConfigFile
+from mlpengine.config.load import ConfigFile, load_config
 from mlpengine.config.reader import KeyPath
-from mlpengine.config.tables import Tables, read_tables
+from mlpengine.config.tables import Tables, changed_files, read_tables
 from mlpengine.core.errors import DataError, UsageError
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.rows import evenly_spaced
@@ -39,10 +39,14 @@ from mlpengine.ops.losses import BinaryCrossEntropyWithLogits
 from mlpengine.step.ranks import Ranks
 from mlpengine.training.measure import Measured
 from mlpengine.training.result import OTHER_ROWS, TOO_GOOD
+from mlpengine.training.run_directory import resolved_config
 from mlpengine.training.trainer import Member, Trainer, step_rows
 from mlpengine.training.transfer import TransferSet
 
 _log = logging.getLogger("mlpengine")
+
+CHANGED = "has changed since the run was trained; its test rows may be rows of the training"
+"""A remark on a data file of a run."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +169,9 @@ def load_data(
     if isinstance(task, Regression) and any(np.isnan(part.y).any() for part in learned):
         loss = KnownTargets(task.loss)
     data = LoadedData(file, tables, task, loss, parts)
-    record = warm_start.record if warm_start else {"checksum": data.checksum}
+    if warm_start is None:
+        return data
+    record = warm_start.record
     if record.get("checksum") == data.checksum and "warm_start" not in record:
         return data
     _log.warning("warning: %s: %s", tables.parts["train"][0].source, TOO_GOOD)
@@ -183,6 +189,18 @@ def fingerprints(parts: Mapping[str, Split]) -> dict[str, int]:
                 total = zlib.crc32(memoryview(array).cast("B"), total)  # type: ignore[arg-type]
         checksums[name] = total
     return checksums
+
+
+def load_run_data(run: Path, preprocessor: Preprocessor | None, command: str = "") -> LoadedData:
+    """Read the data of a run again, and warn of files that have changed since its training.
+
+    Raises: UsageError if the run has no config; `command` is one that also takes a file of rows.
+    """
+    advice = f"; say which rows to use: mlpengine {command} {run} FILE" if command else ""
+    file = load_config(resolved_config(run, advice))
+    for name in changed_files(run, file):
+        _log.warning(f"warning: {name}: {CHANGED}")
+    return load_data(file, preprocessor)
 
 
 def _check_folds(train: Split, folds: Array | None) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from mlpengine.config.load import ConfigFile
 from mlpengine.config.reader import KeyPath
 from mlpengine.core.errors import DataError, FormulaError
-from mlpengine.core.files import similar_file
+from mlpengine.core.files import read_mapping, similar_file
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural, suggestion
 from mlpengine.data.features import Preprocessor, fold_rows, split_rows, task_of
@@ -37,7 +37,7 @@ from mlpengine.data.tables.reader import store_table
 from mlpengine.data.tables.rows import usable_rows
 from mlpengine.ops import EntryLoss
 from mlpengine.settings import FeatureSettings
-from mlpengine.training.run_directory import RESOLVED
+from mlpengine.training.run_directory import ENVIRONMENT_FILE, RESOLVED
 
 
 class Tables(NamedTuple):
@@ -304,6 +304,15 @@ def digests(file: ConfigFile) -> dict[str, str]:
             with path.open("rb") as stream:
                 known[path.name] = file_digest(stream, "sha256").hexdigest()
     return known
+
+
+def changed_files(run: Path, file: ConfigFile) -> list[str]:
+    """Return the names of the data files that have changed since a run was trained."""
+    try:
+        before = dict(read_mapping(run / ENVIRONMENT_FILE)["data_sha256"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return []  # a run of an older version, or a removed file
+    return [name for name, now in digests(file).items() if before.get(name, now) != now]
 
 
 def _read(

@@ -30,10 +30,7 @@ class LayerBuffers(NamedTuple):
 def layer_buffers(
     layers: Sequence[LayerFacts], scratch: Scratch, grads: Gradients
 ) -> list[LayerBuffers]:
-    """Return the buffers of every layer, in forward order.
-
-    Raises: UsageError if the scratch does not keep its activations.
-    """
+    """Return the buffers of every layer, in forward order."""
     try:
         grads.bind(scratch)
         outputs = scratch.activations

@@ -455,10 +455,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
             put(sections, str(key), as_config(value))
 
     def _held_out(self, rows: int, blocks: int | None = None) -> tuple[int | None, bool]:
-        """Return the number of folds, or None, and whether training may end early.
-
-        Raises: UsageError for contradictory parameters.
-        """
+        """Return the number of folds, or None, and whether training may end early."""
         folds, ends_early = self.folds, self.early_stopping
         if ends_early not in (None, True, False):
             raise UsageError(f"early_stopping: must be True, False or None (got {ends_early!r})")
@@ -589,10 +586,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
 
 
 def _division(groups: Any, times: Any, table: Table) -> dict[str, Column]:
-    """Return the column of groups or times, if given, by the key in ``data.split``.
-
-    Raises: DataError for wrong groups or times.
-    """
+    """Return the column of groups or times, if given, by the key in ``data.split``."""
     given = {key: one for key, one in (("group", groups), ("time", times)) if one is not None}
     if len(given) > 1:
         raise DataError(f"{table.source}: fit takes groups or times, not both")

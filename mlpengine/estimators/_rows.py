@@ -100,10 +100,7 @@ def _between_ends(values: Array) -> bool:
 
 
 def matrix_features(x: Array, fitted: Preprocessor) -> TableFeatures:
-    """Return the features of a matrix of usable numbers; they are computed when they are read.
-
-    Raises: DataError, when features are read, for a number that is too large after scaling.
-    """
+    """Return the features of a matrix of usable numbers; they are computed when they are read."""
     numbers, dtype = fitted.fitted_numbers, np.dtype(fitted.options.dtype)
 
     def write(rows: range, out: Array) -> None:

@@ -1,4 +1,4 @@
-"""Export of trained models: safetensors, ONNX, C, JavaScript.
+"""Export of trained models: safetensors, ONNX, C, JavaScript, HTML.
 
 ``export(model, "model.onnx")`` writes an ONNX model with the preprocessing.  The ONNX model reads a
 table's columns by name and returns labels and probabilities, or numbers in the target's units.
@@ -13,6 +13,7 @@ from mlpengine.core.errors import UsageError
 from mlpengine.core.files import checked_path, keep_other_kinds
 from mlpengine.core.wording import suggestion
 from mlpengine.export._exported import Exported
+from mlpengine.export._form import to_html
 from mlpengine.export._js_module import description, to_js
 from mlpengine.export._model_c import to_c
 from mlpengine.export._onnx_feed import onnx_inputs
@@ -44,6 +45,7 @@ FORMATS: dict[str, Callable[..., tuple[bytes, Exported]]] = {
     "onnx": _to_onnx,
     "c": to_c,
     "js": to_js,
+    "html": to_html,
 }
 """Function for each format, by the suffix of a file; JavaScript files may also end in .mjs."""
 
@@ -59,7 +61,6 @@ def format_of(path: str | Path, format: str | None = None) -> str:
     if format is None and named not in FORMATS:
         known = f"{', '.join(f'.{name}' for name in others)} or .{last}"
         near = suggestion(named, FORMATS)
-        near = near or "; mlpengine export writes .html, too"
         raise UsageError(f"{path}: the name must end in {known}, or the format be given{near}")
     chosen = named if format is None else format
     if chosen not in FORMATS:

@@ -174,13 +174,14 @@ def header(step: DeviceStep) -> str:
     table, upper, update = step.table, step.upper, step.update
     members = [f"  {upper}_REAL {name}[{upper}_PARAMETERS];\n" for name in update.moments]
     members += [f"  {upper}_REAL {name};\n" for name in update.carried]
+    has_dates = step.model is not None and "date" in step.model.preprocessor.kinds.values()
     return DEVICE_HEADER.format(
         name=step.name,
         upper=upper,
         title=comment_text(network_title(step)),
         real=step.real,
         other="double" if step.real == "float" else "float",
-        needs_double=CHECK_DOUBLE.format(upper=upper) if _has_dates(step) else "",
+        needs_double=CHECK_DOUBLE.format(upper=upper) if has_dates else "",
         inputs=step.inputs,
         targets=step.targets,
         outputs=step.outputs,
@@ -212,10 +213,6 @@ def reals(step: DeviceStep) -> int:
 def scratch(step: DeviceStep) -> int:
     """Return the number of reals on the stack of train or of predict, whichever is larger."""
     return max(1, step.step.size, step.forward.size)
-
-
-def _has_dates(step: DeviceStep) -> bool:
-    return step.model is not None and "date" in step.model.preprocessor.kinds.values()
 
 
 def source(step: DeviceStep) -> str:

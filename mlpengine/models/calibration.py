@@ -1,6 +1,6 @@
 """Calibration: intervals and prediction sets from out-of-fold rows, calibrated probabilities."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from math import ceil, exp, log, nan
 from numbers import Real
@@ -12,7 +12,6 @@ from mlpengine.core.errors import CheckpointError, UsageError
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
 from mlpengine.models.task import Regression, Split, Task
-from mlpengine.nn import TabularNetwork
 
 RESIDUALS = "residuals"
 """Prefix of the names of the arrays of `Residuals` in a file."""
@@ -153,10 +152,7 @@ class Residuals:
         return predictions + low * scale, predictions + high * scale
 
     def ends(self, level: float) -> tuple[Array, Array]:
-        """Return lower and upper end (targets,) of `interval`, minus prediction, divided by scale.
-
-        Raises: UsageError unless the level is between 0 and 1.
-        """
+        """Return the ends (targets,) of `interval`, minus prediction, divided by scale."""
         level, count = checked_level(level), len(self.errors)
         inside = min(count, ceil(level * (count + 1)))
         half = np.sort(np.abs(self.errors), axis=0)[inside - 1]
@@ -252,8 +248,6 @@ class ClassSets(NamedTuple):
         about `level`; with `by_class`, this holds for the rows of each class.  A set is empty if no
         class is likely enough.  Empty sets occur if the likeliest class is right more often than
         `level`.
-
-        Raises: UsageError unless the level is between 0 and 1.
         """
         if not by_class:
             return np.asarray(chances >= self.lowest(level))
@@ -261,10 +255,7 @@ class ClassSets(NamedTuple):
         return np.asarray(chances >= [_lowest(own, level) for own in each])
 
     def lowest(self, level: float) -> float:
-        """Return the threshold of sets with this level: the lowest probability of a class in a set.
-
-        Raises: UsageError unless the level is between 0 and 1.
-        """
+        """Return the threshold of sets with this level: the lowest probability of a class."""
         return _lowest(self.chances, level)
 
     @classmethod
@@ -342,22 +333,6 @@ def fit_temperature(task: Task, output: Array, truth: Array, weights: Array | No
             inner[1] = low + ratio * (high - low)
             losses[1] = loss(inner[1])
     return exp((low + high) / 2)
-
-
-def apply_temperature(
-    networks: Iterable[TabularNetwork], task: Task, output: Array, rows: Split
-) -> float:
-    """Divide the networks' outputs by the temperature that fits `output` and `rows`; return it."""
-    temperature = fit_temperature(task, output, rows.truth, rows.weights)
-    for network in networks:
-        network.divide_outputs(temperature)
-    return temperature
-
-
-def spread(predictions: Sequence[Array]) -> Array:
-    """Return the standard deviation of predictions between networks, in a prediction's shape."""
-    deviation: Array = np.std(np.stack([*predictions]), axis=0, ddof=1)
-    return deviation
 
 
 def _log_loss(chances: Array, truth: Array, weights: Array | None) -> float:

@@ -96,11 +96,6 @@ class NetworkMean:
         return self.task.combine(outputs, weights).astype(outputs.dtype)
 
 
-def equal_weights(types: int) -> tuple[float, ...]:
-    """Return equal weights of member types, until out-of-fold outputs determine the weights."""
-    return (1 / types,) * types if types > 1 else ()
-
-
 def best_mean(
     mean: NetworkMean,
     types: Sequence[MemberType],

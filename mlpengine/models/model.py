@@ -33,7 +33,6 @@ from mlpengine.models.calibration import (
     ClassSets,
     Residuals,
     checked_level,
-    spread,
 )
 from mlpengine.models.evaluate import Scorer
 from mlpengine.models.explain import (
@@ -666,9 +665,9 @@ class Model:
         if not self.populations:
             raise UsageError("spread: a model of several networks is needed (this one has 1)")
         outputs = outputs_of(self.networks, x)
-        if isinstance(self._task, Regression):
-            return spread([self._task.predict(output) for output in outputs])
-        return spread([self._task.predicted_numbers(output) for output in outputs])
+        task = self._task
+        predict = task.predict if isinstance(task, Regression) else task.predicted_numbers
+        return np.asarray(np.std([predict(output) for output in outputs], axis=0, ddof=1))
 
     def table(self, data: Any, history: Any = None) -> Table:
         """Return data in any form as a table with the kinds and derived columns of training.

@@ -11,7 +11,8 @@ import numpy as np
 
 from mlpengine.config import load_config
 from mlpengine.config.baselines import WORK, ScoredRows, score_of, scored_rows
-from mlpengine.config.build import LoadedData, load_data, trainer_of
+from mlpengine.config.build import CHANGED, LoadedData, load_data, trainer_of
+from mlpengine.config.tables import changed_files
 from mlpengine.core.errors import MlpEngineError
 from mlpengine.core.files import read_mapping
 from mlpengine.core.redaction import redacted, shown_path, without_directories
@@ -130,6 +131,7 @@ def read_run(path: Path) -> RunData:
     model = attempt("the model cannot be read", lambda: load(path))
     file = attempt("the config cannot be read", lambda: load_config(resolved))
     if file is not None:
+        notes += [f"{name} {CHANGED}" for name in changed_files(path, file)]
         preprocessor = model.preprocessor if model else None
         loaded = attempt("the data cannot be read", lambda: load_data(file, preprocessor))
     trained = model is not None

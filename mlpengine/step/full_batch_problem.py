@@ -8,7 +8,7 @@ from mlpengine.core.buffers import replay
 from mlpengine.core.spec import Array, Call, call
 from mlpengine.nn import Network
 from mlpengine.nn.row_gradients import RowGradient, RowGradients
-from mlpengine.optim import FullBatch, Optimizer
+from mlpengine.optim import FullBatch
 from mlpengine.step.bound_step import BoundStep
 
 BLOCK_BYTES = 2**20
@@ -79,11 +79,6 @@ class FullBatchSteps:
         if isfinite(loss + norm):
             optimizer.count(optimizer.lr)
         return loss, norm
-
-
-def full_batch_steps(mlp: Network, optimizer: Optimizer) -> FullBatchSteps | None:
-    """Return the steps of a full-batch optimizer, or None for another optimizer."""
-    return FullBatchSteps(mlp, optimizer) if isinstance(optimizer, FullBatch) else None
 
 
 class _Rows:

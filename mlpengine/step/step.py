@@ -29,13 +29,13 @@ from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.network import Network
 from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import Loss
-from mlpengine.optim import Optimizer
+from mlpengine.optim import FullBatch, Optimizer
 from mlpengine.optim.schedules import ScheduleLike
 from mlpengine.step import arguments
 from mlpengine.step.bound_step import BoundStep, StepData, step_data
 from mlpengine.step.dropout_rates import DropoutRates, checked_schedule
 from mlpengine.step.fault import listed_rows
-from mlpengine.step.full_batch_problem import full_batch_steps
+from mlpengine.step.full_batch_problem import FullBatchSteps
 from mlpengine.step.fused_run import FusedRun, steps_at_once
 from mlpengine.step.packing import load_step, save_step, set_state
 from mlpengine.step.ranks import Ranks
@@ -175,7 +175,8 @@ class TrainingStep:
         self._axes = -1 if "" not in self.mlp.in_shapes else len(self.mlp.in_shape) + 1
         self._busy = False
         _STEPS.add(self)
-        self._full_batch = full_batch_steps(self.mlp, self.optimizer)
+        own = self.optimizer
+        self._full_batch = FullBatchSteps(self.mlp, own) if isinstance(own, FullBatch) else None
         self._update = () if self._full_batch else tuple(self.optimizer.calls(self.grads.flat))
         self._clip = bind_clip(self._full.grads.flat)
 

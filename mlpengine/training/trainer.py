@@ -28,12 +28,11 @@ from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.batches import steps_of_epoch
 from mlpengine.data.features.numbers import Numbers
 from mlpengine.diagnostics import Verdict
-from mlpengine.models.calibration import ClassSets, Residuals, apply_temperature, error_of_mean
+from mlpengine.models.calibration import ClassSets, Residuals, error_of_mean, fit_temperature
 from mlpengine.models.evaluate import Evaluator, Scorer
 from mlpengine.models.members import (
     NetworkMean,
     best_mean,
-    equal_weights,
     inputs_of,
     linear_projections,
 )
@@ -237,7 +236,8 @@ class Trainer:
             self.members, self.ensemble_weights = tuple(members), ensemble_weights
             return
         self.networks = self._make_networks(from_rows=not more_rows)
-        self.ensemble_weights = equal_weights(len(self.member_types))
+        types = len(self.member_types)  # equal weights until out-of-fold outputs choose them
+        self.ensemble_weights = (1 / types,) * types if types > 1 else ()
         copy_weights(warm_start, self.networks)
         self.batch_size = training.batch_size
         if not more_rows:
@@ -507,7 +507,10 @@ class Trainer:
         wanted = self.settings.training.calibration != "none"
         if rows is None or not wanted or isinstance(self.task, Regression):
             return fitted
-        temperature = apply_temperature(fitted.mean.networks, self.task, forward(rows.x), rows)
+        output = forward(rows.x)
+        temperature = fit_temperature(self.task, output, rows.truth, rows.weights)
+        for network in fitted.mean.networks:
+            network.divide_outputs(temperature)
         return replace(fitted, temperature=temperature)
 
     def _decided(self, fitted: Fitted, rows: Split, forward: Callable[[Array], Array]) -> Fitted:

@@ -101,13 +101,16 @@ def test_one_process_at_a_time(mlpengine, a, tmp_path):
     )
 
 
-def test_data_that_changed_are_noticed(mlpengine, rows, tmp_path):
+def test_data_that_changed_are_noticed(mlpengine, rows, tmp_path, caplog):
     mlpengine("train", "c.yaml", "--out", "a", "-q")
     text = (tmp_path / "rows.csv").read_text()
     (tmp_path / "rows.csv").write_text(text.replace("\n7,", "\n8,"))
     found = mlpengine("train", "--resume", "a")
-    assert found.code == 1
     assert "its data have changed since it began" in found.err
+    for command in ("evaluate", "explain"):
+        caplog.clear()
+        assert mlpengine(command, "a").code == 0
+        assert "rows.csv: has changed" in caplog.text
 
 
 def test_another_environment_is_a_warning_and_threads_are_pinned(mlpengine, a, caplog, monkeypatch):

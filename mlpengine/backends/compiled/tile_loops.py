@@ -75,7 +75,7 @@ def tile_function(product: MatrixProduct, tiling: Tiling, name: str, layout: Lay
         ld = layout.stride(product.b)
         b = f"b + k0 * {ld}, {ld}"
     ends = "part ? part : LANES" if tiling.packing == "none" else "LANES"
-    keep = _accumulator(product)
+    keep = next((v for v in product.writes if v.stored), product.c)  # the sums between passes
     at = layout.at(keep, "r", "v * LANES")
     lanes = "lanes" if layout.ends_within(keep) else ""
     finish = _finish(product, tiling, name, layout) if _is_long(product) else None
@@ -313,11 +313,6 @@ def _spans(product: MatrixProduct, layout: Layout) -> list[tuple[int, int, int, 
         spans[index] = (wide, spans[index][1], cut, 0)
         spans.append((wide, cut, vectors * lanes, part))
     return [span for span in spans if span[1] < span[2]]
-
-
-def _accumulator(product: MatrixProduct) -> MatrixValue:
-    """Return the value that holds the sums in memory between passes."""
-    return next((v for v in product.writes if v.stored), product.c)
 
 
 def _unpadded(product: MatrixProduct) -> list[MatrixValue]:
