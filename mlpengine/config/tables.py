@@ -493,4 +493,4 @@ def _kept_together(
             return {f"{key}s": dividing_values(table, key, name)}
     columns = [table[name] for name in target]
     classes = task == "classification" or (task == "auto" and task_of(columns) == "classification")
-    return {"labels": columns[0].values} if split.stratify and classes else {}
+    return {"labels": columns[0].values} if classes else {}
