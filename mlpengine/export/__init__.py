@@ -9,8 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from safetensors.numpy import save
+
 from mlpengine.core.errors import UsageError
 from mlpengine.core.files import checked_path, keep_other_kinds
+from mlpengine.core.spec import Spec
 from mlpengine.core.wording import suggestion
 from mlpengine.export._exported import Exported
 from mlpengine.export._form import to_html
@@ -18,7 +21,6 @@ from mlpengine.export._js_module import description, to_js
 from mlpengine.export._model_c import to_c
 from mlpengine.export._onnx_feed import onnx_inputs
 from mlpengine.export._package import Package, checked_folder, predicting_library, write_folder
-from mlpengine.export._weights import to_safetensors
 from mlpengine.models.model import Model
 from mlpengine.nn import Network
 
@@ -32,6 +34,13 @@ __all__ = [
     "onnx_inputs",
     "to_js",
 ]
+
+
+def to_safetensors(model: Model | Network) -> tuple[bytes, Exported]:
+    """Return a file that ``safetensors.torch.load_file`` reads into an ``nn.Sequential``."""
+    arrays = model.state_dict()  # copies, because safetensors needs C-contiguous arrays
+    specs = {name: f"{Spec(array.shape, array.dtype)}" for name, array in arrays.items()}
+    return save(arrays, {"format": "pt"}), Exported("safetensors", {}, specs)
 
 
 def _to_onnx(model: Model | Network) -> tuple[bytes, Exported]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, is_dataclass, replace
 from itertools import chain, groupby, islice
 from pathlib import Path
 from threading import local
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NotRequired
 
 import numpy as np
 from typing_extensions import TypedDict
@@ -97,6 +97,7 @@ class TrainingRecord(TypedDict):
     """The training rows of a model, and its score; equal runs give equal records.
 
     `rows` are numbers of rows by part.  `metrics` are the finite metrics of `part`, to six digits.
+    `checksum` covers the rows of each part and the folds.  `warm_start` is as in a result.
     """
 
     source: str
@@ -105,6 +106,8 @@ class TrainingRecord(TypedDict):
     rows: dict[str, int]
     part: str
     metrics: dict[str, float]
+    checksum: NotRequired[int]
+    warm_start: NotRequired[str]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -47,6 +47,7 @@ from mlpengine.models.metrics import higher_is_better
 from mlpengine.models.task import PART_PHRASES
 from mlpengine.settings.fix import call_text, command_text
 from mlpengine.training.measure import DIRECT, TEACHER
+from mlpengine.training.result import TOO_GOOD
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """Content security policy: the page loads nothing and runs nothing."""
@@ -110,6 +111,8 @@ def score_section(data: Data) -> Markup:
     if not known:
         return joined(*head, tag("p", *sentence))
     metric, rows = known["metric"], known["predictions"]
+    if data["kind"] == "run" and data["result"].get("warm_start"):
+        head.append(tag("p", f"Warm start: {TOO_GOOD}.", class_="failed"))
     first = rows["model"][metric]
     unit = f"{shown_name(metric)} on {known['rows']:,} {PART_PHRASES[known['part']]}"
     if "threshold" in model:
