@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_info
 
+from mlpengine.core import system
 from mlpengine.step.blas_threads import cores
 
 PREFIXES = (
@@ -42,12 +43,7 @@ def restart_clean() -> None:
 
 def processor() -> str:
     """Return the name of the processor."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+    return system.processor() or platform.processor() or platform.machine()
 
 
 def kernels() -> list[str]:

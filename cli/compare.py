@@ -13,7 +13,7 @@ from mlpengine.core.wording import metric_text, printable
 from mlpengine.models.comparison import NO_LEAD, lead_text
 from mlpengine.report import QUICK, collect, lead_of, read_run
 from mlpengine.training.measure import ONE_NETWORK
-from mlpengine.training.result import read_result
+from mlpengine.training.result import TOO_GOOD, read_result
 from mlpengine.training.run_directory import resolved_config
 
 from .options import AS_JSON, DIRECTORY_PATH
@@ -50,8 +50,8 @@ def command(first: Path, second: Path, as_json: bool) -> None:
 
     The better run has the higher accuracy or R2 on rows that did not train the models.  If one of
     the runs has costs (training.threshold), the better run has the lower mean cost.  The command
-    prints the standard error of the difference.  If both runs predicted the same rows, the
-    predictions are compared row by row.
+    prints the standard error of the difference, from the predictions row by row.  If the runs
+    predicted different rows, no run is better.
     """
     data, lines = comparison(first, second)
     say(json.dumps(data) if as_json else "\n".join(lines))
@@ -126,6 +126,8 @@ def comparison_text(
     lines += [line(f"  {label}", *map(str, row)) for label, row in table.items()]
     if any(score.error for row in table.values() for score in row):
         lines.append("+-: standard error")
-    if any(key == "seed" or key.startswith("data.") for key in settings):
+    if any(one.get("warm_start") for one in results):
+        lines.append(f"warning: {TOO_GOOD}")
+    elif any(key == "seed" or key.startswith("data.") for key in settings):
         lines.append("note: seed or data settings differ, so the rows of their parts may, too")
     return [*lines, lead_text(data)]

@@ -154,7 +154,8 @@ def command(
             ]
         click.echo(json.dumps(shown))
     else:
-        lines = metrics_table(scores, sizes, task, in_time=in_time)
+        warm = parts[-1][0] != "data" and "warm_start" in model.record
+        lines = metrics_table(scores, sizes, task, in_time=in_time, warm_start=warm)
         labels = model.preprocessor.classes
         lines += ["", *mistakes(task, part, output, labels, part_title(name))]
         say("\n".join(lines).rstrip())

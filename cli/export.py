@@ -22,8 +22,6 @@ from mlpengine.export.c_train import MakeOptimizer, export_training
 from mlpengine.fitting import checked_sections
 from mlpengine.models.model import MODEL_FILE, Model
 from mlpengine.optim import FullBatch
-from mlpengine.report import write_page
-from mlpengine.report.form import form_page
 from mlpengine.settings.training import TrainingSettings
 from mlpengine.training.run_directory import RESOLVED
 
@@ -60,14 +58,14 @@ Examples:
   mlpengine export runs/pump --format c-train --package arduino -o libraries/pump
 """
 
-PAGE_FORMAT, DEVICE_FORMAT = "html", "c-train"
+DEVICE_FORMAT = "c-train"
 
 EXPORT_NAMES = {
     "onnx": "model.onnx",
     "safetensors": "weights.safetensors",
     "c": "network.c",
     "js": "model.mjs",
-    PAGE_FORMAT: "model.html",
+    "html": "model.html",
     DEVICE_FORMAT: "training.c",
 }
 """Default file name by format; model.safetensors is taken by the model of the run."""
@@ -129,9 +127,7 @@ def command(
     keep_input(path, source, "the model")
     if package is not None and out is None:
         path = path.with_suffix("")
-    if form is None and path.suffix == ".html":
-        form = PAGE_FORMAT
-    elif form not in (PAGE_FORMAT, DEVICE_FORMAT):
+    if form != DEVICE_FORMAT:
         form = format_of(path, form)
     _refuse(form, name=name, package=package, settings=settings)
     overrides = [parse_override(text) for text in settings]
@@ -139,8 +135,6 @@ def command(
     with _naming(path), np.errstate(over="ignore", invalid="ignore"):
         if form == DEVICE_FORMAT:
             shown, lines = _write_training(run, model, path, overrides, package)
-        elif form == PAGE_FORMAT:
-            shown, lines = _write_form(model, path)
         else:
             exported = export(model, path, form, name=name, package=package)
             fields = ("format", "inputs", "outputs", "difference")
@@ -189,14 +183,6 @@ def _facts(exported: Exported) -> Iterator[str]:
             yield f"{title}: " + ", ".join(f"{printable(name)} ({t})" for name, t in values.items())
     if exported.difference is not None:
         yield f"compared with our own predictions: largest difference {exported.difference:.2g}"
-
-
-def _write_form(model: Model, path: Path) -> tuple[dict[str, Any], list[str]]:
-    """Write the page that predicts; return its facts as data and as lines of text."""
-    if path.suffix != ".html":
-        raise UsageError(f"{path}: the name must end in .html")
-    write_page(path, form_page(model))
-    return {"path": path, "format": PAGE_FORMAT}, [_written(path)]
 
 
 def _written(path: Path) -> str:

@@ -84,6 +84,7 @@ def described(path: Path) -> dict[str, Any]:
         "part": part,
         "metric": metric,
         "value": scores.get(metric),
+        "warm_start": result.get("warm_start"),
         "error": error,
         "data": environment.get("data"),
         "verdicts": list(dict.fromkeys(warnings)),
@@ -97,7 +98,8 @@ def cells(run: dict[str, Any]) -> tuple[str, ...]:
     if run["metric"]:
         error = f" +- {run['error']:.2g}" if run["error"] else ""
         name = run["metric"].replace("_", " ")
-        score = f"{name} {metric_text(run['value'])}{error} ({part_title(run['part'])})"
+        warm = ", warm start" * bool(run["warm_start"])
+        score = f"{name} {metric_text(run['value'])}{error} ({part_title(run['part'])}{warm})"
     noted = [f"note: {name}" for name in run["notes"]]
     verdicts = ", ".join([*run["verdicts"], *noted]) or "nothing unusual"
     started = str(run["started"] or "-").replace("T", " ")[:16]

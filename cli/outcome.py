@@ -15,6 +15,7 @@ from mlpengine.settings.training import LINEAR
 from mlpengine.training.learner import ENDINGS
 from mlpengine.training.loop import Result
 from mlpengine.training.measure import DEVIATION, DIRECT, OF_MEAN, SPREADS
+from mlpengine.training.result import TOO_GOOD
 
 if TYPE_CHECKING:
     from .session import Session
@@ -42,7 +43,8 @@ def outcome_data(session: "Session", result: Result, outcome: Mapping[str, Any])
         sizes.setdefault(name, sizes["train"])
     measured = {name: outcome[name] for name in SHOWN_PARTS if outcome.get(name)}
     in_time = data.file.config.data.split.time is not None
-    lines = metrics_table(measured, sizes, data.task, session.measured.spreads, in_time=in_time)
+    warm, spreads = data.warm_start is not None, session.measured.spreads
+    lines = metrics_table(measured, sizes, data.task, spreads, in_time=in_time, warm_start=warm)
     if fitted and fitted.ensemble_weights:
         weights = fitted.ensemble_weights.items()
         without = "; the model contains no members of weight 0" * (0 in dict(weights).values())
@@ -78,11 +80,13 @@ def metrics_table(
     spreads: Mapping[str, Mapping[str, Mapping[str, float]]] | None = None,
     *,
     in_time: bool = False,
+    warm_start: bool = False,
 ) -> list[str]:
     """Return a table of metrics with a row for each part; with many metrics, parts are columns.
 
     `spreads` has metrics by part and title, for further rows below the row of the part.  `in_time`
-    states whether the folds follow each other in time.
+    states whether the folds follow each other in time.  `warm_start` states whether rows may have
+    trained the networks of a warm start.
     """
     if not measured:
         return []
@@ -107,7 +111,9 @@ def metrics_table(
                 lines.append(_line(f"  {subtitle}", width, "", *texts))
     if any(DIRECT in part for part in (spreads or {}).values()):
         lines.append(f"{DIRECT}: a network of the same size, trained on the targets of the table")
-    if OUT_OF_FOLD in measured:
+    if warm_start:
+        lines.append(f"warning: {TOO_GOOD}")
+    elif OUT_OF_FOLD in measured:
         estimates = (spreads or {}).get(OUT_OF_FOLD, {})
         note = f" ({DEVIATION}: standard error)" if estimates else ""
         lines.append(f"out-of-fold: each row predicted by networks that did not train on it{note};")

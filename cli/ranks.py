@@ -185,9 +185,10 @@ def _abort(ranks: "Ranks", error: Exception) -> NoReturn:
 
 def require_equal_ranks(ranks: "Ranks", data: "LoadedData", trainer: "Trainer") -> None:
     """Raise UsageError unless all ranks have the same software, config and data."""
+    from mlpengine.config.build import fingerprints
     from mlpengine.training.run_directory import environment
 
-    from .session import AFFECTS_REPRODUCIBILITY, fingerprints
+    from .session import AFFECTS_REPRODUCIBILITY
 
     backends = " ".join(step.backend for step in trainer.steps)
     surroundings = environment(1, backends)

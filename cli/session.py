@@ -2,8 +2,7 @@
 
 import logging
 import sys
-import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NotRequired
 from typing_extensions import TypedDict
 
 from mlpengine.config.baselines import linear_comparison, score_of, scored_rows
-from mlpengine.config.build import LoadedData
+from mlpengine.config.build import LoadedData, fingerprints
 from mlpengine.config.columns import cell_verdicts, column_verdicts, joint_list
 from mlpengine.config.tables import digests
 from mlpengine.core.errors import (
@@ -265,6 +264,7 @@ class Session:
             **self._calibration(),
             **({"ensemble_weights": weights} if weights else {}),
             **({"threshold": self.model.threshold._asdict()} if self.model.threshold else {}),
+            **({"warm_start": data.warm_start} if data.warm_start else {}),
             "ending": result.ending,
             "ended": _now(),
             "skipped_steps": self.loop.skipped,
@@ -406,16 +406,3 @@ def check_header(checkpoint: Checkpoint) -> None:
         raise CheckpointError(f"{checkpoint.path}: threads must be from 1 to {MAX_THREADS:,}")
     if checkpoint.header.get("epochs", 1) < 1:
         raise CheckpointError(f"{checkpoint.path}: epochs must be at least 1")
-
-
-def fingerprints(parts: Mapping[str, Split]) -> dict[str, int]:
-    """Return a checksum of the rows of each part; the checksums detect changed data."""
-    checksums = {}
-    for name, part in parts.items():
-        total = zlib.crc32(repr(part.x.shape).encode())
-        total = getattr(part.x, "checksum", total)  # features in a file store their checksum
-        for array in (part.x, part.y, part.weights):
-            if getattr(array, "nbytes", 0):
-                total = zlib.crc32(memoryview(array).cast("B"), total)  # type: ignore[arg-type]
-        checksums[name] = total
-    return checksums

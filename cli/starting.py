@@ -68,7 +68,7 @@ class Start(NamedTuple):
         check_same_config(directory, checkpoint)
         overrides = _longer(directory, checkpoint, epochs)
         weights = directory.path / WARM_START_MODEL
-        model = Model.load(weights) if checkpoint is None and weights.is_file() else None
+        model = Model.load(weights) if weights.is_file() else None
         config = directory.path / RESOLVED
         return cls(config, overrides, None, model, checkpoint, epochs, directory)
 
@@ -76,9 +76,7 @@ class Start(NamedTuple):
         """Read config and data, and make the trainer."""
         file, model = load_config(self.config, self.overrides), self.model
         preprocessor = saved_preprocessor(self.checkpoint) if self.checkpoint else None
-        if model is not None:
-            preprocessor = model.preprocessor
-        data = load_data(file, preprocessor, is_new=model is not None)
+        data = load_data(file, preprocessor, warm_start=model)
         return data, trainer_of(data, model, ranks)
 
     def session(

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import mlpengine
-from mlpengine.report.form import form_page
+from mlpengine.export import export
 
 PAGE = "penguins.html"
 
@@ -17,7 +17,7 @@ PAGE = "penguins.html"
 def write(path: Path) -> None:
     """Train on the penguins and write the page."""
     model, _ = mlpengine.fit("penguins", seed=1, progress=False)
-    path.write_text(form_page(model), encoding="utf-8")
+    export(model, path)
 
 
 if __name__ == "__main__":

@@ -146,6 +146,7 @@ class FitResult(Result):
             "samples_per_second": self.samples_per_second,
             "best_epochs": best,
             "best_epoch": self.best_epoch,
+            "warm_start": data.warm_start,
             "verdicts": [one.as_dict() for one in self.verdicts],
         }
         series = fitted.diagnostics.core.series if fitted.diagnostics else None
@@ -219,8 +220,7 @@ def fit(
             if isinstance(warm_start, Model) or warm_start is None
             else load(os.fspath(warm_start))
         )
-        before, is_new = model.preprocessor if model else None, model is not None
-        data = loaded_data(file, tables, before, is_new=is_new)
+        data = loaded_data(file, tables, warm_start=model)
         shown.stage("preparing the networks")
         trainer = trainer_of(data, model)
         fitted = trainer.fit([*callbacks, shown], until)
@@ -372,16 +372,17 @@ def loaded_data(
     tables: Mapping[str, Table],
     fitted: Preprocessor | None = None,
     *,
-    is_new: bool = False,
+    warm_start: Model | None = None,
 ) -> LoadedData:
     """Return the data of a config, with some parts as tables in memory.
 
-    `fitted` and `is_new` are as in `load_data`.
+    `fitted` and `warm_start` are as in `load_data`.
     """
+    fitted = warm_start.preprocessor if warm_start else fitted
     source = read_source(file, table=tables.get("train"), fitted=fitted)
     own = {part: table for part, table in tables.items() if part != "train"}
     read = read_tables(file, source, fitted, own)
-    return load_data(file, tables=read, is_new=is_new)
+    return load_data(file, tables=read, warm_start=warm_start)
 
 
 def _config(

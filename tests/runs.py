@@ -32,6 +32,7 @@ def make_loop(
     seed=3,
     optimizer=Adam,
     backend="numpy",
+    drop_last=False,
 ):
     mlp = Mlp([4, 8, CLASSES], dropout=dropout, seed=seed)
     bound = optimizer(mlp, lr=lr, schedule=schedule)
@@ -48,6 +49,7 @@ def make_loop(
         early_stopping=early_stopping,
         seed=seed,
         callbacks=callbacks,
+        drop_last=drop_last,
     )
 
 

@@ -1,6 +1,7 @@
 """Load the rows of a checked config, and make its task, loss and trainer."""
 
 import logging
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -37,6 +38,7 @@ from mlpengine.ops.loss import Loss
 from mlpengine.ops.losses import BinaryCrossEntropyWithLogits
 from mlpengine.step.ranks import Ranks
 from mlpengine.training.measure import Measured
+from mlpengine.training.result import OTHER_ROWS, TOO_GOOD
 from mlpengine.training.run_directory import resolved_config
 from mlpengine.training.trainer import Member, Trainer, step_rows
 from mlpengine.training.transfer import TransferSet
@@ -58,6 +60,8 @@ class LoadedData:
     parts: dict[str, Split]
     given: TransferSet | None = None
     """A transfer set in memory, in place of the config's `data.transfer_set`."""
+    warm_start: str | None = None
+    """`OTHER_ROWS` if the networks of a warm start may have trained on any of these rows."""
 
     @cached_property
     def transfer(self) -> TransferSet | None:
@@ -83,6 +87,12 @@ class LoadedData:
         return self.folds if split.group or split.time else None
 
     @property
+    def checksum(self) -> int:
+        """Checksum of the rows of each part and of the folds."""
+        folds = b"" if self.folds is None else self.folds.tobytes()
+        return zlib.crc32(repr(fingerprints(self.parts)).encode() + folds)
+
+    @property
     def batch_size(self) -> int:
         """Rows of a step."""
         return step_rows(self.file.config.training.batch_size, len(self.parts["train"]), self.folds)
@@ -103,6 +113,8 @@ class LoadedData:
             "rows": dict(self.tables.rows),
             "part": part,
             "metrics": values,
+            "checksum": self.checksum,
+            **({"warm_start": self.warm_start} if self.warm_start else {}),
         }
         return replace(model, record=record)
 
@@ -112,20 +124,21 @@ def load_data(
     preprocessor: Preprocessor | None = None,
     tables: Tables | None = None,
     *,
-    is_new: bool = False,
+    warm_start: Model | None = None,
 ) -> LoadedData:
     """Read the data of a config.
 
-    A given `preprocessor`, of a model or checkpoint, is used instead of fitting one.  If `is_new`,
-    warnings tell how the rows differ from the rows that fitted the preprocessor.  `tables` is the
-    result of an earlier `read_tables`.
+    A given `preprocessor`, of a checkpoint or of the model `warm_start`, is used instead of fitting
+    one.  Warnings tell how the rows differ from the rows of the warm start.  `tables` is the result
+    of an earlier `read_tables`.
 
     Raises: ConfigError if settings do not fit the data or each other; DataError.
     """
     config = file.config
+    preprocessor = warm_start.preprocessor if warm_start else preprocessor
     if tables is None:
         tables = read_tables(file, preprocessor=preprocessor)
-    if is_new and not config.data.stream:
+    if warm_start and not config.data.stream:
         _warn_of_new_rows(tables)
     loss, task = loss_and_task(file, tables.preprocessor)
     stream = config.training.batch_size if config.data.stream else None
@@ -155,7 +168,27 @@ def load_data(
     learned = [part for name, part in parts.items() if name != "test"]
     if isinstance(task, Regression) and any(np.isnan(part.y).any() for part in learned):
         loss = KnownTargets(task.loss)
-    return LoadedData(file, tables, task, loss, parts)
+    data = LoadedData(file, tables, task, loss, parts)
+    if warm_start is None:
+        return data
+    record = warm_start.record
+    if record.get("checksum") == data.checksum and "warm_start" not in record:
+        return data
+    _log.warning("warning: %s: %s", tables.parts["train"][0].source, TOO_GOOD)
+    return replace(data, warm_start=OTHER_ROWS)
+
+
+def fingerprints(parts: Mapping[str, Split]) -> dict[str, int]:
+    """Return a checksum of the rows of each part; the checksums detect changed data."""
+    checksums = {}
+    for name, part in parts.items():
+        total = zlib.crc32(repr(part.x.shape).encode())
+        total = getattr(part.x, "checksum", total)  # features in a file store their checksum
+        for array in (part.x, part.y, part.weights):
+            if getattr(array, "nbytes", 0):
+                total = zlib.crc32(memoryview(array).cast("B"), total)  # type: ignore[arg-type]
+        checksums[name] = total
+    return checksums
 
 
 def load_run_data(run: Path, preprocessor: Preprocessor | None, command: str = "") -> LoadedData:
@@ -195,8 +228,6 @@ def trainer_of(
 
     Several `ranks` share the work of training; each calls this function.  `members` and
     `ensemble_weights` continue an earlier training (`Trainer`).
-
-    Raises: ConfigError if settings do not fit the data or each other.
     """
     file, parts, transfer = data.file, data.parts, data.transfer
     config, train, calibration_set = file.config, parts["train"], None
@@ -266,10 +297,7 @@ def _warn_of_new_rows(tables: Tables) -> None:
 
 
 def loss_and_task(file: ConfigFile, preprocessor: Preprocessor) -> tuple[Loss, Task]:
-    """Return the loss without class weights, and the task.
-
-    Raises: ConfigError for a loss that does not suit the target.
-    """
+    """Return the loss without class weights, and the task."""
     kind = str(preprocessor.task)
     suited = losses_of(kind)
     with file.errors_at("loss"):

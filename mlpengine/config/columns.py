@@ -93,10 +93,10 @@ def cell_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
             fix, no_fix = [], "the cell must be checked"  # a filter would leave out missing values
         verdicts.append(Verdict("outlier", None, "One cell is far off", evidence, cell.times,
                                 OUTLIER_DISTANCE, advice, fix, no_fix))  # fmt: skip
-    return [*verdicts, *_of_texts(file, tables), *_of_validation(tables), *_of_target(tables)]
+    return [*verdicts, *_of_texts(tables), *_of_validation(tables), *_of_target(tables)]
 
 
-def _of_texts(file: ConfigFile, tables: Tables) -> list[Verdict]:
+def _of_texts(tables: Tables) -> list[Verdict]:
     """Return a verdict for each column of texts that are numbers with units or other marks."""
     table, rows = tables.parts["train"]
     verdicts = []

@@ -37,6 +37,8 @@ Data = Mapping[str, Any]
 AT_MOST_ONE = {*map(shown_name, ("accuracy", "macro_f1", "r2"))}
 """Names of curves with 1 as their highest possible value."""
 
+MEAN_CURVES = "Each curve is the mean of the networks that still train; it may jump as they stop."
+
 FEW = 6
 """Maximum number of whole numbers that are all named beside an axis."""
 

@@ -1,4 +1,4 @@
-"""The style of whole pages, and of single elements in cells of notebooks."""
+"""Whole pages; the style of pages, and of single elements in cells of notebooks."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -6,7 +6,7 @@ from itertools import cycle
 from pathlib import Path
 
 from .chart_types import DARK, DASHES, LIGHT, SHADES
-from .markup import Markup
+from .markup import Content, Markup, tag
 
 CELL_CLASS = "mlpengine"
 """Class of the element that a notebook shows; the rules apply only inside it."""
@@ -75,3 +75,17 @@ def _colors(values: Sequence[str]) -> str:
 
 def _text(name: str) -> str:
     return Path(__file__).with_name(name).read_text(encoding="utf-8")
+
+
+def html_page(title: str, policy: str, styles: Markup, *body: Content) -> str:
+    """Return an HTML document with its content security policy."""
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", http_equiv="Content-Security-Policy", content=policy),
+        tag("link", rel="icon", href="data:,"),
+        tag("title", title),
+        tag("style", styles),
+    )
+    return f"<!DOCTYPE html>\n{tag('html', head, tag('body', *body), lang='en')}\n"

@@ -1,4 +1,4 @@
-"""Export of trained models: safetensors, ONNX, C, JavaScript.
+"""Export of trained models: safetensors, ONNX, C, JavaScript, HTML.
 
 ``export(model, "model.onnx")`` writes an ONNX model with the preprocessing.  The ONNX model reads a
 table's columns by name and returns labels and probabilities, or numbers in the target's units.
@@ -9,15 +9,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from safetensors.numpy import save
+
 from mlpengine.core.errors import UsageError
 from mlpengine.core.files import checked_path, keep_other_kinds
+from mlpengine.core.spec import Spec
 from mlpengine.core.wording import suggestion
 from mlpengine.export._exported import Exported
+from mlpengine.export._form import to_html
 from mlpengine.export._js_module import description, to_js
 from mlpengine.export._model_c import to_c
 from mlpengine.export._onnx_feed import onnx_inputs
 from mlpengine.export._package import Package, checked_folder, predicting_library, write_folder
-from mlpengine.export._weights import to_safetensors
 from mlpengine.models.model import Model
 from mlpengine.nn import Network
 
@@ -33,6 +36,13 @@ __all__ = [
 ]
 
 
+def to_safetensors(model: Model | Network) -> tuple[bytes, Exported]:
+    """Return a file that ``safetensors.torch.load_file`` reads into an ``nn.Sequential``."""
+    arrays = model.state_dict()  # copies, because safetensors needs C-contiguous arrays
+    specs = {name: f"{Spec(array.shape, array.dtype)}" for name, array in arrays.items()}
+    return save(arrays, {"format": "pt"}), Exported("safetensors", {}, specs)
+
+
 def _to_onnx(model: Model | Network) -> tuple[bytes, Exported]:
     from mlpengine.export._onnx import to_onnx
 
@@ -44,6 +54,7 @@ FORMATS: dict[str, Callable[..., tuple[bytes, Exported]]] = {
     "onnx": _to_onnx,
     "c": to_c,
     "js": to_js,
+    "html": to_html,
 }
 """Function for each format, by the suffix of a file; JavaScript files may also end in .mjs."""
 
@@ -59,7 +70,6 @@ def format_of(path: str | Path, format: str | None = None) -> str:
     if format is None and named not in FORMATS:
         known = f"{', '.join(f'.{name}' for name in others)} or .{last}"
         near = suggestion(named, FORMATS)
-        near = near or "; mlpengine export writes .html, too"
         raise UsageError(f"{path}: the name must end in {known}, or the format be given{near}")
     chosen = named if format is None else format
     if chosen not in FORMATS:

@@ -53,8 +53,6 @@ def write_network(
 
     `inputs` maps the names of the network's inputs to names of float32 or int64 values.  The
     parameters of the `reduced` network become float32 constants; their names begin with `prefix`.
-
-    Raises: UsageError for an op without an ONNX form.
     """
     network, columns = reduced(network)
     if columns is not None:
@@ -174,10 +172,6 @@ def _linear(writer: _Writer, record: Record, op: Linear, x: str, w: str, b: str 
     return writer.node("Add", y, b) if b else y
 
 
-def _matmul(writer: _Writer, record: Record, op: Any, a: str, b: str) -> str:
-    return writer.node("MatMul", a, b)
-
-
 def _layer_norm(
     writer: _Writer, record: Record, op: LayerNorm, x: str, scale: str = "", bias: str = ""
 ) -> str:
@@ -243,10 +237,6 @@ def _cast(writer: _Writer, record: Record, op: Cast, x: str) -> str:
     return x if operand.spec.is_float else writer.node("Cast", x, to=FLOAT)
 
 
-def _cat(writer: _Writer, record: Record, op: Cat, *xs: str) -> str:
-    return writer.node("Concat", *xs, axis=op.axis)
-
-
 def _chunk(writer: _Writer, record: Record, op: Chunk, x: str) -> list[str]:
     length = record.outputs[0].spec.shape[op.axis]
     return [
@@ -297,10 +287,6 @@ def _sliced(writer: _Writer, x: str, parts: Mapping[int, slice]) -> str:
     return writer.node("Slice", x, *map(writer.graph.constant, each))
 
 
-def _reshape(writer: _Writer, record: Record, op: Reshape, x: str) -> str:
-    return writer.node("Reshape", x, writer.shape(record.outputs[0]))
-
-
 def _transpose(writer: _Writer, record: Record, op: Transpose, x: str) -> str:
     return writer.node("Transpose", x, **({} if op.axes is None else {"perm": list(op.axes)}))
 
@@ -338,17 +324,17 @@ REDUCTIONS: dict[type, str] = {
 }
 
 ONNX_OPS: dict[type, Callable[..., str | list[str]]] = {
-    BatchMatMul: _matmul,
+    BatchMatMul: lambda writer, _record, _op, a, b: writer.node("MatMul", a, b),
     BatchNorm: _batch_norm,
     Cast: _cast,
-    Cat: _cat,
+    Cat: lambda writer, _record, op, *xs: writer.node("Concat", *xs, axis=op.axis),
     Chunk: _chunk,
     Conv2d: _convolution,
     Detach: lambda _writer, _record, _op, x: x,
     LayerNorm: _layer_norm,
     Linear: _linear,
     MapLookup: _section,
-    MatMul: _matmul,
+    MatMul: lambda writer, _record, _op, a, b: writer.node("MatMul", a, b),
     MaxPool2d: _max_pool,
     PeriodicEmbedding: _embedding,
     Gather: _gather,
@@ -357,7 +343,9 @@ ONNX_OPS: dict[type, Callable[..., str | list[str]]] = {
         "Gather", x, index, axis=op.axis
     ),
     Reduction: _reduction,
-    Reshape: _reshape,
+    Reshape: lambda writer, record, _op, x: writer.node(
+        "Reshape", x, writer.shape(record.outputs[0])
+    ),
     Slice: _slice,
     StructField: _section,
     Transpose: _transpose,

@@ -1,6 +1,6 @@
 """Calibration: intervals and prediction sets from out-of-fold rows, calibrated probabilities."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from math import ceil, exp, log, nan
 from numbers import Real
@@ -333,12 +333,6 @@ def fit_temperature(task: Task, output: Array, truth: Array, weights: Array | No
             inner[1] = low + ratio * (high - low)
             losses[1] = loss(inner[1])
     return exp((low + high) / 2)
-
-
-def spread(predictions: Sequence[Array]) -> Array:
-    """Return the standard deviation of predictions between networks, in a prediction's shape."""
-    deviation: Array = np.std(np.stack([*predictions]), axis=0, ddof=1)
-    return deviation
 
 
 def _log_loss(chances: Array, truth: Array, weights: Array | None) -> float:

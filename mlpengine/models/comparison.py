@@ -51,8 +51,10 @@ class Lead(NamedTuple):
 def lead_text(data: Mapping[str, Any]) -> str:
     """Return the data of `Lead.as_dict` as text."""
     if data["by"] is None:
-        reason = "the scores are of different kinds or rows, or the data cannot be read"
-        return f"no run is better: {reason}"
+        return (
+            "no run is better: the scores are of different kinds or rows, or the data cannot be "
+            "read; in Python, model.compare(other, table) scores both on rows new to them"
+        )
     if data["ahead"] is None and data["difference"] != 0:
         return f"no model is better: {data['by']} has no value on these rows"
     if data["ahead"] is None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, is_dataclass, replace
 from itertools import chain, groupby, islice
 from pathlib import Path
 from threading import local
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NotRequired
 
 import numpy as np
 from typing_extensions import TypedDict
@@ -33,7 +33,6 @@ from mlpengine.models.calibration import (
     ClassSets,
     Residuals,
     checked_level,
-    spread,
 )
 from mlpengine.models.evaluate import Scorer
 from mlpengine.models.explain import (
@@ -98,6 +97,7 @@ class TrainingRecord(TypedDict):
     """The training rows of a model, and its score; equal runs give equal records.
 
     `rows` are numbers of rows by part.  `metrics` are the finite metrics of `part`, to six digits.
+    `checksum` covers the rows of each part and the folds.  `warm_start` is as in a result.
     """
 
     source: str
@@ -106,6 +106,8 @@ class TrainingRecord(TypedDict):
     rows: dict[str, int]
     part: str
     metrics: dict[str, float]
+    checksum: NotRequired[int]
+    warm_start: NotRequired[str]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -663,9 +665,9 @@ class Model:
         if not self.populations:
             raise UsageError("spread: a model of several networks is needed (this one has 1)")
         outputs = outputs_of(self.networks, x)
-        if isinstance(self._task, Regression):
-            return spread([self._task.predict(output) for output in outputs])
-        return spread([self._task.predicted_numbers(output) for output in outputs])
+        task = self._task
+        predict = task.predict if isinstance(task, Regression) else task.predicted_numbers
+        return np.asarray(np.std([predict(output) for output in outputs], axis=0, ddof=1))
 
     def table(self, data: Any, history: Any = None) -> Table:
         """Return data in any form as a table with the kinds and derived columns of training.

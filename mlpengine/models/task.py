@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 
-from mlpengine.core.buffers import hides_entries, unmasked
+from mlpengine.core.buffers import unmasked
 from mlpengine.core.errors import DataError, ShapeError, UsageError
 from mlpengine.core.fields import COUNT, Limits, NonNegative
 from mlpengine.core.fork_locks import cached_property
@@ -78,34 +78,32 @@ class Split:
     """The rows of one part of a table, ready for a network.
 
     `x` may be `PreparedRows`, features in a file; `windows` then shuffle the rows in an order that
-    is fast to read.  Several inputs or targets are a mapping of names to arrays.  `places` has the
-    origin of rows that come from a table.
+    is fast to read.  Several inputs or targets are a mapping of names to arrays.  Data frames
+    become arrays, and arrays with gaps are copied.  `places` has the origin of rows of a table.
     Shapes: x (rows, in_dim); y in the shape that the loss takes; truth (rows,) class numbers, or
-    (rows, outputs) in the target's own units; weights (rows,) or None.
+    (rows, outputs) in the target's own units, by default y; weights (rows,) or None.
     Dtype: x and y have the network's dtype; class numbers in y are integers.
     """
 
     x: Any
     y: Any
-    truth: Any
+    truth: Any = None
     weights: Array | None = None
     places: RowOrigins | None = None
     windows: Windows | None = None
 
     def __post_init__(self) -> None:
-        for name in ("x", "y", "truth"):
-            if isinstance(value := getattr(self, name), Mapping):
-                object.__setattr__(self, name, NamedRows(value))
-        given = {"y": self.y, "truth": self.truth, "weights": self.weights}
-        for name, array in {"x": self.x, **given}.items():
+        given = {"x": self.x, "y": self.y, "truth": self.truth, "weights": self.weights}
+        given["truth"] = self.y if self.truth is None else self.truth
+        for name, array in given.items():
             if (array is None and name != "weights") or isinstance(array, list | tuple):
                 raise UsageError(
                     f"Split: {name} must be an array (got {quoted(array)}); write "
-                    "Split(np.asarray(x, 'float32'), np.asarray(y), truth=np.asarray(y))"
+                    "Split(np.asarray(x, 'float32'), np.asarray(y))"
                 )
-        for name, array in {"x": self.x, **given}.items():
-            if hides_entries(array):
-                unmasked(array, f"Split: {name}")
+            given[name] = array = _compact(array, f"Split: {name}", labels=name == "y")
+            object.__setattr__(self, name, array)
+        for name, array in given.items():
             if isinstance(array, NamedRows):
                 check_rows(array, len(self.x), f"Split: {name}")
             elif array is not None and len(array) != len(self.x):
@@ -123,13 +121,18 @@ class Split:
         """Return a copy of the rows with these indices."""
         weights = None if self.weights is None else self.weights[numbers]
         places = None if self.places is None else self.places.of(numbers)
-        return Split(
-            np.ascontiguousarray(x) if isinstance(x := self.x[numbers], np.ndarray) else x,
-            self.y[numbers],
-            self.truth[numbers],
-            weights,
-            places,
-        )
+        return Split(self.x[numbers], self.y[numbers], self.truth[numbers], weights, places)
+
+
+def _compact(rows: Any, where: str, *, labels: bool) -> Any:
+    """Return arrays and data frames as arrays without gaps, labels as int64; others as given."""
+    if isinstance(rows, Mapping | NamedRows):
+        named = NamedRows(rows) if isinstance(rows, Mapping) else rows
+        return NamedRows({k: _compact(v, where, labels=labels) for k, v in named.items()})
+    if not hasattr(rows, "__array__"):
+        return rows
+    array = unmasked(rows, where)
+    return np.ascontiguousarray(array, np.int64 if labels and array.dtype.kind in "biu" else None)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,6 @@
-"""The lead of the better of two runs, row by row if both predicted the same rows."""
+"""The lead of the better of two runs on the same rows, row by row."""
 
 from collections.abc import Sequence
-from math import hypot
 
 import numpy as np
 
@@ -20,34 +19,27 @@ def lead_of(
     """Return the lead of the better of two runs.
 
     If a threshold has costs, the metric is the mean cost; the first such costs count for both runs.
-    Returns None unless both runs have the same metric, part, table, target and classes.
+    Returns None unless both runs have the same metric, table, target and classes, and predicted the
+    same rows; and for a warm start with other rows.
     """
     scores = [one.data["score"] for one in collected if one.data.get("score")]
     models = [one.data["model"] for one in collected if one.data.get("model")]
     scored = [one.scored for one in collected if one.scored]
     judge = next((one for one in thresholds if one and one.costs), None)
-    kinds = {("cost" if judge else score["metric"], score["part"]) for score in scores}
+    metrics = {"cost" if judge else score["metric"] for score in scores}
     tables = {(model["source"], *model["target"], *model["classes"]) for model in models}
-    if len(scores) < 2 or len(scored) < 2 or len(kinds) != 1 or len(tables) != 1:
+    too_good = any(one.data["result"].get("warm_start") for one in collected)
+    if len(scores) < 2 or len(scored) < 2 or len(metrics) != 1 or len(tables) != 1 or too_good:
         return None
-    ((metric, part),) = kinds
-    if judge:
-        known = [_mean_cost(one, judge) for one in scored]
-    else:
-        known = [score["predictions"]["model"][metric] for score in scores]
-    values, errors = ([one[key] or 0.0 for one in known] for key in ("value", "error"))
+    (metric,) = metrics
+    first, other = scored
+    pair = paired(first, other, metric, judge)
+    if pair is None:
+        return None
+    value, error = pair
     sign = 1 if higher_is_better(metric) else -1
-    ahead = int(known[1]["value"] is not None and sign * (values[1] - values[0]) > 0)
-    pair = paired(scored[ahead], scored[1 - ahead], metric, judge)
-    value, error = pair or (values[ahead] - values[1 - ahead], hypot(*errors))
-    return Lead(metric, part, ahead, float(f"{sign * value:.6g}"), float(f"{error:.6g}"))
-
-
-def _mean_cost(scored: ScoredRows, judge: Threshold) -> dict[str, float]:
-    rows, guess = scored.rows, baselines.Guess(scored.predicted, threshold=judge)
-    table = baselines.baseline_scores(["cost"], rows.truth, {"model": guess}, rows.weights)
-    known = table["model"]["cost"]
-    return {**known, "error": known["error"] * float(np.sqrt(len(rows) / scored.total))}
+    ahead = int(sign * value < 0)
+    return Lead(metric, first.part, ahead, float(f"{abs(value):.6g}"), float(f"{error:.6g}"))
 
 
 def paired(

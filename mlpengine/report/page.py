@@ -1,7 +1,7 @@
 """The page of a report: HTML without scripts, readable on phones, screens and paper."""
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from mlpengine.diagnostics.thresholds import CLEAR, PROBABLE
 from mlpengine.diagnostics.verdict import verdict_list
 from mlpengine.drawing.chart_types import array_of
 from mlpengine.drawing.charts import (
+    MEAN_CURVES,
     Data,
     gradient_charts,
     prediction_charts,
@@ -39,16 +40,14 @@ from mlpengine.drawing.markup import (
     tag,
     with_error,
 )
-from mlpengine.drawing.style import page_style
+from mlpengine.drawing.style import html_page, page_style
 from mlpengine.drawing.svg import grid, strip
 from mlpengine.models.explanation import explanation_markup
 from mlpengine.models.metrics import higher_is_better
 from mlpengine.models.task import PART_PHRASES
 from mlpengine.settings.fix import call_text, command_text
 from mlpengine.training.measure import DIRECT, TEACHER
-
-LISTED = 8
-"""Maximum number of listed epochs at which networks stopped early."""
+from mlpengine.training.result import TOO_GOOD
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """Content security policy: the page loads nothing and runs nothing."""
@@ -96,20 +95,6 @@ def page(
     )  # fmt: skip
 
 
-def html_page(title: str, policy: str, styles: Markup, *body: Content) -> str:
-    """Return an HTML document with its content security policy."""
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", http_equiv="Content-Security-Policy", content=policy),
-        tag("link", rel="icon", href="data:,"),
-        tag("title", title),
-        tag("style", styles),
-    )
-    return f"<!DOCTYPE html>\n{tag('html', head, tag('body', *body), lang='en')}\n"
-
-
 def score_section(data: Data) -> Markup:
     """Return the head of a page: the run, the network and the score."""
     model, known = data.get("model"), data.get("score")
@@ -126,6 +111,8 @@ def score_section(data: Data) -> Markup:
     if not known:
         return joined(*head, tag("p", *sentence))
     metric, rows = known["metric"], known["predictions"]
+    if data["kind"] == "run" and data["result"].get("warm_start"):
+        head.append(tag("p", f"Warm start: {TOO_GOOD}.", class_="failed"))
     first = rows["model"][metric]
     unit = f"{shown_name(metric)} on {known['rows']:,} {PART_PHRASES[known['part']]}"
     if "threshold" in model:
@@ -249,24 +236,9 @@ def training_section(known: Data | None) -> Markup | None:
     if rates and max(rates) == min(rates):
         marks += f" Learning rate {number(rates[0], 3)}."
     text = tag("p", f"{plural(known['count'], 'epoch')}. {marks}", class_="soft")
-    return joined(text, grid(training_charts(known)), _stopped(known["count"], known["ended"]))
-
-
-def _stopped(count: int, ended: Sequence[int]) -> Markup | None:
-    """Return the epochs at which networks stopped, since the mean curves may jump there."""
-    early = sorted(epochs for epochs in ended if epochs < count)
-    if not early:
-        return None
-    times = sorted({*early})
-    listed = ", ".join(map(str, times)) if len(times) <= LISTED else f"{times[0]} to {times[-1]}"
-    after = f"epoch {listed}" if len(times) == 1 else f"epochs {listed}"
-    return tag(
-        "p",
-        f"Each curve is the mean of the networks that still train. {len(early)} of {len(ended)} "
-        f"stopped before the last epoch, after {after}; "
-        "there a curve may jump, as it goes on without them.",
-        class_="soft",
-    )
+    stops = any(epochs < known["count"] for epochs in known["ended"])
+    note = tag("p", MEAN_CURVES, class_="soft") if stops else ""
+    return joined(text, grid(training_charts(known)), note)
 
 
 def predictions_section(known: Data | None) -> Markup | None:

@@ -14,6 +14,7 @@ from mlpengine.models.metrics import (
     commonest_mistakes,
     confusion_matrix,
     counts_above,
+    log_losses,
     precision,
     recall,
     roc_auc,
@@ -289,9 +290,5 @@ def _row_losses(task: Task, scored: ScoredRows) -> Array:
         scale = np.nanstd(np.where(np.isnan(truth).all(axis=0), 0.0, truth), axis=0)
         losses: Array = (off / np.where(scale > 0, scale, 1)).mean(axis=1)
         return losses
-    chances = task.predicted_numbers(scored.output)
-    if isinstance(task, MultiLabel):
-        right = np.where(truth > 0.5, chances, 1 - chances)
-        return np.asarray(-np.log(np.maximum(right, 1e-12)).sum(axis=1))
-    of_true = chances[np.arange(len(truth)), truth.astype(np.int64)]
-    return np.asarray(-np.log(np.maximum(of_true, 1e-12)))
+    kind = truth.dtype if isinstance(task, MultiLabel) else np.int64
+    return log_losses(truth.astype(kind), task.predicted_numbers(scored.output))

@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from mlpengine.core.fields import Fraction
-from mlpengine.settings.base import STRICT, Flag, rule
+from mlpengine.settings.base import STRICT, rule
 
 VALIDATION = 0.15
 """Default share of validation rows, without folds and without a table of validation rows."""
@@ -21,7 +21,6 @@ class SplitSettings:
         description="Share of rows that choose the best epoch; by default 0.15, with folds none.",
     )
     test: Fraction = Field(default=0.15, description="Share of rows held out for the final score.")
-    stratify: Flag = Field(default=True, description="Keep each class's share (classification).")
     group: str | None = Field(
         default=None, description="Column of groups; the rows of a group stay together."
     )

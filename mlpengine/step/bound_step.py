@@ -194,6 +194,8 @@ def _misfit(where: str, rows: Array | None, buffer: Array | None) -> str:
             shape = ", ".join(map(str, (-1, *buffer.shape[1:])))
             cast += f".reshape({shape})" if rows.shape[1:] != buffer.shape[1:] else ""
             advice = f"; write {where}{cast}"
+        elif buffer.dtype.kind == "i":
+            advice = advice_on_y(rows[: len(buffer)], buffer[: len(rows)])
         return f"{where} must be {buffer.dtype}[{wanted}] (got {got}){advice}"
     return f"{where} must be C-contiguous; write np.ascontiguousarray({where})"
 

@@ -102,7 +102,6 @@ class Learner(Uncopyable):
         self.step, self.task, self.train, self.validation = step, task, train, validation
         self.early_stopping, self.chooses = early_stopping, True
         self._action, self._limit, self.skipped = on_nonfinite, nonfinite_limit, 0
-        step.take_targets_as(train.y)
         program = step.bound(step.batch_size).forward
         self.evaluator = Evaluator(step.mlp, step.loss, task, step.ranks, program)
         if train.windows is None:

@@ -81,11 +81,11 @@ class Result:
 
     def content(self) -> "list[Markup]":
         """Return the parts of the display in a notebook."""
+        from mlpengine.drawing.charts import MEAN_CURVES
         from mlpengine.drawing.markup import joined, tag
         from mlpengine.drawing.svg import grid
 
-        text = "Each curve is the mean of the networks that still train; it may jump as they stop."
-        note = tag("p", text, class_="soft") if len(self.best_epochs) > 1 else ""
+        note = tag("p", MEAN_CURVES, class_="soft") if len(self.best_epochs) > 1 else ""
         return [tag("p", self.lines()[0]), joined(grid(self.charts()), note)]
 
 

@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from mlpengine.core.errors import DtypeError, UsageError
-from mlpengine.core.named import need_names
+import numpy as np
+
+from mlpengine.core.errors import DataError, ShapeError, UsageError
+from mlpengine.core.named import NamedRows, need_names
 from mlpengine.core.wording import quoted, suggestion
 from mlpengine.models.evaluate import loss_names
 from mlpengine.models.task import Classification, LossOnly, OutputTasks, Split, Task
@@ -20,7 +22,7 @@ def checked_task(step: TrainingStep, task: Any) -> Task:
     if not isinstance(task, Task):
         raise UsageError(
             f"loop: task must be a Task (got {quoted(task)}); write "
-            "Loop(step, Classification(3), Split(x, y, truth=y), epochs=20)"
+            "Loop(step, Classification(3), Split(x, y), epochs=20)"
         )
     return task
 
@@ -43,17 +45,23 @@ def check_fit(step: TrainingStep, task: Task, train: Split, validation: Split | 
     for name, part in parts.items():
         if not isinstance(part, Split):
             text = f"loop: {name} must be a Split (got {quoted(part)})"
-            raise UsageError(f"{text}; write {name}=Split(x, y, truth=y)")
+            raise UsageError(f"{text}; write {name}=Split(x, y)")
         check_names(step.mlp, step.loss, part.x, part.y)
-        for own, rows in (("x", part.x), ("y", part.y)):
-            kind = getattr(rows, "dtype", step.mlp.dtype)
-            if kind.kind == "f" and kind != step.mlp.dtype:
-                text = f"loop: {name}.{own} must have the dtype of the network, {step.mlp.dtype}"
-                raise DtypeError(
-                    f"{text} (got {kind}); write {own}.astype({str(step.mlp.dtype)!r})"
-                )
+        step.take_targets_as(train.y)
+        bound = step.bound(step.batch_size)
+        x, y, weights = bound.buffers
+        data = (
+            part.x if isinstance(part.x, np.ndarray | NamedRows) else x,  # or rows in a file
+            part.y if isinstance(part.y, np.ndarray | NamedRows) else y,
+            weights if part.weights is None or not step.weighted else part.weights,
+        )
+        for misfit in bound.layout_errors(data, np.arange(0)):
+            raise DataError(f"loop: {name}.{misfit}")
         if isinstance(task, OutputTasks):
             need_names(part.truth, task.tasks, "Split: truth", more=True)
+        elif isinstance(task, Classification) and np.ndim(part.truth) > 1:
+            text = f"loop: {name}.truth must be class numbers (got shape {part.truth.shape})"
+            raise ShapeError(f"{text}; write Split(x, y, truth=classes), with one for each row")
     outputs = step.mlp.outputs
     if isinstance(task, LossOnly | OutputTasks) or task.outputs == outputs:
         return

@@ -13,6 +13,15 @@ from mlpengine.training.run_directory import RESULT_FILE, resolved_config
 Metrics: TypeAlias = dict[str, float | None]
 
 
+OTHER_ROWS = "other rows"
+"""Value of ``warm_start`` in a result, if the table or its split is not that of the warm start."""
+
+TOO_GOOD = (
+    "rows of this table may have trained the networks of the warm start, so scores and intervals "
+    "are too good: evaluate the model on new rows"
+)
+
+
 class VerdictData(TypedDict):
     """A verdict in a result (see `Verdict.as_dict`)."""
 
@@ -31,7 +40,7 @@ class VerdictData(TypedDict):
 
 
 RESULT_KINDS: dict[str, Any] = {
-    **dict.fromkeys(("ending", "ended"), str),
+    **dict.fromkeys(("ending", "ended", "warm_start"), str),
     **dict.fromkeys(("epochs", "seconds", "parameters", "peak_bytes"), float),
     **dict.fromkeys(("best_epoch", "samples_per_second", "skipped_steps"), float | None),
     "members": int | None,

@@ -7,6 +7,7 @@ import pytest
 
 from mlpengine import fit, load
 from mlpengine.core.errors import ConfigError
+from mlpengine.training.result import read_result
 
 CONFIG = """\
 data: {source: penguins}
@@ -132,6 +133,11 @@ def test_a_fine_tuned_run_that_was_stopped_at_once_starts_again_from_the_model(
 ):
     mlpengine("train", config, "-o", "first", "-q")
     mlpengine("train", "--warm-start", "first", "-o", "whole", "-q")
+    other = ("--epochs", 1, "--set", "seed=7", "-o", "other")
+    mlpengine("train", "--warm-start", "first", *other, "-q")
+    results = [read_result(tmp_path / run).get("warm_start") for run in ("whole", "other")]
+    assert results == [None, "other rows"]
+    assert outcome(mlpengine("compare", "whole", "other", "--json"))["by"] is None
     mlpengine("train", "--warm-start", "first", "-o", "cut", "-q")
     for file in (tmp_path / "cut" / "checkpoints").iterdir():
         file.unlink()  # as if it had been killed before the first one

@@ -23,7 +23,7 @@ def part(rows=130, seed=0):
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((rows, 5)).astype("f4")
     y = (x[:, 0] > 0).astype(np.int64) + (x[:, 1] > 1)
-    return Split(x, y, y)
+    return Split(x, y)
 
 
 @dataclass

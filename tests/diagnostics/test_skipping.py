@@ -26,7 +26,7 @@ def failing_loop(place, *, epochs=2, **options):
         mlp.weights[0][0, 0] = 3e38
         x[:, 0] = 2
     task = Regression(NumberTarget(["a", "b"], [0.0] * 2, [1.0] * 2))
-    return Loop(step, task, Split(x, y, y), epochs=epochs, **options)
+    return Loop(step, task, Split(x, y), epochs=epochs, **options)
 
 
 @pytest.mark.parametrize(

@@ -371,14 +371,14 @@ def test_an_unknown_format_is_refused(tmp_path):
         (
             "mlp.pkl",
             None,
-            r"mlp.pkl: the name must end in \.c, \.js, \.onnx or \.safetensors",
+            r"mlp.pkl: the name must end in \.c, \.html, \.js, \.onnx or \.safetensors",
         ),
         (
             "mlp",
             "onxx",
-            "must be one of safetensors, onnx, c, js .* did you mean 'onnx'",
+            "must be one of safetensors, onnx, c, js, html .* did you mean 'onnx'",
         ),
-        ("mlp", None, r"mlp: the name must end in \.c, .* writes \.html"),
+        ("mlp.html", None, "html needs a model"),
         ("mlp.onnx", "c", r"mlp.onnx: the name must end in \.c, the format \(got \.onnx\)"),
     ):
         with pytest.raises(UsageError, match=message):

@@ -34,13 +34,9 @@ def test_a_linear_prediction_of_numbers_is_ridge():
     )
 
 
-def test_a_linear_prediction_of_classes_is_a_logistic_regression():
+def test_a_constant_prediction_of_classes_has_their_shares():
     x, y = load_iris(return_X_y=True)
     task, part = split(x, y.astype(str), SoftmaxCrossEntropy())
-    predicted, chances, _ = baselines.linear_prediction(task, part, part.x, 1e9)
-    truth = LogisticRegression(C=1.0, max_iter=1000).fit(part.x, y)
-    assert (predicted == truth.predict(part.x)).mean() > 0.99
-    np.testing.assert_allclose(chances, truth.predict_proba(part.x), atol=0.02)
     predicted, chances, _ = baselines.constant_prediction(task, part, 3)
     assert (predicted == 0).all()
     np.testing.assert_allclose(chances, np.full((3, 3), 1 / 3))

@@ -20,7 +20,6 @@ from mlpengine.models.calibration import (
     Residuals,
     error_of_mean,
     fit_temperature,
-    spread,
 )
 from mlpengine.models.members import best_weights
 from mlpengine.models.metrics import calibration_error
@@ -315,7 +314,6 @@ def test_a_model_keeps_how_sure_it_is(tmp_path):
     np.testing.assert_allclose(again.predict_proba(table), chances, atol=1e-6)
     each = softmax(logits, axis=2)
     np.testing.assert_allclose(again.spread(x), np.std(each, axis=0, ddof=1), atol=1e-6)
-    np.testing.assert_allclose(spread(each), np.std(each, axis=0, ddof=1))
     with pytest.raises(UsageError, match=r"interval: .*write predict_set"):
         classes.predict_interval(table)
     held = again.predict_set(table, 0.8)

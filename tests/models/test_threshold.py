@@ -12,10 +12,9 @@ import mlpengine
 from mlpengine.config.baselines import ScoredRows, score_of
 from mlpengine.core.errors import CheckpointError, ConfigError, UsageError
 from mlpengine.estimators import MlpClassifier
-from mlpengine.export import export
+from mlpengine.export import FORMATS, export
 from mlpengine.models.task import BinaryClassification, Classification, Split, Threshold
 from mlpengine.models.threshold import choose_threshold
-from mlpengine.report.form import form_page
 from mlpengine.report.predictions import predictions_of
 from mlpengine.settings.training import ThresholdChoice
 
@@ -95,7 +94,8 @@ def test_a_model_decides_by_its_threshold_everywhere(frame, tmp_path):
     text = export(model, tmp_path / "m.c") and (tmp_path / "m.c").read_text()
     assert f"THRESHOLD {limit}" in text
     assert re.search(r"POSITIVE 1\b", text)
-    assert f"The page says yes if its probability is above {limit:.3g}." in form_page(model)
+    page = FORMATS["html"](model)[0].decode()
+    assert f"The page says yes if its probability is above {limit:.3g}." in page
     with pytest.raises(UsageError, match="at most 1"):
         model.with_threshold(1.5)
     state = model.to_dict() | {"threshold": {"value": 2.0}}

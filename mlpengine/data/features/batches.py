@@ -19,9 +19,8 @@ class Batches:
     with fewer than `batch_size` rows.  `windows` shuffle the rows of a file by blocks; `rows` must
     be a number.
 
-    >>> batches = Batches(5, 2, shuffle=False)
-    >>> [indices.tolist() for indices in batches.epoch()]
-    [[0, 1], [2, 3], [4]]
+    >>> [len(indices) for indices in Batches(5, 2).epoch()]
+    [2, 2, 1]
     """
 
     def __init__(
@@ -30,7 +29,6 @@ class Batches:
         batch_size: int,
         *,
         seed: int | np.random.Generator = 0,
-        shuffle: bool = True,
         windows: Windows | None = None,
         drop_last: bool = False,
     ) -> None:
@@ -48,7 +46,7 @@ class Batches:
                 f"({plural(self.order.size, 'row')} in batches of {batch_size})"
             )
         self.batch_size = int(batch_size)
-        self.shuffle, self.windows, self.drop_last = shuffle, windows, drop_last
+        self.windows, self.drop_last = windows, drop_last
         self.cursor = self.n_rows
         if isinstance(seed, np.random.Generator):
             self.generator = seed
@@ -73,9 +71,9 @@ class Batches:
         """Order the rows of the next epoch, unless the current epoch has batches left."""
         if not self.is_done:
             return
-        if self.shuffle and self.windows is not None:
+        if self.windows is not None:
             self.windows.shuffle(self.order, self.generator)
-        elif self.shuffle:
+        else:
             self.generator.shuffle(self.order)
         self.cursor = 0
 

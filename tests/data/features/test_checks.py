@@ -14,8 +14,9 @@ from mlpengine.data.features.leaks import (
     share_of_squares,
 )
 from mlpengine.data.features.outliers import find_outliers
-from mlpengine.data.features.thresholds import SAMPLE_COLUMNS
+from mlpengine.data.features.thresholds import ANSWER, SAMPLE_COLUMNS
 from mlpengine.data.tables import DATASETS, Column, Table, read_table
+from mlpengine.data.tables.frames import as_table
 
 N = 600
 G = np.random.default_rng(0)
@@ -308,3 +309,35 @@ def test_rows_that_are_all_there_twice_make_no_column_the_target(task):
     table = Table({name: Column(np.tile(values, 2)) for name, values in columns.items()})
     leaks = find_leaks(table, table.names, np.tile(y, 2), task)
     assert [leak.column for leak in leaks if leak.is_target] == ["copy"]
+
+
+def gamma(mean: float, shape: float = 4.0) -> np.ndarray:
+    return G.gamma(shape, mean / shape, 1500)
+
+
+READINGS = gamma(15)[:, None] * G.lognormal(0, 0.22, (1500, 10))
+LOW, INNER = 45 + 18 * G.normal(size=1500), gamma(20)
+BOUNDS = {
+    "mean and largest reading": (READINGS.mean(axis=1), READINGS.max(axis=1), {}),
+    "mean and twice a deviation more": (
+        INNER,
+        INNER + 2 * (DEVIATION := gamma(2, 2.0)),
+        {"deviation": DEVIATION},
+    ),
+    "low and high of a day": (LOW.round(), (LOW + 6 + gamma(10)).round(), {"rain": gamma(3)}),
+    "inner and outer diameter": (INNER.round(1), (INNER + G.uniform(2, 12, 1500)).round(1), {}),
+}
+"""By case: an honest column, the target, and other columns; sizes of living and made things."""
+
+
+def leaks_of(column, target, others):
+    columns = {"column": column, "weekday": G.integers(0, 7, 1500), **others}
+    return find_leaks(as_table(columns), [*columns], target, "regression")
+
+
+@pytest.mark.parametrize("case", BOUNDS)
+def test_a_bound_that_follows_the_target_is_no_leak(case):
+    column, target, _ = BOUNDS[case]
+    assert 0.9 < np.corrcoef(column, target)[0, 1] ** 2 < ANSWER
+    assert (column <= target).all() or (column >= target).all()
+    assert leaks_of(*BOUNDS[case]) == []

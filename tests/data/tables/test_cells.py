@@ -108,20 +108,6 @@ def test_a_text_is_the_number_that_float_reads(way):
                 np.testing.assert_array_equal(column.values, truth, text)
 
 
-def test_random_decimals_with_exponents_are_those_of_float(monkeypatch):
-    cut_small(monkeypatch, 1 << 18)
-    generator = np.random.default_rng(3)
-    cells = []
-    for _ in range(15_000):
-        digits = "".join(map(str, generator.integers(0, 10, generator.integers(1, 22)).tolist()))
-        place = int(generator.integers(0, len(digits) + 1))
-        exponent = int(generator.integers(-40, 40))
-        form = ("{}.{}", "{}.{}e{}", "{}.{}E+{}")[generator.integers(3)]
-        cells.append(form.format(digits[:place], digits[place:], exponent).replace("+-", "-"))
-    content = "a,b\n" + "".join(f"{cell},1\n" for cell in cells)
-    assert read(content)["a"].values.tobytes() == np.array(list(map(float, cells))).tobytes()
-
-
 @pytest.mark.parametrize("gap", ["not_known", "k\u00e9in", "00", "-9", "-999999999.5", '""', "x"])
 def test_numbers_beside_a_spelling_of_missing_cells_stay_numbers(gap, way):
     cells = [gap, "2.5", "-9.0", "", "1e3", f" {gap}", "-8", "123456789012.5"]

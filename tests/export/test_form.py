@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import mlpengine
-from mlpengine.report.form import form_page
+from mlpengine.export import FORMATS, export
 
 BROWSER = shutil.which(os.environ.get("CHROMIUM", "chromium"))
 SCRIPT = "shown => [...shown.querySelectorAll('p, td')].map(one => one.textContent)"
@@ -89,7 +89,7 @@ def chromium(folder):
 @pytest.mark.skipif(BROWSER is None, reason="needs chromium")
 def test_ten_typed_rows_give_our_predictions(flats, tmp_path):
     path = tmp_path / "form.html"
-    path.write_text(form_page(flats), encoding="utf-8")
+    export(flats, path)
     rng = np.random.default_rng(1)
     rows = [
         {
@@ -143,7 +143,7 @@ def test_ten_typed_rows_give_our_predictions(flats, tmp_path):
 def test_a_page_of_classes_shows_the_set_of_predict(tmp_path):
     model, _ = mlpengine.fit("penguins", model={"hidden": [8]}, training={"folds": 3, "epochs": 6})
     path = tmp_path / "form.html"
-    path.write_text(form_page(model), encoding="utf-8")
+    export(model, path)
     with chromium(tmp_path / "profile") as page:
         page.open(path)
         lines = page.value(f"({SCRIPT})(document.querySelector('#prediction'))")
@@ -172,7 +172,7 @@ def test_a_page_of_classes_shows_the_set_of_predict(tmp_path):
 
 
 def test_the_page_refuses_everything_but_its_own_script(flats):
-    text = form_page(flats)
+    text = FORMATS["html"](flats)[0].decode()
     assert re.search(r"default-src &#x27;none&#x27;; script-src &#x27;sha256-[\w+/]+=", text)
     assert "unsafe" not in text
     assert text.count("<script") == text.count("</script>") == 1

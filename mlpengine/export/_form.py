@@ -2,19 +2,21 @@
 
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from mlpengine.core.errors import UsageError
 from mlpengine.core.wording import script_json
 from mlpengine.data.features.summary import ColumnState
 from mlpengine.data.tables.table import number_text
 from mlpengine.drawing.markup import Content, Markup, joined, number, shortened, tag
-from mlpengine.drawing.style import page_style
-from mlpengine.export import description, to_js
+from mlpengine.drawing.style import html_page, page_style
+from mlpengine.export._exported import Exported
+from mlpengine.export._js_module import description, to_js
 from mlpengine.models.model import Model
-
-from .page import html_page
+from mlpengine.nn import Network
 
 FORM_POLICY = (
     "default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{style}'; "
@@ -25,19 +27,22 @@ FORM_POLICY = (
 DAY = 86_400
 
 
-def form_page(model: Model) -> str:
+def to_html(model: Model | Network) -> tuple[bytes, Exported]:
     """Return a page with a form; the page predicts from the typed values.
 
-    Raises: UsageError for a model that cannot be exported as JavaScript.
+    Raises: UsageError for a network alone, or a model that cannot be exported as JavaScript.
     """
+    if isinstance(model, Network):
+        raise UsageError("export: html needs a model with its preprocessing (got a network)")
+    module, exported = to_js(model)
     columns, summary = description(model)["columns"], model.preprocessor.summary["columns"]
     title = f"Prediction of {' and '.join(shortened(name) for name in model.target)}"
     kept = [model.background.get(one["name"], ()) for one in columns]
     usual = f"const background = {script_json(list(zip(*kept, strict=True)))};"
-    script = Markup(f"\n{to_js(model)[0].decode()}\n{usual}\n{_asset('form.js')}")
+    script = Markup(f"\n{module.decode()}\n{usual}\n{_asset('form.js')}")
     styles = Markup(page_style() + _asset("form.css"))
     fields = [_field(i, one, summary.get(one["name"])) for i, one in enumerate(columns)]
-    return html_page(
+    page = html_page(
         title,
         FORM_POLICY.format(script=_digest(script), style=_digest(styles)),
         styles,
@@ -52,6 +57,7 @@ def form_page(model: Model) -> str:
         tag("footer", "The page computes the prediction itself: nothing that is typed leaves it."),
         tag("script", script, type="module"),
     )
+    return page.encode(errors="backslashreplace"), replace(exported, format="html")
 
 
 def _threshold(model: Model) -> Markup:
