@@ -273,13 +273,17 @@ def by_name(
 
 
 def contribution_chart(
-    output: object, names: Sequence[object], values: Array, base: float
+    output: object, names: Sequence[object], values: Array, errors: Array, base: float
 ) -> Chart:
-    """Return a chart of the contributions of columns to an output of one row."""
+    """Return a chart of the contributions of columns to an output of one row, with errors."""
     title, below = f"Contributions to {shortened(output)}", "change of the prediction"
     chart = by_name(title, names, values, below, zero=True)
-    note = f"From {number(base)}, the mean of the background."
-    return chart._replace(shapes=[Mark(0.0), *chart.shapes], note=note)
+    note = f"From {number(base)}, the mean of the background.  A line is one standard error."
+    ends = np.column_stack([values - errors, values + errors, values])
+    rows = np.array([[place, place, np.nan] for place, _ in chart.y.ticks])
+    bars = Line(ends.ravel(), rows.ravel())
+    shapes = [Mark(0.0), bars, *chart.shapes]
+    return chart._replace(x=axis(ends, zero=True), shapes=shapes, note=note)
 
 
 def gradient_charts(samples: Data) -> list[Chart]:
@@ -327,6 +331,7 @@ def _by_layer(
         return None
     is_zero = not (np.isfinite(every) & (every > 0)).any()
     if not is_zero:
+        note += " The lines leave out values of 0." if (every == 0).any() else ""
         every = np.where(every > 0, every, np.nan)
         layers = {name: np.where(values > 0, values, np.nan) for name, values in layers.items()}
     shapes: list[Shape] = [] if guide is None else [HorizontalLine(guide, "usual")]

@@ -163,7 +163,13 @@ class RowExplanation:
         first = self._ranked[:PLOTTED_COLUMNS]
         names, places = [name for _, name in first], [place for place, _ in first]
         return [
-            contribution_chart(self.outputs[k], names, self.contributions[places, k], self.base[k])
+            contribution_chart(
+                self.outputs[k],
+                names,
+                self.contributions[places, k],
+                self.errors[places, k],
+                self.base[k],
+            )
             for k in self.shown
         ]
 
