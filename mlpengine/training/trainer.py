@@ -281,7 +281,8 @@ class Trainer:
         if SMOOTH in training.fold_members and numbers is not None:
             with at_setting("training", "members"):
                 read = inputs_of("plain", numbers, in_dim, in_dim)
-                check_smooth(self.loss.title, int(read.sum()), self.task.outputs)
+                others = [one for one in training.members if one != SMOOTH]
+                check_smooth(self.loss.title, int(read.sum()), self.task.outputs, others)
         layers = [first.input_layer]
         if types and numbers is not None:
             layers = [
