@@ -212,7 +212,7 @@ def _blocks(
     own = model.preprocessor
     kept = {*own.columns, *own.formula_columns, *filter(None, [key])}
     rows = outside = 0
-    new = NewRows(own)
+    new = NewRows(own, has_history=history is not None)
     if own.history.names or history is not None:  # lags need rows of other blocks
         tables = iter([model.table(read_table(source, **how), history)])
     else:
