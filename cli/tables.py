@@ -27,8 +27,6 @@ def write_table(path: Path, columns: Mapping[str, Any], numbers: Array) -> None:
     """Write columns by name to a file in the format of its suffix.
 
     A .npy file gets `numbers` instead.
-
-    Raises: RunError if the file cannot be written.
     """
     match path.suffix:
         case ".npy":

@@ -237,7 +237,9 @@ def fit(
         trainer = trainer_of(data, model)
         fitted = trainer.fit([*callbacks, shown], until)
         shown.stage("evaluating the weights of the best epoch")
-        return _measured(data, trainer, fitted, decided, warned)
+        trained, result = _measured(data, trainer, fitted, decided, warned)
+        result.verdicts.settings = as_config(config)
+        return trained, result
 
 
 def check(table: Any, /, target: str | Sequence[str] | None = None, **config: Any) -> "TableCheck":
@@ -486,7 +488,8 @@ def _check_call(
 ) -> None:
     """Raise UsageError, with the right call, unless tables have columns and targets are names."""
     for key in config.keys() - Config.__dataclass_fields__.keys():
-        if where == NAME and (near := suggestion(key, signature(fit).parameters)):
+        meant = "target" if key in ("y", "label") else key
+        if where == NAME and (near := suggestion(meant, signature(fit).parameters)):
             raise UsageError(f"{where}: {key}: unknown argument{near}")
     for part, rows in given.items():
         if isinstance(rows, float | int):

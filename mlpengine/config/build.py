@@ -228,8 +228,6 @@ def trainer_of(
 
     Several `ranks` share the work of training; each calls this function.  `members` and
     `ensemble_weights` continue an earlier training (`Trainer`).
-
-    Raises: ConfigError if settings do not fit the data or each other.
     """
     file, parts, transfer = data.file, data.parts, data.transfer
     config, train, calibration_set = file.config, parts["train"], None
@@ -299,10 +297,7 @@ def _warn_of_new_rows(tables: Tables) -> None:
 
 
 def loss_and_task(file: ConfigFile, preprocessor: Preprocessor) -> tuple[Loss, Task]:
-    """Return the loss without class weights, and the task.
-
-    Raises: ConfigError for a loss that does not suit the target.
-    """
+    """Return the loss without class weights, and the task."""
     kind = str(preprocessor.task)
     suited = losses_of(kind)
     with file.errors_at("loss"):

@@ -67,8 +67,6 @@ def student_config(file: ConfigFile, teacher: Model, rows: int, name: str) -> Co
     """Return the config of a student, made from its teacher's config.
 
     `rows` is the number of training rows, and `name` the file name of the new config.
-
-    Raises: ConfigError for a data file that no longer exists.
     """
     plain, sections = file.plain(), student_sections(rows)
     fitted, data = teacher.preprocessor, plain["data"]
@@ -100,10 +98,7 @@ class Teacher:
     frames: Mapping[str, Any] = field(default_factory=dict)
 
     def transfer_set(self, made: int | None = None) -> TransferSet:
-        """Return predictions for training rows, `made` synthetic rows, and test or validation rows.
-
-        Raises: UsageError for predictions that are not finite or have another shape.
-        """
+        """Return predictions for training, `made` synthetic, and test or validation rows."""
         data, train = self.data, self.data.parts["train"]
         transfer = TransferSet.of(
             data.tables.preprocessor,

@@ -90,8 +90,6 @@ def fixed_config(
 
     Default settings are left out, and paths are absolute.  Verdicts without settings are listed
     above the config.
-
-    Raises: ConfigError for settings that the config refuses.
     """
     file = load_config(path, overrides)
     fixes = [*fix_overrides(verdicts), *as_overrides(corrections(verdicts, file))]

@@ -131,10 +131,7 @@ def load_config(path: str | Path, overrides: Iterable[Override] = ()) -> ConfigF
 
 
 def check_config(path: Path, document: Document) -> ConfigFile:
-    """Return a document as a checked config.
-
-    Raises: ConfigError as `load_config`.
-    """
+    """Return a document as a checked config."""
     try:
         config = reader().validate_python(document.data)
     except ValidationError as error:

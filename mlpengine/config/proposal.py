@@ -76,8 +76,6 @@ def fitting_division(
     """Return the division; `blocks` is lowered until training rows have enough for the folds.
 
     `table` has the rows with a target; `profile` is the result of `Division.of`.
-
-    Raises: DataError if the rows cannot be divided in this way.
     """
     values = dividing_values(table, division.key, division.name)
     given: Any = {f"{division.key}s": values}

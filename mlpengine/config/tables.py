@@ -200,10 +200,7 @@ def _check_target(file: ConfigFile, fitted: Preprocessor, target: list[str]) -> 
 
 
 def profiled_table(file: ConfigFile, table: Table) -> Table:
-    """Return the rows of a table that `data.where` keeps, with the computed columns.
-
-    Raises: DataError if no row is left.
-    """
+    """Return the rows of a table that `data.where` keeps, with the computed columns."""
     rows = usable_rows(table, [], rows_in_use(file, table)).rows
     columns = computed_columns(file.config.data.features, table.names)
     return with_columns(table if rows is None else table.rows(rows), columns, strict=False)

@@ -165,7 +165,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
 
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Table, Array]:
         table, y = checked_rows(
-            self, X, _label_array(y), reset=reset, fitted=self._known(reset), multi_output=True
+            self, X, _label_array(y), reset=reset, fitted=self._known(reset, y), multi_output=True
         )
         check_classification_targets(y)
         if type_of_target(y) == "multilabel-indicator":

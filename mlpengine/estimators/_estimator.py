@@ -146,6 +146,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
     _residuals: Residuals | None
     _sets: ClassSets | None
     _running: RunningScale | None
+    _target_names: list[Any]
 
     def __init__(
         self,
@@ -240,7 +241,8 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
     def model_(self) -> Model:
         """The `Model` of the fit, with its methods such as `explain`, `compare` and `save`.
 
-        Its columns have the names of the data frame (x0, x1, ... for a matrix); the target is "y".
+        Its columns have the names of the data frame (x0, x1, ... for a matrix); the target has the
+        name of the series `y`, or is "y".
         It keeps no rows: write ``model_.explain_row(row, background=X)``.
         """
         mean = NetworkMean(self.mlps_, self._problem, self._ensemble_weights)
@@ -328,7 +330,8 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
             known = fitted.verdicts()
         if len(self._columns) <= SEARCHED_COLUMNS:
             known = [*column_verdicts(file, data.tables), *known]
-        self.verdicts_ = Verdicts(known, PARAMETERS)
+        own = {"settings": dict(self.settings)} if self.settings else {}
+        self.verdicts_ = Verdicts(known, PARAMETERS, settings=own)
 
     def _partial_fit(self, x: Any, y: Array, table: Table, sample_weight: ArrayLike | None) -> None:
         """Train every network once on each row, in order, in batches."""
@@ -510,8 +513,11 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         self, table: Table, y: Array, weights: Array | None, divided_by: Mapping[str, Column]
     ) -> tuple[Table, list[str], str | None, dict[str, str]]:
         """Return a table with targets and weights, and the names of these columns."""
-        count, taken = y.shape[1], table.names
-        targets = [free_name(f"y{k}" if count > 1 else "y", taken) for k in range(count)]
+        count, taken, targets = y.shape[1], table.names, self._target_names
+        named = all(isinstance(name, str) and name and name not in taken for name in targets)
+        if not named or not len({*targets}) == len(targets) == count:
+            targets = [free_name(f"y{k}" if count > 1 else "y", taken) for k in range(count)]
+        taken = [*taken, *targets]
         columns = {name: Column(y[:, k]) for k, name in enumerate(targets)}
         weight = None if weights is None else free_name("weight", taken)
         if weight and weights is not None:
@@ -558,9 +564,12 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
                 warn_once(f"{table.source}: {line}")
         return output
 
-    def _known(self, reset: bool) -> Preprocessor | None:
-        """Return the fitted preprocessor, or None for the rows of a new fit."""
-        return None if reset else self._preprocessor
+    def _known(self, reset: bool, y: Any) -> Preprocessor | None:
+        """Return the fitted preprocessor; for a new fit, keep the names of `y` and return None."""
+        if not reset:
+            return self._preprocessor
+        self._target_names = [*getattr(y, "columns", [getattr(y, "name", None)])]
+        return None
 
     def _is_plain(self, x: Any) -> bool:
         """Return whether `x` is an array of usable numbers, so `_output` can skip slow checks."""

@@ -87,7 +87,7 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         """Return all predictions of the loss by name, in the units of the targets.
 
         For example, names are ``y_0.1`` and ``y_0.9`` for two quantiles, or ``y`` and ``y_std`` for
-        the loss gaussian_nll.  If targets have several columns, names begin ``y0``, ``y1`` etc.
+        the loss gaussian_nll.  They begin with the name of a series; of several columns ``y0`` etc.
         """
         output = self._output(X)
         return self._problem.columns(output)
@@ -95,7 +95,9 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Table, Array]:
         options: dict[str, Any] = {"multi_output": True, "y_numeric": True}
         try:
-            table, y = checked_rows(self, X, y, reset=reset, fitted=self._known(reset), **options)
+            table, y = checked_rows(
+                self, X, y, reset=reset, fitted=self._known(reset, y), **options
+            )
         except ValueError as error:
             if "could not convert string" in str(error):
                 error.add_note("MlpRegressor predicts numbers; write MlpClassifier for classes")

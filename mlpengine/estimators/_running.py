@@ -27,10 +27,7 @@ class RunningScale(NamedTuple):
     def after(
         self, preprocessor: Preprocessor, loss: Loss, table: Table, y: Array, weights: Array | None
     ) -> tuple["RunningScale", Preprocessor]:
-        """Return statistics that include these rows, and a preprocessor that scales by them.
-
-        Raises: DataError for a number whose square overflows.
-        """
+        """Return statistics that include these rows, and a preprocessor that scales by them."""
         features, targets = copy(self.features), copy(self.targets)
         preprocessor, numbers = copy(preprocessor), copy(preprocessor.fitted_numbers)
         preprocessor.numbers = numbers

@@ -132,10 +132,7 @@ def model_code(
     *,
     rounded: float = ROUNDED,
 ) -> ModelCode:
-    """Return the code of a model; unless `name` is empty, all names in C begin with `name`.
-
-    Raises: UsageError for preprocessing without a C form.
-    """
+    """Return the code of a model; unless `name` is empty, all names in C begin with `name`."""
     predict, network = (f"{name}_{one}" if name else one for one in ("predict", "network"))
     prefix = name or "mlp"
     functions = Functions(FreshNames({predict}))

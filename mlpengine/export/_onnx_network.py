@@ -53,8 +53,6 @@ def write_network(
 
     `inputs` maps the names of the network's inputs to names of float32 or int64 values.  The
     parameters of the `reduced` network become float32 constants; their names begin with `prefix`.
-
-    Raises: UsageError for an op without an ONNX form.
     """
     network, columns = reduced(network)
     if columns is not None:

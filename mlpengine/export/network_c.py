@@ -94,8 +94,6 @@ def network_code(
 
     `name` is a C identifier.  `real` is the type of all numbers, by default the network's.
     `functions` collects functions that other code shares.
-
-    Raises: UsageError for an op without a C form.
     """
     functions = functions or Functions()
     functions.names.taken.add(name)

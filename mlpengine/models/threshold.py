@@ -61,8 +61,6 @@ def choose_threshold(
     """Return the threshold with the best score, for the networks' outputs of unseen rows.
 
     The score of a threshold is a weighted mean over near thresholds (BANDWIDTH).
-
-    Raises: UsageError as `check_threshold`.
     """
     start = check_threshold(choice, task)
     name = choice.metric or "cost"

@@ -20,19 +20,13 @@ Quantities = dict[tuple[str, str], float]
 
 
 def read_samples(path: Path) -> Iterator[tuple[int, Quantities]]:
-    """Yield step and quantities of each sample in a diagnostics.csv; skip incomplete lines.
-
-    Raises: DataError with file and line if a line cannot be read.
-    """
+    """Yield step and quantities of each sample in a diagnostics.csv; skip incomplete lines."""
     for step, lines in groupby(_lines(path), key=lambda line: line[0]):
         yield step, {(layer, quantity): value for _, layer, quantity, value in lines}
 
 
 def read_series(path: Path) -> Series:
-    """Return the samples of a diagnostics.csv, thinned as in `Diagnostics`.
-
-    Raises: DataError with file and line if a line cannot be read.
-    """
+    """Return the samples of a diagnostics.csv, thinned as in `Diagnostics`."""
     series: Series | None = None
     for step, quantities in read_samples(path):
         if series is None:

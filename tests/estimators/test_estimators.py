@@ -208,6 +208,7 @@ def test_data_frames_are_learned_as_by_fit(estimator, of, caplog):
     np.testing.assert_array_equal(model.predict(table), whole.predict(frame))
     np.testing.assert_array_equal(model.model_.predict(table), model.predict(table))
     rows = frame.assign(y=labels)
+    assert estimator(epochs=1, folds=2).fit(table, rows["y"].rename("z")).model_.target == ["z"]
     ranked = [part.explain(rows).as_dict() for part in (model.model_, whole)]
     assert ranked[0]["importances"] == ranked[1]["importances"]
     assert "<svg" in model.history_._repr_html_()

@@ -89,10 +89,7 @@ class Category:
         return [f"{self.column}={label}" for label in labels]
 
     def encode(self, table: Table) -> Array:
-        """Return one int64 code per row, from 0 to `size` - 1.
-
-        Raises: DataError for a missing value if the options treat missing values as errors.
-        """
+        """Return one int64 code per row, from 0 to `size` - 1."""
         column = table[self.column]
         codes, texts = coded(column)
         if column.kind == "text" and not self.text:

@@ -157,10 +157,7 @@ class Drift(NamedTuple):
 
 
 def drifts(preprocessor: Preprocessor, table: Table) -> list[Drift]:
-    """Return the drift of each column of a table, the largest first.
-
-    Raises: DataError for a column that predictions cannot read.
-    """
+    """Return the drift of each column of a table, the largest first."""
     preprocessor.features_of(table)
     levels = {category.column: category for category in preprocessor.categories}
     columns = []

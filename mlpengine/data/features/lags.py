@@ -114,8 +114,6 @@ class RowHistory(NamedTuple):
         """Append derived columns to rows, as if each was `ahead` rows after the last known row.
 
         The last known row is the last row of the same series in `before`.  `rows` need no times.
-
-        Raises: DataError as `extended`.
         """
         order = self._order([before], [before, rows])
         ends = order.ends[order.codes[before.n_rows :]] + self.ahead - 1

@@ -94,8 +94,6 @@ class Numbers:
 
         `bins` is the number of quantile bins of every feature that varies; None for no bins.  Sine
         and cosine features of dates have no bins.
-
-        Raises: DataError for the first value that is no usable number.
         """
         strict = filling == "error"
         stats = Statistics(table, sources, strict, rows)

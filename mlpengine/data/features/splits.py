@@ -188,10 +188,7 @@ def _check_columns(where: str, n_rows: int, **given: Array | None) -> None:
 
 
 def check_known(where: str, name: str, values: Array) -> None:
-    """Check that the groups or times of all rows are known.
-
-    Raises: DataError with the first row that has NaN, NaT or None.
-    """
+    """Check that the groups or times of all rows are known."""
     missing = np.zeros(len(values), bool)
     if values.dtype.kind == "O":
         gaps = {"None", "nan", "NaT", "<NA>"}

@@ -112,8 +112,6 @@ def read_csv_blocks(stream: BinaryIO, where: str, options: CsvOptions) -> Iterat
     """Yield tables with some rows of a CSV each, in bounded memory.
 
     The kinds of columns may differ between tables, because each table has its own kinds.
-
-    Raises: DataError as `read_csv`.
     """
     with readable(where):
         source = TextSource(stream, where)

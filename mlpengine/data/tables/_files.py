@@ -76,10 +76,7 @@ _FORMATS = (
 
 
 def refuse_other_format(start: bytes, where: str) -> None:
-    """Check that the first bytes of a file do not belong to another format than CSV.
-
-    Raises: DataError with the format and advice.
-    """
+    """Check that the first bytes of a file do not belong to another format than CSV."""
     for pattern, (name, advice) in _FORMATS:
         if re.match(pattern, start, re.DOTALL | re.IGNORECASE):
             raise DataError(f"{where}: is not CSV but {name}; {advice}")

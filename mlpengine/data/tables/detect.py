@@ -63,8 +63,6 @@ def detect(
     """Read a table and infer the format of its values.
 
     Texts of a `target` with classes, and of a `group`, never become missing values.
-
-    Raises: DataError for a file that cannot be read.
     """
     is_csv = source not in DATASETS or os.path.isfile(source)
     require_file(source)
