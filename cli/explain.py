@@ -9,8 +9,8 @@ import numpy as np
 from mlpengine.config.build import load_run_data
 from mlpengine.core.errors import UsageError
 from mlpengine.core.structure import finite
+from mlpengine.data.tables import Table
 from mlpengine.models.explanation import CURVES, EXPLAINED_ROWS
-from mlpengine.models.shapley import RowExplanation
 from mlpengine.training.loading import load
 from mlpengine.training.measure import explained_rows
 
@@ -57,28 +57,23 @@ def command(
     training rows.  With --row, FILE needs no target.
     """
     check_history(history, file)
+    model, curves = load(run), CURVES if as_json else 0
+    own = load_run_data(run, model.preprocessor, "explain") if file is None else None
+    table = own.tables.parts["train"][0] if own else file_table(model, str(file), history)
     if number is not None:
-        reasons = _row(run, file, number, history)
+        reasons = model.explain_row(_row(table, number))
         say(json.dumps(finite(reasons.as_dict())) if as_json else str(reasons))
         return
-    model, curves = load(run), CURVES if as_json else 0
-    if file is None:
-        own = load_run_data(run, model.preprocessor, "explain")
+    if own:
         rows = explained_rows(model.mean, own.parts, own.folds, EXPLAINED_ROWS)
-        shown = model.explanation(*rows, own.tables.parts["train"][0], curves=curves)
+        shown = model.explanation(*rows, table, curves=curves)
     else:
-        shown = model.explain(file_table(model, file, history), curves=curves)
+        shown = model.explain(table, curves=curves)
     say(json.dumps(shown.as_dict(), allow_nan=False) if as_json else str(shown))
 
 
-def _row(run: Path, file: str | None, number: int, history: str | None) -> RowExplanation:
-    """Explain one row, by its number, of a file or of the training rows."""
-    model = load(run)
-    if file is None:
-        own = load_run_data(run, model.preprocessor, "explain")
-        table, _ = own.tables.parts["train"]
-    else:
-        table = file_table(model, file, history)
+def _row(table: Table, number: int) -> Table:
+    """Return one row, by its number, of a table.  Raises: UsageError."""
     numbers = table.row_numbers()
     places = np.flatnonzero(numbers == number)
     if not len(places):
@@ -86,4 +81,4 @@ def _row(run: Path, file: str | None, number: int, history: str | None) -> RowEx
         raise UsageError(
             f"--row: must be a {table.numbering} of {table.source} ({ends}; got {number})"
         )
-    return model.explain_row(table.rows(places[:1]))
+    return table.rows(places[:1])

@@ -92,8 +92,9 @@ def listen_at(host: str, port: int) -> socket.socket:
     """Return a listening socket.  Raises: UsageError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        made = socket.create_server((host[:256], port), family=family, backlog=BACKLOG)
-    except (OSError, TypeError, ValueError) as error:  # a name has at most 253 characters
+        name = host[:256].encode("idna").decode()  # a name has at most 253 characters
+        made = socket.create_server((name, port), family=family, backlog=BACKLOG)
+    except (OSError, UnicodeError) as error:
         reason, number = getattr(error, "strerror", None) or error, getattr(error, "errno", None)
         free = "; --port 0 takes a free one" if number == EADDRINUSE else ""
         raise UsageError(f"serve: {host}, port {port}: {reason}{free}") from None

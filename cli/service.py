@@ -29,6 +29,7 @@ with importing("mlpengine serve", "serve"):
     from fastapi.exceptions import RequestValidationError
     from fastapi.responses import JSONResponse
     from prometheus_client.multiprocess import MultiProcessCollector
+    from starlette.requests import ClientDisconnect
 
 ROW_LIMIT, BODY_LIMIT = 10_000, 8_000_000
 """Maximum rows, and maximum bytes, of the body of a request."""
@@ -153,6 +154,9 @@ def service(model: Model, name: str) -> FastAPI:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
             raise HTTPException(415, f"Content-Type must be application/json (got {kind!r:.60})")
+        given = request.query_params
+        if len(given.multi_items()) > len(given):
+            raise HTTPException(422, "query: each option must be there once")
         sure = Sure(getattr(query, "interval", None), getattr(query, "set", None))
         body = await request.body()
         with seconds.time():
@@ -185,8 +189,13 @@ def service(model: Model, name: str) -> FastAPI:
     async def on_query(_: Request, error: RequestValidationError) -> Response:
         fault, known = error.errors()[0], levels.model_fields
         option = str(fault["loc"][-1])
-        of_model = f" (this model has {', '.join(known) or 'none'}){suggestion(option, known)}"
+        hint = "" if option in known else suggestion(option, known)
+        of_model = f" (this model has {', '.join(known) or 'none'}){hint}"
         return JSONResponse({"detail": f"query {option!r:.60}: {fault['msg']}{of_model}"}, 422)
+
+    @app.exception_handler(ClientDisconnect)
+    async def on_lost_client(*_: object) -> Response:
+        return Response(status_code=400)  # nobody reads it
 
     @app.exception_handler(MlpEngineError)
     async def on_bad_rows(_: Request, error: MlpEngineError) -> Response:

@@ -26,7 +26,6 @@ from mlpengine.core.redaction import redacted
 from mlpengine.core.structure import finite
 from mlpengine.core.system import peak_bytes
 from mlpengine.core.wording import differing
-from mlpengine.data.features import Preprocessor
 from mlpengine.diagnostics.verdict import Verdict, without
 from mlpengine.models.model import MODEL_FILE, Model
 from mlpengine.models.task import Split
@@ -34,7 +33,6 @@ from mlpengine.settings.structure import conform
 from mlpengine.training.checkpoint import CHECKPOINTS, Checkpoint, Checkpointer, Checkpoints
 from mlpengine.training.diagnose import DIAGNOSTICS_FILE
 from mlpengine.training.history import METRICS_FILE, TIMINGS_FILE, CsvLog, EpochRow, csv_lines
-from mlpengine.training.loading import restored_model
 from mlpengine.training.loop import Callback, Loop, Result
 from mlpengine.training.measure import DEVIATION, OF_MEAN, ONE_NETWORK, Measured, measure
 from mlpengine.training.run_directory import (
@@ -388,15 +386,6 @@ def check_same_config(directory: RunDirectory, checkpoint: Checkpoint | None) ->
             f"{directory.path / RESOLVED}: must be unchanged since the run began (it was edited or "
             "damaged); restore it, or train a new run with other settings"
         )
-
-
-def saved_preprocessor(checkpoint: Checkpoint) -> Preprocessor:
-    """Return the preprocessing of a checkpoint, for use in the resumed run.
-
-    Raises: CheckpointError if the header of the checkpoint is invalid.
-    """
-    check_header(checkpoint)
-    return restored_model(checkpoint).preprocessor
 
 
 def check_header(checkpoint: Checkpoint) -> None:

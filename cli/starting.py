@@ -15,6 +15,7 @@ from mlpengine.core.wording import networks_text, plural
 from mlpengine.models.model import Model
 from mlpengine.step.ranks import Ranks
 from mlpengine.training.checkpoint import Checkpoint
+from mlpengine.training.loading import restored_model
 from mlpengine.training.loop import Callback
 from mlpengine.training.progress import Progress
 from mlpengine.training.run_directory import RESOLVED, RunDirectory
@@ -28,7 +29,6 @@ from .session import (
     check_header,
     check_same_config,
     find_checkpoint,
-    saved_preprocessor,
 )
 from .stopping import Stopping
 from .streams import CLOSED, complain, say
@@ -75,7 +75,10 @@ class Start(NamedTuple):
     def load(self, ranks: Ranks | None = None) -> tuple[LoadedData, Trainer]:
         """Read config and data, and make the trainer."""
         file, model = load_config(self.config, self.overrides), self.model
-        preprocessor = saved_preprocessor(self.checkpoint) if self.checkpoint else None
+        preprocessor = None
+        if self.checkpoint is not None:
+            check_header(self.checkpoint)
+            preprocessor = restored_model(self.checkpoint).preprocessor
         data = load_data(file, preprocessor, warm_start=model)
         return data, trainer_of(data, model, ranks)
 

@@ -225,7 +225,9 @@ def fit(
         trainer = trainer_of(data, model)
         fitted = trainer.fit([*callbacks, shown], until)
         shown.stage("evaluating the weights of the best epoch")
-        return _measured(data, trainer, fitted, decided, warned)
+        trained, result = _measured(data, trainer, fitted, decided, warned)
+        result.verdicts.settings = as_config(config)
+        return trained, result
 
 
 def check(table: Any, /, target: str | Sequence[str] | None = None, **config: Any) -> "TableCheck":

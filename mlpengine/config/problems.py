@@ -99,7 +99,7 @@ VALUE_EXAMPLES = {
     ("data", "split"): "{validation: 0.15, test: 0.15}",
     ("data", "features"): "{ratio: a / b}; all columns but the target and data.drop are read",
     ("model",): "{hidden: [64, 64]}",
-    ("sweep", "space"): "{choice: [4, 8]} or {log: [0.0001, 0.1]}",
+    ("sweep", "space"): "{choice: [A, B]}, or for numbers {log: [0.0001, 0.1]}",
 }
 """Examples of right values, by the start of a key path."""
 

@@ -128,7 +128,7 @@ OWN_FILES = frozenset(
 def keep_own_files(out: str | Path) -> None:
     """Raise UsageError if `out` is one of the `OWN_FILES` of a run or lies in an own folder."""
     folder, name = os.path.split(out)
-    folder = os.path.realpath(folder)
+    folder = os.path.realpath(folder) if os.path.isdir(folder or os.curdir) else folder
     parent, inside = os.path.split(folder)
     run = parent if inside in OWN_FOLDERS else folder
     is_own = inside in OWN_FOLDERS or name in OWN_FILES

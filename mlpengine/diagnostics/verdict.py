@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlpengine.core.structure import finite
 from mlpengine.diagnostics.thresholds import NAME_CHARACTERS
-from mlpengine.settings.fix import Fix, by_key, call_text, keywords, loop_text
+from mlpengine.settings.fix import Fix, by_key, call_text, keywords, loop_text, with_earlier
 
 if TYPE_CHECKING:
     from mlpengine.drawing.markup import Markup
@@ -90,7 +90,8 @@ class Verdicts(list[Verdict]):
     """A list of verdicts: HTML in a notebook, text in a terminal.
 
     Fixes are shown as calls of `mlpengine.fit`.  With `parameters`, the names of parameters by
-    config key, fixes are calls of an estimator; `in_loop`, they are settings alone.
+    config key, fixes are calls of an estimator; `in_loop`, calls of the engine's classes.
+    `settings` has the keywords of the call that trained.
     """
 
     def __init__(
@@ -99,25 +100,26 @@ class Verdicts(list[Verdict]):
         parameters: Mapping[str, str] | None = None,
         *,
         in_loop: bool = False,
+        settings: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(known)
-        self.parameters, self.in_loop = parameters, in_loop
+        self.parameters, self.in_loop, self.settings = parameters, in_loop, settings or {}
 
     def fix_text(self, settings: Mapping[str, Any]) -> str:
-        """Return settings as a call in Python or, in a loop, as settings alone."""
+        """Return settings as calls in Python."""
         return loop_text(settings) if self.in_loop else call_text(settings, self.parameters)
 
     @property
     def fix(self) -> dict[str, Any]:
-        """The settings of all fixes, as keywords of `mlpengine.fit` or of `set_params`."""
+        """The call's settings with all fixes, as keywords of `mlpengine.fit` or `set_params`."""
         settings = {key: value for key, (value, _) in combined_fix(self).items()}
-        return keywords(settings, self.parameters)
+        return keywords(settings, self.parameters, self.settings)
 
     def __repr__(self) -> str:
         lines = []
         for one in self:
-            fix = f"\n  fix: {self.fix_text(by_key(one.fix))}" if one.fix else ""
-            lines.append(f"{one}{fix}")
+            fix = self.fix_text(by_key(one.fix)) if one.fix else ""
+            lines.append(f"{one}\n  fix: {fix}" if fix else str(one))
         return "\n".join(lines) or "Nothing unusual."
 
     def _repr_html_(self) -> str:
@@ -147,8 +149,8 @@ def verdict_list(
             tag("p", title, " ", tag("span", f"[{one['name']}]", class_="soft")),
             tag("p", f"{one['evidence']} {one['advice']}"),
         ]
-        if one["fix"]:
-            lines.append(tag("p", "Settings that fix it: ", tag("code", fix_text(one["fix"]))))
+        if one["fix"] and (text := fix_text(one["fix"])):
+            lines.append(tag("p", "Settings that fix it: ", tag("code", text)))
         items.append(tag("li", *lines, class_=one.get("severity") or "warning"))
     return tag("ul", *items, class_="verdicts")
 
@@ -164,11 +166,7 @@ def combined_fix(verdicts: Iterable[Verdict]) -> dict[str, tuple[Any, Verdict]]:
         for key, value in by_key(verdict.fix if verdict.severity != NOTE else ()).items():
             if key in CORRECTIONS and key in settings:
                 earlier, first = settings[key]
-                if isinstance(value, list):
-                    value = list(dict.fromkeys([*earlier, *value]))
-                elif key == "data.where":
-                    value = f"{earlier} and {value}"
-                settings[key] = value, first
+                settings[key] = with_earlier(key, earlier, value), first
             else:
                 settings.setdefault(key, (value, verdict))
     return settings

@@ -330,7 +330,8 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
             known = fitted.verdicts()
         if len(self._columns) <= SEARCHED_COLUMNS:
             known = [*column_verdicts(file, data.tables), *known]
-        self.verdicts_ = Verdicts(known, PARAMETERS)
+        own = {"settings": dict(self.settings)} if self.settings else {}
+        self.verdicts_ = Verdicts(known, PARAMETERS, settings=own)
 
     def _partial_fit(self, x: Any, y: Array, table: Table, sample_weight: ArrayLike | None) -> None:
         """Train every network once on each row, in order, in batches."""

@@ -3,6 +3,7 @@
 import json
 import shlex
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, is_dataclass
 from typing import Any
 
@@ -78,6 +79,13 @@ def by_key(fixes: Iterable[Fix]) -> dict[str, Any]:
     return {fix.key: fix.plain for fix in fixes}
 
 
+def with_earlier(key: str, earlier: Any, value: Any) -> Any:
+    """Return the value of a fix; corrections of the data are combined with the earlier value."""
+    if key in ("data.drop", "data.na_values"):
+        return [*dict.fromkeys([*([earlier] if isinstance(earlier, str) else earlier), *value])]
+    return f"{earlier} and {value}" if key == "data.where" else value
+
+
 def put(sections: dict[str, Any], key: str, value: Any) -> None:
     """Set a key such as ``training.clip_norm`` in the sections of a config."""
     *above, last = key.split(".")
@@ -97,15 +105,22 @@ def command_text(settings: Mapping[str, Any]) -> str:
 
 
 def keywords(
-    settings: Mapping[str, Any], parameters: Mapping[str, str] | None = None
+    settings: Mapping[str, Any],
+    parameters: Mapping[str, str] | None = None,
+    given: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return settings as keywords of `mlpengine.fit`, such as ``{'optimizer': {'lr': 0.1}}``.
 
+    The settings replace values of the keywords `given` (see `with_earlier`).
     `parameters` has an estimator's parameters by key.  With them, the keywords are for
     `set_params`, and the parameter ``settings`` gets the other keys.
     """
-    sections: dict[str, Any] = {}
+    sections: dict[str, Any] = deepcopy(dict(given or {}))
+    own = {f"data.{name}": value for name, value in sections.get("data", {}).items()}
+    own |= sections.get("settings", {})
     for key, value in settings.items():
+        if earlier := own.get(key):
+            value = with_earlier(key, f"({earlier})" if key == "data.where" else earlier, value)
         if parameters is None:
             put(sections, key, value)
         elif key in parameters:
@@ -123,5 +138,27 @@ def call_text(settings: Mapping[str, Any], parameters: Mapping[str, str] | None 
 
 
 def loop_text(settings: Mapping[str, Any]) -> str:
-    """Return settings for a loop without a config, such as ``optimizer lr=0.1``."""
-    return "; ".join(f"{key.replace('.', ' ')}={value!r}" for key, value in settings.items())
+    """Return settings as calls without a config, such as ``TrainingStep(..., clip_norm=1.0)``.
+
+    Settings that no class of a loop takes are left out.
+    """
+    calls = []
+    for key, value in settings.items():
+        section, _, name = key.rpartition(".")
+        if section == "optimizer" and name != "name":
+            calls.append(f"optimizer(..., {name}={value!r})")
+        elif key == "training.early_stopping":
+            calls.append("Loop(..., early_stopping=EarlyStopping())")
+        elif key in _TAKEN:
+            calls.append(f"{_TAKEN[key]}(..., {name}={value!r})")
+    return "; ".join(calls)
+
+
+_TAKEN = {
+    "model.activation": "Mlp",
+    "model.dropout": "Mlp",
+    "training.batch_size": "TrainingStep",
+    "training.clip_norm": "TrainingStep",
+    "training.epochs": "Loop",
+}
+"""Class that takes a setting, in a loop without a config."""

@@ -13,6 +13,7 @@ def changed(row: int, text: str) -> str:
 
 CONFIGS = {
     "decimal comma in a text": (CONFIG + "optimizer: {lr: '0,1'}\n", "write 0.1, with a point"),
+    "digits of another script": (CONFIG + "seed: '\u0665'\n", "whole number (got '\u0665')\n"),
     "delimiter of another file": (
         CONFIG.replace("target", "delimiter: ';', target"),
         "its header is one cell, 'a,b,c,y': set data.delimiter: ','",
@@ -32,27 +33,18 @@ TABLES = {
 """Text of rows.csv, and what `train` says."""
 
 COMMANDS = {
-    "evaluate a directory with runs below it": (
-        ["evaluate", "project"],
-        "project/runs has ok; write project/runs/ok",
-    ),
-    "predict with a CSV as model": (
-        ["predict", "rows.csv", "run"],
-        "begins with 'a,b,c,y': a table, not a model); commands take the run first",
-    ),
+    "evaluate a directory with runs below it": (["evaluate", "project"], "write project/runs/ok"),
+    "predict with a CSV as model": (["predict", "rows.csv", "run"], "commands take the run first"),
     "a metric of another name": (["evaluate", "run", "--metric", "acuracy"], "has loss, accuracy"),
     "a share in percent": (["predict", "run", "rows.csv", "--threshold", "30%"], "write 0.3"),
     "a run in the place of a file": (["train", "c.yaml", "-q", "-o", "/dev/null"], "/dev/null: "),
     "runs in a file": (["ls", "rows.csv"], "is a file"),
-    "predict intervals of classes": (
-        ["predict", "run", "rows.csv", "--interval", "0.9"],
-        "--set 0.9",
-    ),
+    "intervals of classes": (["predict", "run", "rows.csv", "--interval", "0.9"], "or --set, for"),
     "predict without a column": (["predict", "run", "less.csv"], "needs column"),
     "predict into an unknown format": (["predict", "run", "rows.csv", "-o", "o.xls"], ".parquet"),
-    "predict over the table": (
+    "predict over it": (
         ["predict", "run", "rows.csv", "-o", "rows.csv"],
-        "rows.csv: is the table to predict",
+        "is the table to predict",
     ),
     "export over a table": (["export", "run", "--format", "c", "-o", "rows.csv"], "end in .c;"),
     "init over the table": (
@@ -64,10 +56,7 @@ COMMANDS = {
     "evaluate an unknown class": (["evaluate", "run", "class.csv"], "- did you mean 'y'?"),
     "evaluate without a target": (["evaluate", "run", "target.csv"], "target column"),
     "evaluate nothing": (["evaluate", "bare.safetensors"], "evaluate bare.safetensors FILE"),
-    "init without a target": (
-        ["init", "rows.csv", "-o", "n.yaml"],
-        "--target COL (the columns are a, b, c",
-    ),
+    "init without a target": (["init", "rows.csv", "-o", "n.yaml"], "the columns are a, b, c"),
     "compare with a deep result": (["compare", "deep", "run"], "deep/result.json: cannot be read"),
     "check a name with a comma": (["check", "comma.yaml"], "did you mean 'rows.csv'?"),
 }

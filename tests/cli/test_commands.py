@@ -274,11 +274,12 @@ def test_ls(at, trained, tmp_path):
     runs = tmp_path / "runs"
     for name in ("first", "broken", "begun"):
         shutil.copytree(trained / "run", runs / name)
-    for path, text in {"broken/environment.json": "{", "begun/environment.json": "{}"}.items():
-        (runs / path).write_text(text)
-    (runs / "begun" / "result.json").unlink()
+    for path in ("broken/environment.json", "begun/result.json"):
+        (runs / path).unlink()
+    os.mkfifo(runs / "broken" / "environment.json")
+    (runs / "begun" / "environment.json").write_text('{"started": 1}')
     listed = {Path(one["run"]).name: one for one in json.loads(at("ls", runs, "--json").out)}
-    assert [*listed] == ["begun", "broken", "first"]  # those without a date are first
+    assert [*listed] == ["broken", "begun", "first"]  # those without a date are first
     first, result = listed["first"], json.loads((trained / "run" / "result.json").read_text())
     assert (first["part"], first["metric"], first["data"]) == ("test", "accuracy", "flowers.csv")
     assert first["value"] == result["test"]["accuracy"] == listed["broken"]["value"]
@@ -288,7 +289,7 @@ def test_ls(at, trained, tmp_path):
     assert (listed["begun"]["ending"], listed["begun"]["value"]) == (None, None)
     lines = at("ls", runs).out.splitlines()
     assert f"accuracy {first['value']:.4f} (test)" in lines[-1]
-    assert "has not ended" in lines[1]
+    assert "has not ended" in lines[2]
     for wrong in (tmp_path / "nothing", trained / "run"):
         assert at("ls", wrong).code == 2
 

@@ -16,6 +16,7 @@ def test_a_pipe_is_refused(mlpengine, tmp_path):
     (tmp_path / "c.yaml").write_text(CONFIG)
     assert mlpengine("train", "c.yaml", "-q", "-o", "run").code == 0
     os.mkfifo("pipe")
+    assert mlpengine("init", "t.csv", "--target", "y", "-o", "/dev/null").out == ""
     for command in (("evaluate", "pipe"), ("check", "pipe", "t.csv")):
         assert mlpengine(*command).code == 2  # a model is no pipe
     for command in (("init", "pipe", "--target", "y"), ("predict", "run", "pipe")):

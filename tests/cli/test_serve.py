@@ -227,17 +227,13 @@ WRONG = {
     "another form": ({"inputs": [[1, 2]]}, "", 422, FORM),
     "NaN": (json.dumps({**GOOD, "size": np.nan}).encode(), "", 422, "'size': Input should be a"),
     "another name": (
-        {("sizes" if name == "size" else name): cell for name, cell in GOOD.items()},
+        {"sizes": 1, "count": 2},
         "",
         422,
-        "row 1, column 'size': Field required - did you mean 'sizes'?",
+        "row 1, column 'size': Field required - did",
     ),
-    "several cells": (
-        [GOOD, {**GOOD, "size": "x", "flag": 3}],
-        "",
-        422,
-        "(got \"x\"); column 'flag': Input should be a valid boolean (got 3)",
-    ),
+    "several cells": ([GOOD, {**GOOD, "size": "x", "flag": 3}], "", 422, "row 2, column 'size'"),
+    "an option twice": (GOOD, "set=.8&set=.9", 422, "query: each option must be there once"),
     "twice": (b'{"size": 1, "size": 2}', "", 422, "'size' must be there once in an object (got 2)"),
     "rows": ([GOOD] * (ROW_LIMIT + 1), "", 413, "at most 10000 items"),
     "bytes": (b" " * (BODY_LIMIT + 1), "", 413, "Content Too Large"),
@@ -259,10 +255,7 @@ def test_a_date_must_have_the_format_of_training():
     row = rows_of("dates")[0]
     status, answer, _ = ask("dates", [row, {**row, "when": "next week"}])
     assert status == 422
-    assert (
-        "column 'when': a date is needed, in the format of training ('next week')"
-        in answer["detail"]
-    )
+    assert "column 'when': a date is needed" in answer["detail"]
 
 
 def test_a_prediction_that_is_not_finite_is_refused():
@@ -378,7 +371,8 @@ IMPATIENT = "import mlpengine_cli.server as server; server.REQUEST_SECONDS = 0.3
 
 
 def test_a_connection_that_sends_no_whole_request_is_closed(tmp_path):
-    whole = b"POST /predict HTTP/1.1\r\nHost: here\r\nContent-Length: 9\r\n\r\n{"
+    whole = b"POST /predict HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"
+    whole += b"Content-Length: 9\r\n\r\n{"
     after = b"GET /health HTTP/1.1\r\nHost: here\r\n\r\n" + HALF
     with running(tmp_path, setup=IMPATIENT) as (process, port), ExitStack() as stack:
         for sent in (b"", HALF, whole, after):
@@ -466,3 +460,5 @@ def test_a_run_or_port_that_cannot_be_is_told(mlpengine, tmp_path):
     assert refused.code == 2
     assert refused.err.startswith(f"error: serve: 127.0.0.1, port {port}: ")
     assert "--port 0 takes a free one" in refused.err
+    for host in ("a..b", "\u00e9" * 300):
+        assert mlpengine("serve", "m.safetensors", "--port", 0, "--host", host).code == 2

@@ -49,7 +49,7 @@ MISTAKES = {
     "optimizer: adam lr=0.1": "write {name: adam, KEY: VALUE}",
     "training: {patience: 5}": "did you mean 'training.early_stopping.patience'",
     "data: {source: digits, split: [0.7, 0.2, 0.1]}": "(got [0.7, 0.2, 0.1]); write split: {",
-    "sweep: {space: {optimizer.lr: [1e-4, 0.1]}}": "{choice: [4, 8]} or {log: [0.0001,",
+    "sweep: {space: {optimizer.lr: [1e-4, 0.1]}}": "write optimizer.lr: {choice: [A, B]}",
     "data: {source: digits, split: {group: a, time: b}}": "data.split.time: give group",
     "data: {source: digits, missing: [1]}": "'error' or a number (got [1])",
     "name: a/b": "name: must be letters, digits, dots and dashes only",

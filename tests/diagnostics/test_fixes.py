@@ -9,7 +9,7 @@ from mlpengine.config.fixed_config import corrections, fixed_config
 from mlpengine.config.sections import plain
 from mlpengine.core.errors import ConfigError, UsageError
 from mlpengine.diagnostics import Verdict, combined_fix
-from mlpengine.diagnostics.verdict import Verdicts, without
+from mlpengine.diagnostics.verdict import Verdicts, two_digits, without
 from mlpengine.optim import Adam, Optimizer
 from mlpengine.settings import FeatureSettings, Fix, NetworkSettings, TrainingSettings
 
@@ -34,10 +34,17 @@ def test_of_two_values_the_first_counts_and_dropped_columns_add_up():
         "training.clip_norm": 1.0,
         "data.drop": ["id", "price", "fee"],
     }
-    listed = Verdicts([LABELS, RATE, SLOWER, *LEAKS], in_loop=True)
-    assert (listed.fix["optimizer"], listed.fix_text({"a.lr": 1})) == ({"lr": 1e-3}, "a lr=1")
+    given = {"optimizer": "sgd", "seed": 1, "data": {"drop": "x"}}
+    listed = Verdicts([LABELS, RATE, SLOWER, *LEAKS], in_loop=True, settings=given)
+    assert listed.fix["optimizer"] == {"name": "sgd", "lr": 1e-3}
+    assert (listed.fix["seed"], listed.fix["data"]["drop"]) == (1, ["x", "id", "price", "fee"])
+    assert listed.fix_text({"data.drop": ["a"], "optimizer.lr": 1}) == "optimizer(..., lr=1)"
     assert settings["optimizer.lr"][1] is RATE
     assert settings["training.clip_norm"][1] is SLOWER
+
+
+def test_one_has_two_digits():
+    assert [two_digits(value) for value in (1.0, 0.35, 430.0)] == ["1.0", "0.35", "430"]
 
 
 def test_silenced_verdicts_are_left_out():
