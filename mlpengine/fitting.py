@@ -476,7 +476,8 @@ def _check_call(
 ) -> None:
     """Raise UsageError, with the right call, unless tables have columns and targets are names."""
     for key in config.keys() - Config.__dataclass_fields__.keys():
-        if where == NAME and (near := suggestion(key, signature(fit).parameters)):
+        meant = "target" if key in ("y", "label") else key
+        if where == NAME and (near := suggestion(meant, signature(fit).parameters)):
             raise UsageError(f"{where}: {key}: unknown argument{near}")
     for part, rows in given.items():
         if isinstance(rows, float | int):

@@ -253,7 +253,7 @@ def test_unknown_texts_are_counted_in_one_line(penguins, caplog):
 def test_a_table_without_a_column_is_refused(penguins):
     model, rows = penguins
     row = {k: v for k, v in rows[0].items() if k != "island"} | {"iland": "Dream"}
-    with pytest.raises(mlpengine.DataError, match=r"'island' \(did you mean 'iland'\?\)"):
+    with pytest.raises(mlpengine.DataError, match=r"'island' \(the table has 'iland'\)"):
         model.predict(row)
     with pytest.raises(mlpengine.DataError, match="a matrix needs a column for each of"):
         model.predict(np.zeros((2, 3)))

@@ -166,7 +166,7 @@ class Table:
         wanted = dict.fromkeys(names)
         if wanted.keys() <= self.columns.keys():
             return  # fast, even with many columns
-        problems = []
+        problems, ours = [], purpose.startswith("the model")
         free = [name for name in self.names if name not in wanted and name not in taken]
         for name in wanted:
             if name not in self.columns:
@@ -175,7 +175,8 @@ class Table:
                     problems.append(f"{name!a} (it has {near!a}, another Unicode form of it)")
                     continue
                 free = [other for other in free if other != near]
-                problems.append(f"{name!r}" + (f" (did you mean {near!r}?)" if near else ""))
+                told = f"the table has {near!r}" if ours else f"did you mean {near!r}?"
+                problems.append(f"{name!r}" + (f" ({told})" if near else ""))
         have = ", ".join(map(repr, self.names[:20])) + (", ..." if len(self.names) > 20 else "")
         hint = self.header_hint
         what = f"{purpose} needs column" if purpose else "no column"
