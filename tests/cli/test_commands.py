@@ -244,7 +244,7 @@ def test_csv_text():
 
 
 def test_texts_that_a_spreadsheet_takes_for_formulas_are_escaped():
-    formulas, others = ["=1+1", "+a", "-a", "@a", "\ta", "\ra"], ["-1.5", "+1e3", "a=", ""]
+    formulas, others = ["=1+1", "+a", "-a", "@a", "\ta", "\ra"], ["-1.5", "+1e3", "a=", "", "-"]
     assert [*map(escaped, formulas)] == [f"'{text}" for text in formulas]
     assert [*map(escaped, others)] == others
 
