@@ -290,9 +290,8 @@ def test_other_paths_methods_and_types():
     status, _, headers = ask("classes", GOOD, method="PUT")
     assert (status, headers[b"allow"]) == (405, b"POST")
     assert ask("classes", GOOD, path="/other")[0] == 404
-    health = ask("classes", b"", method="GET", path="/health")[1]
     expected = {"status": "ok", "model": "classes", "predicts": ["kind"], "version": __version__}
-    assert health == expected
+    assert ask("classes", b"", method="GET", path="/health")[1] == expected
     _, text, headers = ask("classes", b"", method="GET", path="/metrics")
     assert headers[b"content-type"] == b"text/plain; version=0.0.4; charset=utf-8"
     assert "\nmlpengine_seconds_count " in text
