@@ -213,6 +213,7 @@ def read_rows(model: Model, source: str, history: str | None = None) -> Table:
     for line in usable.remarks:
         say(line, err=True)
     in_use = table if usable.rows is None else table.rows(usable.rows)
-    for line in NewRows(model.preprocessor).add(in_use).lines():
+    new = NewRows(model.preprocessor, has_history=history is not None)
+    for line in new.add(in_use).lines():
         say(f"warning: {table.source}: {line}", err=True)
     return in_use

@@ -121,7 +121,7 @@ def command(
     times, --times adds survival_365 and so on: the chance of no event before time 365.  --spread
     adds the standard deviation over the networks: of their numbers, or of their probabilities of
     the predicted class.  A .npy file holds numbers only: probabilities or predicted values, and 0
-    or 1 for each class of --set.  The column of --id is written as it was read.
+    or 1 for each class of --set.  The column of --id keeps its type.
     """
     _check_levels(level, set_level, by_class=by_class)
     path = None if out == "-" else Path(out)
@@ -212,7 +212,7 @@ def _blocks(
     own = model.preprocessor
     kept = {*own.columns, *own.formula_columns, *filter(None, [key])}
     rows = outside = 0
-    new = NewRows(own)
+    new = NewRows(own, has_history=history is not None)
     if own.history.names or history is not None:  # lags need rows of other blocks
         tables = iter([model.table(read_table(source, **how), history)])
     else:

@@ -189,9 +189,10 @@ def service(model: Model, name: str) -> FastAPI:
     async def on_query(_: Request, error: RequestValidationError) -> Response:
         fault, known = error.errors()[0], levels.model_fields
         option = str(fault["loc"][-1])
-        hint = "" if option in known else suggestion(option, known)
-        of_model = f" (this model has {', '.join(known) or 'none'}){hint}"
-        return JSONResponse({"detail": f"query {option!r:.60}: {fault['msg']}{of_model}"}, 422)
+        told = f"the level must be a number between 0 and 1 (got {fault['input']!r:.60})"
+        if option not in known:
+            told = f"this model has {', '.join(known) or 'no options'}{suggestion(option, known)}"
+        return JSONResponse({"detail": f"query {option!r:.60}: {told}"}, 422)
 
     @app.exception_handler(ClientDisconnect)
     async def on_lost_client(*_: object) -> Response:

@@ -122,12 +122,13 @@ def write_file(text: str) -> None:
 def say(text: str, *, err: bool = False) -> None:
     """Print lines, without passwords and with control characters in names escaped.
 
-    On a terminal, long lines are broken between words.
+    On a terminal, long lines are broken between words.  Messages on stderr are shortened.
     """
     from mlpengine.core.redaction import redacted
+    from mlpengine.core.wording import shortened
 
     stream = sys.stderr if err else sys.stdout  # click would write UTF-8 to ASCII streams
-    text = _printable_lines(redacted(text))
+    text = _printable_lines(shortened(redacted(text)) if err else redacted(text))
     stream.write((_wrapped(text) if stream.isatty() else text) + "\n")
     stream.flush()
 
@@ -147,11 +148,8 @@ def _wrapped(text: str) -> str:
 
 def complain(text: str) -> None:
     """Print lines to stderr if it can be written."""
-    from mlpengine.core.redaction import redacted
-    from mlpengine.core.wording import shortened
-
     with suppress(OSError, ValueError):
-        say(shortened(redacted(text)), err=True)
+        say(text, err=True)
 
 
 def explain(error: Exception) -> int:

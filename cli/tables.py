@@ -109,7 +109,8 @@ def _label(value: object) -> str:
 
 def escaped(text: str) -> str:
     """Return a text cell such that a spreadsheet shows it unchanged; numbers stay numbers."""
-    return f"'{text}" if text.startswith(FORMULA) and not _is_number(text) else text
+    is_formula = text.startswith(FORMULA) and len(text) > 1 and not _is_number(text)
+    return f"'{text}" if is_formula else text
 
 
 def plain_column(column: Any) -> list[Any]:

@@ -19,7 +19,7 @@ from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.config.checking import TableCheck
 from mlpengine.config.columns import cell_verdicts, column_verdicts, joint_list
 from mlpengine.config.distilling import STUDENT_SECTIONS, Predict, Teacher, student_sections
-from mlpengine.config.load import ConfigFile, check_config
+from mlpengine.config.load import ConfigFile, check_config, load_config
 from mlpengine.config.proposal import complete_config, drop_rates
 from mlpengine.config.reader import Document
 from mlpengine.config.schema import Config
@@ -27,6 +27,7 @@ from mlpengine.config.sections import fill_missing
 from mlpengine.config.tables import history_of, read_source, read_tables, reading_of
 from mlpengine.core.errors import ConfigError, DataError, UsageError
 from mlpengine.core.fields import POSITIVE, one_of
+from mlpengine.core.files import is_run
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import quoted, shown_name, suggestion
 from mlpengine.data.features import Preprocessor
@@ -42,6 +43,7 @@ from mlpengine.training.loading import load
 from mlpengine.training.loop import Callback, Result
 from mlpengine.training.measure import SPREADS, measure
 from mlpengine.training.progress import Progress
+from mlpengine.training.run_directory import resolved_config
 from mlpengine.training.trainer import Fitted, Trainer
 
 if TYPE_CHECKING:
@@ -161,6 +163,10 @@ class FitResult(Result):
         return {**vars(self), "trained": None}
 
 
+OF_OTHER_ROWS = ("source", "validation_source", "test_source", "transfer_set")
+"""Keys in ``data`` of a run that a warm start leaves out."""
+
+
 def fit(
     table: Any,
     /,
@@ -188,6 +194,7 @@ def fit(
         validation: a separate table, instead of a share of `table`.
         test: a separate table for the test, instead of a share of `table`.
         warm_start: a model or a run with the initial weights and the preprocessing (fine-tuning).
+            With the path of a run, the run's config has the keys that `config` leaves out.
         preset: recipe for the keys that `config` leaves out: ``plain`` or ``realmlp``.
         callbacks: callbacks of the training loop.
         progress: show the work on stderr; by default in a terminal and in a notebook.
@@ -210,6 +217,11 @@ def fit(
     if time_limit is not None:
         until = perf_counter() + POSITIVE.check("fit: time_limit", time_limit)
     given = {"validation": validation, "test": test}
+    if warm_start is not None and not isinstance(warm_start, Model) and is_run(Path(warm_start)):
+        own = load_config(resolved_config(Path(warm_start))).document.data
+        config = as_config(config)
+        kept = {k: v for k, v in own["data"].items() if k not in OF_OTHER_ROWS}
+        fill_missing(config, {**own, "data": kept})
     with Progress(progress) as shown:
         shown.stage("reading the table")
         file, tables, decided, warned = _config(

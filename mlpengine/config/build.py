@@ -257,7 +257,7 @@ def trainer_of(
             parts.get("validation"),
             folds=data.folds,
             in_time=(split := config.data.split).time is not None,
-            planned_split=bool(split.time or split.group),
+            planned_split="time" if split.time else "group" if split.group else "",
             numbers=data.tables.preprocessor.numbers,
             ranks=ranks,
             warm_start=warm_start.networks if warm_start else (),

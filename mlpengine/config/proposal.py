@@ -303,10 +303,7 @@ def complete_config(
     facts = replace(
         facts,
         drop={n: why for n, why in facts.drop.items() if n not in used and "drop" not in data},
-        columns=[
-            replace(c, kind="category") if c.name in kept and c.kind == "text" else c
-            for c in facts.columns
-        ],
+        columns=[replace(c, kind="category") if c.name in kept else c for c in facts.columns],
     )
     split, division = _section_of(data, "split"), None
     for key in ("group", "time"):

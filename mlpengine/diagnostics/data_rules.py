@@ -29,6 +29,10 @@ def shifted(diagnostics: Diagnostics) -> Verdict | None:
     if not (distance > limit or known.target_shift > limit):
         return None
     headline, no_fix = "Validation rows differ from training", "the split must be checked"
+    advice = (
+        "Check that both parts use the same units of measurement, and take validation rows at "
+        "random, unless they are from another time or group on purpose."
+    )
     if distance > limit:
         number, count = int(np.argmax(known.shifts)), sum(shift > limit for shift in known.shifts)
         low, high, other_low, other_high = map(two_digits, known.ranges)
@@ -43,16 +47,15 @@ def shifted(diagnostics: Diagnostics) -> Verdict | None:
             if np.isfinite(known.ranges).all()
             else "."
         )
+        if diagnostics.planned_split == "time" and known.ranges[2] > known.ranges[1]:
+            name = brief(diagnostics.feature_names[number])
+            advice = f"{name!r} rises with the time: drop it (data.drop) if it only tells the time."
     else:
         distance = known.target_shift
         evidence = (
             "Their targets are distributed differently (Kolmogorov-Smirnov distance "
             f"{two_digits(distance)}, by chance up to {two_digits(limit)})."
         )
-    advice = (
-        "Check that both parts use the same units of measurement, and take validation rows at "
-        "random, unless they are from another time or group on purpose."
-    )
     # Later rows and other groups usually differ.
     severity = NOTE if diagnostics.planned_split else "warning"
     return Verdict("shifted", None, headline, evidence, distance, limit, advice, no_fix=no_fix,

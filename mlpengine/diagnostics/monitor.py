@@ -111,7 +111,7 @@ class Diagnostics(Uncopyable):
         copies: shares of validation rows that repeat a training row.
         validation_error: error on validation rows divided by the error of a constant prediction,
             and the number of rows that the constant predicts wrongly.
-        planned_split: whether validation rows are later rows or other groups on purpose.
+        planned_split: ``time`` or ``group`` if validation rows are later rows or other groups.
         stops_early: whether early stopping keeps the weights of the best epoch.
 
     Raises: UsageError for `every` below 1, or for buffers that do not keep their activations.
@@ -167,7 +167,7 @@ class Diagnostics(Uncopyable):
             for number, layer in enumerate(self.layers)
             if rectifies(layer.activation)
         }
-        self.unknown_rows, self.stops_early, self.planned_split = "", False, False
+        self.unknown_rows, self.planned_split, self.stops_early = "", "", False
         self.dead_at_end: Mapping[int, float] = {}
         self.copies, self.validation_error = Copies(), (nan, 0)
         self.epochs: list[tuple[float, float]] = []

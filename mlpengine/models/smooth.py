@@ -76,15 +76,18 @@ def smooth_steps(rows: int) -> int:
     return min(STEPS, max(FEWER_STEPS, STEP_ROWS // rows))
 
 
-def check_smooth(loss: str, inputs: int, outputs: int) -> None:
-    """Raise UsageError if smooth networks cannot train with this loss or with so many inputs."""
+def check_smooth(loss: str, inputs: int, outputs: int, others: Sequence[str]) -> None:
+    """Raise UsageError if smooth networks cannot train with this loss or with so many inputs.
+
+    `others` are the other ensemble member types.
+    """
+    fix = f"write training.members: [{', '.join(others)}]"
     if loss != MeanSquaredError.name:
-        raise UsageError(
-            f"members: smooth needs the loss mse and all targets of each row (got {loss}); "
-            "leave smooth out"
-        )
-    if smooth_units(inputs, outputs) < FEWEST_UNITS:
-        raise UsageError(f"members: smooth reads fewer features (got {inputs}); leave smooth out")
+        text = f"needs the loss mse and all targets of each row (got {loss})"
+        raise UsageError(f"members: smooth {text}; {fix}")
+    most = (PARAMETERS - outputs) // FEWEST_UNITS - 1 - outputs
+    if inputs > most:
+        raise UsageError(f"members: smooth reads at most {most} features (got {inputs}); {fix}")
 
 
 def smooth_networks(

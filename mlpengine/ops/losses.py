@@ -334,6 +334,11 @@ class Ordinal(EntryLoss, name="ordinal"):
         """Number of output columns: the classes."""
         return self.classes
 
+    @property
+    def target_range(self) -> tuple[float, float]:  # type: ignore[override]
+        """The first and the last class."""
+        return 0.0, self.classes - 1.0
+
     def of_classes(self, count: int) -> "Ordinal":
         return Ordinal(count)
 
@@ -346,7 +351,7 @@ class Ordinal(EntryLoss, name="ordinal"):
             every - where(t < k + 0.5, low, high)
             for k, (low, high) in enumerate(zip(below, above, strict=True))
         ]
-        return sum(terms[1:], terms[0])
+        return sum(terms, t - t)  # a missing target gives NaN
 
     def best_constant(self, target: Array, outputs: int, weights: Array | None = None) -> Array:
         """Return the logarithms of the classes' shares."""

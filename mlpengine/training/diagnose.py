@@ -112,7 +112,7 @@ class LoopDiagnostics(Callback):
         path: path of diagnostics.csv; None writes no file.
         every: steps between samples (see `Diagnostics`).
         silence: names of verdicts to leave out.
-        planned_split: whether validation rows are later rows or other groups on purpose.
+        planned_split: ``time`` or ``group`` if validation rows are later rows or other groups.
 
     Attributes:
         core: the diagnostics; made when the loop starts.
@@ -129,7 +129,7 @@ class LoopDiagnostics(Callback):
         *,
         every: int | None = None,
         silence: Collection[str] = (),
-        planned_split: bool = False,
+        planned_split: str = "",
     ) -> None:
         self._path, self._every, self._planned = path, every, planned_split
         self._silence = DiagnosticsSettings(silence=tuple(silence)).silence

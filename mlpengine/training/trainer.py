@@ -176,7 +176,7 @@ class Trainer:
         train, validation: the rows; validation is None with folds or without a validation part.
         folds: the fold of each training row; `settings.training.folds` is the number of folds.
         in_time: whether folds follow each other in time.
-        planned_split: whether the parts differ in time or in groups on purpose.
+        planned_split: ``time`` or ``group`` if the parts differ in time or in groups on purpose.
         numbers: which features are numbers, and which are bins of numbers.  Some ensemble member
             types read the numbers, others the bins.
         ranks: processes that share the batches of one network, or several networks.
@@ -206,7 +206,7 @@ class Trainer:
         *,
         folds: Array | None = None,
         in_time: bool = False,
-        planned_split: bool = False,
+        planned_split: str = "",
         numbers: Numbers | None = None,
         ranks: Ranks | None = None,
         warm_start: Sequence[TabularNetwork] = (),
@@ -281,7 +281,8 @@ class Trainer:
         if SMOOTH in training.fold_members and numbers is not None:
             with at_setting("training", "members"):
                 read = inputs_of("plain", numbers, in_dim, in_dim)
-                check_smooth(self.loss.title, int(read.sum()), self.task.outputs)
+                others = [one for one in training.members if one != SMOOTH]
+                check_smooth(self.loss.title, int(read.sum()), self.task.outputs, others)
         layers = [first.input_layer]
         if types and numbers is not None:
             layers = [

@@ -244,7 +244,7 @@ def test_csv_text():
 
 
 def test_texts_that_a_spreadsheet_takes_for_formulas_are_escaped():
-    formulas, others = ["=1+1", "+a", "-a", "@a", "\ta", "\ra"], ["-1.5", "+1e3", "a=", ""]
+    formulas, others = ["=1+1", "+a", "-a", "@a", "\ta", "\ra"], ["-1.5", "+1e3", "a=", "", "-"]
     assert [*map(escaped, formulas)] == [f"'{text}" for text in formulas]
     assert [*map(escaped, others)] == others
 
@@ -283,9 +283,8 @@ def test_ls(at, trained, tmp_path):
     first, result = listed["first"], json.loads((trained / "run" / "result.json").read_text())
     assert (first["part"], first["metric"], first["data"]) == ("test", "accuracy", "flowers.csv")
     assert first["value"] == result["test"]["accuracy"] == listed["broken"]["value"]
-    assert first["verdicts"] == [
-        one["name"] for one in result["verdicts"] if one["severity"] != "note"
-    ]
+    told = [one["name"] for one in result["verdicts"] if one["severity"] != "note"]
+    assert first["verdicts"] == told
     assert (listed["begun"]["ending"], listed["begun"]["value"]) == (None, None)
     lines = at("ls", runs).out.splitlines()
     assert f"accuracy {first['value']:.4f} (test)" in lines[-1]

@@ -120,9 +120,7 @@ def test_fine_tuning_starts_from_weights_and_preprocessing(mlpengine, config, tm
     state = [m.preprocessor.state_dict() for m in (first, head)]
     assert state[0] == state[1]
     assert head.classes == first.classes  # the new table has two of three
-    settings = {"data": {"source": "new.csv"}, "model": {"hidden": [6, 5]}, "seed": 3}
-    settings["training"] = {"epochs": 3, "batch_size": 32, "freeze": [0, 1]}
-    model, _ = fit("new.csv", "species", warm_start="first", **settings)
+    model, _ = fit("new.csv", warm_start="first", training={"freeze": [0, 1]})
     np.testing.assert_array_equal(model.mlp.params.flat, head.mlp.params.flat)
     with pytest.raises(ConfigError, match="hidden"):
         fit("new.csv", "species", warm_start=first)

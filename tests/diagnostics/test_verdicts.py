@@ -176,7 +176,7 @@ CASES = [
      [{"stops_early": False}, {"baseline_score": USELESS._replace(value=0.021)}]),
     ("labels", {"baselines": MOVED},
      [{"baselines": MOVED._replace(moved=2.4)},
-      {"baselines": MOVED._replace(beside=(0.5, 0.52, 1))}, {"planned_split": True}]),
+      {"baselines": MOVED._replace(beside=(0.5, 0.52, 1))}, {"planned_split": "group"}]),
     ("noisy_labels", {"baselines": NOISY},
      [{"baselines": NOISY._replace(contradicted_error=0.06)},
       {"baselines": NOISY._replace(doubtful=0.22)}, {"baselines": NOISY._replace(signal=0.07)}]),
@@ -330,7 +330,7 @@ def test_causes_hide_what_they_explain(case, expected):
         {"batch_size": 3, "steps_per_epoch": 43, "epochs": curve(TEN)},
         {"epochs": curve([0.9] * 4, [0.99] * 4), "baselines": Baselines(related=1.9),
          "class_counts": np.array([71, 29]), "recalls": np.ones(2)},
-        {"baselines": Baselines(shifts=(0.9,), shift_limit=0.2), "planned_split": True},
+        {"baselines": Baselines(shifts=(0.9,), shift_limit=0.2), "planned_split": "time"},
         {"baselines": NOISY._replace(signal=0.18)},
         {"epochs": curve(FALLING, [0.6, 0.5, *np.linspace(0.5, 0.9, 18)]), "stops_early": True},
         {**RARE, "epochs": curve(FALLING, np.maximum(FALLING, 0.4))},
@@ -341,6 +341,12 @@ def test_facts_that_cost_no_score_are_notes_that_nothing_follows(case):
     assert verdict.severity == "note"
     assert str(verdict).startswith("Note: ")
     assert fix_overrides(found) == [] == repairs(found)
+
+
+def test_a_column_that_rises_with_the_time_should_be_dropped():
+    later = Baselines(shifts=(0.9,), shift_limit=0.2, ranges=(0.0, 1.0, 2.0, 3.0))
+    (verdict,) = verdicts(measured(baselines=later, planned_split="time"))
+    assert "data.drop" in verdict.advice
 
 
 def test_a_verdict_is_headline_evidence_advice_and_name():

@@ -77,3 +77,11 @@ def test_a_model_that_training_starts_from_keeps_its_network(table):
     )
     assert [n.sizes for n in second.networks] == [n.sizes for n in first.networks]
     assert result.decided == []
+
+
+def test_categories_count_by_their_levels_when_member_types_are_chosen():
+    numbers = np.random.default_rng(0).standard_normal((2, 300))
+    table = {"a": numbers[0], "y": numbers[1], "shop": np.arange(300) % 60}
+    few = {"training": {"epochs": 1}, "model": {"hidden": [2]}, "diagnostics": False}
+    _, result = mlpengine.fit(table, "y", data={"categorical": "shop"}, **few)
+    assert not any("smooth" in line for line in result.decided)

@@ -166,3 +166,6 @@ def test_other_losses_are_refused():
     training = {"folds": 2, "members": ["plain", "smooth"]}
     with pytest.raises(ConfigError, match="smooth needs the loss mse"):
         fit(TABLE | {"y": truth(X)}, "y", **OPTIONS, loss="mae", training=training)
+    wide = {str(k): column for k, column in enumerate(RNG.standard_normal((123, len(X))))}
+    with pytest.raises(ConfigError, match="at most 122 features"):
+        fit(wide | {"y": truth(X)}, "y", **OPTIONS, training=training)

@@ -18,6 +18,7 @@ from mlpengine.ops import (
     KnownTargets,
     MeanAbsoluteError,
     MeanSquaredError,
+    Ordinal,
     Poisson,
     Quantile,
     SoftmaxCrossEntropy,
@@ -170,6 +171,7 @@ def test_an_ignored_index_may_lie_outside_but_others_must_not():
 
 DOMAINS = {
     "bce_with_logits": (BinaryCrossEntropyWithLogits(), "lie in 0 to 1", (2.0, -0.5)),
+    "ordinal": (Ordinal(2), "lie in 0 to 1", (2.0, -0.5)),
     "poisson": (Poisson(), "be 0 or more", (-1e-30, -3.0)),
     "gamma": (Gamma(), "be more than 0", (0.0, -0.0, -3.0)),
 }
@@ -179,7 +181,7 @@ DOMAINS = {
 @pytest.mark.parametrize("name", DOMAINS)
 def test_a_target_outside_the_domain_is_named_with_its_row(name, dtype):
     loss, wanted, values = DOMAINS[name]
-    output = np.zeros((3, 2), dtype)
+    output = np.zeros((3, 2 * loss.columns), dtype)
     good = np.array([[1.0, 1.0], [-0.0, 0.5], [1.0, 1e-30]], dtype)
     good[1, 0] = 0.25 if loss.open_below else -0.0
     assert np.isfinite(loss(output, good, np.empty_like(output)))

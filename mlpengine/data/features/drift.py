@@ -22,9 +22,13 @@ from mlpengine.data.tables.table import Column, Table, number_text
 
 
 class NewRows:
-    """Counts how new rows differ from the training rows, table by table."""
+    """Counts how new rows differ from the training rows, table by table.
 
-    def __init__(self, preprocessor: Preprocessor) -> None:
+    `has_history` tells whether lags and windows could read a table of earlier rows.
+    """
+
+    def __init__(self, preprocessor: Preprocessor, *, has_history: bool = False) -> None:
+        self._has_history = has_history
         self._preprocessor = preprocessor
         self._columns = preprocessor.summary["columns"]
         self._trained_rows = preprocessor.summary["rows"]
@@ -65,6 +69,8 @@ class NewRows:
                     f"than in training ({_percent(share)})"
                 )
         hint = "lags and windows lack earlier rows; give --history, or model.table(rows, history)"
+        if self._has_history:
+            hint = "lags and windows lack values of earlier rows, such as the target of future rows"
         return [
             *_first(texts, "with texts that have no feature of their own"),
             *_first(far, "with rows far outside those trained on"),
