@@ -239,6 +239,8 @@ def moved_target(
     Ranks replace numbers, so that a few large numbers do not dominate.
     """
     moved: tuple[float, tuple[float, float, int]] = nan, (nan, nan, 1)
+    if not all(has.any() for _, has in beside):
+        return moved
     own, *others = (one if one.ndim == 1 else one[:, 0] for one in (truth, *(t for t, _ in beside)))
     if truth.ndim == 1:
         each = [np.equal.outer(one, np.unique(own)).astype(np.float64) for one in (own, *others)]
