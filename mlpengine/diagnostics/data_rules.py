@@ -47,7 +47,8 @@ def shifted(diagnostics: Diagnostics) -> Verdict | None:
             if np.isfinite(known.ranges).all()
             else "."
         )
-        if diagnostics.planned_split == "time" and known.ranges[2] > known.ranges[1]:
+        wide, narrow = np.diff(known.ranges)[[0, 2]]
+        if diagnostics.planned_split == "time" and 2 * narrow < wide:
             name = brief(diagnostics.feature_names[number])
             advice = f"{name!r} rises with the time: drop it (data.drop) if it only tells the time."
     else:

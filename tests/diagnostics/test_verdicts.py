@@ -344,7 +344,7 @@ def test_facts_that_cost_no_score_are_notes_that_nothing_follows(case):
 
 
 def test_a_column_that_rises_with_the_time_should_be_dropped():
-    later = Baselines(shifts=(0.9,), shift_limit=0.2, ranges=(0.0, 1.0, 2.0, 3.0))
+    later = Baselines(shifts=(0.9,), shift_limit=0.2, ranges=(0.0, 1.0, 1.0, 1.3))
     (verdict,) = verdicts(measured(baselines=later, planned_split="time"))
     assert "data.drop" in verdict.advice
 
