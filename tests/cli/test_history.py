@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mlpengine import fit
-from mlpengine.core.errors import UsageError
+from mlpengine.core.errors import DataError, UsageError
 from mlpengine.models.model import Model
 from mlpengine_cli.predict import AS_THEY_ARE
 from mlpengine_cli.service import Answers
@@ -114,6 +114,8 @@ def test_the_rows_before_may_be_in_another_file(folder, mlpengine):
     np.testing.assert_allclose(given, expected, rtol=1e-6)
     following = {name: last[name] for name in ("shop", "price")}
     np.testing.assert_allclose(model.predict_next(before, following), expected, rtol=1e-6)
+    with pytest.raises(DataError, match=r"row 2, column 'day': must be later"):
+        model.predict_next(before, following | {"day": [DAYS - 1, DAYS - 2]})
     known = model.table({**last, "sold": [None, None]}, before)
     np.testing.assert_allclose(model.predict(known), expected, rtol=1e-6)
     (folder / "last.csv").write_text(csv(last))

@@ -114,9 +114,20 @@ class RowHistory(NamedTuple):
         """Append derived columns to rows, as if each was `ahead` rows after the last known row.
 
         The last known row is the last row of the same series in `before`.  `rows` need no times.
+
+        Raises: DataError as `extended`, and for a time that is not later than the last known row.
         """
-        order = self._order([before], [before, rows])
-        ends = order.ends[order.codes[before.n_rows :]] + self.ahead - 1
+        order, known = self._order([before], [before, rows]), before.n_rows
+        if self.time in rows and not rows[self.time].missing.any():
+            tables = before, rows
+            times = [dividing_values(table, "time", self.time) for table in tables]
+            every = _joined(tables, self.time, times)
+            newest = np.full(len(order.ends), -np.inf)
+            np.maximum.at(newest, order.codes[:known], every[:known])
+            if (early := every[known:] <= newest[order.codes[known:]]).any():
+                where = rows.where(self.time, int(np.flatnonzero(early)[0]))
+                raise DataError(f"{where}: must be later than the last row of the history")
+        ends = order.ends[order.codes[known:]] + self.ahead - 1
         return rows.join(self._derived([before], order, ends, rows.source))
 
     def early_rows(self, table: Table) -> Array | None:
