@@ -130,10 +130,13 @@ class BoundStep(Uncopyable):
         Raises: IndexRangeError if a label or target is the cause.
         """
         quiet_runner()(replay, self.loss.forward)
-        for target in arrays_in(self.loss.target):
-            if target.dtype.kind == "f" and len(rows := bad_rows(target)):
+        given = [("target", one) for one in arrays_in(self.loss.target)]
+        if self.loss.sample_weight is not None:
+            given.append(("weight", self.loss.sample_weight))
+        for name, array in given:
+            if array.dtype.kind == "f" and len(rows := bad_rows(array)):
                 numbers = (rows + first).tolist()
-                return Fault(f"the target is not, in {listed_rows(numbers)} of the batch", numbers)
+                return Fault(f"the {name} is not, in {listed_rows(numbers)} of the batch", numbers)
         return locate_nonfinite(self.scratch, self.grads, first, sums=alone)
 
     def error(

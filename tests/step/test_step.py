@@ -85,6 +85,9 @@ def test_sample_weights_of_zero_leave_rows_out(backend):
         step(x, y)
     with pytest.raises(UsageError, match="weighted=True"):
         half(x[:6], y[:6], weights[:6])
+    weights[2] = np.nan
+    with pytest.raises(NumericalError, match="the weight is not, in row 2"):
+        step(x, y, weights)
 
 
 @pytest.mark.parametrize("backend", ["numpy", "compiled"])
