@@ -133,7 +133,9 @@ def _of_validation(tables: Tables) -> list[Verdict]:
                 f"Column {brief(name)!r} is {values[0]:g} in every training row and another number "
                 f"in {percent(differ)} of the validation rows."
             )
-            advice = "Check where the training rows come from."
+            advice = (
+                "Check whether the training rows were filtered by it, or leave it out (data.drop)."
+            )
             verdicts.append(Verdict("constant", None, "A column varies in validation alone",
                                     evidence, differ, OTHER_VALUES, advice,
                                     no_fix="the rows must be checked"))  # fmt: skip
@@ -154,8 +156,8 @@ def _of_target(tables: Tables) -> list[Verdict]:
     if not high > TWO_UNITS * middle:
         return []
     evidence = (
-        f"One value in 20 of {brief(target.columns[0])!r} is {two_digits(high)} or more, and half "
-        f"are below {two_digits(middle)}."
+        f"One value in 20 of {brief(target.columns[0])!r} is {two_digits(high)} or more, "
+        f"{two_digits(high / middle)} times the median ({two_digits(middle)})."
     )
     advice = "Check the unit of the large values, or predict the logarithm."
     fix = [Fix(FeatureSettings, "transform_target", "log")]

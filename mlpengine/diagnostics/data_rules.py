@@ -71,7 +71,7 @@ def too_good(diagnostics: Diagnostics) -> Verdict | None:
     if best * rows > limits.SOME_ERRORS and error < limits.OF_FEW_COPIES * best:
         limit = limits.FEW_COPIES
     if repeated or (share > limit and error < limits.OF_COPIES * best):
-        headline, how = "Validation rows repeat training rows", "nearly equal"
+        headline, how = "Validation rows repeat training rows", "are almost copies of"
         if repeated:
             share, limit, how = equal, limits.REPEATED, "are equal to"
         evidence = (
@@ -158,10 +158,10 @@ def noisy_labels(diagnostics: Diagnostics) -> Verdict | None:
     headline, no_fix = "Some labels seem wrong", "the rows must be checked"
     share, limit = known.contradicted, limits.CONTRADICTED
     evidence = (
-        f"Where a simple model ({known.best_name}) is surest, it contradicts {percent(share)} of "
-        f"the labels; up to {percent(limit)} is usual."
+        f"In the rows where a simple model ({known.best_name}) is surest, it contradicts "
+        f"{percent(share)} of the labels; up to {percent(limit)} is usual."
     )
-    advice = f"Check these rows, such as {some}."
+    advice = f"Check such rows, first {some}."
     severity = "warning" if known.signal > limits.CLEAR_SIGNAL else NOTE
     return Verdict("noisy_labels", None, headline, evidence, share, limit, advice, no_fix=no_fix,
                    severity=severity)  # fmt: skip
@@ -206,7 +206,7 @@ def labels(diagnostics: Diagnostics) -> Verdict | None:
     headline, advice = "Targets do not fit their rows", "Check that labels belong to their rows."
     evidence = (
         f"The best validation loss is {percent(share)} of the loss of a constant prediction, "
-        "and simple models do no better."
+        "and simple models are no better than a constant, either."
     )
     no_fix, limit = "the data must be checked", limits.LEARNED
     severity = NOTE if rare else "warning"  # right labels of rare classes are hard to predict
@@ -221,8 +221,8 @@ def class_codes(diagnostics: Diagnostics) -> Verdict | None:
         return None
     headline = "Target looks like a class"
     evidence = (
-        "The target has few distinct values, and a simple classifier finds the right one in "
-        f"{percent(known.class_gain)} more of the rows than a simple regression."
+        "The target has few distinct values. Of 100 rows, a simple classifier finds the exact value "
+        f"in {100 * known.class_gain:.0f} more than a simple regression."
     )
     advice = "If the values are codes of classes, set data.task to classification."
     fix = [Fix(FeatureSettings, "task", "classification")]
@@ -239,8 +239,8 @@ def wrong_loss(diagnostics: Diagnostics) -> Verdict | None:
         return None
     headline = "Loss does not fit the mean"
     evidence = (
-        f"The {loss.name} loss is {percent(share)} of a constant prediction's loss, but the "
-        f"squared error is still {percent(known.error)} of a constant prediction's."
+        f"The {loss.name} loss does not lead to means: it is {percent(share)} of a constant "
+        f"prediction's, but the squared error is {percent(known.error)} of a constant prediction's."
     )
     advice = "If you want to predict means, set loss to mse."
     fix = [Fix(TrainingSettings, "loss", "mse")]

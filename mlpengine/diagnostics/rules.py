@@ -200,8 +200,8 @@ def start(diagnostics: Diagnostics) -> Verdict | None:
         return None
     headline = "First loss is too large"
     evidence = (
-        f"The first loss was {two_digits(first)}, {two_digits(times)} times the loss of a constant "
-        f"prediction ({two_digits(usual)}); 1 to 3 times is usual."
+        f"The first loss was {two_digits(first)}; 1 to 3 times the loss of a constant prediction "
+        f"({two_digits(usual)}) is usual."
     )
     size = input_size(diagnostics)
     advice = "Make the initial weights of the last layer smaller, or use another model.initializer."
@@ -324,16 +324,16 @@ def dead(diagnostics: Diagnostics) -> Verdict | None:
     largest = float(np.nanmax(ratios)) if np.isfinite(ratios).any() else nan
     headline = "Many units are dead"
     evidence = (
-        f"{percent(share)} of the units (usually up to {percent(limit)}) stayed 0 for hundreds "
-        "of rows"
+        f"{percent(share)} of the units gave 0 for each of hundreds of rows; up to "
+        f"{percent(limit)} is usual"
     )
     leaky = [Fix(NetworkSettings, "activation", "leaky_relu")]
     if not largest > 10 * limits.GUIDE_RATIO:
         advice = "Use leaky_relu (model.activation), or check the initial weights and biases."
         return Verdict("dead", number, headline, f"{evidence}.", share, limit, advice, leaky)
     evidence += (
-        f", and a step changed the weights by {two_digits(largest)} times their norm "
-        f"(usually about {limits.GUIDE_RATIO})."
+        f". A step changed the weights by {two_digits(largest)} times their norm; about "
+        f"{limits.GUIDE_RATIO} is usual."
     )
     advice = "Lower optimizer.lr, or use leaky_relu (model.activation)."
     fix = [*leaky, *lr_fix(diagnostics, 0.3)]

@@ -102,8 +102,10 @@ def schedule(diagnostics: Diagnostics) -> Verdict | None:
     cosine = [Fix(TrainingSettings, "schedule", "cosine")]
     half = float(np.interp(steps[peak] / 2, steps, rates)) / rates[peak]
     if peak == len(rates) - 1 and half < limits.WARMING:
-        rise = f"It rose to {rates[peak]:.2g} in the last step, step {steps[peak]:,}."
-        advice = "Start without a warm-up: set schedule to cosine."
+        rise = (
+            f"It still rose in the last step, step {steps[peak]:,}, and reached {rates[peak]:.2g}."
+        )
+        advice = "Set schedule to cosine, without a warm-up."
         headline = "Learning rate warms up too long"
         return Verdict("schedule", None, headline, rise, half, limits.WARMING, advice, cosine)
     faded = steps[peak:][rates[peak:] < limits.FADED * rates[peak]]
@@ -196,8 +198,8 @@ def eps_large(diagnostics: Diagnostics) -> Verdict | None:
         return None
     headline = "The optimizer's eps is too large"
     evidence = (
-        f"Steps are small, because eps ({eps:g}) is {two_digits(times)} times the usual gradient "
-        "of a weight; far less than 1 is usual."
+        f"Steps are small, because eps ({eps:g}) is {two_digits(times)} times a usual gradient of a "
+        "weight; it should be far smaller than the gradient."
     )
     advice, fix = "Set optimizer.eps to 1e-8.", [Fix(Adam, "eps", 1e-8)]
     return Verdict("eps_large", None, headline, evidence, times, limit, advice, fix)
@@ -229,7 +231,7 @@ def overfitting(diagnostics: Diagnostics) -> Verdict | None:
     headline, limit = "The network overfits", limits.RISE
     evidence = (
         f"The validation loss rose from {two_digits(lowest)} in epoch {best + 1} to "
-        f"{two_digits(final)}, while the training loss fell."
+        f"{two_digits(final)} at the end, while the training loss fell."
     )
     if not rises:
         evidence = (
@@ -239,7 +241,7 @@ def overfitting(diagnostics: Diagnostics) -> Verdict | None:
     fewer = [Fix(NetworkSettings, "hidden", [max(8, n // 4) for n in hidden_units(diagnostics)])]
     others = [[Fix(NetworkSettings, "dropout", 0.3)], *([fewer] if fewer[0].value else [])]
     if diagnostics.stops_early:
-        advice = "The weights of the best epoch are kept; fewer units or dropout may help."
+        advice = "The weights of the best epoch are kept. Fewer units or more dropout may lower the loss."
         no_fix = "the best epoch's weights are kept"
         return Verdict("overfitting", None, headline, evidence, rise / scale, limit, advice,
                        no_fix=no_fix, severity=NOTE)  # fmt: skip
@@ -269,10 +271,10 @@ def imbalance(diagnostics: Diagnostics) -> Verdict | None:
     name = brief(names[number]) if number < len(names) else f"class {number}"
     recall, headline = float(recalls[number]), "A rare class is missed"
     evidence = (
-        f"Only {percent(recall)} of the rows of {name!r} are predicted as such ({counts[number]:,} "
+        f"{percent(recall)} of the rows of {name!r} are predicted as such ({counts[number]:,} "
         f"of {int(counts.sum()):,} training rows have this class)."
     )
-    advice = "Weigh the classes: set data.class_weights to balanced."
+    advice = "Weight the classes: set data.class_weights to balanced."
     fix = [Fix(FeatureSettings, "class_weights", "balanced")]
     return Verdict("imbalance", None, headline, evidence, recall, limit, advice, fix, severity=NOTE)
 
@@ -324,8 +326,8 @@ def unfinished(diagnostics: Diagnostics) -> Verdict | None:
         faster, last, limit = [], left, limits.UNLEARNED
         lagging = steps < limits.ENOUGH_STEPS
         evidence = (
-            f"The run had only {plural(epochs, 'epoch')} ({plural(steps, 'update')}), and the loss "
-            f"is still {percent(left)} of the loss of a constant prediction."
+            f"The run had only {plural(epochs, 'epoch')} ({plural(steps, 'update')}). The loss is "
+            f"{percent(left)} of the loss of a constant prediction; more epochs usually lower it."
         )
     if not (falls or (last > limits.STILL_FALLING and lagging)):
         return None
@@ -349,10 +351,7 @@ def noise_scale(diagnostics: Diagnostics) -> Verdict | None:
         return None
     rows = 2 ** round(np.log2(max(8.0, sqrt(batch * max(scale, 1.0)))))
     headline = "Batches are larger than useful"
-    evidence = (
-        f"A batch has {batch:,} rows, {two_digits(times)} times the size where gradient noise "
-        f"equals signal. About {rows:,} rows give nearly the same gradient."
-    )
+    evidence = f"A batch has {batch:,} rows, and about {rows:,} rows give nearly the same gradient."
     more = two_digits(batch / rows)
     advice = f"Set training.batch_size to {rows}: {more} times as many steps at the same cost."
     fix = [Fix(TrainingSettings, "batch_size", rows)]
