@@ -336,8 +336,12 @@ class Ordinal(EntryLoss, name="ordinal"):
 
     @property
     def target_range(self) -> tuple[float, float]:  # type: ignore[override]
-        """The first and the last class."""
-        return 0.0, self.classes - 1.0
+        """Half a class beyond the first and the last class."""
+        return -0.5, self.classes - 0.5
+
+    @property
+    def _limits(self) -> str:
+        return f"lie in 0 to {self.classes - 1}"
 
     def of_classes(self, count: int) -> "Ordinal":
         return Ordinal(count)

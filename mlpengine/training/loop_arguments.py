@@ -50,9 +50,11 @@ def check_fit(step: TrainingStep, task: Task, train: Split, validation: Split | 
         step.take_targets_as(train.y)
         bound = step.bound(step.batch_size)
         x, y, weights = bound.buffers
+        # beside training rows with probabilities, validation rows may have labels
+        same = getattr(part.y, "ndim", 0) == getattr(train.y, "ndim", 0)
         data = (
             part.x if isinstance(part.x, np.ndarray | NamedRows) else x,  # or rows in a file
-            part.y if isinstance(part.y, np.ndarray | NamedRows) else y,
+            part.y if isinstance(part.y, np.ndarray | NamedRows) and same else y,
             weights if part.weights is None or not step.weighted else part.weights,
         )
         for misfit in bound.layout_errors(data, np.arange(0)):

@@ -207,7 +207,7 @@ def test_a_table_without_rows_is_refused():
             verb(table[:0])
     swapped = [*table[["y", "x"]].itertuples(index=False)]  # named tuples
     np.testing.assert_array_equal(model.predict(swapped), model.predict(table))
-    with pytest.raises(mlpengine.UsageError, match=r"fit\(table, 'y', "):
+    with pytest.raises(mlpengine.UsageError, match=r"write training: {folds"):
         model.predict_set(table)
     assert model.compare(model, table[:1]).as_dict()["ahead"] is None
     for wrong in (None, [1], "accuracy"):

@@ -75,9 +75,8 @@ class ClassTarget(Target):
             _numbers(table, column)  # raises for an infinite class
         classes: list[Label] = [_label(values, value) for value in values.distinct()]
         if len(classes) < 2:
-            kinds = "different values" if values.kind == "number" else "classes"
             raise DataError(
-                f"{table.where(column)}: at least two {kinds} are needed (all "
+                f"{table.where(column)}: at least two values or classes are needed (all "
                 f"{plural(table.n_rows, 'training row')} have {classes[0]!r})"
             )
         if order:
