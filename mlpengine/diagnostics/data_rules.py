@@ -37,16 +37,15 @@ def shifted(diagnostics: Diagnostics) -> Verdict | None:
         number, count = int(np.argmax(known.shifts)), sum(shift > limit for shift in known.shifts)
         low, high, other_low, other_high = map(two_digits, known.ranges)
         evidence = (
-            f"{count:,} of {len(known.shifts):,} features differ, feature "
-            f"{brief(diagnostics.feature_names[number])!r} the most (Kolmogorov-Smirnov distance "
-            f"{two_digits(distance)}, by chance up to {two_digits(limit)})"
+            f"{count:,} of {len(known.shifts):,} features differ, most of all "
+            f"{brief(diagnostics.feature_names[number])!r} (Kolmogorov-Smirnov distance "
+            f"{two_digits(distance)}, by chance up to {two_digits(limit)})."
         )
-        evidence += (
-            f": 90 % of training rows lie in {low} to {high}, of validation rows in {other_low} to "
-            f"{other_high} (standardized)."
-            if np.isfinite(known.ranges).all()
-            else "."
-        )
+        if np.isfinite(known.ranges).all():
+            evidence += (
+                f" 90 % of its standardized values lie from {low} to {high} in training rows, and "
+                f"from {other_low} to {other_high} in validation rows."
+            )
         wide, narrow = np.diff(known.ranges)[[0, 2]]
         if diagnostics.planned_split == "time" and 2 * narrow < wide:
             name = brief(diagnostics.feature_names[number])
@@ -221,8 +220,8 @@ def class_codes(diagnostics: Diagnostics) -> Verdict | None:
         return None
     headline = "Target looks like a class"
     evidence = (
-        "The target has few distinct values. Of 100 rows, a simple classifier finds the exact value "
-        f"in {100 * known.class_gain:.0f} more than a simple regression."
+        "The target has few distinct values. A simple classifier finds the exact value in "
+        f"{100 * known.class_gain:.0f} more of 100 rows than a simple regression."
     )
     advice = "If the values are codes of classes, set data.task to classification."
     fix = [Fix(FeatureSettings, "task", "classification")]

@@ -102,9 +102,7 @@ def schedule(diagnostics: Diagnostics) -> Verdict | None:
     cosine = [Fix(TrainingSettings, "schedule", "cosine")]
     half = float(np.interp(steps[peak] / 2, steps, rates)) / rates[peak]
     if peak == len(rates) - 1 and half < limits.WARMING:
-        rise = (
-            f"It still rose in the last step, step {steps[peak]:,}, and reached {rates[peak]:.2g}."
-        )
+        rise = f"It still rose in the last step, step {steps[peak]:,}, to {rates[peak]:.2g}."
         advice = "Set schedule to cosine, without a warm-up."
         headline = "Learning rate warms up too long"
         return Verdict("schedule", None, headline, rise, half, limits.WARMING, advice, cosine)
@@ -198,8 +196,8 @@ def eps_large(diagnostics: Diagnostics) -> Verdict | None:
         return None
     headline = "The optimizer's eps is too large"
     evidence = (
-        f"Steps are small, because eps ({eps:g}) is {two_digits(times)} times a usual gradient of a "
-        "weight; it should be far smaller than the gradient."
+        f"Steps are small, because eps ({eps:g}) is {two_digits(times)} times a usual gradient of "
+        "a weight; it should be far smaller than the gradient."
     )
     advice, fix = "Set optimizer.eps to 1e-8.", [Fix(Adam, "eps", 1e-8)]
     return Verdict("eps_large", None, headline, evidence, times, limit, advice, fix)
@@ -241,7 +239,9 @@ def overfitting(diagnostics: Diagnostics) -> Verdict | None:
     fewer = [Fix(NetworkSettings, "hidden", [max(8, n // 4) for n in hidden_units(diagnostics)])]
     others = [[Fix(NetworkSettings, "dropout", 0.3)], *([fewer] if fewer[0].value else [])]
     if diagnostics.stops_early:
-        advice = "The weights of the best epoch are kept. Fewer units or more dropout may lower the loss."
+        advice = (
+            "The best epoch's weights are kept. Fewer units or more dropout may lower the loss."
+        )
         no_fix = "the best epoch's weights are kept"
         return Verdict("overfitting", None, headline, evidence, rise / scale, limit, advice,
                        no_fix=no_fix, severity=NOTE)  # fmt: skip
