@@ -47,7 +47,7 @@ class Baselines(NamedTuple):
     Attributes:
         error: error of the network.
         best: lowest error of the simple models.
-        best_name: "a linear model", "random units" or "nearest neighbors".
+        best_name: "a linear model", "random features" or "nearest neighbors".
         deviation: standard error of the difference error - best.
         signal: largest r2 of a simple model; 0 or less if no model explains anything.
         related: largest lead of a simple model over a constant prediction, in squared error,
@@ -167,7 +167,7 @@ def baselines(
     near = nearest_rows(features)
     guesses = {
         "a linear model": linear_predictions(features, wide),
-        "random units": units.predict(wide),
+        "random features": units.predict(wide),
         "nearest neighbors": near @ wide / near.sum(axis=1, keepdims=True),
     }
     squares = np.square(wide).sum(axis=1)
