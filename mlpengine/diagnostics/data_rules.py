@@ -106,8 +106,8 @@ def underfitting(diagnostics: Diagnostics) -> Verdict | None:
     headline, limit = "The network underfits", limits.BEHIND
     evidence = (
         f"On its own training rows the network has {percent(known.error)} of the error of a "
-        f"constant prediction; a simple model ({known.best_name}) has {percent(known.best)} on "
-        "rows that are new to it."
+        f"constant prediction; a simple model ({known.best_name}) of the same columns has "
+        f"{percent(known.best)} on rows that are new to it."
     )
     faster = faster_fix(diagnostics) if narrowest(diagnostics) > limits.SMALL_LAYER else None
     if faster:
@@ -115,7 +115,7 @@ def underfitting(diagnostics: Diagnostics) -> Verdict | None:
         return Verdict("underfitting", None, headline, evidence, behind, limit, advice, faster)
     units = [layer.units for layer in diagnostics.layers[:-1]]
     wider = [max(64, 2 * size) for size in units] or [64]
-    advice = f"Set model.hidden to {wider}, or give the network other features."
+    advice = f"Set model.hidden to {wider}, or compute further columns from these."
     fix = [Fix(NetworkSettings, "hidden", wider)]
     return Verdict("underfitting", None, headline, evidence, behind, limit, advice, fix)
 
@@ -160,7 +160,7 @@ def noisy_labels(diagnostics: Diagnostics) -> Verdict | None:
         f"In the rows where a simple model ({known.best_name}) is surest, it contradicts "
         f"{percent(share)} of the labels; up to {percent(limit)} is usual."
     )
-    advice = f"Check such rows, first {some}."
+    advice = f"Check such rows, beginning with {some}."
     severity = "warning" if known.signal > limits.CLEAR_SIGNAL else NOTE
     return Verdict("noisy_labels", None, headline, evidence, share, limit, advice, no_fix=no_fix,
                    severity=severity)  # fmt: skip
@@ -202,7 +202,8 @@ def labels(diagnostics: Diagnostics) -> Verdict | None:
     close = limits.LEARNED < share < (inf if useless else limits.OVERFITTED)
     if known.linked > 1 or not (close and hopeless):
         return None
-    headline, advice = "Targets do not fit their rows", "Check that labels belong to their rows."
+    headline = "Targets do not fit their rows"
+    advice = "Check that labels belong to their rows; if so, the columns may not tell the target."
     evidence = (
         f"The best validation loss is {percent(share)} of the loss of a constant prediction, "
         "and simple models are no better than a constant, either."
@@ -220,8 +221,8 @@ def class_codes(diagnostics: Diagnostics) -> Verdict | None:
         return None
     headline = "Target looks like a class"
     evidence = (
-        "The target has few distinct values. A simple classifier finds the exact value in "
-        f"{100 * known.class_gain:.0f} more of 100 rows than a simple regression."
+        "The target has few distinct values, and a simple classifier predicts the exact value more "
+        f"often than a simple regression (by {percent(known.class_gain)} of the rows)."
     )
     advice = "If the values are codes of classes, set data.task to classification."
     fix = [Fix(FeatureSettings, "task", "classification")]
@@ -236,11 +237,11 @@ def wrong_loss(diagnostics: Diagnostics) -> Verdict | None:
         return None
     if not known.error > limit * share:
         return None
-    headline = "Loss does not fit the mean"
+    headline = "Loss does not lead to means"
     evidence = (
-        f"The {loss.name} loss does not lead to means: it is {percent(share)} of a constant "
-        f"prediction's, but the squared error is {percent(known.error)} of a constant prediction's."
+        f"The {loss.name} loss is {percent(share)} of a constant prediction's, but the squared "
+        f"error is {percent(known.error)} of a constant prediction's."
     )
-    advice = "If you want to predict means, set loss to mse."
+    advice = "If you want to predict means, set loss to mse; if not, ignore this."
     fix = [Fix(TrainingSettings, "loss", "mse")]
     return Verdict("wrong_loss", None, headline, evidence, known.error / share, limit, advice, fix)
