@@ -28,12 +28,16 @@ def test_both_halves_have_many_kinds_and_runs():
 def judged(monkeypatch):
     """Return what is judged of verdicts (name, severity, fixed keys) and scores by run."""
 
-    def judge(verdicts, scores=None, right=("lr_low", "unfinished+optimizer.lr"), kind="slow"):
+    def judge(
+        verdicts, scores=None, right=("lr_low", "unfinished+optimizer.lr"), kind="slow", error=0.0
+    ):
         told = [(*one, "text") for one in verdicts]
         monkeypatch.setattr(diagnoses, "write", lambda *_: "")
         monkeypatch.setattr(diagnoses, "train", lambda _: {"told": told, "error": ""})
         monkeypatch.setattr(diagnoses, "fixed", lambda _: (FIXED, ""))
+        monkeypatch.setattr(diagnoses, "predictions", lambda run, _: run)
         monkeypatch.setattr(diagnoses, "score", lambda run, _: (scores or {}).get(run, 0.0))
+        monkeypatch.setattr(diagnoses, "error_of_lead", lambda *_: error)
         diagnoses.sound_score.cache_clear()
         setup = diagnoses.SetUp(kind, right, "letters", False, "")
         return diagnoses.judge("", setup, 1)
@@ -68,13 +72,22 @@ def test_warnings_are_counted_by_rule(judged):
 
 
 @pytest.mark.parametrize(
-    ("first", "fixed", "marks"),
-    [(0.5, 0.85, "harmed cured"), (0.5, 0.5, "harmed"), (0.5, 0.2, "harmed worse"),
-     (0.9, 0.9, "cured"), (0.9, 0.6, "worse")],
+    ("first", "fixed", "error", "marks"),
+    [(0.5, 0.85, 0.0, "harmed cured"), (0.5, 0.5, 0.0, "harmed"), (0.9, 0.9, 0.0, "cured"),
+     (0.5, 0.2, 0.1, "harmed lower worse"), (0.9, 0.6, 0.1, "lower worse"),
+     (0.9, 0.6, 0.2, "lower")],
 )  # fmt: skip
-def test_scores_on_hidden_rows_say_whether_a_fix_cures(judged, first, fixed, marks):
-    one = judged([], {SOUND: 0.9, FIRST: first, FIXED: fixed})
-    assert [key for key in ("harmed", "cured", "worse") if one[key]] == marks.split()
+def test_scores_on_hidden_rows_say_whether_a_fix_cures(judged, first, fixed, error, marks):
+    one = judged([], {SOUND: 0.9, FIRST: first, FIXED: fixed}, error=error)
+    assert [key for key in ("harmed", "cured", "lower", "worse") if one[key]] == marks.split()
+
+
+def test_errors_of_scores_are_paired():
+    truth = np.array(["a", "b"] * 50)
+    parts = diagnoses.Parts(None, pd.DataFrame({"y": truth}), "y", True, None)
+    other = np.where(np.arange(100) < 40, "a", truth)
+    assert diagnoses.error_of_lead(truth, truth, parts) == 0
+    assert diagnoses.error_of_lead(truth, other, parts) == pytest.approx(0.0693, rel=0.2)
 
 
 def test_scores_run_from_a_constant_to_1(monkeypatch, tmp_path):
@@ -88,4 +101,5 @@ def test_scores_run_from_a_constant_to_1(monkeypatch, tmp_path):
         pd.DataFrame({"line": range(len(guess)), "y": guess}).to_csv("predicted.csv", index=False)
         hidden = pd.DataFrame({"y": truth}).astype(str)
         parts = diagnoses.Parts(hidden, hidden, "y", is_class, np.random.default_rng(0))
-        assert diagnoses.score("runs/first", parts) == pytest.approx(wanted)
+        guess = diagnoses.predictions("runs/first", parts)
+        assert diagnoses.score(guess, parts) == pytest.approx(wanted)
