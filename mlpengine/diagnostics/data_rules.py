@@ -237,11 +237,11 @@ def wrong_loss(diagnostics: Diagnostics) -> Verdict | None:
         return None
     if not known.error > limit * share:
         return None
-    headline = "Loss does not lead to means"
+    headline = "Loss does not train for the mean"
     evidence = (
         f"The {loss.name} loss is {percent(share)} of a constant prediction's, but the squared "
         f"error is {percent(known.error)} of a constant prediction's."
     )
-    advice = "If you want to predict means, set loss to mse; if not, ignore this."
+    advice = "If you want to predict the mean, set loss to mse; if not, ignore this."
     fix = [Fix(TrainingSettings, "loss", "mse")]
     return Verdict("wrong_loss", None, headline, evidence, known.error / share, limit, advice, fix)

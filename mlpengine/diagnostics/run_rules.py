@@ -271,10 +271,10 @@ def imbalance(diagnostics: Diagnostics) -> Verdict | None:
     name = brief(names[number]) if number < len(names) else f"class {number}"
     recall, headline = float(recalls[number]), "A rare class is missed"
     evidence = (
-        f"{percent(recall)} of the rows of {name!r} are predicted as such ({counts[number]:,} "
-        f"of {int(counts.sum()):,} training rows have this class)."
+        f"{name!r} has {counts[number]:,} of the {int(counts.sum()):,} training rows, and the "
+        f"network finds {percent(recall)} of the rows of this class."
     )
-    advice = "Weight the classes: set data.class_weights to balanced."
+    advice = "If they matter to you, set data.class_weights to balanced."
     fix = [Fix(FeatureSettings, "class_weights", "balanced")]
     return Verdict("imbalance", None, headline, evidence, recall, limit, advice, fix, severity=NOTE)
 

@@ -386,7 +386,7 @@ def test_a_verdict_is_headline_evidence_advice_and_name():
         ({**DECAY, "optimizer": decaying(10.0)}, "5 % of their size in 31 steps",
          {"optimizer.weight_decay": 0.32}),
         ({**RARE, "epochs": curve(FALLING, np.maximum(FALLING, 0.4)),
-          "class_names": ["drizzle", "sun"]}, "'drizzle' are predicted as such (49 of 199",
+          "class_names": ["drizzle", "sun"]}, "'drizzle' has 49 of the 199",
          {"data.class_weights": "balanced"}),
         ({"baseline_score": BEHIND},
          "On validation rows the network has accuracy 0.801, a linear model 0.852",
