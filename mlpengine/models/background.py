@@ -26,9 +26,10 @@ def background_rows(
 ) -> dict[str, list[Any]]:
     """Return the cells, by column, of up to `count` rows like the rows of `table`.
 
-    Numbers are swapped between rows of near rank.  So no row with numbers is a row of `table`, and
-    correlations remain.  The columns `texts` stay.  The function chooses some of these rows, with a
-    mean of `predict` (rows, outputs) near the mean for `table`.
+    Each number is replaced by the number of another row of near rank; so correlations remain.  Rows
+    with few numbers, or with numbers that many rows have, may still equal a row of `table`.  The
+    columns `texts` stay.  The function chooses some of these rows, with a mean of `predict` (rows,
+    outputs) near the mean for `table`.
 
     Source: Moore 1996, "Controlled data-swapping techniques for masking public use microdata sets".
     """
@@ -75,7 +76,9 @@ def _swapped(column: Column, rng: np.random.Generator) -> Column:
     order = known[np.argsort(column.values[known], kind="stable")]
     steps = rng.integers(1, 2 + int(len(known) * NEAR_RANKS), len(known))
     steps *= rng.choice((-1, 1), len(known))
-    ranks = np.clip(np.arange(len(known)) + steps, 0, len(known) - 1)
+    places = np.arange(len(known))
+    beyond = (places + steps < 0) | (places + steps >= len(known))
+    ranks = places + np.where(beyond, -steps, steps)
     values = column.values.copy()
     values[order] = column.values[order[ranks]]
     return replace(column, values=values)

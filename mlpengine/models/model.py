@@ -389,8 +389,8 @@ class Model:
     def with_background(self, data: Any) -> "Model":
         """Return the model with rows for `explain_row` that are like the rows of a table.
 
-        The rows have the mean prediction of the table, and no row with numbers is a row of the
-        table (`background_rows`).  With None the model keeps no rows.
+        The rows have the mean prediction of the table; numbers are those of other rows of near rank
+        (`background_rows`).  With None the model keeps no rows.
         """
         if data is None:
             return replace(self, background={})

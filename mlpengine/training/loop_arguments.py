@@ -47,9 +47,10 @@ def check_fit(step: TrainingStep, task: Task, train: Split, validation: Split | 
             text = f"loop: {name} must be a Split (got {quoted(part)})"
             raise UsageError(f"{text}; write {name}=Split(x, y)")
         check_names(step.mlp, step.loss, part.x, part.y)
-        step.take_targets_as(train.y)
-        bound = step.bound(step.batch_size)
-        x, y, weights = bound.buffers
+    step.take_targets_as(train.y)
+    bound = step.bound(step.batch_size)
+    x, y, weights = bound.buffers
+    for name, part in parts.items():
         # beside training rows with probabilities, validation rows may have labels
         same = getattr(part.y, "ndim", 0) == getattr(train.y, "ndim", 0)
         data = (
