@@ -23,7 +23,6 @@ WATCHED_ROWS = tuned(1024, "rows", "that are measured of a batch in loops of oth
 NOISE_DECAY = tuned(0.9, "share", "weight of the past in the mean of the gradient noise scale")
 MIN_WINDOW_ROWS = tuned(256, "rows", "a unit is dead if its output is 0 on this many rows")
 SATURATION_POINT = tuned(0.97, "share of half the range", "a value beyond this point is saturated")
-LARGEST = tuned(1024.0, "pre-activation", "the search for the saturation point ends here")
 
 # Spikes of the gradient norm
 SPIKE_DEVIATIONS = tuned(4.0, "deviations", "a spike lies this far above the mean of log norms")
