@@ -9,7 +9,7 @@ from mlpengine.nn import Gradients, Scratch
 
 
 def activations_of(scratch: Scratch, grads: Gradients) -> list[tuple[Array, bool]]:
-    """Return the activations (batch, units) of every layer, and whether dropout did not change them.
+    """Return the activations (batch, units) of every layer, and whether dropout left them as is.
 
     Activations are before dropout, if training keeps these.  Further axes of the output of a layer
     are part of the units.
