@@ -88,7 +88,7 @@ class ArrowFiles(NamedTuple):
             grown: dict[str, _GrowingColumn] = {}
             n_rows = 0
             while todo:
-                grown |= {name: _GrowingColumn(name, options, expected) for name in todo}
+                grown |= {name: _GrowingColumn(name, options) for name in todo}
                 unpacked = n_rows = 0
                 for batch in batches(todo):
                     n_rows += batch.num_rows
@@ -151,8 +151,8 @@ FEATHER = ArrowFiles("Arrow (Feather) file", _open_feather)
 class _GrowingColumn:
     """Joins the batches of a column; each batch has its own dictionary of texts."""
 
-    def __init__(self, name: str, options: CsvOptions, expected: int = 0) -> None:
-        self._name, self._options, self._expected = name, options, expected
+    def __init__(self, name: str, options: CsvOptions) -> None:
+        self._name, self._options = name, options
         self._kind: ColumnKind = "number"
         self._reader: ColumnReader | None = None
         self.is_inexact = False
@@ -163,7 +163,6 @@ class _GrowingColumn:
             step = TEXT if kind == "text" else NUMBERS
             self._kind = kind
             self._reader = ColumnReader(self._name, self._options, step)
-            self._reader.expect(self._expected)
         if kind == "text":
             self._reader.add([text or "" for text in texts], values)
         else:
