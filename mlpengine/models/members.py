@@ -183,13 +183,11 @@ def best_weights(
 def inputs_of(member: str, numbers: Numbers, n_features: int, in_dim: int) -> Array:
     """Return the mask (in_dim,) of the inputs of layer 0 that a member type reads.
 
-    The inputs are the `n_features` features, first the features of `numbers`, and then the cosines
-    of features.
+    The inputs are the `n_features` features, first the features of `numbers`.
     """
     read = np.ones(in_dim, np.bool_)
     first = len(numbers.sources)
     read[first : first + len(numbers.bins)] = member == "piecewise"
-    read[n_features:] = member == "periodic"
     return read
 
 
