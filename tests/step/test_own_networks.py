@@ -42,7 +42,7 @@ def test_compiled_steps_agree_with_numpy(name, dtype, near):
     np.testing.assert_allclose(step.mlp.params.flat, plain.mlp.params.flat, atol=50 * near)
 
 
-class Largest(Network):
+class TimesMaximum(Network):
     """A maximum of what a layer computes, whose gradient only NumPy has."""
 
     def __init__(self, **options):
@@ -56,7 +56,7 @@ class Largest(Network):
 def test_a_forward_keeps_what_a_gradient_in_numpy_reads():
     (x, y), found = rows(BATCH, dtype="float64"), []
     for backend in BACKENDS:
-        network = Largest(seed=1, dtype="float64")
+        network = TimesMaximum(seed=1, dtype="float64")
         step = TrainingStep(network, MeanSquaredError(), Sgd(network), BATCH, backend=backend)
         found.append((step(x, y), *step.grads.flat))
     assert "program" in step.summary()
