@@ -70,7 +70,7 @@ PROPOSED = (
 def proposed_settings(data: LoadedData) -> dict[str, Any]:
     """Return the `PROPOSED` settings, without values that the data's config already has."""
     rows = sum(data.tables.rows.values())
-    run = recipe("plain", str(data.tables.preprocessor.task), rows)
+    run = recipe(str(data.tables.preprocessor.task), rows)
     training = plain(run.training)
     sections = {"data": plain(run.features), "model": plain(run.network), "training": training}
     sections |= {name: training[name] for name in ("optimizer", "schedule")}
