@@ -84,8 +84,7 @@ class ArrowFiles(NamedTuple):
             schema, expected, batches = self._opened(path)
             size = os.path.getsize(path)
             refuse_bomb(8 * expected * len(schema.names), size, path, BINARY_BYTES)
-            text, skipped = set(options.text), options.skipped(schema.names)
-            names = todo = [name for name in schema.names if name not in skipped]
+            text, todo = set(options.text), schema.names
             grown: dict[str, _GrowingColumn] = {}
             n_rows = 0
             while todo:
@@ -106,10 +105,26 @@ class ArrowFiles(NamedTuple):
             if not n_rows:
                 raise DataError(f"{path}: holds no rows")
         columns = {}
-        for name in names:  # one after another, to save memory
+        for name in schema.names:  # one after another, to save memory
             kind = schema.field(name).type
             columns[name] = _parsed(grown.pop(name).column(), kind, name, options)
         return Table(columns, path)
+
+    def blocks(self, path: str, options: CsvOptions) -> Iterator[Table]:
+        """Yield tables with some rows of a file each.  Raises: DataError."""
+        first = 0
+        with self._errors(path):
+            schema, _, batches = self._opened(path)
+            skipped = options.skipped(schema.names)
+            kept = [name for name in schema.names if name not in skipped]
+            for batch in batches(kept):
+                if batch.num_rows:
+                    columns = {n: arrow_column(batch[n], _where(path, n), n, options) for n in kept}
+                    origin = np.arange(first, first + batch.num_rows)
+                    yield Table(columns, path, origin=origin)
+                first += batch.num_rows
+        if not first:
+            raise DataError(f"{path}: holds no rows")
 
     def _opened(self, path: str) -> Opened:
         opened = self.open(path)
@@ -158,6 +173,20 @@ class _GrowingColumn:
         assert self._reader is not None
         column = self._reader.column()
         return column if self._kind == "text" else Column(column.values, self._kind)
+
+
+def arrow_column(array: Any, where: str, name: str, options: CsvOptions) -> Column:
+    """Convert a pyarrow array to a column; the values determine the kind of the column.
+
+    Raises: DataError, led by `where`, for a type that is not supported.
+    """
+    as_text, is_whole = name in options.text, _is_integer(array.type)
+    while True:
+        grown = _GrowingColumn(name, options)
+        grown.add(*_values(array, where, as_text))
+        if as_text or not (grown.is_inexact and is_whole) or name in options.numbers:
+            return _parsed(grown.column(), array.type, name, options)
+        as_text = True  # whole numbers beyond 2**53 are texts, as in CSV
 
 
 def _parsed(column: Column, kind: Any, name: str, options: CsvOptions) -> Column:

@@ -11,8 +11,10 @@ from codecs import BOM_UTF8
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from io import BytesIO
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -51,6 +53,8 @@ pyarrow would take longer.  FIRST is the size of the first rows of a larger file
 
 # smallest number of bytes, and of rows in wide tables, that pyarrow parses at once
 _BLOCK, _BLOCK_ROWS = 1 << 20, 256
+# the same for the tables of `read_csv_blocks`
+_CHUNK, _CHUNK_ROWS = 1 << 23, 1024
 _NULL = np.iinfo(np.int64).min
 _SLICE = 1 << 17  # bytes; temporary arrays of this size stay in cache
 
@@ -76,9 +80,10 @@ def read_csv(
     open_file: Opener,
     where: str,
     options: CsvOptions,
+    header: Header | None = None,
     progress: OnProgress | None = None,
 ) -> Table:
-    """Read a CSV with a header line.
+    """Read a CSV with a header line, or the rows of a CSV after a known `header`.
 
     `progress` is called with the share of the file that has been read.
 
@@ -86,15 +91,42 @@ def read_csv(
     """
     with readable(where), open_file() as stream:
         source = TextSource(stream, where)
-        header = read_header(source, options.reading.delimiter)
-        body = _Body(source, header, options, progress)
+        known = header or read_header(source, options.reading.delimiter)
+        source.line = known.first_line
+        body = _Body(source, known, options, progress)
         body.read()
     while body.is_broken:
         with readable(where), open_file() as stream:
             source = TextSource(stream, where)
-            read_header(source, header.delimiter)
+            if header is None:
+                read_header(source, known.delimiter)
+            source.line = known.first_line
             body.read_again(source)
     return body.table()
+
+
+def read_csv_blocks(stream: BinaryIO, where: str, options: CsvOptions) -> Iterator[Table]:
+    """Yield tables with some rows of a CSV each, in bounded memory.
+
+    The kinds of columns may differ between tables, because each table has its own kinds.
+    """
+    with readable(where):
+        source = TextSource(stream, where)
+        header = read_header(source, options.reading.delimiter)
+        is_empty = True
+        size = _size(len(header.names), _CHUNK, _CHUNK_ROWS)
+        while records := source.records(header.delimiter, size):
+            if records.content.strip():
+                part = header._replace(first_line=records.line)
+                yield read_csv(partial(BytesIO, records.content), where, options, part)
+                is_empty = False
+        if is_empty:
+            raise DataError(f"{where}: {_NO_ROWS}")
+
+
+def _size(width: int, smallest: int, rows: int) -> int:
+    """Return the size of a block in bytes; wide tables have larger blocks for fewer calls."""
+    return min(MAX_RECORD, max(smallest, 8 * rows * width))
 
 
 class _Body:
@@ -144,8 +176,7 @@ class _Body:
             self._read_by_python(SMALL)
         else:
             self._read_by_python(FIRST, stop=1)
-            # larger blocks of wide tables take fewer calls
-            size = min(MAX_RECORD, max(_BLOCK, 8 * _BLOCK_ROWS * self.width))
+            size = _size(self.width, _BLOCK, _BLOCK_ROWS)
             try:
                 blocks = _ArrowBlocks(self)
             except ImportError:  # pyarrow does not run on every system
