@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlpengine.core.errors import NumericalError, ShapeError
-from mlpengine.core.spec import Array, ArrayLike, floating
+from mlpengine.core.errors import NumericalError
+from mlpengine.core.spec import Array, ArrayLike, Spec, floating
+from mlpengine.ops._check import normal_axis
 
 LOWEST, HIGHEST = -128, 127
 
@@ -52,15 +53,15 @@ def quantize(array: ArrayLike, *, axis: int | None = None) -> QuantizedArray:
     dtype = floating(floats.dtype, "quantize")
     if not np.isfinite(floats).all():
         raise NumericalError("quantize: every entry must be finite")
-    if axis is not None and not -floats.ndim <= axis < floats.ndim:
-        raise ShapeError(f"quantize: no axis {axis} (shape {floats.shape})")
     others: tuple[int, ...] | None = None
     if axis is not None:
-        others = tuple(i for i in range(floats.ndim) if i != axis % floats.ndim)
+        axis = normal_axis("quantize", axis, Spec.of(floats))
+        others = tuple(i for i in range(floats.ndim) if i != axis)
     keep = axis is not None
     low = np.min(floats, others, initial=0.0, keepdims=keep).astype(np.float64)
     high = np.max(floats, others, initial=0.0, keepdims=keep).astype(np.float64)
-    scale = ((high - low) / (HIGHEST - LOWEST)).astype(dtype)
+    half = high / 2 - low / 2  # the whole span may overflow
+    scale = (half / (HIGHEST - LOWEST) * 2).astype(dtype)
     scale = np.where(scale > 0, scale, np.ones((), dtype))
     zero_point = np.clip(np.rint(LOWEST - low / scale), LOWEST, HIGHEST).astype(np.int8)
     steps = np.rint(floats / scale) + zero_point
