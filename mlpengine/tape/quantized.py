@@ -4,9 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlpengine.core.errors import NumericalError
-from mlpengine.core.spec import Array, ArrayLike, Spec, floating
-from mlpengine.ops._check import normal_axis
+from mlpengine.core.errors import NumericalError, ShapeError
+from mlpengine.core.spec import Array, ArrayLike, floating
 
 LOWEST, HIGHEST = -128, 127
 
@@ -53,10 +52,11 @@ def quantize(array: ArrayLike, *, axis: int | None = None) -> QuantizedArray:
     dtype = floating(floats.dtype, "quantize")
     if not np.isfinite(floats).all():
         raise NumericalError("quantize: every entry must be finite")
+    if axis is not None and axis not in range(-floats.ndim, floats.ndim):
+        raise ShapeError(f"quantize: no axis {axis!r} (shape {floats.shape})")
     others: tuple[int, ...] | None = None
     if axis is not None:
-        axis = normal_axis("quantize", axis, Spec.of(floats))
-        others = tuple(i for i in range(floats.ndim) if i != axis)
+        others = tuple(i for i in range(floats.ndim) if i != axis % floats.ndim)
     keep = axis is not None
     low = np.min(floats, others, initial=0.0, keepdims=keep).astype(np.float64)
     high = np.max(floats, others, initial=0.0, keepdims=keep).astype(np.float64)
