@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from mlpengine.step.step_builder import StepBuilder
 
 _BOUND = (
-    *("_bound", "_buffers", "_clip", "_full", "_full_batch", "_last", "_many"),
+    *("_bound", "_buffers", "_clip", "_full", "_full_batch", "_last", "_many", "_rng"),
     *("_quiet", "_update"),
 )
 """Attributes that a copy creates anew."""

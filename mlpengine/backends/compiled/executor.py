@@ -192,7 +192,8 @@ class Executor:
         Each step reads the rows of `data` at the next indices in `order`; the last batch has
         `missing` fewer rows than the others.  `rates` are the learning rates: a number for all
         steps, or an array with an entry for each step.  `steps` is the number of steps before this
-        run.  `losses` and `norms` receive a number for each step.  A step that fails or has a gradient norm above `max_norm` updates nothing and ends the run.
+        run.  `losses` and `norms` receive a number for each step.  A step that fails or has a
+        gradient norm above `max_norm` updates nothing and ends the run.
         """
         call = self.call
         call.count, call.steps, call.max_norm = len(losses), steps, max_norm
