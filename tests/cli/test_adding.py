@@ -231,6 +231,10 @@ def test_a_file_format(elsewhere, mlpengine):
     for arguments, text in (
         (["check", "c.yaml", "--set=data.source=none.jsonl"], "none.jsonl: holds no rows"),
         (["train", "rows.jsonl"], "this is a table, not a config"),
+        (
+            ["check", "c.yaml", "--set=data.source=rows.jsonl", "--set=data.stream=true"],
+            "rows.jsonl: only CSV, Parquet and Feather can be streamed",
+        ),
     ):
         assert text in mlpengine(*arguments).err
     source = json_schema()["$defs"]["DataSection"]["properties"]["source"]

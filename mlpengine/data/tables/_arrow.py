@@ -13,6 +13,7 @@ from mlpengine.data.tables._files import BINARY_BYTES, brief, readable, refuse_b
 from mlpengine.data.tables.column_reader import NUMBERS, TEXT, ColumnReader, boolean_or_date
 from mlpengine.data.tables.dialect import CsvOptions
 from mlpengine.data.tables.parsing import FIRST_INEXACT
+from mlpengine.data.tables.stored import Spill
 from mlpengine.data.tables.table import Column, ColumnKind, Table, date_column
 
 _BATCH, _VALUES, _BUFFER = 1 << 17, 1 << 22, 1 << 20
@@ -80,20 +81,30 @@ class ArrowFiles(NamedTuple):
 
     def read(self, path: str, options: CsvOptions) -> Table:
         """Return the table of a file.  Raises: DataError."""
+        return self._read(path, options, None)
+
+    def store(self, path: str, spill: Spill, options: CsvOptions) -> Table:
+        """Write the columns of a file into `spill`; return a table without columns."""
+        return self._read(path, options, spill)
+
+    def _read(self, path: str, options: CsvOptions, spill: Spill | None) -> Table:
         with self._errors(path):
             schema, expected, batches = self._opened(path)
             size = os.path.getsize(path)
-            refuse_bomb(8 * expected * len(schema.names), size, path, BINARY_BYTES)
-            text, todo = set(options.text), schema.names
+            if spill is None:
+                refuse_bomb(8 * expected * len(schema.names), size, path, BINARY_BYTES)
+            text, skipped = set(options.text), spill.skipped if spill else ()
+            todo = [name for name in schema.names if name not in skipped]
             grown: dict[str, _GrowingColumn] = {}
             n_rows = 0
             while todo:
-                grown |= {name: _GrowingColumn(name, options, expected) for name in todo}
+                grown |= {name: _GrowingColumn(name, options, spill, expected) for name in todo}
                 unpacked = n_rows = 0
                 for batch in batches(todo):
                     n_rows += batch.num_rows
                     unpacked += batch.nbytes + 8 * batch.num_rows * len(todo)
-                    refuse_bomb(unpacked, size, path, BINARY_BYTES)
+                    if spill is None:
+                        refuse_bomb(unpacked, size, path, BINARY_BYTES)
                     for name in todo:
                         grown[name].add(*_values(batch[name], _where(path, name), name in text))
                 # whole numbers beyond 2**53 are texts, as in CSV
@@ -104,11 +115,19 @@ class ArrowFiles(NamedTuple):
                 text |= {*todo}
             if not n_rows:
                 raise DataError(f"{path}: holds no rows")
-        columns = {}
-        for name in schema.names:  # one after another, to save memory
+        table = Table({}, path)
+        for name in schema.names:
+            if name not in grown:
+                assert spill is not None
+                spill.skip(name)
+                continue
             kind = schema.field(name).type
-            columns[name] = _parsed(grown.pop(name).column(), kind, name, options)
-        return Table(columns, path)
+            column = _parsed(grown.pop(name).column(), kind, name, options)
+            if spill is None:
+                table.columns[name] = column
+            else:
+                spill.keep(name, column)
+        return table if spill is not None else Table(table.columns, path)
 
     def blocks(self, path: str, options: CsvOptions) -> Iterator[Table]:
         """Yield tables with some rows of a file each.  Raises: DataError."""
@@ -151,8 +170,10 @@ FEATHER = ArrowFiles("Arrow (Feather) file", _open_feather)
 class _GrowingColumn:
     """Joins the batches of a column; each batch has its own dictionary of texts."""
 
-    def __init__(self, name: str, options: CsvOptions, expected: int = 0) -> None:
-        self._name, self._options, self._expected = name, options, expected
+    def __init__(
+        self, name: str, options: CsvOptions, spill: Spill | None = None, expected: int = 0
+    ) -> None:
+        self._name, self._options, self._spill, self._expected = name, options, spill, expected
         self._kind: ColumnKind = "number"
         self._reader: ColumnReader | None = None
         self.is_inexact = False
@@ -162,7 +183,7 @@ class _GrowingColumn:
         if self._reader is None:
             step = TEXT if kind == "text" else NUMBERS
             self._kind = kind
-            self._reader = ColumnReader(self._name, self._options, step)
+            self._reader = ColumnReader(self._name, self._options, step, self._spill)
             self._reader.expect(self._expected)
         if kind == "text":
             self._reader.add([text or "" for text in texts], values)

@@ -43,6 +43,7 @@ from mlpengine.data.tables.column_reader import (
 )
 from mlpengine.data.tables.dialect import CsvOptions
 from mlpengine.data.tables.progress import OnProgress
+from mlpengine.data.tables.stored import Spill
 from mlpengine.data.tables.table import Column, Table
 
 _NO_ROWS = "has a header and no rows; add rows of data"
@@ -81,10 +82,12 @@ def read_csv(
     where: str,
     options: CsvOptions,
     header: Header | None = None,
+    spill: Spill | None = None,
     progress: OnProgress | None = None,
 ) -> Table:
     """Read a CSV with a header line, or the rows of a CSV after a known `header`.
 
+    With `spill`, columns are written to the file of `spill`, and the table has no columns.
     `progress` is called with the share of the file that has been read.
 
     Raises: DataError with file, line and column.
@@ -93,7 +96,7 @@ def read_csv(
         source = TextSource(stream, where)
         known = header or read_header(source, options.reading.delimiter)
         source.line = known.first_line
-        body = _Body(source, known, options, progress)
+        body = _Body(source, known, options, spill, progress)
         body.read()
     while body.is_broken:
         with readable(where), open_file() as stream:
@@ -137,14 +140,15 @@ class _Body:
         source: TextSource,
         header: Header,
         options: CsvOptions,
+        spill: Spill | None,
         progress: OnProgress | None,
     ) -> None:
-        self.source, self.header, self.options = source, header, options
+        self.source, self.header, self.options, self.spill = source, header, options, spill
         self.progress = progress
         names = header.names
-        skipped = options.skipped(names)
+        skipped = options.skipped(names) if spill is None else spill.skipped
         self.readers = {
-            place: ColumnReader(name, options)
+            place: ColumnReader(name, options, spill=spill)
             for place, name in enumerate(names)
             if name not in skipped
         }
@@ -160,7 +164,7 @@ class _Body:
         self.source, whole = source, self.readers
         names = self.header.names
         broken = {
-            place: ColumnReader(names[place], self.options, reader.step)
+            place: ColumnReader(names[place], self.options, reader.step, self.spill)
             for place, reader in whole.items()
             if reader.broken
         }
@@ -176,7 +180,6 @@ class _Body:
             self._read_by_python(SMALL)
         else:
             self._read_by_python(FIRST, stop=1)
-            self._expect()
             size = _size(self.width, _BLOCK, _BLOCK_ROWS)
             try:
                 blocks = _ArrowBlocks(self)
@@ -201,12 +204,13 @@ class _Body:
     def _read_by_pyarrow(self, blocks: "_ArrowBlocks", size: int) -> None:
         """Read the next blocks; threads parse blocks while this thread adds parsed blocks."""
         waiting: deque[tuple[Records, Future[Parsed] | None]] = deque()
+        threads = 0 if self.spill is not None else _THREADS  # a thread takes address space
         with ThreadPoolExecutor(_THREADS) as pool:  # starts no thread before a task
             for records in self._records(size):
-                is_regular = records.rows is None
-                future = pool.submit(blocks.parse, records.content) if is_regular else None
+                is_parsed = threads and records.rows is None
+                future = pool.submit(blocks.parse, records.content) if is_parsed else None
                 waiting.append((records, future))
-                if len(waiting) > _THREADS:
+                if len(waiting) > threads:
                     self._add(blocks, *waiting.popleft())
             while waiting:
                 self._add(blocks, *waiting.popleft())
@@ -215,7 +219,11 @@ class _Body:
         self, blocks: "_ArrowBlocks", records: Records, future: "Future[Parsed] | None"
     ) -> None:
         """Add the records of a block; `future` is the block's parsing in a thread, if any."""
-        count = None if future is None else blocks.add(records.content, future.result())
+        if records.rows is not None:
+            self._add_rows(records)
+            return
+        parsed = future.result() if future else blocks.parse(records.content)
+        count = blocks.add(records.content, parsed)
         if count is None:
             self._add_rows(records)
         else:
@@ -225,13 +233,6 @@ class _Body:
         lines = records.lines(count, self.header.delimiter)
         self.blocks.append((records.line, count, lines))
         self.n_rows += count
-
-    def _expect(self) -> None:
-        """Estimate the number of rows from the bytes per row so far, and tell the columns."""
-        total, read = size_of(self.source.stream), self.source.offset
-        limit = total // (4 * self.width)  # most cells have four bytes and more
-        for reader in self.readers.values():
-            reader.expect(min(self.n_rows * total // read * 17 // 16, limit))
 
     def _add_rows(self, records: Records) -> None:
         rows = records.rows or csv_rows(lines_of(records.content), self.header.delimiter)
@@ -261,7 +262,7 @@ class _Body:
         return advice
 
     def table(self) -> Table:
-        where, names = self.source.where, self.header.names
+        where, names, spill = self.source.where, self.header.names, self.spill
         table = Table({}, where, first_line=self.header.first_line, origin=self._origin())
         for place in range(len(names), self.width):
             filled = np.flatnonzero(~self.readers[place].column().missing)
@@ -273,6 +274,8 @@ class _Body:
         columns: dict[str, Column] = {}
         for place, name in enumerate(names):
             if place not in self.readers:
+                if spill is not None:
+                    spill.skip(name)
                 continue
             column = self.readers.pop(place).column()
             if not name:
@@ -283,7 +286,10 @@ class _Body:
                 parsed = without_rare_gaps(parsed, self.options.reading.missing)
             is_read = column.kind == "text" and parsed.kind == "number"
             table.decimal_commas |= is_read and any("," in level for level in column.levels)
-            columns[name] = parsed
+            if spill is None:
+                columns[name] = parsed
+            else:
+                spill.keep(name, parsed)
         table.columns, table.n_rows = columns, self.n_rows if columns else 0
         return table
 

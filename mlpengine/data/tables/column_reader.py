@@ -14,6 +14,7 @@ from mlpengine.core.spec import Array
 from mlpengine.data.tables import parsing
 from mlpengine.data.tables.dialect import CsvOptions
 from mlpengine.data.tables.parsing import EMPTY
+from mlpengine.data.tables.stored import Segment, Spill
 from mlpengine.data.tables.table import Column, ColumnKind, Table
 
 NUMBERS, DATES, TEXT = 0, 1, 2
@@ -25,9 +26,11 @@ class AmbiguousError(DataError):
 
 
 class Growing:
-    """Values of a growing number of rows."""
+    """Values of a growing number of rows, in an array or in the file of `spill`."""
 
-    def __init__(self, dtype: type[np.generic]) -> None:
+    def __init__(self, dtype: type[np.generic], spill: Spill | None = None) -> None:
+        self._spill = spill
+        self._segments: list[Segment] = []
         self._values = np.empty(0, dtype)
         self.n_rows = self._expected = 0
 
@@ -38,6 +41,9 @@ class Growing:
     def append(self, values: Array) -> None:
         """Store the values of further rows."""
         start, self.n_rows = self.n_rows, self.n_rows + len(values)
+        if self._spill is not None:
+            self._segments.append(self._spill.write(values.astype(self._values.dtype, copy=False)))
+            return
         if self.n_rows > len(self._values):
             size = max(self.n_rows, self._expected, 3 * len(self._values) // 2)
             before, self._values = self._values, np.empty(size, self._values.dtype)
@@ -46,6 +52,8 @@ class Growing:
 
     def values(self) -> Array:
         """Return the values of all rows."""
+        if self._spill is not None:
+            return self._spill.read(self._segments, self._values.dtype)
         return self._values[: self.n_rows]
 
 
@@ -58,21 +66,23 @@ class ColumnReader:
             then be read again, as the kind `step`.
     """
 
-    def __init__(self, name: str, options: CsvOptions, step: int | None = None) -> None:
+    def __init__(
+        self, name: str, options: CsvOptions, step: int | None = None, spill: Spill | None = None
+    ) -> None:
         self.padded = name in options.numbers
         self.broken = False
         self._missing = options.reading.missing
         self._pattern = options.reading.date_pattern(name)
         self._missing_texts = options.reading.missing_texts
         self._codes = parsing.Codes(self._missing_texts)
-        self._expected = 0
+        self._spill, self._expected = spill, 0
         self._begin(options.first_step(name) if step is None else step, 0)
 
     def _begin(self, step: int, n_missing: int) -> None:
         """Start with `n_missing` rows of missing values."""
         self.step, self._is_empty = step, True
         self._gap = np.array([-1], np.int32) if step == TEXT else np.array([np.nan])
-        self._grown = Growing(self._gap.dtype.type)
+        self._grown = Growing(self._gap.dtype.type, self._spill)
         self._grown.expect(self._expected)
         if n_missing:
             self._grown.append(np.broadcast_to(self._gap, n_missing))

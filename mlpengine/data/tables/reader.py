@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -18,6 +19,7 @@ from mlpengine.data.tables._files import (
 )
 from mlpengine.data.tables.dialect import CsvOptions
 from mlpengine.data.tables.progress import OnProgress
+from mlpengine.data.tables.stored import Spill, stored_table
 from mlpengine.data.tables.table import Table
 
 DATASETS: Mapping[str, str] = {"digits": "digit", "diabetes": "progression", "penguins": "species"}
@@ -75,6 +77,46 @@ def read_table(
             f"{name}: no such file, and not one of the data sets {', '.join(sorted(DATASETS))}"
         )
     return read_csv(opener(name, encoding), name, options, progress=progress)
+
+
+def store_table(
+    path: str | os.PathLike[str],
+    directory: Path,
+    *,
+    text: Iterable[str] = (),
+    numbers: Iterable[str] = (),
+    labels: Iterable[str] = (),
+    skip: Iterable[str] = (),
+    progress: OnProgress | None = None,
+    **dialect: Any,
+) -> Table:
+    """Return a table as `read_table`, with the columns in a file below `directory`.
+
+    CSV, Parquet and Feather are read in blocks, so that memory holds only a few columns, and the
+    distinct texts of all columns.  The columns `skip` are not read; their values are missing.
+
+    Raises: DataError, also for another format; RunError if the file cannot be written.
+    """
+    name = os.fspath(path)
+    options = CsvOptions.of(dialect, text, numbers, labels)
+    known = table_format(name)
+    if known and not known.store:
+        raise DataError(f"{name}: only CSV, Parquet and Feather can be streamed")
+
+    def read(where: str, spill: Spill) -> Table:
+        if known and known.store:
+            return known.store(where, spill, options)
+        open_file = opener(where, options.reading.text_encoding)
+        return read_csv(open_file, where, options, spill=spill, progress=progress)
+
+    how = {
+        **asdict(options.reading),
+        "text": sorted(options.text),
+        "numbers": sorted(options.numbers),
+        "labels": sorted(options.labels),
+    }
+    with readable(name):
+        return stored_table(Path(path), directory, how, read, frozenset(skip))
 
 
 def read_blocks(
@@ -137,13 +179,15 @@ class Format(NamedTuple):
     Attributes:
         read: returns the table of a file.
         blocks: yields tables with some rows of a file each; None to read files as one block.
+        store: writes the columns into the file of a `Spill`; None if files cannot be streamed.
     """
 
     read: Callable[[str, CsvOptions], Table]
     blocks: Callable[[str, CsvOptions], Iterator[Table]] | None = None
+    store: Callable[[str, Spill, CsvOptions], Table] | None = None
 
 
-_PARQUET, _FEATHER = (Format(files.read, files.blocks) for files in (PARQUET, FEATHER))
+_PARQUET, _FEATHER = (Format(files.read, files.blocks, files.store) for files in (PARQUET, FEATHER))
 
 FORMATS: dict[str, Format] = {
     ".parquet": _PARQUET,
