@@ -195,6 +195,12 @@ class Config:
             text = f"{kind} needs {setting}; or leave it out"
             yield kind in training.fold_members and not given, text, "training", "members"
 
+        for key in ("group", "time"):
+            text = "must be another column than the target, weights, exposures and events"
+            taken_by = *data.target, data.weight, data.exposure, data.event
+            name = getattr(data.split, key)
+            yield name and name in taken_by, text, "data", "split", key
+
         for key in ("lags", "rolling"):
             text = "needs data.split.time, the column of the order of rows, and no data.stream"
             usable = data.split.time and not data.stream

@@ -50,7 +50,8 @@ def parse(text: str, names: Iterable[str]) -> Expr:
     """Return the formula that `text` describes; `names` are its variables.
 
     The notation is Python's: numbers, ``+ - * / **``, comparisons, ``and or not``, and calls of
-    `FUNCTION_NAMES`.  Write a name that is not an identifier between backticks.
+    `FUNCTION_NAMES`.  Write a name that is not an identifier between backticks, and a backtick
+    within such a name twice.
 
     Raises: FormulaError, with the `position` of the first wrong character.
     """
@@ -120,7 +121,7 @@ def _unquoted(text: str) -> tuple[str, dict[str, str]]:
     quoted: dict[str, str] = {}
 
     def replace(match: re.Match[str]) -> str:
-        name = match[1] or match[2]
+        name = match[2] or match[1].replace("``", "`")
         if match[2] and normalize("NFKC", name) == name:
             return name
         unused = (chr(code) for code in range(0x3400, 0x4DB0) if chr(code) not in text)
@@ -129,7 +130,7 @@ def _unquoted(text: str) -> tuple[str, dict[str, str]]:
         quoted[stand_in] = name
         return stand_in
 
-    return re.sub(r"`([^`\n]+)`|([^\W\d]\w*)", replace, text), quoted
+    return re.sub(r"`((?:[^`\n]|``)+)`|([^\W\d]\w*)", replace, text), quoted
 
 
 class _Reader:
@@ -193,6 +194,7 @@ class _Reader:
         raise self.unknown(node, "name", name, [*self.names, *CONSTANTS])
 
     def _call(self, node: ast.expr, name: str, args: Sequence[ast.expr]) -> Expr:
+        name = self.quoted.get(name, name)
         function = FUNCTION_NAMES.get(name)
         if function is None:
             raise self.unknown(node, "function", name, list(FUNCTION_NAMES))

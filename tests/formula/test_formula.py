@@ -238,7 +238,7 @@ MISTAKES = {
     "'a' + price": (0, "names, numbers, arithmetic"),
     "1 + True": (4, "names, numbers, arithmetic"),
     "log(price, 2)": (0, "takes 1 arguments"),
-    "__import__('os')": (0, "no function is called '__import__'"),
+    "`__import__`('os')": (0, "no function is called '__import__'"),
     "price // 2": (0, "names, numbers, arithmetic"),
     "price ** price": (0, "exponent must be a number"),
     "where(price, 1, 2)": (0, "must be a comparison"),
