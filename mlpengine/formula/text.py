@@ -29,6 +29,9 @@ FUNCTION_NAMES = {
 
 CONSTANTS = {"pi": pi}
 
+SHOWN = 24
+"""Maximum number of names that a message lists."""
+
 _OPERATORS: dict[type[ast.AST], str] = {
     ast.Add: "add",
     ast.Sub: "sub",
@@ -207,7 +210,8 @@ class _Reader:
 
     def unknown(self, node: ast.expr, kind: str, name: str, known: list[str]) -> FormulaError:
         near = nearest(name, known)
-        offer = f"did you mean {near!r}?" if near else f"there is: {', '.join(known)}"
+        more = ", ..." if len(known) > SHOWN else ""
+        offer = f"did you mean {near!r}?" if near else f"there is: {', '.join(known[:SHOWN])}{more}"
         return self.mistake(node, f"no {kind} is called {name!r}; {offer}")
 
     def mistake(self, node: ast.expr, what: str) -> FormulaError:

@@ -263,7 +263,7 @@ MISTAKES = {
 def test_mistakes_and_attacks_are_refused_at_their_character(text):
     position, says = MISTAKES[text]
     with pytest.raises(FormulaError, match=says) as caught:
-        parse(text, ["price"])
+        parse(text, ["price", *(f"column {k}" for k in range(99))])
     assert caught.value.position == position
     assert len(str(caught.value)) < 500
 
