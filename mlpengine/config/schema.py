@@ -188,12 +188,9 @@ class Config:
         yield training.folds and data.split.validation, text, "data", "split", "validation"
         yield training.folds and data.validation_source, text, "data", "validation_source"
 
-        for kind, setting, given in (
-            ("piecewise", "data.encoding: piecewise", data.encoding == "piecewise"),
-            ("periodic", "model.input_layer.embedding", self.model.input_layer.embedding != "none"),
-        ):
-            text = f"{kind} needs {setting}; or leave it out"
-            yield kind in training.fold_members and not given, text, "training", "members"
+        text = "piecewise needs data.encoding: piecewise; or leave it out"
+        lacks_bins = "piecewise" in training.fold_members and data.encoding != "piecewise"
+        yield lacks_bins, text, "training", "members"
 
         for key in ("lags", "rolling"):
             text = "needs data.split.time, the column of the order of rows, and no data.stream"

@@ -74,7 +74,7 @@ def check_full_batch(step: Any, asked: str) -> str:
         ("clip_norm", step.clip_norm is not None),
         ("shards", step.shards > 1),
         ("ranks", step.ranks is not None),
-        ("dropout", step.dropout_schedule is not None or network.recorded(1, training=True).draws),
+        ("dropout", network.recorded(1, training=True).draws),
     ):
         if problem:
             raise UsageError(f"training step: {name} takes no {option}; leave it out")

@@ -6,8 +6,7 @@ from optimizer_table import CASES, gradient, make_grads, make_model
 
 from mlpengine import AdamW, CosineSchedule, MeanSquaredError, Mlp, Sgd
 from mlpengine.core.errors import UsageError
-from mlpengine.nn import InputLayer
-from mlpengine.optim import FlatCosineSchedule, Group, NAdam, Optimizer, PlateauSchedule
+from mlpengine.optim import Group, NAdam, Optimizer
 from mlpengine.step.step import TrainingStep
 
 GROUPS = {"biases": Group(lr=0.25, weight_decay=0.5), "first": Group(lr=2.0)}
@@ -42,42 +41,15 @@ def test_a_group_has_the_bits_of_an_optimizer_of_its_own(case):
         np.testing.assert_array_equal(model.params.views[name], runs[lr][name])
 
 
-def test_the_decay_follows_its_schedule():
-    model, grads = make_model(), make_grads(make_model())
-    schedule = FlatCosineSchedule(10)
-    optimizer = Sgd(model, lr=0.1, weight_decay=0.5, decay_schedule=schedule)
-    expected = model.params.views["0.weight"].copy()
-    for step in range(14):
-        optimizer.step(model, grads)
-        expected *= 1 - 0.1 * 0.5 * schedule(step)
-    np.testing.assert_allclose(model.params.views["0.weight"], expected, rtol=1e-14)
-    assert optimizer.scheduled_decay(13) == 0.0
-
-
-RECIPE = {
-    "input_layer": InputLayer("pbld", 3, frequencies=5, outputs=3, scaling=True),
-    "activation": "mish",
-    "learned_activation": True,
-    "parametrization": "neural_tangent",
-}
-RECIPE_GROUPS = {
-    "embedding": Group(lr=0.1),
-    "scaling": Group(lr=6.0, weight_decay=1.0),
-    "biases": Group(lr=0.1, weight_decay=0.0),
-    "alphas": Group(lr=0.1, weight_decay=1.0),
-}
-
-
-def recipe_step(backend, dtype="float64"):
-    mlp = Mlp([4, 9, 6, 2], seed=1, dtype=dtype, **RECIPE)
+def grouped_step(backend):
+    mlp = Mlp([4, 9, 6, 2], seed=1, dtype="float64", activation="mish")
     optimizer = AdamW(
         mlp,
         lr=0.04,
         betas=(0.9, 0.95),
         weight_decay=0.02,
         schedule=CosineSchedule(60),
-        decay_schedule=FlatCosineSchedule(60),
-        groups=RECIPE_GROUPS,
+        groups={"weights": Group(lr=0.5), "biases": Group(lr=0.1, weight_decay=0.3)},
     )
     return TrainingStep(mlp, MeanSquaredError(), optimizer, 16, backend=backend)
 
@@ -88,14 +60,14 @@ def data():
     return x, np.stack([np.sin(x[:, 0]), x[:, 1] * x[:, 2]], 1), rng.permutation(960) % 64
 
 
-def test_compiled_steps_of_the_recipe_agree_with_numpy():
+def test_compiled_steps_of_groups_agree_with_numpy():
     x, y, order = data()
-    numpy, ours = recipe_step("numpy"), recipe_step("compiled")
+    numpy, ours = grouped_step("numpy"), grouped_step("compiled")
     assert ours.fused
     losses = [step.run_many(x, y, order)[0] for step in (numpy, ours)]
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-10)
     np.testing.assert_allclose(ours.mlp.params.flat, numpy.mlp.params.flat, rtol=1e-8, atol=1e-10)
-    again = recipe_step("compiled")
+    again = grouped_step("compiled")
     for start in range(0, 960, 16):
         again(x[order[start : start + 16]], y[order[start : start + 16]])
     np.testing.assert_array_equal(again.mlp.params.flat, ours.mlp.params.flat)
@@ -107,8 +79,6 @@ WRONG = {
     "a schedule of texts": (lambda: {"schedule": lambda step: "a"}, "factor nan"),
     "a negative factor": (lambda: {"groups": {"biases": Group(lr=-1.0)}}, "lr must be a finite"),
     "a decay of words": (lambda: {"groups": {"biases": Group(weight_decay="no")}}, "must be a fin"),
-    "a schedule with a state": (lambda: {"decay_schedule": PlateauSchedule()}, "the step alone"),
-    "a schedule that is none": (lambda: {"decay_schedule": 3}, "of the step alone"),
 }
 
 
@@ -117,15 +87,6 @@ def test_wrong_groups_are_refused(name):
     options, text = WRONG[name]
     with pytest.raises(UsageError, match=text):
         Sgd(Mlp([3, 2]), weight_decay=0.1, **options())
-
-
-@pytest.mark.parametrize("second", [2.0, None])
-def test_a_factor_of_the_decay_that_is_none_of_0_to_1_is_refused(second):
-    model = make_model()
-    optimizer = Sgd(model, weight_decay=0.1, decay_schedule=lambda step: second if step else 1.0)
-    optimizer.step(model, make_grads(model))
-    with pytest.raises(UsageError, match="decay_schedule must lie in 0 to 1"):
-        optimizer.step(model, make_grads(model))
 
 
 def test_carried_numbers_that_depend_on_the_rate_take_no_groups():

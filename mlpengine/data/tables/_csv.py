@@ -180,7 +180,6 @@ class _Body:
             self._read_by_python(SMALL)
         else:
             self._read_by_python(FIRST, stop=1)
-            self._expect()
             size = _size(self.width, _BLOCK, _BLOCK_ROWS)
             try:
                 blocks = _ArrowBlocks(self)
@@ -234,13 +233,6 @@ class _Body:
         lines = records.lines(count, self.header.delimiter)
         self.blocks.append((records.line, count, lines))
         self.n_rows += count
-
-    def _expect(self) -> None:
-        """Estimate the number of rows from the bytes per row so far, and tell the columns."""
-        total, read = size_of(self.source.stream), self.source.offset
-        limit = total // (4 * self.width)  # most cells have four bytes and more
-        for reader in self.readers.values():
-            reader.expect(min(self.n_rows * total // read * 17 // 16, limit))
 
     def _add_rows(self, records: Records) -> None:
         rows = records.rows or csv_rows(lines_of(records.content), self.header.delimiter)
