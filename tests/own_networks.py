@@ -101,6 +101,8 @@ class Computed(Network):
 class TwoTables(Network):
     """Two tables of features, and two heads: a number and one class of three."""
 
+    rate = 0.2
+
     def __init__(self, width=8, **options):
         shapes = {"left": (width, IN_DIM), "image": (width, 16), "bias": width}
         shapes |= {"price.weight": (1, width), "class.weight": (3, width), "class.bias": 3}
@@ -109,7 +111,7 @@ class TwoTables(Network):
     def record(self, tape, left, image):
         p = tape.parameter
         h = left.linear(p("left")) + image.reshape(-1, 16).linear(p("image"), p("bias"))
-        h = tape.dropout(tape.layer("shared", h.tanh()), 0.2)
+        h = tape.dropout(tape.layer("shared", h.tanh()), self.rate)
         return {
             "price": h.linear(p("price.weight")),
             "class": h.linear(p("class.weight"), p("class.bias")),
@@ -282,10 +284,10 @@ class BatchNormed(Network):
 
 
 class NormedLayers(Network):
-    """Two dense layers with batch norm, the second without a scale and with another momentum."""
+    """Two dense layers with batch norm, the second without scale and bias; two momenta."""
 
     def __init__(self, **options):
-        shapes = {"w": (7, IN_DIM), "scale": np.ones(7), "bias": 7, "w2": (8, 7), "bias2": 8}
+        shapes = {"w": (7, IN_DIM), "scale": np.ones(7), "bias": 7, "w2": (8, 7)}
         buffers = {"a.mean": 7, "a.variance": np.ones(7), "b.mean": 8, "b.variance": np.ones(8)}
         super().__init__(IN_DIM, shapes | {"out": (2, 8)}, buffers=buffers, **options)
 
@@ -293,7 +295,7 @@ class NormedLayers(Network):
         p = tape.parameter
         h = x.linear(p("w"))
         h = tape.batch_norm(h, p("scale"), p("bias"), running="a", momentum=0.2).relu()
-        h = tape.batch_norm(h.linear(p("w2")), None, p("bias2"), running="b").tanh()
+        h = tape.batch_norm(h.linear(p("w2")), running="b").tanh()
         return tape.layer("body", h).linear(p("out"))
 
 
