@@ -185,7 +185,11 @@ class Optimizer(ABC):
         largest = float(np.finfo(flat.dtype).max)
         limits = Limits(at_least=0, at_most=largest)
         self.weight_decay: float = limits.check(f"{self._where}: weight_decay", weight_decay)
+        if not isinstance(groups, Mapping | None):
+            text = f"{self._where}: groups must be by name, such as {{'weights': Group(lr=0.1)}}"
+            raise UsageError(f"{text} (got {quoted(groups)})")
         self.groups = dict(groups or {})
+        self.decay_biases: bool = self.fit("decay_biases", decay_biases)
         self.ranges = find_ranges(
             self._where,
             self.params,
@@ -197,7 +201,6 @@ class Optimizer(ABC):
         fastest = max((run.lr * max(1.0, run.weight_decay) for run in self.ranges), default=1.0)
         self._largest_lr = largest / max(1.0, self.weight_decay) / max(1.0, fastest)
         self.lr = lr
-        self.decay_biases: bool = self.fit("decay_biases", decay_biases)
         self.schedule = schedule
         self._steps, self.current_lr = 0, self.scheduled_lr(0)
         self.moments = {name: zeros(Spec.of(flat)) for name in (*(signed or {}), *(squares or {}))}

@@ -15,7 +15,15 @@ from math import cos, inf, nan, pi
 from typing import Annotated, Any, ClassVar, Self, TypeAlias
 
 from mlpengine.core.errors import UsageError
-from mlpengine.core.fields import Fraction, Given, Limits, NonNegative, Positive, check_options
+from mlpengine.core.fields import (
+    Fraction,
+    Given,
+    Limits,
+    NonNegative,
+    Positive,
+    as_float,
+    check_options,
+)
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.optim._state import State, matching_state
 
@@ -111,7 +119,7 @@ def factor_of(schedule: ScheduleLike, step: int) -> float:
     """Return the factor of a step; NaN if the schedule returns no number."""
     factor = schedule(step)
     try:
-        return float(factor)
+        return as_float(factor)
     except (TypeError, ValueError):
         return nan
 

@@ -136,6 +136,8 @@ class TrainingStep:
         if clip_norm is not None:
             self._clip_norm = POSITIVE.check("training step: clip_norm", clip_norm)
         self._weighted, self.rematerialization = weighted, rematerialization
+        if ranks is not None:
+            arguments.need("ranks", ranks, Ranks, "such as Ranks(MPI.COMM_WORLD)")
         self.shards, self.ranks, self._agreed = shards, ranks, False
         self._backend, self.not_compiled = arguments.backend_of(backend)
         self.bad_rows: list[int] = []

@@ -78,6 +78,9 @@ WRONG = {
     "a dictionary": (lambda: {"groups": {"biases": {"lr": 2}}}, "such as Group"),
     "a schedule of texts": (lambda: {"schedule": lambda step: "a"}, "factor nan"),
     "a negative factor": (lambda: {"groups": {"biases": Group(lr=-1.0)}}, "lr must be a finite"),
+    "a list": (lambda: {"groups": [Group()]}, "groups must be by name"),
+    "a text": (lambda: {"decay_biases": "no"}, "decay_biases must be True or False"),
+    "a huge factor": (lambda: {"schedule": lambda step: 10**400}, "factor inf"),
     "a decay of words": (lambda: {"groups": {"biases": Group(weight_decay="no")}}, "must be a fin"),
 }
 

@@ -17,7 +17,14 @@ from mlpengine import (
     SoftmaxCrossEntropy,
     TrainingStep,
 )
-from mlpengine.core.errors import CheckpointError, NumericalError, ShapeError, TapeError, UsageError
+from mlpengine.core.errors import (
+    CheckpointError,
+    DtypeError,
+    NumericalError,
+    ShapeError,
+    TapeError,
+    UsageError,
+)
 from mlpengine.ops import Huber, MeanAbsoluteError
 from mlpengine.optim import PlateauSchedule, RmsProp
 from mlpengine.step.fused_run import FusedRun
@@ -168,7 +175,7 @@ def poisoned(place: str, backend: str) -> tuple[TrainingStep, np.ndarray, np.nda
     [
         ("input", r"step 2: .*the input is not, in row 3 of the batch: column 2\)"),
         ("infinite input", r"step 2: .*the input is not, in row 3 of the batch: column 2\)"),
-        ("weight", "step 2: .*layer 1, forward: 2.weight is not"),
+        ("weight", r"step 2: .*layer 1, forward: 2.weight is not; learning rate 0.001\)"),
         ("target", "step 2: .*the target is not, in row 5 of the batch"),
         ("overflow", "step 2: .*not|overflow"),
     ],
@@ -199,6 +206,10 @@ def test_misuse_is_named(backend):
         step(x[:0], y[:0])
     with pytest.raises(UsageError, match="auto, numpy, numexpr, compiled"):
         TrainingStep(mlp, MeanSquaredError(), Sgd(mlp), 8, backend="gpu")
+    with pytest.raises(UsageError, match=r"ranks must be such as Ranks\(MPI.COMM_WORLD\)"):
+        TrainingStep(mlp, MeanSquaredError(), Sgd(mlp), 8, ranks=3)
+    with pytest.raises(DtypeError, match=r"y: dtype must be float32 \(got object\)$"):
+        step(x, y.astype(object))
     for wrong in (0, 2.5, "auto", True):
         with pytest.raises(UsageError, match="batch_size must be a whole number of at least 1"):
             TrainingStep(mlp, MeanSquaredError(), Sgd(mlp, lr=0.1), wrong)
