@@ -149,6 +149,7 @@ def parse_yaml(text: str, source: str, document: Document, at: KeyPath = (), lin
         reason = str(error).split("\n")[0]
         raise ConfigError(f"{source}: not readable as YAML ({reason})") from error
     if node is None:
+        document.places.setdefault(at, (source, line))
         return {} if not at else None
     return _Plain(document, source, line).value(node, at)
 
