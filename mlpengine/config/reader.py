@@ -175,7 +175,7 @@ class _ScreeningParser(Parser):
         if self._count > MAX_VALUES + 1:
             return f"a config must have at most {MAX_VALUES:,} values"
         if isinstance(event, AliasEvent):
-            return f"aliases are not allowed: write the value out (*{event.anchor})"
+            return f"aliases are not allowed: write out the value, or quote it (*{event.anchor})"
         if isinstance(event, DocumentStartEvent):
             self._documents += 1
             if self._documents > 1:

@@ -286,6 +286,7 @@ def test_further_columns_are_ignored_and_no_rows_are_none():
 
 def test_other_paths_methods_and_types():
     assert ask("classes", GOOD, kind="text/plain")[0] == 415
+    assert ask("classes", GOOD, kind="x" * 20_000)[0] == 431
     assert ask("classes", GOOD, kind="Application/JSON; charset=utf-8")[0] == 200
     status, _, headers = ask("classes", GOOD, method="PUT")
     assert (status, headers[b"allow"]) == (405, b"POST")
