@@ -21,7 +21,6 @@ from mlpengine.config.schema import Config, reader
 from mlpengine.config.space import FIXED, MEASURES_LOSS
 from mlpengine.core.fields import Limits
 from mlpengine.data.features.options import Options
-from mlpengine.nn import InputLayer
 from mlpengine.optim import Group
 from mlpengine.settings import (
     DiagnosticsSettings,
@@ -41,7 +40,7 @@ from mlpengine_cli.main import COMMANDS, group
 
 SETTINGS = [
     *(FeatureSettings, SplitSettings, NetworkSettings, TrainingSettings, DiagnosticsSettings),
-    *(EarlyStopping, InputLayer, Group),
+    *(EarlyStopping, Group),
 ]
 FAMILIES = (LOSS, OPTIMIZER, SCHEDULE)
 MEMBERS = [one.of(kind) for one in FAMILIES for kind in one.registry.values()]

@@ -93,19 +93,13 @@ def draw(rng: np.random.Generator, source: Path) -> dict[str, Any]:
     targets = ["three", "two", "number", "positive", "first", "second"]
     used = ["first", "second"] if target == "labels" else [target]
     hidden = [int(n) for n in rng.integers(1, 40, int(rng.integers(0, 4)))]
-    learned = sometimes(0.15)  # of element-wise activations alone
-    others = {"identity", "softmax", "log_softmax"} if learned else {"identity"}
-    names = [name for name in ACTIVATIONS if name not in others]
+    names = [name for name in ACTIVATIONS if name != "identity"]
     activation = [one(FORMULAS) if sometimes(0.15) else one(names) for _ in hidden]
     model: dict[str, Any] = {
         "hidden": hidden,
         "activation": activation or ["relu"],
         "dropout": one([0.0, 0.0, 0.1, [0.5, *[0.0] * (len(hidden) - 1)]]),
-        "learned_activation": learned,
-        "parametrization": "neural_tangent" if sometimes(0.15) else "standard",
-        "input_layer": {"embedding": one(["none", "none", "none", "pbld", "periodic"])},
     }
-    model["input_layer"]["scaling"] = sometimes(0.15)
     data: dict[str, Any] = {
         "source": str(source),
         "target": used,

@@ -15,7 +15,7 @@ from mlpengine.core.wording import plural
 from mlpengine.data.features.checks import more_features
 from mlpengine.models.task import Task
 from mlpengine.training.loading import load
-from mlpengine.training.networks import input_layer_of, make_network
+from mlpengine.training.networks import make_network
 
 from .options import AS_JSON, HISTORY_OPTION, SHARE, check_history, overrides_like
 from .outcome import NOT_MET
@@ -85,7 +85,6 @@ def command(
             ends,
             seed=file.config.seed,
             dtype=file.config.training.dtype,
-            input_layer=input_layer_of(network, tables.preprocessor.numbers),
         )
     if fitted["features"] > tables.rows["train"]:
         shown.append(more_features(fitted["features"], tables.rows["train"]))

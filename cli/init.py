@@ -18,7 +18,6 @@ from mlpengine.data.features.targets import fit_target
 from mlpengine.data.tables import DATASETS, Table
 from mlpengine.data.tables.detect import detect
 from mlpengine.data.tables.rows import has_target
-from mlpengine.settings.recipes import PRESETS
 
 from .options import AS_JSON, OutputPath
 from .progress import Meter
@@ -34,7 +33,6 @@ Examples:
   mlpengine check diamonds.yaml
   mlpengine train diamonds.yaml
   mlpengine init train.csv --test test.csv --target price
-  mlpengine init diamonds.csv --target price --preset realmlp
   mlpengine init visits.csv --target effect --group patient
   mlpengine init patients.csv --target days --event died
   mlpengine init sensors.csv --target left --target right -o -
@@ -55,13 +53,6 @@ Examples:
     "--test",
     metavar="FILE",
     help="A separate table for the final score, in place of a fifth of DATA (data.test_source).",
-)
-@click.option(
-    "--preset",
-    type=click.Choice(PRESETS),
-    default="plain",
-    show_default=True,
-    help="Recipe that gives the settings.",
 )
 @click.option(
     "--group",
@@ -85,7 +76,6 @@ def command(
     target: tuple[str, ...],
     out: str | None,
     test: str | None,
-    preset: str,
     group: str | None,
     time: str | None,
     event: str | None,
@@ -155,12 +145,11 @@ def command(
         schema=SCHEMA_FILE,
         test=test_source,
         reading=detected.reading,
-        preset=preset,
         division=division,
         event=event,
         others=others,
     )
-    decided = decisions(facts, names, preset, division)
+    decided = decisions(facts, names, division)
     decided += [f"not taken: {one}, {why} (a comment in the config)" for one, why in others.items()]
     shown_remarks = [
         *detected.notes,

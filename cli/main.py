@@ -32,7 +32,7 @@ COMMANDS = {
     "serve": "Answer HTTP requests with predictions of a trained model.",
     "explain": "Show which columns drive the predictions of a model.",
     "report": "Show a run on one HTML page.",
-    "diagnose": "Check a config before a long run, or explain how a run went.",
+    "diagnose": "Explain how a run went.",
     "compare": "Show the differences between two runs.",
     "ls": "List runs, with their scores and verdicts.",
     "schema": "Print the JSON Schema of configs.",

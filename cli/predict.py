@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -17,11 +17,10 @@ from mlpengine.core.wording import plural, printable
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.categories import coded
 from mlpengine.data.features.drift import NewRows
-from mlpengine.data.tables import Column, Table, read_blocks, read_table
+from mlpengine.data.tables import Column, Table, read_table
 from mlpengine.data.tables.parsing import FIRST_INEXACT
 from mlpengine.data.tables.reader import table_format
 from mlpengine.models.calibration import checked_level
-from mlpengine.models.forward import Features
 from mlpengine.models.model import Model
 from mlpengine.models.task import Classification, MultiLabel, Regression, Task
 from mlpengine.training.loading import load
@@ -34,7 +33,7 @@ EPILOG = """\b
 Examples:
   mlpengine predict runs/penguins new.csv -o predictions.csv
   mlpengine predict runs/titanic people.csv --id name -o survivors.parquet
-  mlpengine predict runs/diamonds new.csv --interval 0.9 --spread
+  mlpengine predict runs/diamonds new.csv --interval 0.9
   mlpengine predict runs/penguins new.csv --set 0.9
   mlpengine predict runs/patients new.csv --quantile 0.25,0.75 --times 365,730
   mlpengine predict runs/power today.csv --history week.csv
@@ -85,7 +84,6 @@ Examples:
     help="Predict the positive class above this probability (two classes).",
 )
 @click.option("--by-class", is_flag=True, help="With --set: hold this share of each class.")
-@click.option("--spread", "with_spread", is_flag=True, help="Add the deviation over the networks.")
 @HISTORY_OPTION
 @click.option("--id", "key", metavar="COL", help="Column to copy; by default the line in FILE.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
@@ -99,7 +97,6 @@ def command(
     times: str | None,
     threshold: float | None,
     by_class: bool,
-    with_spread: bool,
     history: str | None,
     key: str | None,
     as_json: bool,
@@ -119,10 +116,9 @@ def command(
     true class for the given share of all rows or, with --by-class, of the rows of each class; sets
     with --by-class are larger.  --threshold replaces the model's threshold (0.5, or the threshold
     that training.threshold chose).  --quantile adds <target>_0.1 and so on.  For censored
-    times, --times adds survival_365 and so on: the chance of no event before time 365.  --spread
-    adds the standard deviation over the networks: of their numbers, or of their probabilities of
-    the predicted class.  A .npy file holds numbers only: probabilities or predicted values, and 0
-    or 1 for each class of --set.  The column of --id keeps its type.
+    times, --times adds survival_365 and so on: the chance of no event before time 365.  A .npy file
+    holds numbers only: probabilities or predicted values, and 0 or 1 for each class of --set.  The
+    column of --id keeps its type.
     """
     _check_levels(level, set_level, by_class=by_class)
     path = None if out == "-" else Path(out)
@@ -138,17 +134,15 @@ def command(
     sure = Sure(
         level,
         set_level,
-        with_spread,
         by_class,
         _listed("--quantile", quantiles),
         _listed("--times", times),
     )
-    blocks = _blocks(model, sys.stdin.buffer if file == "-" else file, key, sure, history)
+    source = sys.stdin.buffer if file == "-" else file
+    columns, numbers = _predicted_columns(model, source, key, sure, history)
     if path is None and not as_json:
-        for number, (columns, _) in enumerate(blocks):
-            write_file(csv_text(columns, header=not number))
+        write_file(csv_text(columns))
         return
-    columns, numbers = _joined(list(blocks))
     rows = len(numbers)
     if path is not None:
         write_table(path, columns, numbers)
@@ -168,13 +162,9 @@ class Sure(NamedTuple):
 
     level: float | None = None
     set_level: float | None = None
-    with_spread: bool = False
     by_class: bool = False
     quantiles: Sequence[float] = ()
     times: Sequence[float] = ()
-
-
-AS_THEY_ARE = Sure()
 
 
 def _check_levels(level: float | None, set_level: float | None, *, by_class: bool) -> None:
@@ -198,70 +188,41 @@ def _listed(option: str, text: str | None) -> list[float]:
     return numbers
 
 
-def _blocks(
+def _predicted_columns(
     model: Model,
     source: str | BinaryIO,
     key: str | None,
     sure: Sure,
     history: str | None,
-) -> Iterator[tuple[dict[str, Any], Array]]:
-    """Read and predict blocks of rows; yield the columns to write and their numbers."""
+) -> tuple[dict[str, Any], Array]:
+    """Read and predict rows; return the columns to write and their numbers."""
     how = model.preprocessor.read_arguments
     has_types = isinstance(source, str) and table_format(source) is not None
     if key and key not in model.columns and not has_types:
         how["text"] = [*how["text"], key]  # text keeps the leading zeros of codes
     own = model.preprocessor
-    kept = {*own.columns, *own.formula_columns, *filter(None, [key])}
-    rows = outside = 0
-    new = NewRows(own, has_history=history is not None)
-    if own.history.names or history is not None:  # lags need rows of other blocks
-        tables = iter([model.table(read_table(source, **how), history)])
-    else:
-        tables = read_blocks(source, kept=kept, **how)
-    for table in tables:
-        if key:
-            table.require([key], "--id")
-        in_use = model.preprocessor.rows_in_use(table)
-        rows += table.n_rows
-        outside += 0 if in_use is None else int((~in_use).sum())
-        new.add(table)
-        columns, numbers = prediction_columns(model, table, sure)
-        yield {**row_names(table, key, columns), **columns}, numbers
-    if outside:
-        where = model.preprocessor.options.where
-        text = f"{plural(outside, 'row')} of {rows:,} outside the training filter: not {where}"
-        say(f"warning: {table.source}: {text}", err=True)
-    for line in new.lines():
-        say(f"warning: {table.source}: {line}", err=True)
-
-
-def _joined(blocks: list[tuple[dict[str, Any], Array]]) -> tuple[dict[str, Any], Array]:
-    columns: dict[str, Any] = {}
-    for name, column in blocks[0][0].items():
-        parts = [block[name] for block, _ in blocks]
-        join = np.concatenate if isinstance(column, np.ndarray) else Coded.joined
-        columns[name] = join(parts)
-    return columns, np.concatenate([numbers for _, numbers in blocks])
-
-
-def prediction_columns(
-    model: Model, table: Table, sure: Sure = AS_THEY_ARE
-) -> tuple[dict[str, Any], Array]:
-    """Return the predicted columns of a table by name, and their numbers as one matrix."""
-    x = model.preprocessor.features_of(table)
+    kept = {*model.columns, *own.formula_columns, *filter(None, [key])}
+    table = model.table(read_table(source, kept=kept, **how), history)
+    if key:
+        table.require([key], "--id")
     with np.errstate(over="ignore", invalid="ignore"):  # large weights may overflow
-        return output_columns(model, model.forward(x), sure, x)
+        output = model.forward(own.features_of(table))
+        columns, numbers = output_columns(model, output, sure)
+    columns = {**row_names(table, key, columns), **columns}
+    in_use = own.rows_in_use(table)
+    if in_use is not None and not in_use.all():
+        outside, where = plural(int((~in_use).sum()), "row"), own.options.where
+        text = f"{outside} of {table.n_rows:,} outside the training filter: not {where}"
+        say(f"warning: {table.source}: {text}", err=True)
+    for line in NewRows(own, has_history=history is not None).add(table).lines():
+        say(f"warning: {table.source}: {line}", err=True)
+    return columns, numbers
 
 
-def output_columns(
-    model: Model, output: Array, sure: Sure, x: Features | None = None
-) -> tuple[dict[str, Any], Array]:
-    """Return the predicted columns for network outputs (rows, out_dim).
-
-    The spread over the networks needs the features `x`.
-    """
+def output_columns(model: Model, output: Array, sure: Sure) -> tuple[dict[str, Any], Array]:
+    """Return the predicted columns for network outputs (rows, out_dim), and their numbers."""
     preprocessor, task = model.preprocessor, model.task
-    added = _how_sure(model, task, x, output, sure)
+    added = _intervals(model, output, sure)
     quantiles = _quantiles(model, output, sure)
     given = sure.set_level
     sets = None if given is None else model.set_of(output, given, "--set", by_class=sure.by_class)
@@ -286,27 +247,19 @@ def _together(*parts: Mapping[str, Any]) -> dict[str, Any]:
         for twice in columns.keys() & part.keys():
             raise UsageError(
                 f"two predicted columns would be called {twice!r}; train with another name of the "
-                "target, or leave out --interval, --set and --spread"
+                "target, or leave out --interval and --set"
             )
         columns |= part
     return columns
 
 
-def _how_sure(
-    model: Model, task: Task, x: Features | None, output: Array, sure: Sure
-) -> dict[str, Any]:
-    """Return the columns of interval ends and of the spread over the networks."""
+def _intervals(model: Model, output: Array, sure: Sure) -> dict[str, Any]:
+    """Return the columns of interval ends."""
     added: dict[str, Any] = {}
-    targets = _predicted(model)
     if sure.level is not None:
         ends = model.interval_of(output, sure.level, "--interval")
         for end, values in zip(("low", "high"), ends, strict=True):
-            added |= {f"{name}_{end}": values[:, i] for i, name in enumerate(targets)}
-    if sure.with_spread and x is not None:
-        spread = model.spread(x)
-        if isinstance(task, Classification):
-            spread = spread[np.arange(len(output)), task.predict(output)][:, None]
-        added |= {f"{name}_spread": spread[:, i] for i, name in enumerate(targets)}
+            added |= {f"{name}_{end}": values[:, i] for i, name in enumerate(_predicted(model))}
     return added
 
 

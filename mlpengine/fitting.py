@@ -26,7 +26,7 @@ from mlpengine.config.schema import Config
 from mlpengine.config.sections import fill_missing
 from mlpengine.config.tables import history_of, read_source, read_tables, reading_of
 from mlpengine.core.errors import ConfigError, DataError, UsageError
-from mlpengine.core.fields import POSITIVE, one_of
+from mlpengine.core.fields import POSITIVE
 from mlpengine.core.files import is_run
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import quoted, shown_name, suggestion
@@ -38,7 +38,6 @@ from mlpengine.data.tables.frames import as_table, categorical_columns
 from mlpengine.diagnostics.verdict import Verdicts
 from mlpengine.models.model import Model
 from mlpengine.models.task import Split
-from mlpengine.settings.recipes import PRESETS
 from mlpengine.training.loading import load
 from mlpengine.training.loop import Callback, Result
 from mlpengine.training.measure import SPREADS, measure
@@ -175,7 +174,6 @@ def fit(
     validation: Any = None,
     test: Any = None,
     warm_start: Model | str | os.PathLike[str] | None = None,
-    preset: str = "plain",
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
     time_limit: float | None = None,
@@ -195,7 +193,6 @@ def fit(
         test: a separate table for the test, instead of a share of `table`.
         warm_start: a model or a run with the initial weights and the preprocessing (fine-tuning).
             With the path of a run, the run's config has the keys that `config` leaves out.
-        preset: recipe for the keys that `config` leaves out: ``plain`` or ``realmlp``.
         callbacks: callbacks of the training loop.
         progress: show the work on stderr; by default in a terminal and in a notebook.
         time_limit: seconds from the call on.  Training ends by then, but after at least one epoch;
@@ -225,7 +222,7 @@ def fit(
     with Progress(progress) as shown:
         shown.stage("reading the table")
         file, tables, decided, warned = _config(
-            table, target, given, config, preset=preset, proposing=warm_start is None
+            table, target, given, config, proposing=warm_start is None
         )
         model = (
             warm_start
@@ -405,13 +402,11 @@ def _config(
     given: Mapping[str, Any],
     config: Mapping[str, Any],
     *,
-    preset: str = "plain",
     proposing: bool,
     name: str = NAME,
 ) -> tuple[ConfigFile, dict[str, Table], list[str], list[str]]:
     """Return the checked config, the tables in memory by part, the decisions, and warnings."""
     _check_call(table, target, given, config, name)
-    one_of(f"{name}: preset", preset, PRESETS)
     sections = as_config(config)
     own = sections.setdefault("data", {})
     if not isinstance(own, dict):
@@ -439,7 +434,7 @@ def _config(
     tables: dict[str, Table] = {}
     decided: list[str] = []
     warned: list[str] = []
-    if proposing and not own.get("stream"):
+    if proposing:
         detected = None
         with suppress(ConfigError, DataError):  # the check below, or training, reports it
             checked = checked_sections({"data": deepcopy(own)}, name)
@@ -460,7 +455,7 @@ def _config(
                 if (history := history_of(checked)).names:
                     whole = history.extended(detected.table)
                     facts = TableCheck.of(checked, whole, data.target).facts
-                decided, warned = complete_config(sections, detected, preset, features, facts)
+                decided, warned = complete_config(sections, detected, features, facts)
             except DataError:
                 checked_sections(sections, name)  # errors of the settings come first
                 raise

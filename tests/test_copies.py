@@ -18,7 +18,6 @@ from mlpengine.data.features import Batches, NumberTarget, Preprocessor
 from mlpengine.data.tables import Table
 from mlpengine.diagnostics import Diagnostics
 from mlpengine.models.task import Regression, Split
-from mlpengine.nn import InputLayer
 from mlpengine.ops import RunningStatistics
 from mlpengine.tape import from_inner
 
@@ -126,12 +125,7 @@ def new_model() -> Model:
 
 ROWS = {
     "Mlp": Row(lambda: Mlp([3, 4, 2], seed=1), predicted),
-    "Mlp, with an input layer": Row(
-        lambda: Mlp(
-            [3, 4, 2], input_layer=InputLayer("pbld", scaling=True), learned_activation=True
-        ),
-        predicted,
-    ),
+    "Mlp of some features": Row(lambda: Mlp([3, 4, 2], reads=((0, 1), (2, 3))), predicted),
     "Scratch, Gradients": Row(network, trained),
     "TrainingStep, NumPy": Row(
         lambda: new_step(backend="numpy", dropout=0.3, weighted=True), steps_made

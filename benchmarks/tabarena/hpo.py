@@ -4,5 +4,5 @@ from tabarena.systems.mlpengine.system import MlpengineSystemModel
 from tabarena.utils.config_utils import SystemConfigGenerator
 
 gen_mlpengine = SystemConfigGenerator(
-    model_cls=MlpengineSystemModel, name="mlpengine", manual_configs=[{}, {"preset": "realmlp"}]
+    model_cls=MlpengineSystemModel, name="mlpengine", manual_configs=[{}]
 )

@@ -14,12 +14,7 @@ class MlpengineSystemModel(ExternalSystemModel):
     """The networks and linear models that ``mlpengine.fit`` proposes for a table.
 
     Its preprocessing and its folds are its own: by group or by time where the task has them.
-    `preset` is plain or realmlp.
     """
-
-    def __init__(self, *, preset: str = "plain", **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.preset = preset
 
     def _fit_system(
         self,
@@ -50,7 +45,6 @@ class MlpengineSystemModel(ExternalSystemModel):
         self._model, _ = mlpengine.fit(
             X,
             target_name,
-            preset=self.preset,
             data={"split": split, "task": "classification" if is_classification else "regression"},
             training={"threads": num_cpus} if num_cpus else {},
             seed=random_state or 0,

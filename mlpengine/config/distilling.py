@@ -73,7 +73,7 @@ def student_config(file: ConfigFile, teacher: Model, rows: int, name: str) -> Co
     kept = {name: plain[name] for name in ("seed", "diagnostics", "report")}
     data |= {"class_weights": "none", "transfer_set": TRANSFER_FILE}
     numbers = len(fitted.numbers.sources) if fitted.numbers else 0
-    if encodes(rows, numbers, "plain"):
+    if encodes(rows, numbers):
         data["encoding"] = "piecewise"
     if fitted.task in NUMBERS:
         kept["loss"] = plain["loss"]
@@ -317,7 +317,7 @@ def _outputs(data: LoadedData, predicted: Array) -> Array:
 def _direct(data: LoadedData) -> Callable[[Array], Array]:
     """Train a network of the student's size on the table's targets; return its forward pass."""
     train, settings = data.parts["train"], data.file.config.settings
-    usual = recipe("plain", str(data.tables.preprocessor.task), len(train)).training
+    usual = recipe(str(data.tables.preprocessor.task), len(train)).training
     training = replace(
         settings.training,
         loss=data.loss,

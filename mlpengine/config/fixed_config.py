@@ -70,7 +70,7 @@ PROPOSED = (
 def proposed_settings(data: LoadedData) -> dict[str, Any]:
     """Return the `PROPOSED` settings, without values that the data's config already has."""
     rows = sum(data.tables.rows.values())
-    run = recipe("plain", str(data.tables.preprocessor.task), rows)
+    run = recipe(str(data.tables.preprocessor.task), rows)
     training = plain(run.training)
     sections = {"data": plain(run.features), "model": plain(run.network), "training": training}
     sections |= {name: training[name] for name in ("optimizer", "schedule")}
@@ -83,18 +83,16 @@ def proposed_settings(data: LoadedData) -> dict[str, Any]:
     return settings
 
 
-def fixed_config(
-    path: Path, verdicts: Sequence[Verdict], overrides: Sequence[Override] = ()
-) -> str:
+def fixed_config(path: Path, verdicts: Sequence[Verdict]) -> str:
     """Return a commented config file with the settings of the verdicts' fixes.
 
     Default settings are left out, and paths are absolute.  Verdicts without settings are listed
     above the config.
     """
-    file = load_config(path, overrides)
+    file = load_config(path)
     fixes = [*fix_overrides(verdicts), *as_overrides(corrections(verdicts, file))]
     changed = {fix.path for fix in fixes}
-    before, after = file.plain(), load_config(path, [*overrides, *fixes]).plain()
+    before, after = file.plain(), load_config(path, fixes).plain()
     default = plain(reader().validate_python({"data": {"source": ""}}))
     tree = with_short_lists(_differing(after, default, changed))
     for key, (_, verdict) in combined_fix(verdicts).items():

@@ -97,7 +97,6 @@ def propose(
     schema: str,
     test: str | None = None,
     reading: CsvDialect = DEFAULT,
-    preset: str = "plain",
     division: Division | None = None,
     event: str | None = None,
     others: Mapping[str, str] = MappingProxyType({}),
@@ -114,8 +113,8 @@ def propose(
         reasons = "; ".join(f"{name}: {reason}" for name, reason in profile.drop.items())
         text = f"no column is left to learn from ({reasons or 'there is none'})"
         raise DataError(f"{profile.source}: {text}")
-    sections = sections_of(recipe(preset, str(profile.task), profile.n_rows))
-    encoded, members = _encoding_and_members(profile, target, preset, division)
+    sections = sections_of(recipe(str(profile.task), profile.n_rows))
+    encoded, members = _encoding_and_members(profile, target, division)
     lines = [
         f"{SCHEMA_LINE}{schema}",
         f"# Predicts {printable(', '.join(target))} from {printable(profile.source)}: "
@@ -155,23 +154,10 @@ def propose(
 
 COMMENTS = {
     ("data", "transform_target"): "log of a skewed target if a small model then predicts better",
-    ("model", "learned_activation"): "x + alpha (f(x) - x), one learned alpha for each unit",
-    ("model", "input_layer"): "learned cosine features of each number; then a scale for each input",
-    ("model", "parametrization"): "weights of variance 1; products divided by sqrt(inputs)",
-    ("model", "dropout_schedule"): "the dropout falls to zero over the last half",
-    ("model", "initializer"): "pre-activations of the training rows have variance 1",
-    ("optimizer", "decay_schedule"): "the decay falls to zero over the last half",
-    ("optimizer", "groups"): "factors of lr and weight_decay",
     ("schedule", "cosine"): "lr falls to zero over the epochs",
-    ("schedule", "coslog"): "lr rises and falls in waves, each twice as long",
-    ("training", "drop_last"): "rows that do not fill a batch wait for a later epoch",
     ("training", "early_stopping"): "the best epoch's weights are kept",
-    ("training", "calibration"): "probabilities as if labels were not smoothed",
 }
 """Comments in a config, by section and key."""
-
-MAPPING_WIDTH = 100
-"""Maximum width of a mapping on one line; a wider mapping takes several lines."""
 
 
 def _section(name: str, options: Mapping[str, Any]) -> list[str]:
@@ -181,23 +167,12 @@ def _section(name: str, options: Mapping[str, Any]) -> list[str]:
         return [f"schedule: {shown}  # {COMMENTS[name, options['name']]}"]
     if name == "loss" or (name == "optimizer" and len(options) <= 3):
         return [f"{name}: {_flow(options)}"]
-    lines = [f"{name}:"]
-    for key, value in options.items():
-        flow = _line(name, key, value)
-        if len(flow) <= MAPPING_WIDTH or not isinstance(value, Mapping):
-            lines.append(flow)
-        else:
-            lines.append(f"  {key}:{_remark(name, key)}")
-            lines += [f"    {inner}: {_flow(one)}" for inner, one in value.items()]
-    return lines
+    return [f"{name}:", *(_line(name, key, value) for key, value in options.items())]
 
 
 def _line(section: str, key: str, value: Any) -> str:
-    return f"  {key}: {_flow(value)}{_remark(section, key)}"
-
-
-def _remark(section: str, key: str) -> str:
-    return f"  # {COMMENTS[section, key]}" if (section, key) in COMMENTS else ""
+    remark = f"  # {COMMENTS[section, key]}" if (section, key) in COMMENTS else ""
+    return f"  {key}: {_flow(value)}{remark}"
 
 
 def _flow(value: Any) -> str:
@@ -216,18 +191,15 @@ def folds_of(profile: Profile, division: Division | None) -> int | None:
 
 
 def decisions(
-    profile: Profile,
-    target: Sequence[str],
-    preset: str = "plain",
-    division: Division | None = None,
+    profile: Profile, target: Sequence[str], division: Division | None = None
 ) -> list[str]:
     """Return the decisions of `propose`, a line each, with the key that changes the decision."""
-    run = recipe(preset, str(profile.task), profile.n_rows)
+    run = recipe(str(profile.task), profile.n_rows)
     folds = folds_of(profile, division)
     lines = [
         f"{profile.task} of {printable(', '.join(target))} (data.task){_reading(profile, target)}"
     ]
-    encoded, members = _encoding_and_members(profile, target, preset, division)
+    encoded, members = _encoding_and_members(profile, target, division)
     each = len(trained(members)) or 1
     networks = f"{each * folds} networks of" if folds else "one network of"
     hidden = "-".join(map(str, run.network.hidden)) + " units"
@@ -276,7 +248,6 @@ def doubts(profile: Profile, target: Sequence[str]) -> list[str]:
 def complete_config(
     config: dict[str, Any],
     detected: Detected,
-    preset: str = "plain",
     kept: Collection[str] = (),
     facts: Profile | None = None,
 ) -> tuple[list[str], list[str]]:
@@ -317,11 +288,10 @@ def complete_config(
         schema="",
         test=data.get("test_source"),
         reading=reading,
-        preset=preset,
         division=division,
     )
     proposed = parse_yaml(text, "init", Document("init"))
-    lines = decisions(facts, target, preset, division)
+    lines = decisions(facts, target, division)
     if empty := table.n_rows - int(has_target(table, target).sum()):
         lines.append(f"{plural(empty, 'row')} of {table.n_rows:,} left out: the target is missing")
     doubted = doubts(facts, target) if task in ("auto", None) and "loss" not in config else []
@@ -385,7 +355,7 @@ def drop_rates(sections: dict[str, Any], optimizer: Any) -> None:
 
 
 def _encoding_and_members(
-    profile: Profile, target: Sequence[str], preset: str, division: Division | None
+    profile: Profile, target: Sequence[str], division: Division | None
 ) -> tuple[bool, tuple[MemberType, ...]]:
     """Return whether numbers are encoded by quantile bins, and the ensemble member types.
 
@@ -397,7 +367,7 @@ def _encoding_and_members(
     kinds = [column.kind for column in columns]
     numbers = sum(kind in ("number", "integer", "date") for kind in kinds)
     has_lags = division is not None and division.has_lags
-    encoded = encodes(profile.n_rows, numbers, preset) and not has_lags
+    encoded = encodes(profile.n_rows, numbers) and not has_lags
     if folds_of(profile, division) is None:
         return encoded, ()
     features = sum(c.distinct if c.kind == "category" else 1 + (c.missing > 0) for c in columns)
@@ -405,7 +375,7 @@ def _encoding_and_members(
     smooth = profile.task == "regression" and not gaps and not has_lags
     numbers_from = features if smooth else None
     return encoded, members_for(
-        profile.n_rows, len(kinds), preset, encoded=encoded, numbers_from=numbers_from
+        profile.n_rows, len(kinds), encoded=encoded, numbers_from=numbers_from
     )
 
 

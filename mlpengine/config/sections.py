@@ -27,8 +27,7 @@ def plain(value: Any) -> Any:
 
 
 SHOWN_DEFAULTS = {
-    *("hidden", "activation", "embedding", "frequencies", "outputs", "sigma", "lr", "weight_decay"),
-    *("cycles", "epochs", "batch_size", "patience"),
+    *("hidden", "activation", "lr", "weight_decay", "epochs", "batch_size", "patience"),
 }
 """Options that recipes write even with their default value."""
 
@@ -42,9 +41,7 @@ def written(settings: Any) -> dict[str, Any]:
             continue
         if isinstance(value, tuple) and len(value) == 1 == len(one.default):
             value = value[0]
-        if isinstance(value, Mapping):
-            values[one.key] = {key: written(part) for key, part in value.items()}
-        elif is_dataclass(value) or isinstance(value, FAMILIES):
+        if is_dataclass(value) or isinstance(value, FAMILIES):
             values[one.key] = written(value)
         else:
             values[one.key] = plain(value)

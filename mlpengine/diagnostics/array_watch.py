@@ -17,8 +17,7 @@ from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.rules import verdicts
 from mlpengine.diagnostics.schedule import SamplingSchedule
 from mlpengine.diagnostics.thresholds import STRETCH, WATCH_EVERY, WATCHED_ROWS
-from mlpengine.diagnostics.units import is_saturated, range_of, rectifies
-from mlpengine.diagnostics.updates import WideDot
+from mlpengine.diagnostics.units import is_saturated, range_of
 from mlpengine.diagnostics.verdict import Verdict, Verdicts
 from mlpengine.nn.layers import ActivationLike, activation_op
 from mlpengine.ops import LOSSES, GradOp, Loss
@@ -236,8 +235,6 @@ def _floats(values: Any) -> Array:
 @np.errstate(all="ignore")  # of a diverged run
 def _of_activations(y: Array, op: GradOp | None) -> dict[str, float]:
     measured = {"activation_mean": float(y.mean()), "activation_std": float(y.std())}
-    if rectifies(op):
-        measured["pre_activation_max"] = float(y.max())
     if isfinite(np.subtract(*range_of(op))):
         measured["saturated_share"] = float(is_saturated(op, y).mean())
     return measured
@@ -247,17 +244,13 @@ def _of_activations(y: Array, op: GradOp | None) -> dict[str, float]:
 def _of_update(weights: Array, gradients: Any, before: Array | None) -> dict[str, float]:
     """Return the quantities of the weights of a layer; overwrite `before` with the update."""
     measured: dict[str, float] = {}
-    g = None if gradients is None else np.ravel(_floats(gradients))
-    norm = nan if g is None else GlobalNorm(g)()
-    if g is not None:
-        measured["gradient_rms"] = norm / sqrt(g.size)
+    if gradients is not None:
+        g = np.ravel(_floats(gradients))
+        measured["gradient_rms"] = GlobalNorm(g)() / sqrt(g.size)
     if before is not None:
         size = GlobalNorm(np.ravel(before))()
-        update = np.ravel(np.subtract(before, weights, before))
-        length = GlobalNorm(update)()
+        length = GlobalNorm(np.ravel(np.subtract(before, weights, before)))()
         measured["update_ratio"] = length / size if size else nan
-        if g is not None and length * norm:
-            measured["update_cosine"] = WideDot(update, g)() / (length * norm)
     return measured
 
 

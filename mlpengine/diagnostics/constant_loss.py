@@ -94,15 +94,6 @@ def baseline_loss(loss: Loss, y: Array, outputs: int, weights: Array | None = No
     return loss_of_constant(loss, y, loss.best_constant(y, outputs, weights), weights)
 
 
-def lowest_loss(loss: Loss, y: Array, outputs: int) -> float:
-    """Return the loss of the best output of each row (see `Loss.best_outputs`).
-
-    Shapes: as for `baseline_loss`.
-    """
-    best = loss.best_outputs(y, outputs)
-    return loss(best, y if y.ndim == 1 else y.astype(np.float64))
-
-
 @np.errstate(all="ignore")  # of a diverged run
 def constant_losses(
     loss: Loss | LossSum, outputs: Any, parts: Sequence[tuple[Any, Array | None]]

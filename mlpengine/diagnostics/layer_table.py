@@ -14,11 +14,9 @@ TITLE_WIDTHS = {
     "activation": 10,
     "grad RMS": 8,
     "update": 7,
-    "cosine": 6,
     "dead|sat": 8,
     "mean": 8,
     "std": 7,
-    "max |z|": 7,
 }
 """Titles and widths of the columns: TABLE_WIDTH with spaces.  Names of layers may need more."""
 
@@ -26,9 +24,8 @@ TITLE_WIDTHS = {
 LEGEND = """\
 grad RMS: root mean square of the weights' gradient
 update: norm of the weight change divided by the norm of the weights; usual: about 0.001
-cosine: cosine of the angle between the weight change and the negative gradient
 dead|sat: units that never fire (relu), or activations beyond 0.97 of their range (tanh, sigmoid)
-mean, std: mean and standard deviation of the activations; max |z|: largest pre-activation
+mean, std: mean and standard deviation of the activations
 gradient noise scale: larger batches than this hardly improve a step"""
 """The meaning of the columns."""
 
@@ -42,7 +39,7 @@ def table(diagnostics: Diagnostics) -> str:
     rows = [tuple(TITLE_WIDTHS)]
     for number, layer in enumerate(diagnostics.layers):
         get = partial(diagnostics.get, layer=number)
-        dead, cosine = diagnostics.dead_share(number), get("update_cosine")
+        dead = diagnostics.dead_share(number)
         stopped = get("saturated_share") if isnan(dead) else dead
         cells = (
             names[number],
@@ -50,11 +47,9 @@ def table(diagnostics: Diagnostics) -> str:
             layer.activation.name if layer.activation else "-",
             _text(get("gradient_rms")),
             _text(get("update_ratio")),
-            "-" if isnan(cosine) else f"{cosine:.2f}",
             "-" if isnan(stopped) else percent(stopped),
             _text(get("activation_mean")),
             _text(get("activation_std")),
-            _text(get("pre_activation_max")),
         )
         rows.append(cells)
     lines = [_line(row, max(wider, 0)) for row in rows]

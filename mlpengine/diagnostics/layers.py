@@ -9,7 +9,7 @@ import numpy as np
 from mlpengine.core.spec import Array
 from mlpengine.nn import NETWORKS, Network
 from mlpengine.nn.recording import Recording
-from mlpengine.ops import Activation, Dropout, GradOp, LearnedActivation
+from mlpengine.ops import Activation, Dropout, GradOp
 from mlpengine.ops.softmax import AlongAxis
 from mlpengine.tape.record import Record, Value, dependents
 from mlpengine.tape.tape import RecordedLayer
@@ -63,7 +63,7 @@ class NetworkFacts(NamedTuple):
                 LayerFacts(
                     layer.name,
                     prod(layer.output.spec.shape[1:]),
-                    op.base if isinstance(op, LearnedActivation) else op,
+                    op,
                     own := tuple(name for name in layer.parameters if name in weights),
                     _ends_at(recording, [r for r in records if r.key == layer.output.index]),
                     _ends_at(recording, [r for r in records if own and _reads(r, own)]),

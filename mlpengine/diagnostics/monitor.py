@@ -177,7 +177,7 @@ class Diagnostics(Uncopyable):
         self._bound: dict[int, BoundProbes] = {}
         self._unknown = tuple(self.values)
         indices = self.columns.indices
-        self._update_indices = [*indices("update_ratio"), *indices("update_cosine")]
+        self._update_indices = indices("update_ratio")
         gradients, dead = indices("gradient_rms"), indices("dead_share")
         weighted = [number for number, layer in enumerate(self.layers) if layer.weights]
         self._gradient_indices = [gradients[number] for number in weighted]

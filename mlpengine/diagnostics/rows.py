@@ -178,7 +178,7 @@ class _Products:
         sums: dict[int, tuple[Array, list[Array]]] = {}
         for gradients in places.values():
             for one, other in combinations_with_replacement(gradients, 2):
-                factor = one.factor * other.factor * (1 if one is other else 2)
+                factor = 1 if one is other else 2
                 scale = np.array(factor, one.left.dtype)
                 if one.left.ndim == 3 or other.left.ndim == 3:
                     product = self._of_tokens(one, other)

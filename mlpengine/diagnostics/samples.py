@@ -36,10 +36,8 @@ NET_QUANTITIES = {
 LAYER_QUANTITIES = {
     "gradient_rms": "root mean square of the gradient of the weights, before clipping",
     "update_ratio": "norm of the update of the weights over the norm of the weights",
-    "update_cosine": "cosine between the step taken, reversed, and the gradient",
     "activation_mean": "mean of the activations",
     "activation_std": "standard deviation of the activations",
-    "pre_activation_max": "largest magnitude of a pre-activation (rectifiers: largest value or 0)",
     "dead_share": "share of the units that never fired in the last whole window (rectifiers)",
     "saturated_share": "share of the activations beyond 0.97 of the range, if it is bounded",
 }

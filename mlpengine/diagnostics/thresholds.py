@@ -23,7 +23,6 @@ WATCHED_ROWS = tuned(1024, "rows", "that are measured of a batch in loops of oth
 NOISE_DECAY = tuned(0.9, "share", "weight of the past in the mean of the gradient noise scale")
 MIN_WINDOW_ROWS = tuned(256, "rows", "a unit is dead if its output is 0 on this many rows")
 SATURATION_POINT = tuned(0.97, "share of half the range", "a value beyond this point is saturated")
-LARGEST = tuned(1024.0, "pre-activation", "the search for the saturation point ends here")
 
 # Spikes of the gradient norm
 SPIKE_DEVIATIONS = tuned(4.0, "deviations", "a spike lies this far above the mean of log norms")
@@ -34,26 +33,6 @@ LARGEST_EXPONENT = tuned(700.0, "nats", "largest argument of exp in float64, rou
 
 # Before training
 FIFTH = tuned(5, "rank", "magnitudes are compared with the fifth largest; finds up to 4 wrong rows")
-FEW = tuned(20, "rows", "any sound network can memorize this many")
-TRIAL_STEPS = tuned(400, "steps", "the trial memorizes FEW rows within this many")
-FEW_RATES = tuned((1e-2, 1e-3), "learning rates", "the trial uses each in turn")
-MEMORIZED_SHARE = tuned(0.1, "constant loss", "the rows of the trial are memorized below this loss")
-TOO_SLOW = tuned(100.0, "times", "`check` reports a rate this much lower than the suggestion")
-TOO_FAST = tuned(4.0, "times", "`check` reports a rate this much above the rate of lowest loss")
-
-# Learning rate range test
-LOWEST_RATE = tuned(1e-7, "learning rate", "rate of the first step")
-HIGHEST_RATE = tuned(10.0, "learning rate", "rate of the last step")
-STEPS = tuned(160, "steps", "number of steps from the lowest to the highest rate")
-SWEEPS = tuned(3, "sweeps", "repetitions with other orders of the rows; losses are averaged")
-MEASURED_ROWS = tuned(
-    256, "rows", "the same for every loss, so that a rate of 0 gives a flat curve"
-)
-SMOOTHING_STEPS = tuned(3, "steps", "standard deviation of the Gaussian window: 0.15 decades")
-DIVERGED = tuned(4.0, "first losses", "a sweep ends above this loss")
-MIN_FALL = tuned(0.1, "first losses", "no rate is suggested if the loss falls less")
-SAFETY_FACTOR = tuned(6.0, "times", "rate of the lowest loss / suggestion; 5 to 8 do as well")
-
 # Size of steps
 GUIDE_RATIO = tuned(1e-3, "update / weights", "usual in a network that learns, within a decade")
 AIM = tuned(

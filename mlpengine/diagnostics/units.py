@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from functools import lru_cache
-from math import inf, isfinite
+from math import inf
 from typing import Any
 
 import numpy as np
 
 from mlpengine.core.spec import Array
-from mlpengine.diagnostics.thresholds import LARGEST, MIN_WINDOW_ROWS, SATURATION_POINT
+from mlpengine.diagnostics.thresholds import MIN_WINDOW_ROWS, SATURATION_POINT
 from mlpengine.formula import evaluate, variable
 from mlpengine.ops import Activation, FormulaActivation, GradOp
 
@@ -25,21 +25,6 @@ def rectifies(op: GradOp | None) -> bool:
         return False
     value = _value(op, np.array([-1e3, -1.0, -1e-3, 1e3]))  # a custom formula has no range
     return not value[:3].any() and bool(value[3])
-
-
-def saturation(op: GradOp | None) -> float:
-    """Return the magnitude from which a bounded activation saturates; inf for others."""
-    low, high = range_of(op)
-    if not isfinite(high - low):
-        return inf
-    near, far = 0.0, LARGEST
-    while far - near > 1e-9:
-        x = np.linspace(near, far, 4097)
-        within = np.flatnonzero(~is_saturated(op, _value(op, x)))
-        if not within.size or within[-1] == len(x) - 1:
-            return inf
-        near, far = x[within[-1] :][:2].tolist()
-    return far
 
 
 def is_saturated(op: GradOp | None, y: Array) -> Array:

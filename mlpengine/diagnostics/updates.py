@@ -1,4 +1,4 @@
-"""Size and direction of the updates of layers, from a copy of the parameters before the step."""
+"""Size of the updates of layers, from a copy of the parameters before the step."""
 
 from collections.abc import Sequence
 from math import hypot, nan, sqrt
@@ -10,35 +10,13 @@ from mlpengine.core.spec import Array, Calls, call
 from mlpengine.diagnostics.layers import LayerFacts
 from mlpengine.diagnostics.samples import LAYER_INDEX
 from mlpengine.tape.flat import Flat
-from mlpengine.tape.norm import CHUNK, GlobalNorm
+from mlpengine.tape.norm import GlobalNorm
 
-RMS, RATIO, COSINE = (
-    LAYER_INDEX[name] for name in ("gradient_rms", "update_ratio", "update_cosine")
-)
-
-
-class WideDot:
-    """The inner product of two fixed vectors; products of chunks are added in float64."""
-
-    def __init__(self, a: Array, b: Array) -> None:
-        whole = a.size // CHUNK
-        self._sums = np.zeros(whole, a.dtype)
-        cut = whole * CHUNK
-        parts = (v[:cut].reshape(whole, CHUNK) for v in (a, b))
-        self._dot_rows = call(np.vecdot, *parts, self._sums)
-        self._dot_tail = call(np.vdot, a[cut:], b[cut:])
-
-    def __call__(self) -> float:
-        """Return the product of the current values."""
-        tail = float(self._dot_tail())
-        if not self._sums.size:
-            return tail
-        self._dot_rows()
-        return sum(self._sums.tolist(), tail)
+RMS, RATIO = LAYER_INDEX["gradient_rms"], LAYER_INDEX["update_ratio"]
 
 
 class UpdateProbe:
-    """Gradient RMS, update ratio and update cosine of the weights of each layer, without biases.
+    """Gradient RMS and update ratio of the weights of each layer, without biases.
 
     `before_step` copies the parameters.  After the step, `calls` turns the copy into the update.  A
     layer without weights has none of these quantities.
@@ -68,7 +46,6 @@ class UpdateProbe:
         for part, norm in zip(parts, norms, strict=True):
             yield norm
             yield GlobalNorm(grads_flat[part])
-            yield WideDot(self._copy[part], grads_flat[part])
 
     def read(
         self, results: Sequence[Any], clip: float, starts: Sequence[int], values: list[float]
@@ -81,10 +58,8 @@ class UpdateProbe:
         for layer, root, start in zip(self._layers, self._roots, starts, strict=True):
             last = first + len(layer)
             weight = hypot(*results[first:last])
-            after = results[count + 1 + 3 * first : count + 1 + 3 * last]
-            update, gradient = hypot(*after[::3]), hypot(*after[1::3])
-            dot, product, first = sum(after[2::3]), update * gradient, last
+            after = results[count + 1 + 2 * first : count + 1 + 2 * last]
+            update, gradient, first = hypot(*after[::2]), hypot(*after[1::2]), last
             if layer:
                 values[start + RMS] = gradient / root / clip if clip else nan
             values[start + RATIO] = update / weight if weight else nan
-            values[start + COSINE] = -dot / product if product else nan

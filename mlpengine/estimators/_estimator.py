@@ -21,7 +21,6 @@ from mlpengine.config.proposal import complete_config
 from mlpengine.config.tables import close_numbers, preprocessor_of
 from mlpengine.core.buffers import with_missing
 from mlpengine.core.errors import DataError, UsageError
-from mlpengine.core.fields import one_of
 from mlpengine.core.spec import Array, ArrayLike
 from mlpengine.core.wording import plural
 from mlpengine.data.features import Preprocessor, profile
@@ -47,7 +46,7 @@ from mlpengine.nn.layers import is_formula
 from mlpengine.ops import LOSSES, GradOp, Loss
 from mlpengine.settings.features import TaskName
 from mlpengine.settings.fix import put
-from mlpengine.settings.recipes import FOLDED_ROWS, MIDDLE, PRESETS, folds_for, validation_share_for
+from mlpengine.settings.recipes import FOLDED_ROWS, MIDDLE, folds_for, validation_share_for
 from mlpengine.training.progress import Progress
 from mlpengine.training.trainer import Fitted, Member, Trainer, model_of
 
@@ -93,7 +92,6 @@ OWN = {
     "data.rolling": "mlpengine.fit has windows",
     "data.where": "fit takes the rows",
     "data.split": "write validation_fraction=, or fit(groups=) or fit(times=)",
-    "data.stream": "fit takes arrays in memory",
     "loss": "write loss=",
     "seed": "write random_state=",
     "training.folds": "write folds=",
@@ -165,7 +163,6 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         validation_fraction: float | None = None,
         folds: int | None = None,
         members: str | Sequence[str] | None = None,
-        preset: str = "plain",
         settings: Mapping[str, Any] | None = None,
         threads: int = 1,
         warm_start: bool = False,
@@ -174,8 +171,8 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
     ) -> None:
         """Store the parameters; `fit` checks them.
 
-        None stands for the proposal of ``mlpengine init`` for the number of rows and `preset`.  A
-        proposal consists of the settings of a recipe, folds, and ensemble member types.
+        None stands for the proposal of ``mlpengine init`` for the number of rows:
+        settings of a recipe, folds, and ensemble member types.
 
         Args:
             hidden: sizes of the hidden layers; 16 means [16].
@@ -201,10 +198,9 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
                 `early_stopping` and `warm_start` are not set, None means eight for 80 to 100,000
                 rows, fewer for fewer rows, and one network for fewer than 20 or more than 100,000
                 rows.
-            members: types of the ensemble members in each fold: plain, piecewise, periodic (with
-                the preset "realmlp"), linear and smooth.  `ensemble_weights_` are the weights of
-                these types in the mean.  "plain" alone takes a third of the default's time.
-            preset: "plain" or "realmlp", a recipe of configs (`model.preset`).
+            members: types of the ensemble members in each fold: plain, piecewise, linear and
+                smooth.  `ensemble_weights_` are the weights of these types in the mean.  "plain"
+                alone takes a third of the default's time.
             settings: further settings by config keys, such as
                 ``{"training.clip_norm": 1.0, "schedule.name": "cosine"}``; they have priority.
             threads: number of threads of a fit; scikit-learn runs several fits in parallel.
@@ -218,7 +214,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         self.lr, self.weight_decay = lr, weight_decay
         self.batch_size, self.epochs = batch_size, epochs
         self.early_stopping, self.validation_fraction = early_stopping, validation_fraction
-        self.folds, self.members, self.preset, self.settings = folds, members, preset, settings
+        self.folds, self.members, self.settings = folds, members, settings
         self.threads, self.warm_start, self.verbose = threads, warm_start, verbose
         self.random_state = random_state
 
@@ -393,7 +389,6 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         Raises: ConfigError for wrong parameters, UsageError for contradictory parameters.
         """
         where, rows = type(self).__name__, table.n_rows
-        one_of(f"{where}: preset", self.preset, PRESETS)
         blocks = [len(table[name].distinct()) for name in divided_by.values()]
         folds, ends_early = (None, False) if partial else self._held_out(rows, *blocks)
         share = self.validation_fraction
@@ -420,7 +415,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         training["folds"] = folds
         if self.members is not None:
             given = [self.members] if isinstance(self.members, str) else [*self.members]
-            training["members"] = [] if given in (["plain"], ["periodic"]) else given
+            training["members"] = [] if given == ["plain"] else given
             data["encoding"] = "piecewise" if "piecewise" in given else "none"
         elif folds is None and (rows <= FOLDED_ROWS or self.early_stopping is not None):
             # for one network, encoding by bins would take most of the time
@@ -431,19 +426,14 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
             sections["loss"] = self.loss
         if (partial or self.warm_start) and not self._has_schedule():
             put(sections, "schedule", "constant")
-            put(sections, "model.dropout_schedule", "constant")
-            if self.optimizer in (None, "adamw"):
-                put(sections, "optimizer.decay_schedule", "constant")
-        if not (folds or ends_early):
-            training["calibration"] = "none"
         if partial:
-            data |= {"encoding": "none", "transform_target": "none", "bound_predictions": False}
+            data |= {"encoding": "none", "transform_target": "none"}
         self._put_settings(sections)
         if not ends_early:
             training["early_stopping"] = False
         if partial:  # the number of rows is not known
             facts = replace(facts or profile(columns, targets, task=self._task), n_rows=MIDDLE)
-        complete_config(sections, Detected(table, DEFAULT, []), self.preset, categorical, facts)
+        complete_config(sections, Detected(table, DEFAULT, []), categorical, facts)
         return checked_sections(sections, where)
 
     def _put_settings(self, sections: dict[str, Any]) -> None:

@@ -9,7 +9,6 @@ import numpy as np
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array
 from mlpengine.export._onnx_graph import Graph
-from mlpengine.export._reduced import reduced
 from mlpengine.formula import onnx_node, variable
 from mlpengine.nn import Network
 from mlpengine.ops import (
@@ -34,7 +33,6 @@ from mlpengine.ops import (
     MaxPool2d,
     Mean,
     Min,
-    PeriodicEmbedding,
     Reshape,
     Slice,
     StructField,
@@ -52,11 +50,8 @@ def write_network(
     """Add the network after its `inputs` (rows, ...); return the output (rows, out_dim).
 
     `inputs` maps the names of the network's inputs to names of float32 or int64 values.  The
-    parameters of the `reduced` network become float32 constants; their names begin with `prefix`.
+    parameters become float32 constants; their names begin with `prefix`.
     """
-    network, columns = reduced(network)
-    if columns is not None:
-        inputs = {"": graph.node("Gather", inputs[""], graph.constant(columns), axis=1)}
     return _Writer(graph, network, prefix).write(inputs)
 
 
@@ -166,9 +161,8 @@ def _float32(array: Any) -> Any:
 def _linear(writer: _Writer, record: Record, op: Linear, x: str, w: str, b: str = "") -> str:
     if len(record.outputs[0].spec.shape) == 2:
         bias = [b] if b else []
-        return writer.node("Gemm", x, w, *bias, transB=1, alpha=op.factor)
+        return writer.node("Gemm", x, w, *bias, transB=1)
     y = writer.node("MatMul", x, writer.node("Transpose", w, perm=[1, 0]))
-    y = y if op.factor == 1 else writer.node("Mul", y, scalar(writer.graph, op.factor))
     return writer.node("Add", y, b) if b else y
 
 
@@ -191,26 +185,6 @@ def _batch_norm(
     scale = scale or writer.graph.constant(np.ones(running.mean.shape, np.float32))
     bias = bias or writer.graph.constant(np.zeros(running.mean.shape, np.float32))
     return writer.node("BatchNormalization", x, scale, bias, mean, variance, epsilon=op.eps)
-
-
-def _embedding(writer: _Writer, record: Record, op: Any, x: str, *operands: str) -> str:
-    frequency, phase, weight, bias = operands
-    features, made = (None if v is None else v.spec.shape for v in record.operands[1::2])
-    assert features is not None
-    embedded, outputs = features
-    graph, node = writer.graph, writer.node
-    ends = (graph.constant(np.array([n])) for n in (0, embedded, 1))
-    part = node("Slice", x, *ends)
-    columns = node("Reshape", part, graph.constant(np.array([-1, embedded, 1])))
-    angle = node("Mul", columns, frequency)
-    angle = node("Mul", angle, scalar(graph, 2 * np.pi))
-    waves = node("Cos", node("Add", angle, phase))
-    if made is not None:
-        outputs = made[1]
-        waves = node("Einsum", waves, weight, equation="rjk,jqk->rjq")
-        waves = node("Add", waves, bias)
-    flat = graph.constant(np.array([-1, embedded * outputs]))
-    return node("Concat", x, node("Reshape", waves, flat), axis=1)
 
 
 def _convolution(writer: _Writer, record: Record, op: Conv2d, x: str, w: str, b: str = "") -> str:
@@ -336,7 +310,6 @@ ONNX_OPS: dict[type, Callable[..., str | list[str]]] = {
     MapLookup: _section,
     MatMul: lambda writer, _record, _op, a, b: writer.node("MatMul", a, b),
     MaxPool2d: _max_pool,
-    PeriodicEmbedding: _embedding,
     Gather: _gather,
     Embedding: lambda writer, _record, _op, x, index: writer.node("Gather", x, index, axis=0),
     IndexSelect: lambda writer, _record, op, x, index: writer.node(

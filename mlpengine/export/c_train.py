@@ -151,12 +151,9 @@ def _plain(model: Model | Mlp, freeze: Iterable[int] | None) -> Mlp:
     mlp = model.mlp if isinstance(model, Model) else model
     if not isinstance(mlp, Mlp):
         raise UsageError(f"export: a network to train must be an Mlp (got {mlp})")
-    if mlp.input_layer is not None or mlp.learned_activation or mlp.parametrization != "standard":
+    if mlp.reads:
         raise UsageError(
-            f"export: a network to train must have no input layer, learned activation or scaled "
-            f"weights (got input_layer={mlp.input_layer}, "
-            f"learned_activation={mlp.learned_activation}, "
-            f"parametrization={mlp.parametrization!r})"
+            f"export: a network to train must read all features (got reads={mlp.reads})"
         )
     plain = mlp.like(dropout=0.0)
     plain.params.flat[...] = mlp.params.flat

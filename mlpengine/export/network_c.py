@@ -25,7 +25,6 @@ from mlpengine.backends.values import UnsupportedError
 from mlpengine.core.buffers import address_of
 from mlpengine.core.errors import UsageError
 from mlpengine.core.wording import plural
-from mlpengine.export._reduced import Reduced, reduced
 from mlpengine.formula import exp, log
 from mlpengine.nn import Network, TabularNetwork
 from mlpengine.nn.safetensors_file import check_finite
@@ -102,14 +101,14 @@ def network_code(
     for member in members:
         check_finite(member.params.views, "export", UsageError)
     network, n = members[0], members[0].outputs
-    made, table = [reduced(member) for member in members], f"{name}_parameters"
-    numbers = np.concatenate([one.network.params.flat for one in made])
-    places, bodies = _bodies(functions, name, made, "parameters" if several else table)
-    code: list[Definition] = [Constants(table, numbers), *places]
+    table = f"{name}_parameters"
+    numbers = np.concatenate([member.params.flat for member in members])
+    bodies = [_body(functions, member, "parameters" if several else table) for member in members]
+    code: list[Definition] = [Constants(table, numbers)]
     if several:
         shares = np.array(weights or [1 / len(members)] * len(members))
         code += _mean(
-            functions, name, [len(one.network.params) for one in made], bodies, n, log_link
+            functions, name, [len(member.params) for member in members], bodies, n, log_link
         )
         code.insert(-1, Constants(f"{name}_weights", shares))
     else:
@@ -152,26 +151,11 @@ def _mean(
     return [*code, ScalarFunction(name, EXPORTED, lines, static=False)]
 
 
-def _bodies(
-    functions: Functions, name: str, made: Sequence[Reduced], at: str
-) -> tuple[list[Constants], list[list[Statement]]]:
-    """Return the positions of features, and the body of each network's function."""
-    arrays: dict[tuple[int, ...], Constants] = {}
-    bodies: list[list[Statement]] = []
-    for network, columns in made:
-        source, lines = "input", list[Statement]()
-        if columns is not None:
-            places, source, count = tuple(columns.tolist()), "x", len(columns)
-            if places not in arrays:
-                kind = "unsigned short" if places[-1] < 1 << 16 else "long"
-                table = functions.names.add(f"{name}_columns")
-                arrays[places] = Constants(table, columns, kind, by_name=True)
-            value = element("input", f"{arrays[places].name}[i]")
-            lines = [Memory("x", count), ForLoop("i", 0, count, [Assign(element("x", "i"), value)])]
-        own = {key: f"{at} + {place.start}" for key, place in network.params.places.items()}
-        forward = forward_of(functions, network, own, source, "output")
-        bodies.append([*lines, *forward.memory, *forward.statements])
-    return [*arrays.values()], bodies
+def _body(functions: Functions, network: Network, at: str) -> list[Statement]:
+    """Return the body of a network's function; its parameters begin at the expression `at`."""
+    own = {key: f"{at} + {place.start}" for key, place in network.params.places.items()}
+    forward = forward_of(functions, network, own, "input", "output")
+    return [*forward.memory, *forward.statements]
 
 
 def c_file(code: NetworkCode, text: str = "") -> str:

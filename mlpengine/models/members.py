@@ -180,16 +180,14 @@ def best_weights(
     return tuple((counts / WEIGHT_ROUNDS).tolist())
 
 
-def inputs_of(member: str, numbers: Numbers, n_features: int, in_dim: int) -> Array:
-    """Return the mask (in_dim,) of the inputs of layer 0 that a member type reads.
+def inputs_of(member: str, numbers: Numbers, n_features: int) -> Array:
+    """Return the mask (n_features,) of the features that a member type reads.
 
-    The inputs are the `n_features` features, first the features of `numbers`, and then the cosines
-    of features.
+    The features of `numbers` are the first ones.
     """
-    read = np.ones(in_dim, np.bool_)
+    read = np.ones(n_features, np.bool_)
     first = len(numbers.sources)
     read[first : first + len(numbers.bins)] = member == "piecewise"
-    read[n_features:] = member == "periodic"
     return read
 
 
@@ -202,7 +200,7 @@ def linear_projections(numbers: Numbers, n_features: int) -> list[Array]:
     number is restored as the sum of its bin features times the widths of the bins.  Restored
     numbers are linear up to one bin beyond the range of training rows, and constant from there.
     """
-    clipped = np.flatnonzero(inputs_of("plain", numbers, n_features, n_features))
+    clipped = np.flatnonzero(inputs_of("plain", numbers, n_features))
     bins, first = numbers.bins, len(numbers.sources)
     if not (numbers.clip and len(bins)):
         return [clipped]

@@ -45,7 +45,7 @@ from mlpengine.models.explain import (
     sensitive_columns,
 )
 from mlpengine.models.explanation import CURVES, EXPLAINED_ROWS, Explanation
-from mlpengine.models.forward import Features, outputs_of
+from mlpengine.models.forward import Features
 from mlpengine.models.members import NetworkMean
 from mlpengine.models.metrics import higher_is_better
 from mlpengine.models.row_predictor import RowPredictor
@@ -654,20 +654,6 @@ class Model:
             f"{where}: needs a model of {what} that was trained with training.folds "
             f"(this one predicts {task}, {networks}); write {advice}"
         )
-
-    def spread(self, x: Features) -> Array:
-        """Return the standard deviation of predictions between networks, for features.
-
-        Shapes: x (rows, in_dim); result (rows, targets) for numbers, or (rows, classes) for
-            probabilities.
-        Raises: UsageError for a single network.
-        """
-        if not self.populations:
-            raise UsageError("spread: a model of several networks is needed (this one has 1)")
-        outputs = outputs_of(self.networks, x)
-        task = self._task
-        predict = task.predict if isinstance(task, Regression) else task.predicted_numbers
-        return np.asarray(np.std([predict(output) for output in outputs], axis=0, ddof=1))
 
     def table(self, data: Any, history: Any = None) -> Table:
         """Return data in any form as a table with the kinds and derived columns of training.

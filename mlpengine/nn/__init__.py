@@ -2,7 +2,6 @@
 
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.initializers import INITIALIZERS
-from mlpengine.nn.input_layer import InputLayer
 from mlpengine.nn.layers import ACTIVATIONS
 from mlpengine.nn.mlp import Mlp
 from mlpengine.nn.network import Network
@@ -19,7 +18,6 @@ __all__ = [
     "INITIALIZERS",
     "NETWORKS",
     "Gradients",
-    "InputLayer",
     "Mlp",
     "Network",
     "Population",

@@ -1,12 +1,11 @@
 """Initial weights: He, Glorot and LeCun, normal and uniform, unit normal, and zeros.
 
 Weights w (out_dim, in_dim) have mean 0, and fan_in and fan_out determine their variance; biases
-start at 0.  ``unit_variance`` also needs rows of features (`Mlp.initialize_from`).
+start at 0.
 
 Sources: He et al. 2015, arXiv 1502.01852, equation 10; Glorot and Bengio 2010, equations 12, 16;
 LeCun et al. 1998, "Efficient BackProp", section 4.6; Klambauer et al. 2017, arXiv 1706.02515,
-appendix (LeCun normal for selu); Holzmueller et al. 2024, arXiv 2407.04491, section 3 and Steinwart
-2019, arXiv 1903.11482 (unit variance and biases from rows).
+appendix (LeCun normal for selu).
 """
 
 from collections.abc import Callable
@@ -29,7 +28,6 @@ VARIANCES: dict[str, Callable[[int, int], float]] = {
 INITIALIZERS = (
     *(f"{f}_{kind}" for f in VARIANCES for kind in ("normal", "uniform")),
     "unit_normal",
-    "unit_variance",
     "zeros",
 )
 
@@ -47,7 +45,7 @@ def initialize(weight: Array, name: str, rng: np.random.Generator) -> None:
     if name == "zeros":
         weight[...] = 0
         return
-    if name in ("unit_normal", "unit_variance"):  # `initialize_from` rescales `unit_variance`
+    if name == "unit_normal":
         weight[...] = rng.standard_normal(weight.shape)
         return
     out_dim, in_dim = weight.shape
@@ -58,19 +56,3 @@ def initialize(weight: Array, name: str, rng: np.random.Generator) -> None:
     else:
         bound = sqrt(3) * deviation
         weight[...] = rng.uniform(-bound, bound, weight.shape)
-
-
-def biases_from(z: Array, rng: np.random.Generator) -> Array:
-    """Return a bias for each column of `z` (rows, units): the negative of a random mixture of rows.
-
-    A mixture is a convex combination of five rows, drawn with replacement; its weights are uniform
-    on the simplex.
-    """
-    picked = rng.integers(len(z), size=(MIXED_ROWS, z.shape[1]))
-    shares = rng.standard_exponential(picked.shape)
-    shares /= shares.sum(axis=0)
-    return np.asarray(-(np.take_along_axis(z, picked, axis=0) * shares).sum(axis=0))
-
-
-MIXED_ROWS = 5
-"""Number of rows that a bias mixes."""

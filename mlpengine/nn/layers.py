@@ -11,14 +11,11 @@ from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Spec
 from mlpengine.core.structure import check_keys, of_type
 from mlpengine.core.wording import suggestion
-from mlpengine.nn.input_layer import InputLayer
 from mlpengine.ops import (
     REGISTRY,
     Activation,
-    Elementwise,
     FormulaActivation,
     GradOp,
-    LearnedActivation,
     Linear,
 )
 from mlpengine.ops.softmax import AlongAxis
@@ -103,10 +100,9 @@ def activation_from_dict(description: dict[str, Any]) -> GradOp:
 
 @dataclass(frozen=True)
 class Layer:
-    """A dense layer: dropout(activation(factor * x @ weight.T + bias)).
+    """A dense layer: dropout(activation(x @ weight.T + bias)).
 
-    With `alpha_name` the activation f becomes x + alpha * (f(x) - x), with a learned parameter
-    alpha.  Shapes: weight (out_dim, in_dim), bias and alpha (out_dim,).
+    Shapes: weight (out_dim, in_dim), bias (out_dim,).
     """
 
     in_dim: int
@@ -115,24 +111,15 @@ class Layer:
     dropout: float
     weight_name: str
     bias_name: str
-    alpha_name: str | None = None
-    factor: float = 1.0
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def names(self) -> tuple[str, str]:
         """Names of the layer's parameters."""
-        own = self.weight_name, self.bias_name
-        return own if self.alpha_name is None else (*own, self.alpha_name)
+        return self.weight_name, self.bias_name
 
 
 def plan_layers(
-    sizes: Sequence[int],
-    activations: Sequence[GradOp | None],
-    dropout: Sequence[float],
-    *,
-    input_layer: InputLayer | None = None,
-    learned_activation: bool = False,
-    neural_tangent: bool = False,
+    sizes: Sequence[int], activations: Sequence[GradOp | None], dropout: Sequence[float]
 ) -> tuple[Layer, ...]:
     """Return the layers; parameter names have module numbers of PyTorch's ``nn.Sequential``.
 
@@ -141,50 +128,25 @@ def plan_layers(
     """
     stride = 3 if any(dropout) else 2
     last = len(sizes) - 2
-    first = input_layer.out_dim(sizes[0]) if input_layer else sizes[0]
-    layers = []
-    for i, (in_dim, out_dim) in enumerate(pairwise([first, *sizes[1:]])):
-        op, start = activations[i], i * stride
-        learned = learned_activation and op is not None and i < last
-        if learned and not isinstance(op, Elementwise):
-            raise UsageError(f"mlp: a learned activation must be element-wise (got {op!r})")
-        layers.append(
-            Layer(
-                in_dim,
-                out_dim,
-                op,
-                dropout[i] if i < last else 0.0,
-                f"{start}.weight",
-                f"{start}.bias",
-                f"{start + 1}.alpha" if learned else None,
-                in_dim**-0.5 if neural_tangent else 1.0,
-            )
+    return tuple(
+        Layer(
+            in_dim,
+            out_dim,
+            activations[i],
+            dropout[i] if i < last else 0.0,
+            f"{i * stride}.weight",
+            f"{i * stride}.bias",
         )
-    return tuple(layers)
-
-
-def parameter_specs(
-    layers: Sequence[Layer], dtype: np.dtype[Any], input_layer: InputLayer | None, in_dim: int
-) -> dict[str, Spec]:
-    """Return the specs of all parameters by name, in their order in the flat vector."""
-    specs = input_layer.specs(in_dim, dtype) if input_layer else {}
-    for layer in layers:
-        specs[layer.weight_name] = Spec((layer.out_dim, layer.in_dim), dtype)
-        specs[layer.bias_name] = Spec((layer.out_dim,), dtype)
-        if layer.alpha_name is not None:
-            specs[layer.alpha_name] = Spec((layer.out_dim,), dtype)
-    return specs
+        for i, (in_dim, out_dim) in enumerate(pairwise(sizes))
+    )
 
 
 def record_layers(layers: Sequence[Layer], tape: Tape, h: Node) -> Node:
     """Record dense layers on `tape`, named by their numbers; return the last layer's output."""
     for number, layer in enumerate(layers):
         weight, bias = tape.parameter(layer.weight_name), tape.parameter(layer.bias_name)
-        h = z = tape.apply(Linear(layer.factor), h, weight, bias)
-        if layer.alpha_name is not None and isinstance(layer.activation, Elementwise):
-            alpha = tape.parameter(layer.alpha_name)
-            h = tape.apply(LearnedActivation.of(layer.activation), h, alpha)
-        elif layer.activation is not None:
+        h = z = tape.apply(Linear(), h, weight, bias)
+        if layer.activation is not None:
             h = tape.apply(layer.activation, h)
         h = tape.layer(f"layer {number}", tape.dropout(h, layer.dropout), pre_activation=z)
     return h

@@ -2,32 +2,24 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 
-from mlpengine.core.buffers import unmasked
-from mlpengine.core.errors import ShapeError, UsageError
-from mlpengine.core.spec import Array, ArrayLike, DTypeLike, floating
+from mlpengine.core.errors import UsageError
+from mlpengine.core.spec import Array, DTypeLike
 from mlpengine.core.wording import plural, quoted
-from mlpengine.nn.initializers import biases_from, initialize, suited_to
-from mlpengine.nn.input_layer import InputLayer
+from mlpengine.nn.initializers import initialize, suited_to
 from mlpengine.nn.layers import (
     ACTIVATIONS,
     ActivationLike,
     activation_op,
-    parameter_specs,
     plan_layers,
     record_layers,
 )
-from mlpengine.nn.tabular import TabularNetwork
+from mlpengine.nn.tabular import Ranges, TabularNetwork, checked_ranges
 from mlpengine.ops import GradOp
 from mlpengine.tape.tape import Node, Tape
-
-Parametrization = Literal["standard", "neural_tangent"]
-
-ROWS_AT_START = 2048
-"""Maximum number of rows from which initial weights are scaled."""
 
 
 class Mlp(TabularNetwork):
@@ -44,23 +36,17 @@ class Mlp(TabularNetwork):
             activation.
         seed: seed of the initial weights and of dropout.
         dtype: float32 or float64, for everything.
-        input_layer: an `InputLayer` between the features and the first layer, or None.
-        learned_activation: whether hidden activations f become x + alpha (f(x) - x) with a learned
-            alpha for each unit; alpha starts at 1.
-        parametrization: ``neural_tangent`` divides products with weights by sqrt(in_dim), and
-            weights start with variance 1 unless an initializer is given.
+        reads: ranges of the features that the first layer reads, pairs of the first feature and
+            the last + 1; empty for all.
 
     Attributes:
         layers: the layers in order.
-        input_layer: the `InputLayer`, or None.
-        params: all parameters, named as in PyTorch's ``nn.Sequential`` of an equal network.  The
-            input layer's parameters begin with "input_layer."; learned activations have "1.alpha"
-            etc.
+        params: all parameters, named as in PyTorch's ``nn.Sequential`` of an equal network.
 
     Raises: UsageError for invalid sizes, names or rates; DtypeError.
     """
 
-    __slots__ = ("_dropout", "layers", "learned_activation", "parametrization")
+    __slots__ = ("_dropout", "layers")
 
     def __init__(
         self,
@@ -72,26 +58,14 @@ class Mlp(TabularNetwork):
         initializer: str | None = None,
         seed: int = 0,
         dtype: DTypeLike = "float32",
-        input_layer: InputLayer | None = None,
-        learned_activation: bool = False,
-        parametrization: Parametrization = "standard",
+        reads: Ranges = (),
     ) -> None:
         self.sizes = _checked_sizes(sizes)
-        if parametrization not in get_args(Parametrization):
-            raise UsageError(
-                f"mlp: parametrization must be one of {', '.join(get_args(Parametrization))} "
-                f"(got {parametrization!r})"
-            )
+        self.reads = checked_ranges(reads, self.in_dim)
         hidden = len(self.sizes) - 2
         rates = _dropout_rates(dropout, hidden)
         self._dropout = rates if len(set(rates)) > 1 else float(np.max(dropout, initial=0.0))
         self.initializer = initializer
-        if not isinstance(learned_activation, bool):
-            raise UsageError(
-                f"mlp: learned_activation must be True or False (got {learned_activation!r})"
-            )
-        self.learned_activation = learned_activation
-        self.parametrization: Parametrization = parametrization
         each = _one_each(activation, hidden)
         if len(each) != hidden:
             raise UsageError(
@@ -99,38 +73,20 @@ class Mlp(TabularNetwork):
                 f"write activation={[*each[:1]] * hidden}"
             )
         ops = [activation_op(a) for a in (*each, output_activation)]
-        self.input_layer = input_layer
-        self.layers = plan_layers(
-            self.sizes,
-            ops,
-            rates,
-            input_layer=input_layer,
-            learned_activation=learned_activation,
-            neural_tangent=parametrization == "neural_tangent",
-        )
-        specs = parameter_specs(self.layers, floating(dtype, "mlp"), input_layer, self.in_dim)
-        super().__init__(
-            self.in_dim,
-            {name: spec.shape for name, spec in specs.items()},
-            initializer=initializer,
-            seed=seed,
-            dtype=dtype,
-        )
+        self.layers = plan_layers([self.n_inputs, *self.sizes[1:]], ops, rates)
+        shapes: dict[str, tuple[int, ...]] = {}
+        for layer in self.layers:
+            shapes[layer.weight_name] = layer.out_dim, layer.in_dim
+            shapes[layer.bias_name] = (layer.out_dim,)
+        super().__init__(self.in_dim, shapes, initializer=initializer, seed=seed, dtype=dtype)
 
     def _initialize(self, initializer: str | None, rng: np.random.Generator) -> None:
-        own = "unit_normal" if self._is_scaled else None
         for weight, layer in zip(self.weights, self.layers, strict=True):
-            initialize(weight, initializer or own or suited_to(layer.activation), rng)
-            if layer.alpha_name is not None:
-                self.params.views[layer.alpha_name][...] = 1
-        if self.input_layer is not None:
-            self.input_layer.initialize(self.params.views, rng)
+            initialize(weight, initializer or suited_to(layer.activation), rng)
 
     def record(self, tape: Tape, x: Node) -> Node:
-        """Record the input layer and the dense layers on `tape`; return the output."""
-        return record_layers(
-            self.layers, tape, self.input_layer.record(tape, x) if self.input_layer else x
-        )
+        """Record the dense layers on `tape`; return the output."""
+        return record_layers(self.layers, tape, self.read(x))
 
     @property
     def _where(self) -> str:
@@ -153,13 +109,11 @@ class Mlp(TabularNetwork):
 
     @property
     def groups(self) -> dict[str, tuple[str, ...]]:
-        """Names of parameters by group: weights, biases, alphas, embedding and scaling."""
-        groups = {
-            "weights": [layer.weight_name for layer in self.layers],
-            "biases": [layer.bias_name for layer in self.layers],
-            "alphas": [layer.alpha_name for layer in self.layers if layer.alpha_name],
+        """Names of parameters by group: weights and biases."""
+        return {
+            "weights": tuple(layer.weight_name for layer in self.layers),
+            "biases": tuple(layer.bias_name for layer in self.layers),
         }
-        return {group: tuple(names) for group, names in groups.items()} | self._input_layer_groups
 
     @property
     def layer_names(self) -> Sequence[tuple[str, ...]]:
@@ -178,35 +132,6 @@ class Mlp(TabularNetwork):
         ops = {layer.weight_name: layer.activation for layer in self.layers}
         return {weight: op.name for weight, op in ops.items() if op is not None}
 
-    def initialize_from(self, x: ArrayLike, *, seed: int = 0) -> None:
-        """Rescale the weights so that pre-activations have variance 1 on rows `x` (rows, in_dim).
-
-        The method goes layer by layer, in float64, on up to 2,048 evenly spaced rows.  The bias of
-        a unit is then minus a random convex combination of the unit's pre-activations in five
-        random rows.  Units with a constant pre-activation keep their weights.
-
-        Raises: ShapeError or DtypeError if `x` does not fit or has no rows.
-        """
-        given = unmasked(x, "initialize_from: x")
-        if not len(given):
-            raise ShapeError("initialize_from: x needs at least one row (got 0)")
-        rows = given[:: -(-len(given) // ROWS_AT_START)].astype(np.float64)
-        wide = self.without_dropout("float64")
-        scratch, rng = wide.scratch(len(rows)), np.random.default_rng(seed)
-        for number, layer in enumerate(wide.layers):
-            wide.forward(rows, scratch)
-            h = scratch.activations[number - 1] if number else scratch.first
-            z = h @ wide.weights[number].T * layer.factor
-            spread = z.std(axis=0)
-            spread[spread <= 1e-12 * np.abs(z).max(axis=0)] = 1.0
-            wide.weights[number] /= spread[:, None]
-            wide.biases[number][...] = biases_from(z / spread, rng)
-        self.params.flat[...] = wide.params.flat
-
-    @property
-    def _is_scaled(self) -> bool:
-        return self.parametrization != "standard"
-
     @property
     def options(self) -> dict[str, Any]:
         *hidden, last = (layer.activation for layer in self.layers)
@@ -217,9 +142,7 @@ class Mlp(TabularNetwork):
             "dropout": self.dropout,
             "initializer": self.initializer,
             "dtype": self.dtype,
-            "input_layer": self.input_layer,
-            "learned_activation": self.learned_activation,
-            "parametrization": self.parametrization,
+            "reads": self.reads,
         }
 
     def __repr__(self) -> str:

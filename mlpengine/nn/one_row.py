@@ -77,8 +77,6 @@ class _Together:
         if isinstance(one.op, Linear):
             x, w, b = given
             yield call(np.matmul, x, w.transpose(0, 2, 1), out)
-            if one.op.factor != 1.0:
-                yield call(np.multiply, out, np.array(one.op.factor, out.dtype), out)
             if b is not None:
                 yield call(np.add, out, b, out)
         else:

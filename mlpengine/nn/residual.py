@@ -5,17 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.core.errors import UsageError
 from mlpengine.core.fields import COUNT, Limits
 from mlpengine.core.spec import DTypeLike
 from mlpengine.core.wording import plural
 from mlpengine.nn.initializers import initialize, suited_to
-from mlpengine.nn.input_layer import InputLayer
 from mlpengine.nn.layers import (
     ActivationLike,
     activation_op,
 )
-from mlpengine.nn.tabular import TabularNetwork
+from mlpengine.nn.tabular import Ranges, TabularNetwork, checked_ranges
 from mlpengine.tape.tape import Node, Tape
 
 MAX_BLOCKS = 1_000
@@ -41,11 +39,12 @@ class Residual(TabularNetwork):
         activation: activation in blocks and before the last layer, an op that keeps the shape.
         dropout: share of units that training drops within blocks.
         residual_dropout: share of a block's outputs that training drops.
-        initializer: initializer of the weights, one of `INITIALIZERS` except unit_variance; None
-            chooses one for the activation.
+        initializer: initializer of the weights, one of `INITIALIZERS`; None chooses one for the
+            activation.
         seed: seed of the initial weights and of dropout.
         dtype: float32 or float64, for everything.
-        input_layer: an `InputLayer` between the features and the first layer, or None.
+        reads: ranges of the features that the first layer reads, pairs of the first feature and
+            the last + 1; empty for all.
 
     Raises: UsageError for invalid sizes, names or rates; DtypeError.
 
@@ -69,7 +68,7 @@ class Residual(TabularNetwork):
         initializer: str | None = None,
         seed: int = 0,
         dtype: DTypeLike = "float32",
-        input_layer: InputLayer | None = None,
+        reads: Ranges = (),
     ) -> None:
         sizes = {"in_dim": in_dim, "outputs": outputs, "width": width, "expansion": expansion}
         for name, size in sizes.items():
@@ -78,47 +77,28 @@ class Residual(TabularNetwork):
         rate = Limits(at_least=0, below=1)
         self.dropout: float = rate.check("residual: dropout", dropout)
         self.residual_dropout: float = rate.check("residual: residual_dropout", residual_dropout)
-        if initializer == "unit_variance":
-            raise UsageError(
-                "residual: initializer must not be unit_variance, only an Mlp has it; leave it out"
-            )
         self.sizes = (in_dim, *[width] * (blocks + 1), outputs)
         self.blocks, self.width, self.expansion = blocks, width, expansion
         self.activation = activation_op(activation)
-        self.initializer, self.input_layer = initializer, input_layer
+        self.initializer, self.reads = initializer, checked_ranges(reads, in_dim)
         shapes = residual_shapes(
-            input_layer.out_dim(in_dim) if input_layer else in_dim,
-            outputs,
-            blocks=blocks,
-            width=width,
-            expansion=expansion,
+            self.n_inputs, outputs, blocks=blocks, width=width, expansion=expansion
         )
-        before = (
-            {n: s.shape for n, s in input_layer.specs(in_dim, np.dtype(dtype)).items()}
-            if input_layer
-            else {}
-        )
-        super().__init__(
-            in_dim, {**before, **shapes}, initializer=initializer, seed=seed, dtype=dtype
-        )
+        super().__init__(in_dim, shapes, initializer=initializer, seed=seed, dtype=dtype)
 
     def _initialize(self, initializer: str | None, rng: np.random.Generator) -> None:
         for name, view in self.params.views.items():
             if name.endswith("norm.weight"):
                 view[...] = 1
-            elif view.ndim == 2 and not name.startswith("input_layer."):
+            elif view.ndim == 2:
                 follows = name.endswith("up.weight")
                 initialize(
                     view, initializer or suited_to(self.activation if follows else None), rng
                 )
-        if self.input_layer is not None:
-            self.input_layer.initialize(self.params.views, rng)
 
     def record(self, tape: Tape, x: Node) -> Node:
-        """Record the input layer, the blocks and the output on `tape`; return the output."""
-        if self.input_layer is not None:
-            x = self.input_layer.record(tape, x)
-        h = tape.layer("first", self._dense(tape, x, "first"))
+        """Record the blocks and the output on `tape`; return the output."""
+        h = tape.layer("first", self._dense(tape, self.read(x), "first"))
         for k in range(self.blocks):
             z = self._dense(tape, self._norm(tape, h, f"blocks.{k}.norm"), f"blocks.{k}.up")
             z = self._dense(
@@ -146,7 +126,7 @@ class Residual(TabularNetwork):
     @property
     def options(self) -> dict[str, Any]:
         names = ("blocks", "width", "expansion", "activation", "dropout", "residual_dropout")
-        shared = ("initializer", "dtype", "input_layer")
+        shared = ("initializer", "dtype", "reads")
         return {
             "in_dim": self.in_dim,
             "outputs": self.sizes[-1],
@@ -192,13 +172,11 @@ class Residual(TabularNetwork):
 
     @property
     def groups(self) -> dict[str, tuple[str, ...]]:
-        """Names of parameters by group: weights, biases, embedding, scaling; no alphas."""
-        own = {n: v.ndim for n, v in self.params.views.items() if not n.startswith("input_layer.")}
+        """Names of parameters by group: weights and biases."""
+        own = {name: view.ndim for name, view in self.params.views.items()}
         return {
-            "weights": tuple(name for name, n in own.items() if n > 1),
+            "weights": tuple(name for name, ndim in own.items() if ndim > 1),
             "biases": tuple(name for name, ndim in own.items() if ndim == 1),
-            "alphas": (),
-            **self._input_layer_groups,
         }
 
     def __repr__(self) -> str:

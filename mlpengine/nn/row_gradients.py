@@ -23,7 +23,7 @@ MAX_TOKENS = tuned(256, "vectors", "most tokens of a row for gradients of single
 
 
 class RowGradient(NamedTuple):
-    """Gradients of rows from one op: factor * outer(left, right), or left if `right` is None.
+    """Gradients of rows from one op: outer(left, right), or left if `right` is None.
 
     Shapes: left (batch, m), right (batch, n).  With left (batch, tokens, m) and right (batch,
     tokens, n), the gradients are sums of outer products over the tokens.
@@ -31,7 +31,6 @@ class RowGradient(NamedTuple):
 
     left: Array
     right: Array | None = None
-    factor: float = 1.0
 
 
 class RowGradients:
@@ -104,7 +103,7 @@ class RowGradients:
         op, x = record.op, record.operands[position]
         if isinstance(op, Linear) and position == 1:
             rows = self._value(record, record.operands[0])
-            return RowGradient(_by_token(slope), _by_token(rows), op.factor)
+            return RowGradient(_by_token(slope), _by_token(rows))
         if isinstance(op, MatMul) and position == 1:
             return RowGradient(self._value(record, record.operands[0]), slope)
         if isinstance(op, Linear | LayerNorm) and position == 2:

@@ -77,16 +77,6 @@ class Scratch:
         self._shorter: dict[int, Scratch] = {}
 
     @property
-    def first(self) -> Array:
-        """The input of layer 0 of an `Mlp`: the network's input, or the input layer's output.
-
-        Raises: TapeError as `activations`.
-        """
-        tape, (layer, *_) = self.recording.tape, self.recording.layers
-        (made,) = (r for r in tape.records if r.key == layer.pre_activation.index)
-        return self.program.value(made.residuals[0])
-
-    @property
     def activations(self) -> list[Array]:
         """Outputs of the layers, after activation and dropout; the last one is `output`.
 

@@ -1,8 +1,7 @@
-"""The base of networks for configs and models: input layer, layers, linear networks."""
+"""The base of networks for configs and models: layers, features that are read, linear networks."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from inspect import signature
 from typing import Any, Self
 
@@ -11,10 +10,14 @@ import numpy as np
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array
 from mlpengine.core.structure import check_keys
-from mlpengine.nn.input_layer import EMBEDDING, SCALE, InputLayer
+from mlpengine.core.wording import quoted
 from mlpengine.nn.layers import activation_from_dict, activation_to_dict
 from mlpengine.nn.network import Network
-from mlpengine.ops import GradOp
+from mlpengine.ops import Cat, GradOp
+from mlpengine.tape.tape import Node
+
+Ranges = tuple[tuple[int, int], ...]
+"""Ranges of features: the first and the last + 1 of each."""
 
 
 class TabularNetwork(Network):
@@ -22,14 +25,14 @@ class TabularNetwork(Network):
 
     Attributes:
         sizes: in_dim, the output sizes of the layers, and out_dim.
-        input_layer: the `InputLayer`, or None.
+        reads: ranges of the features that layer 0 reads; empty for all.
         initializer: initializer of the weights; None chooses one for each activation.
     """
 
-    __slots__ = ("initializer", "input_layer", "sizes")
+    __slots__ = ("initializer", "reads", "sizes")
 
     sizes: tuple[int, ...]
-    input_layer: InputLayer | None
+    reads: Ranges
     initializer: str | None
 
     @property
@@ -40,10 +43,7 @@ class TabularNetwork(Network):
     @property
     @abstractmethod
     def layer_names(self) -> Sequence[tuple[str, ...]]:
-        """Names of the parameters by layer, without the input layer.
-
-        The first name is the weight that reads the input layer's output.
-        """
+        """Names of the parameters by layer; the first name is the weight that reads features."""
 
     @property
     def output_names(self) -> tuple[str, ...]:
@@ -53,7 +53,7 @@ class TabularNetwork(Network):
     @property
     @abstractmethod
     def dense_sizes(self) -> Sequence[tuple[int, int]]:
-        """Inputs and outputs of each product with a weight, without the input layer."""
+        """Inputs and outputs of each product with a weight."""
 
     @property
     @abstractmethod
@@ -67,8 +67,8 @@ class TabularNetwork(Network):
 
     @property
     def is_linear(self) -> bool:
-        """Whether the network is a linear model, without hidden layers, activation, input layer."""
-        return len(self.sizes) == 2 and self.input_layer is None and not self.activations
+        """Whether the network is a linear model of all features, without hidden layers."""
+        return len(self.sizes) == 2 and not self.reads and not self.activations
 
     def describe(self) -> dict[str, Any]:
         settings = {n: _data_of(v) for n, v in self.options.items() if n != "initializer"}
@@ -82,8 +82,6 @@ class TabularNetwork(Network):
         names = signature(cls).parameters.keys() - {"seed", "initializer"}
         check_keys(settings, "network.settings", sorted(names))
         options = dict(settings) | {"initializer": "zeros"}
-        if options["input_layer"] is not None:
-            options["input_layer"] = InputLayer.from_dict(options["input_layer"])
         for name in ("activation", "output_activation"):
             if name in options:
                 options[name] = _activation_of(options[name])
@@ -117,10 +115,9 @@ class TabularNetwork(Network):
     def freeze(self, layers: Iterable[Any]) -> None:
         """Freeze the parameters of these layers, and train all others.
 
-        Layers count from 0, or backwards from -1; the input layer belongs to layer 0; an empty list
-        unfreezes all.  No backend computes gradients of frozen layers (they are zero), and no
-        optimizer moves or decays these layers.  Call this method before you make gradients,
-        optimizer and training step.
+        Layers count from 0, or backwards from -1; an empty list unfreezes all.  No backend
+        computes gradients of frozen layers (they are zero), and no optimizer moves or decays these
+        layers.  Call this method before you make gradients, optimizer and training step.
 
         >>> from mlpengine import Adam, MeanSquaredError, Mlp, TrainingStep
         >>> mlp = Mlp([4, 8, 8, 1])
@@ -137,8 +134,6 @@ class TabularNetwork(Network):
             if not isinstance(number, int | np.integer) or not -count <= number < count:
                 raise UsageError(f"freeze: layers count from 0 to {count - 1} (got {number!r})")
             frozen |= {*each[int(number)]}
-            if number in (0, -count) and self.input_layer is not None:
-                frozen |= self.input_layer.specs(self.in_dim, self.dtype).keys()
         super().freeze(frozen)
 
     @property
@@ -147,18 +142,16 @@ class TabularNetwork(Network):
         frozen = self.params.frozen
         return [k for k, (first, *_) in enumerate(self.layer_names) if first in frozen]
 
-    @property
-    def _input_layer_groups(self) -> dict[str, tuple[str, ...]]:
-        names = self.params.specs
-        return {
-            "embedding": tuple(name for name in names if name.startswith(f"{EMBEDDING}.")),
-            "scaling": (SCALE,) if SCALE in names else (),
-        }
+    def read(self, x: Node) -> Node:
+        """Record the selection of the features that layer 0 reads."""
+        parts: list[Node] = [x[:, slice(*pair)] for pair in self.reads]
+        joined: Node = x.tape.apply(Cat(axis=1), *parts) if len(parts) > 1 else [*parts, x][0]
+        return joined
 
     @property
     def n_inputs(self) -> int:
-        """Number of inputs of layer 0.  These are features or outputs of the input layer."""
-        return self.input_layer.out_dim(self.in_dim) if self.input_layer else self.in_dim
+        """Number of features that layer 0 reads."""
+        return sum(stop - start for start, stop in self.reads) or self.in_dim
 
     def divide_outputs(self, number: float) -> None:
         """Divide the outputs of the network by a number."""
@@ -166,12 +159,24 @@ class TabularNetwork(Network):
             self.params.views[name][...] /= number
 
 
+def checked_ranges(ranges: Any, in_dim: int) -> Ranges:
+    """Return ranges of features.  Raises: UsageError unless their ends rise to at most `in_dim`."""
+    given = ranges if np.iterable(ranges) else (ranges,)
+    pairs: Any = tuple(tuple(one) if np.iterable(one) else () for one in given)
+    ends = [end for pair in pairs for end in pair]
+    if any(len(pair) != 2 or not all(isinstance(end, int) for end in pair) for pair in pairs) or (
+        [-1, *ends, in_dim + 1] != sorted({-1, *ends, in_dim + 1})
+    ):
+        raise UsageError(
+            f"network: reads must be rising pairs of numbers up to {in_dim} (got {quoted(ranges)})"
+        )
+    return tuple((start, stop) for start, stop in pairs)
+
+
 def _data_of(value: Any) -> Any:
     """Return the value of a network's option as JSON-able data."""
     if isinstance(value, GradOp):
         return activation_to_dict(value)
-    if isinstance(value, InputLayer):
-        return {name: _data_of(one) for name, one in asdict(value).items()}
     if isinstance(value, np.dtype):
         return value.name
     return [_data_of(one) for one in value] if isinstance(value, list | tuple) else value

@@ -38,9 +38,8 @@ from mlpengine.ops.arithmetic import (
 )
 from mlpengine.ops.convolution import Conv2d, MaxPool2d
 from mlpengine.ops.cross_entropy import SoftmaxCrossEntropy
-from mlpengine.ops.derived_activations import FormulaActivation, LearnedActivation, Slope
+from mlpengine.ops.derived_activations import FormulaActivation, Slope
 from mlpengine.ops.elementwise_op import Activation, Elementwise
-from mlpengine.ops.embeddings import PeriodicEmbedding
 from mlpengine.ops.entry_loss import EntryLoss
 from mlpengine.ops.indexing import Embedding, Gather, IndexSelect, MapLookup, StructField
 from mlpengine.ops.linalg import BatchMatMul, Linear, MatMul, Transpose
@@ -112,7 +111,6 @@ __all__ = [
     "KnownTargets",
     "LayerNorm",
     "LeakyRelu",
-    "LearnedActivation",
     "Linear",
     "Log",
     "Log2",
@@ -138,7 +136,6 @@ __all__ = [
     "NegativeBinomial",
     "Normal",
     "Ordinal",
-    "PeriodicEmbedding",
     "Philox",
     "Poisson",
     "Pow",

@@ -86,11 +86,6 @@ class SoftmaxCrossEntropy(Loss, name="softmax_cross_entropy"):
             shares = np.average(target.astype(np.float64), 0, weights)
         return self._logits(shares / max(shares.sum(), SMALLEST_SHARE), SMALLEST_SHARE)
 
-    def best_outputs(self, target: Array, outputs: int) -> Array:
-        """Return the logarithms of the target's probabilities; 0 is replaced by a tiny number."""
-        shares = np.equal(target[:, None], np.arange(outputs)) if target.ndim == 1 else target
-        return self._logits(shares * 1.0, SMALLEST_SHARE**2)
-
     def _logits(self, shares: Array, smallest: float) -> Array:
         """Return the logits with the lowest loss for rows with these class shares."""
         shares = (1 - self.label_smoothing) * shares + self.label_smoothing / shares.shape[-1]

@@ -1,4 +1,4 @@
-"""Activations given by text, mixtures of x and an activation, and derivatives of activations."""
+"""Activations given by text, and derivatives of activations."""
 
 from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any, ClassVar, Self
@@ -28,19 +28,22 @@ class FormulaActivation(Elementwise, name="formula_activation"):
 
 
 @dataclass(frozen=True)
-class _OfActivation(Elementwise):
-    """Base of ops that are defined by another element-wise op f, given by name and options."""
+class Slope(Elementwise, name="slope"):
+    """A derivative of an element-wise op f, times a value g: y = g * f^(order)(x).
+
+    Shapes: g and x broadcast to y.
+    Backward: dg = dy * f^(order)(x), dx = dy * g * f^(order + 1)(x); dx = 0 at kinks of f.
+    Raises: UsageError unless `activation` names an element-wise op of one operand.
+    """
 
     activation: str = "mish"
     options: tuple[tuple[str, Any], ...] = ()
+    order: int = 1
 
     def __post_init__(self) -> None:
         kind = REGISTRY.get(self.activation)
         if kind is None or not issubclass(kind, Elementwise) or kind.broadcasts:
-            text = self.name.replace("_", " ")
-            raise UsageError(
-                f"{text}: must be an element-wise activation (got {self.activation!r})"
-            )
+            raise UsageError(f"slope: must be an element-wise activation (got {self.activation!r})")
 
     @classmethod
     def of(cls, op: Elementwise) -> Self:
@@ -52,38 +55,6 @@ class _OfActivation(Elementwise):
     def base(self) -> Any:
         """The op f."""
         return REGISTRY[self.activation](**dict(self.options))
-
-
-class LearnedActivation(_OfActivation, name="learned_activation"):
-    """A mixture of x and an activation f with a learned share alpha, y = x + alpha * (f(x) - x).
-
-    Shapes: x (..., units), alpha (units,), or any shapes that broadcast.
-    Backward: dx = dy * (1 - alpha) + alpha * dy * f'(x), dalpha = dy * (f(x) - x).
-    Raises: UsageError unless `activation` names an element-wise op of one operand.
-    Source: Holzmueller et al. 2024, arXiv 2407.04491, section 3.
-    """
-
-    def formula(self, x: Expr, alpha: Expr) -> Expr:
-        y: Expr = (1 - alpha) * x + alpha * self.base.formula(x)  # exact if alpha is 1
-        return y
-
-    def gradient(self, dy: Expr, x: Expr, alpha: Expr) -> tuple[Expr, Expr]:
-        f = self.base
-        slope = f.gradient(dy * alpha, x)
-        (through,) = slope if isinstance(slope, tuple) else (slope,)
-        return through + dy * (1 - alpha), dy * (f.formula(x) - x)
-
-
-@dataclass(frozen=True)
-class Slope(_OfActivation, name="slope"):
-    """A derivative of an element-wise op f, times a value g: y = g * f^(order)(x).
-
-    Shapes: g and x broadcast to y.
-    Backward: dg = dy * f^(order)(x), dx = dy * g * f^(order + 1)(x); dx = 0 at kinks of f.
-    Raises: UsageError unless `activation` names an element-wise op of one operand.
-    """
-
-    order: int = 1
 
     def formula(self, g: Expr, x: Expr) -> Expr:
         slope = self.base.gradient(g, x)

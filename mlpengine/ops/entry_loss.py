@@ -163,27 +163,14 @@ class EntryLoss(Loss):
         weights = np.ones(len(target)) if weights is None else weights
         best: list[Array] = []
         wide, n = target.astype(np.float64), self.target_columns
-        start, each = [np.zeros(1)] * self.columns, range(self.columns)
         for first in range(0, wide.shape[1], n):
             values, counts = wide[:, first : first + n], weights
             if n == 1:  # add up the weights of equal targets
                 distinct, places = np.unique(values[:, 0], return_inverse=True)
                 values, counts = distinct[:, None], np.bincount(places, weights)
             total = partial(np.dot, counts)
-            best += self.formulas.lowest(_columns_of(values, n), start, each, total)
+            best += self.formulas.lowest(_columns_of(values, n), total)
         return np.concatenate(best)
-
-    def best_outputs(self, target: Array, outputs: int) -> Array:
-        """Return the output (rows, outputs) with the lowest loss of each row.
-
-        If some outputs shift with the target, all others, such as a deviation, keep their best
-        constant.  A likelihood would have no lowest value for a deviation near 0.
-        """
-        wide, f = target.astype(np.float64), self.formulas
-        constant = self.best_constant(target, outputs)
-        start = [np.tile(constant[k :: self.columns], (len(wide), 1)) for k in range(self.columns)]
-        best = f.lowest([wide], start, f.locations or (0,), lambda slopes: slopes)
-        return np.stack(best, 2).reshape(len(wide), -1)
 
     def target_spec(self, output: Spec, target: Spec | None = None) -> Spec:
         n, columns = self.columns, output.shape[-1:]

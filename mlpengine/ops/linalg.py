@@ -11,24 +11,20 @@ import numpy as np
 
 from mlpengine.core.errors import ShapeError
 from mlpengine.core.spec import Array, Calls, Slots, Spec, call
-from mlpengine.formula.numpy_functions import constant_like
 from mlpengine.ops._check import listing, need_floats
 from mlpengine.ops._constant import ones
 from mlpengine.ops.broadcast import unbroadcast
 from mlpengine.ops.op import GradOp
 
 
-@dataclass(frozen=True)
 class Linear(GradOp, name="linear"):
-    """Dense layer without its activation, y = factor * x @ w.T + b.
+    """Dense layer without its activation, y = x @ w.T + b.
 
     Shapes: x (..., in_dim), w (out_dim, in_dim), b (out_dim,) or left out, y (..., out_dim);
     x has at least two axes; all axes except the last are the batch.
-    Backward: dx = factor * dy @ w, dw = factor * dy.T @ x, db = dy summed over the batch.
+    Backward: dx = dy @ w, dw = dy.T @ x, db = dy summed over the batch.
     Raises: ShapeError if the inner dimensions or the length of b disagree.
     """
-
-    factor: float = 1.0
 
     cheap = False
 
@@ -46,7 +42,6 @@ class Linear(GradOp, name="linear"):
     def forward(self, x: Array, w: Array, b: Array | None, *, out: Array) -> Calls:
         y = _rows(out)
         yield call(np.dot, _rows(x), w.T, y)
-        yield from self._scaled(y)
         if b is not None:  # for a single column, adding a 0-d array is faster
             yield call(np.add, y, b.reshape(()) if b.size == 1 else b, y)
 
@@ -54,16 +49,10 @@ class Linear(GradOp, name="linear"):
         (dx, dw, db), dy = out, _rows(dy)
         if dx is not None:
             yield call(np.dot, dy, w, _rows(dx))
-            yield from self._scaled(dx)
         if dw is not None:
             yield call(np.dot, dy.T, _rows(x), dw)
-            yield from self._scaled(dw)
         if db is not None:  # a product with ones is faster than np.sum
             yield call(np.dot, ones(len(dy), dy.dtype), dy, db)
-
-    def _scaled(self, product: Array) -> Calls:
-        if self.factor != 1.0:
-            yield call(np.multiply, product, constant_like(self.factor, product), product)
 
 
 class MatMul(GradOp, name="matmul"):

@@ -143,10 +143,6 @@ class Loss(GradOp):
         """
         return np.full(outputs, np.nan)
 
-    def best_outputs(self, target: Array, outputs: int) -> Array:
-        """Return the output (rows, outputs) with the lowest loss of each row, or NaN."""
-        return np.full((len(target), outputs), np.nan)
-
     def check_target(self, target: Array) -> None:
         """Raise IndexRangeError for wrong targets that a replay does not detect."""
 

@@ -136,23 +136,22 @@ class LossFormulas:
     def lowest(
         self,
         targets: Sequence[Array],
-        outputs: Sequence[Array],
-        moved: Sequence[int],
         total: Callable[[Array], Array],
     ) -> list[Array]:
-        """Return outputs with the lowest loss; only the columns `moved` change.
+        """Return the constant output (1,) of each column with the lowest loss.
 
         Coordinate descent: each round sets one column after the other to the point where the slope
         by this column turns from negative to positive.  Moves of successive rounds shrink by a
         nearly constant factor; so every second round adds the sum of all further moves (Aitken
         1926, "On Bernoulli's numerical solution of algebraic equations").
 
-        Shapes: each of `targets` (rows, entries); outputs: one array for each column of the loss.
-        ``total(slopes)`` reduces slopes (rows, entries) to the shape of an output array.
+        Shapes: each of `targets` (rows, entries).  ``total(slopes)`` is the sum (1,) of slopes
+        (rows, entries).
         """
-        best = [output.copy() for output in outputs]
+        best = [np.zeros(1) for _ in self.outputs]
+        columns = range(len(best))
         named = self.named(best, targets)
-        slopes = {k: bound(self.slopes[k], named) for k in moved}
+        slopes = [bound(self.slopes[k], named) for k in columns]
 
         def slope(k: int, values: Array) -> Array:
             best[k][...] = values
@@ -160,16 +159,16 @@ class LossFormulas:
 
         earlier: list[Array] = []
         for _ in range(COLUMN_PASSES):
-            before = [best[k].copy() for k in moved]
-            for k in moved:
+            before = [one.copy() for one in best]
+            for k in columns:
                 best[k][...] = turning_point(partial(slope, k), best[k].shape)
-            moves = [best[k] - old for k, old in zip(moved, before, strict=True)]
-            if len(moved) == 1 or np.allclose(moves, 0, atol=CLOSE):
+            moves = [new - old for new, old in zip(best, before, strict=True)]
+            if len(best) == 1 or np.allclose(moves, 0, atol=CLOSE):
                 break
-            for k, move, last in zip(moved, moves, earlier, strict=False):
+            for one, move, last in zip(best, moves, earlier, strict=False):
                 with np.errstate(all="ignore"):
                     share = move / last
-                    best[k] += np.where((share > 0) & (share < 1), move * share / (1 - share), 0.0)
+                    one += np.where((share > 0) & (share < 1), move * share / (1 - share), 0.0)
             earlier = [] if earlier else moves
         return best
 

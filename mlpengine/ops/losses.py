@@ -98,10 +98,6 @@ class KnownTargets(EntryLoss, name="known_targets"):
             best.append(self.loss.best_constant(column[known, None], self.columns, some))
         return np.concatenate(best)
 
-    def best_outputs(self, target: Array, outputs: int) -> Array:
-        """Return the best outputs; outputs for missing targets are arbitrary."""
-        return self.loss.best_outputs(np.where(np.isnan(target), 1.0, target), outputs)
-
 
 class MeanAbsoluteError(EntryLoss, name="mae"):
     """Mean absolute error: abs(output - target).
@@ -360,10 +356,6 @@ class Ordinal(EntryLoss, name="ordinal"):
     def best_constant(self, target: Array, outputs: int, weights: Array | None = None) -> Array:
         """Return the logarithms of the classes' shares."""
         return _log(np.bincount(target[:, 0].astype(np.int64), weights, self.classes) / len(target))
-
-    def best_outputs(self, target: Array, outputs: int) -> Array:
-        """Return outputs with probability 1 for the class of each row."""
-        return 50.0 * np.equal(target, np.arange(self.classes))
 
 
 def _logaddexp(a: Expr, b: Expr) -> Expr:

@@ -18,9 +18,6 @@ Distribution: TypeAlias = Literal["lognormal", "weibull", "loglogistic"]
 SHOWN_LEVELS = 0.1, 0.9
 """Levels of the quantiles that a network predicts besides the median."""
 
-BEYOND = 20.0
-"""Maximum width, in scales, of an interval of log(time) in `best_outputs`."""
-
 PAIRS = {
     "lognormal": (-1.0, 1.0),
     "weibull": (-1.7930997245749267, 0.6062575559405392),
@@ -149,18 +146,6 @@ class Survival(EntryLoss, name="survival"):
         z = rng.choice(PAIRS[self.distribution], median.shape)
         times = np.exp(median + (high - low) / (last - first) * (z - middle))
         return np.hstack([times, 2 * times])  # an event ignores its bound
-
-    def best_outputs(self, target: Array, outputs: int) -> Array:
-        """Return log(time) of observed events, else the middle of the interval; s is constant."""
-        wide, constant = target.astype(np.float64), self.best_constant(target, outputs)
-        time, bound = np.abs(wide[:, ::2]), wide[:, 1::2]
-        s = np.broadcast_to(constant[1::2], time.shape)
-        with np.errstate(divide="ignore"):
-            low, high = np.log(time), np.log(bound)
-        low = np.where(time > 0, low, high - BEYOND * np.exp(s))
-        high = np.minimum(high, low + BEYOND * np.exp(s))
-        y = np.where(wide[:, ::2] > 0, low, (low + high) / 2)
-        return np.stack([y, s], axis=2).reshape(len(wide), -1)
 
 
 def _standardized(y: Expr, s: Expr, t: Expr, bound: Expr) -> tuple[Expr, Expr, Expr]:

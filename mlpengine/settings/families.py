@@ -1,4 +1,4 @@
-"""Options with engine objects as values: a loss, an optimizer, a schedule, an input layer.
+"""Options with engine objects as values: a loss, an optimizer, a schedule.
 
 A file may have a name (``optimizer: adam``), a mapping with a name (``{name: adam, lr: 1e-3}``),
 or a mapping without a name, for the default name.
@@ -23,7 +23,6 @@ from pydantic_core.core_schema import definitions_schema, no_info_plain_validato
 
 from mlpengine.core.errors import UsageError
 from mlpengine.core.fields import Option, options_of
-from mlpengine.nn import InputLayer
 from mlpengine.ops import LOSSES, Loss
 from mlpengine.optim import (
     OPTIMIZERS,
@@ -209,7 +208,6 @@ LOSS = Family(Loss, LOSSES, "auto", none="auto")
 OPTIMIZER = Family(OptimizerSettings, OPTIMIZERS, "adam", of=settings_class)
 SCHEDULE = Family(Schedule, SCHEDULES, "constant", takes=callable)
 
-InputLayerOption: TypeAlias = Annotated[InputLayer, Of(InputLayer)]
 LossOption: TypeAlias = Annotated[
     Loss | None,
     LOSS,

@@ -8,13 +8,11 @@ from pydantic.dataclasses import dataclass
 from pydantic.json_schema import SkipJsonSchema
 
 from mlpengine.core.fields import Count, Fraction, Limits
-from mlpengine.nn import ACTIVATIONS, INITIALIZERS, InputLayer
-from mlpengine.nn.mlp import Parametrization
+from mlpengine.nn import ACTIVATIONS, INITIALIZERS
 from mlpengine.nn.residual import MAX_BLOCKS
 from mlpengine.ops import FormulaActivation, GradOp
 from mlpengine.optim.schedules import Falling
-from mlpengine.settings.base import STRICT, Flag, Names, defaults, one_or_more, options_of, rule
-from mlpengine.settings.families import InputLayerOption
+from mlpengine.settings.base import STRICT, Names, one_or_more, options_of, rule
 
 NetworkName: TypeAlias = Literal["mlp", "residual"]
 """The names of `mlpengine.nn.NETWORKS`."""
@@ -26,7 +24,7 @@ MAX_LAYERS = 1000
 """Largest number of hidden layers."""
 
 OWN_OPTIONS: dict[str, tuple[str, ...]] = {
-    "mlp": ("hidden", "learned_activation", "parametrization"),
+    "mlp": ("hidden",),
     "residual": ("blocks", "width", "expansion", "residual_dropout"),
 }
 """Options that only one network has, by the name of this network."""
@@ -60,18 +58,6 @@ class NetworkSettings:
     ] = Field(
         default=("relu",),
         description="After every hidden layer, or one for each; a name, or a formula of x.",
-    )
-    learned_activation: Flag = Field(
-        default=False,
-        description="x + alpha (f(x) - x) for f, one learned alpha for each unit (mlp).",
-    )
-    input_layer: InputLayerOption = Field(
-        default_factory=defaults(InputLayer),
-        description="Embedding of numbers, and a scaling layer.",
-    )
-    parametrization: Parametrization = Field(
-        default="standard",
-        description="neural_tangent: products are divided by the root of a layer's inputs (mlp).",
     )
     dropout: Annotated[tuple[Fraction, ...], one_or_more(Fraction), Field(min_length=1)] = Field(
         default=(0.0,),
@@ -121,5 +107,4 @@ def options_for(network: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _is_of_layers(name: str, value: Any) -> bool:
     """Return whether only the network `mlp` accepts this value of an option."""
-    each = name in ("activation", "dropout") and isinstance(value, list | tuple) and len(value) > 1
-    return each or (name == "initializer" and value == "unit_variance")
+    return name in ("activation", "dropout") and isinstance(value, list | tuple) and len(value) > 1

@@ -1,22 +1,15 @@
 """Recipes: settings of a network and its training that were measured together."""
 
-from dataclasses import replace
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
-from mlpengine.nn import InputLayer
-from mlpengine.ops import SoftmaxCrossEntropy
-from mlpengine.optim import AdamW, CosineSchedule, CosLogSchedule, Group, settings_class
+from mlpengine.optim import AdamW, CosineSchedule, settings_class
 from mlpengine.settings.features import FeatureSettings
 from mlpengine.settings.network import NetworkSettings
 from mlpengine.settings.run import RunSettings
 from mlpengine.settings.training import LINEAR, SMOOTH, EarlyStopping, MemberType, TrainingSettings
 
-Preset: TypeAlias = Literal["plain", "realmlp"]
-
-PRESETS: tuple[str, ...] = get_args(Preset)
-
 MIDDLE = 20_000
-"""Number of rows that `recipe` assumes if the number is unknown."""
+"""Number of rows that estimators assume while the number is unknown."""
 
 Sizes: TypeAlias = tuple[
     float, list[int], tuple[float, float], float, int, int, int | Literal["auto"]
@@ -37,18 +30,12 @@ networks of two member types in each fold.
 """
 
 
-def recipe(preset: str, task: str, rows: float = MIDDLE) -> RunSettings:
-    """Return the settings of a preset for a task and a number of rows."""
-    run = _realmlp(task) if preset == "realmlp" else _plain(task, rows)
-    if task != "regression":
-        return run
-    return replace(run, features=replace(run.features, transform_target="auto"))
-
-
-def _plain(task: str, rows: float) -> RunSettings:
+def recipe(task: str, rows: float) -> RunSettings:
+    """Return the settings for a task and a number of rows."""
     _, hidden, rates, decay, epochs, batch, patience = next(row for row in PLAIN if rows <= row[0])
     lr = rates[task == "regression"]
     return RunSettings(
+        features=FeatureSettings(transform_target="auto" if task == "regression" else "none"),
         network=NetworkSettings(hidden=tuple(hidden)),
         training=TrainingSettings(
             optimizer=settings_class(AdamW)(lr=lr, weight_decay=decay),
@@ -58,53 +45,6 @@ def _plain(task: str, rows: float) -> RunSettings:
             clip_norm=1.0,
             early_stopping=EarlyStopping(patience),
         ),
-    )
-
-
-def _realmlp(task: str) -> RunSettings:
-    """Return the recipe of Holzmueller et al. 2024, arXiv 2407.04491, table A.1 (RealMLP-TD).
-
-    Embeddings of categories are left out; one-hot features are as good in the paper's ablation.
-    On three tables of 178 to 569 rows, the log loss of one network without label smoothing was 1.4
-    to 3.8 times the loss with label smoothing.  The temperature is not part of the paper's recipe;
-    it undoes the effect of label smoothing on probabilities.
-    """
-    numbers = task == "regression"
-    training = TrainingSettings(
-        optimizer=settings_class(AdamW)(
-            lr=0.2 if numbers else 0.04,
-            betas=(0.9, 0.95),
-            weight_decay=0.02,
-            decay_schedule="flat_cosine",
-            groups={
-                "embedding": Group(lr=0.1, weight_decay=1.0),
-                "scaling": Group(lr=6.0, weight_decay=1.0),
-                "biases": Group(lr=0.1, weight_decay=0.0),
-                "alphas": Group(lr=0.1, weight_decay=1.0),
-            },
-        ),
-        schedule=CosLogSchedule(),
-        epochs=256,
-        batch_size=256,
-        drop_last=True,
-        early_stopping=EarlyStopping(patience=256),
-    )
-    if task == "classification":
-        loss = SoftmaxCrossEntropy(label_smoothing=0.1)
-        training = replace(training, loss=loss, calibration="temperature")
-    return RunSettings(
-        features=FeatureSettings(standardize="robust", bound_predictions=numbers),
-        network=NetworkSettings(
-            hidden=(256, 256, 256),
-            activation=("mish" if numbers else "selu",),
-            learned_activation=True,
-            input_layer=InputLayer("pbld", scaling=True),
-            parametrization="neural_tangent",
-            initializer="unit_variance",
-            dropout=(0.15,),
-            dropout_schedule="flat_cosine",
-        ),
-        training=training,
     )
 
 
@@ -179,16 +119,16 @@ SMOOTH_FEATURES, SMOOTH_ROWS = 40, 20_000
 """Maximum features and rows for smooth members."""
 
 
-def encodes(rows: int, numbers: int, preset: str) -> bool:
+def encodes(rows: int, numbers: int) -> bool:
     """Return whether columns of numbers also get features by quantile bins.
 
     `numbers` is the number of these columns.
     """
-    return preset == "plain" and 0 < numbers <= ENCODED_COLUMNS and rows >= ENCODED_ROWS
+    return 0 < numbers <= ENCODED_COLUMNS and rows >= ENCODED_ROWS
 
 
 def members_for(
-    rows: int, columns: int, preset: str, *, encoded: bool, numbers_from: int | None = None
+    rows: int, columns: int, *, encoded: bool, numbers_from: int | None = None
 ) -> tuple[MemberType, ...]:
     """Return the ensemble member types; () if all members are of one type.
 
@@ -198,12 +138,10 @@ def members_for(
     if folds_for(rows) is None:
         return ()
     is_small = numbers_from is not None and numbers_from <= SMOOTH_FEATURES and rows <= SMOOTH_ROWS
-    smooth: tuple[MemberType, ...] = (SMOOTH,) if preset == "plain" and is_small else ()
+    smooth: tuple[MemberType, ...] = (SMOOTH,) if is_small else ()
     if rows > SEVERAL_MEMBERS_ROWS:
         return ("piecewise", LINEAR, *smooth) if encoded else ()
     by_steps: tuple[MemberType, ...] = ("plain", "piecewise") if encoded else ("plain",)
-    if preset == "realmlp":
-        by_steps = ("periodic",)
     members = (*by_steps, LINEAR) if rows * columns <= LINEAR_CELLS else by_steps
     members += smooth
     return members if len(members) > 1 else ()

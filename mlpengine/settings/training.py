@@ -26,7 +26,7 @@ from mlpengine.settings.families import (
 )
 from mlpengine.tape.rematerialization import Rematerialization
 
-MemberType: TypeAlias = Literal["plain", "piecewise", "periodic", "linear", "smooth"]
+MemberType: TypeAlias = Literal["plain", "piecewise", "linear", "smooth"]
 """The type of an ensemble member.  Each fold has one network of each type."""
 
 LINEAR: MemberType = "linear"
@@ -129,7 +129,7 @@ class TrainingOptions:
     members: Annotated[tuple[MemberType, ...], one_or_more(MemberType)] = Field(
         default=(),
         description="Types of ensemble members, one of each per fold (ignored without folds). "
-        "plain reads numbers, piecewise also their quantile bins, periodic also their cosines; "
+        "plain reads numbers, piecewise also their quantile bins; "
         "linear is a linear model, smooth a small tanh network; each step of its training has "
         "all rows (loss mse). Weights in the mean are chosen on out-of-fold rows.",
     )

@@ -27,13 +27,12 @@ SAVED_BY_DROPPED_UNIT = 2.5e-9
 SECONDS_OF_PROGRAM = 0.25
 """Seconds that the compiler takes for code that all programs share.
 
-This number and the next three are processor time of GCC 12 on the same machine."""
+This number and the next two are processor time of GCC 12 on the same machine."""
 
 SECONDS_OF_LAYER = 0.27
 
-SECONDS_OF_LEARNED_ACTIVATION = 0.08
-
-SECONDS_OF_INPUT_LAYER = 0.4
+SECONDS_OF_RANGES = 0.4
+"""For a network that reads some of the features."""
 
 FORWARD_SHARE = 0.25
 """Compile time of a forward pass divided by the time of a step (GCC 12, EPYC with AVX-512)."""
@@ -47,12 +46,8 @@ def seconds_to_compile(mlp: TabularNetwork) -> float:
 
     Layer sizes and the number of features do not matter: the program loops over them.
     """
-    each = SECONDS_OF_LAYER + SECONDS_OF_LEARNED_ACTIVATION * bool(mlp.groups["alphas"])
-    return (
-        SECONDS_OF_PROGRAM
-        + SECONDS_OF_INPUT_LAYER * bool(mlp.input_layer)
-        + each * len({*mlp.dense_sizes})
-    )
+    layers = SECONDS_OF_LAYER * len({*mlp.dense_sizes})
+    return SECONDS_OF_PROGRAM + SECONDS_OF_RANGES * bool(mlp.reads) + layers
 
 
 def choose_backend(steps: int, mlp: TabularNetwork, batch_size: int) -> str:

@@ -131,7 +131,7 @@ class _Rows:
 def _filled(out: Array, places: list[RowGradient], part: slice) -> list[Call]:
     """Return the calls that write the gradients of some rows into `out` (parameters, rows)."""
     calls: list[Call] = []
-    for k, (left, right, factor) in enumerate(places):
+    for k, (left, right) in enumerate(places):
         target = out if k == 0 else np.zeros_like(out)
         one = left[part].T
         if right is None:
@@ -144,8 +144,6 @@ def _filled(out: Array, places: list[RowGradient], part: slice) -> list[Call]:
                 calls.append(call(np.matmul, by_row, other, cube.transpose(2, 0, 1)))
             else:
                 calls.append(call(np.multiply, one[:, None], other.T, cube))
-        if factor != 1:
-            calls.append(call(np.multiply, target, factor, target))
         if k:
             calls.append(call(np.add, out, target, out))
     return calls

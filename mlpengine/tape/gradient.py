@@ -103,10 +103,7 @@ def _linear(op: ops.Linear, dy: Any, y: Any, x: Any, w: Any, b: Any) -> Slopes:
     def rows(value: Any) -> Any:
         return value.reshape(-1, value.shape[-1]) if value.ndim > 2 else value
 
-    def scaled(product: Any) -> Any:
-        return product if op.factor == 1 else product * op.factor
-
-    return lambda: scaled(_times(dy, w)), lambda: scaled(rows(dy).T @ rows(x)), lambda: dy
+    return lambda: _times(dy, w), lambda: rows(dy).T @ rows(x), lambda: dy
 
 
 def _product(op: Any, dy: Any, y: Any, a: Any, b: Any) -> Slopes:

@@ -40,8 +40,7 @@ from mlpengine.models.model import Model
 from mlpengine.models.smooth import check_smooth
 from mlpengine.models.task import Classification, Regression, Split, Task
 from mlpengine.models.threshold import choose_threshold
-from mlpengine.nn import Mlp, TabularNetwork
-from mlpengine.nn.mlp import ROWS_AT_START
+from mlpengine.nn import TabularNetwork
 from mlpengine.ops import Loss
 from mlpengine.optim import SCHEDULES, FullBatch, Optimizer, Schedule
 from mlpengine.optim.schedules import ScheduleLike
@@ -54,7 +53,7 @@ from mlpengine.step.shards import shards_problem
 from mlpengine.step.step import TrainingStep
 from mlpengine.training.diagnose import LoopDiagnostics
 from mlpengine.training.loop import Callback, Loop, Result
-from mlpengine.training.networks import input_layer_of, input_layer_reading, make_network
+from mlpengine.training.networks import make_network, ranges_of
 from mlpengine.training.transfer import CalibrationSet
 from mlpengine.training.warm_start import copy_weights
 
@@ -235,7 +234,7 @@ class Trainer:
             self.networks: Sequence[TabularNetwork] = [member.mlp for member in members]
             self.members, self.ensemble_weights = tuple(members), ensemble_weights
             return
-        self.networks = self._make_networks(from_rows=not more_rows)
+        self.networks = self._make_networks()
         types = len(self.member_types)  # equal weights until out-of-fold outputs choose them
         self.ensemble_weights = (1 / types,) * types if types > 1 else ()
         copy_weights(warm_start, self.networks)
@@ -265,8 +264,8 @@ class Trainer:
 
     # networks: member types, folds and seeds
 
-    def _make_networks(self, *, from_rows: bool) -> Sequence[TabularNetwork]:
-        """Return the networks; with `from_rows`, initial weights may depend on rows."""
+    def _make_networks(self) -> Sequence[TabularNetwork]:
+        """Return the networks, with initial weights."""
         settings, train, types, seeds = self.settings, self.train, self.member_types, self.seeds
         in_dim, training, numbers = train.x.shape[1], settings.training, self.numbers
         first = make_network(
@@ -274,32 +273,22 @@ class Trainer:
             (in_dim, self.task.outputs),
             seed=settings.seed,
             dtype=training.dtype,
-            input_layer=input_layer_of(settings.network, numbers),
         )
         with at_setting("training", "freeze"):
             first.freeze(training.freeze)
         if SMOOTH in training.fold_members and numbers is not None:
             with at_setting("training", "members"):
-                read = inputs_of("plain", numbers, in_dim, in_dim)
+                read = inputs_of("plain", numbers, in_dim)
                 others = [one for one in training.members if one != SMOOTH]
                 check_smooth(self.loss.title, int(read.sum()), self.task.outputs, others)
-        layers = [first.input_layer]
+        reads = [first.reads]
         if types and numbers is not None:
-            layers = [
-                input_layer_reading(first, inputs_of(one, numbers, in_dim, first.n_inputs))
-                for one in types
-            ]
+            reads = [ranges_of(inputs_of(one, numbers, in_dim)) for one in types]
         networks = [
-            first.like(seed=seed, input_layer=layers[k * len(layers) // len(seeds)])
+            first.like(seed=seed, reads=reads[k * len(reads) // len(seeds)])
             for k, seed in enumerate(seeds)
         ]
-        for k, mlp in enumerate(networks):
-            if isinstance(mlp, Mlp) and mlp.initializer == "unit_variance" and from_rows:
-                rows = np.arange(len(train))
-                if self.folds is not None:
-                    rows = rows[self.folds != k % (int(self.folds.max()) + 1)]
-                some = rows[:: -(-len(rows) // ROWS_AT_START)]
-                mlp.initialize_from(train.x[some], seed=seeds[k])
+        for mlp in networks:
             if self.loss.initial_divisor != 1:
                 mlp.divide_outputs(self.loss.initial_divisor)
         return networks

@@ -19,7 +19,7 @@ def copy_weights(sources: Iterable[TabularNetwork], networks: Sequence[TabularNe
         return
     alone = 0
     for k, network in enumerate(networks):
-        same = [one for one in sources if _ranges(one) == _ranges(network)]
+        same = [one for one in sources if one.reads == network.reads]
         same = [one for one in same if one.sizes == network.sizes] or same
         if same or len(networks) == 1 == len(sources):
             _copy_weights((same or sources)[k % len(same or sources)], network)
@@ -30,11 +30,6 @@ def copy_weights(sources: Iterable[TabularNetwork], networks: Sequence[TabularNe
             "have random initial weights: the model of the warm start has no network of their type"
         )
         _log.warning("warning: training.members: %d of %d networks %s", alone, len(networks), text)
-
-
-def _ranges(mlp: TabularNetwork) -> tuple[tuple[int, int], ...]:
-    """Return the ranges of the inputs that a network reads; empty if it reads all."""
-    return mlp.input_layer.ranges if mlp.input_layer else ()
 
 
 def _copy_weights(source: TabularNetwork, mlp: TabularNetwork) -> None:

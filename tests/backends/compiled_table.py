@@ -14,7 +14,6 @@ from mlpengine import (
     SoftmaxCrossEntropy,
     TrainingStep,
 )
-from mlpengine.nn import InputLayer
 from mlpengine.ops import GaussianNll, Huber, MeanAbsoluteError, Poisson
 from mlpengine.optim import CosineSchedule, RmsProp
 
@@ -76,12 +75,6 @@ class StepCase:
         weights = rng.random(rows).astype(self.dtype) if self.weighted else None
         return x, y, weights
 
-
-RECIPE = {
-    "input_layer": InputLayer("pbld", scaling=True),
-    "learned_activation": True,
-    "parametrization": "neural_tangent",
-}
 
 CASES = (
     StepCase("tiny", (4, 32, 32, 1), 32, loss=MeanSquaredError(), short=True),
@@ -148,18 +141,14 @@ CASES = (
     StepCase("log_softmax", (5, 16, 33, 3), activation="log_softmax", dtype="float64"),
     StepCase("no hidden layer", (9, 4), 20),
     StepCase(
-        "waves", (5, 9, 3), 7, parts={"input_layer": InputLayer("periodic", 3, frequencies=19)}
-    ),
-    StepCase(
-        "recipe",
+        "some features",
         (6, 33, 20, 2),
         13,
         "mish",
         MeanSquaredError(),
-        parts=RECIPE | {"input_layer": InputLayer("pbld", 4, frequencies=9, scaling=True)},
+        parts={"reads": ((0, 2), (3, 6))},
     ),
-    StepCase("recipe of doubles", (6, 33, 2), 13, "selu", dtype="float64", parts=RECIPE),
-    StepCase("recipe in chunks", (9, 48, 3), 2500, "selu", parts=RECIPE),
+    StepCase("chunks", (9, 48, 3), 2500, "selu", parts={"reads": ((1, 8),)}),
     StepCase("blocked", (450, 120, 24), 64, "relu"),
     StepCase("high tiles", (21, 205, 30), 203, "relu"),
 )

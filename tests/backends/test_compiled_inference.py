@@ -13,7 +13,6 @@ from mlpengine import Adam, MeanSquaredError, Mlp, TrainingStep
 from mlpengine.backends.compiled.target import compiler_command
 from mlpengine.core.errors import CompileError, UsageError
 from mlpengine.export.network_c import c_file, network_code
-from mlpengine.nn import InputLayer
 from mlpengine.ops import Softmax
 
 
@@ -35,11 +34,10 @@ def test_a_compiled_network_predicts_the_same(sizes, batch, dtype):
     assert compiled(x.astype("f4")) is compiled.output
 
 
-EMBEDDED = InputLayer("pbld", frequencies=3, scaling=True)
 STEPS = [
     # sizes, batch, threads, dtype, more
     ([7, 33, 5], 30, 1, "float64", {"activation": "tanh", "dropout": 0.3}),
-    ([9, 40, 3], 8, 1, "float32", {"learned_activation": True, "input_layer": EMBEDDED}),
+    ([9, 40, 3], 8, 1, "float32", {"activation": "mish", "reads": ((1, 4), (6, 9))}),
     ([300, 300, 3], 64, 2, "float32", {"dropout": [0.6]}),  # threads divide columns
     ([4, 64, 64, 2], 3000, 2, "float64", {"dropout": 0.2}),  # rows in chunks
 ]

@@ -32,8 +32,8 @@ def overlap(one, other):
     return max(one.start, other.start) < min(one.stop, other.stop)
 
 
-def source_of_step(activation="relu", *, sizes=(5, 64, 64, 1), learned=False):
-    mlp = Mlp(sizes, activation=activation, learned_activation=learned, seed=0)
+def source_of_step(activation="relu", *, sizes=(5, 64, 64, 1)):
+    mlp = Mlp(sizes, activation=activation, seed=0)
     with uncompiled():
         step = TrainingStep(mlp, MeanSquaredError(), Adam(mlp, lr=0.1), 32, backend="compiled")
     return step.emit_c()
@@ -43,9 +43,9 @@ def tiles_of(source):
     return re.findall(r"^INLINE void \w+_tile\(.*?^}$", source, re.M | re.S)
 
 
-def inlined(activation, *, learned):
+def inlined(activation):
     """Return the tiles of a step in which an elementary function is computed."""
-    tiles = tiles_of(source_of_step(activation, learned=learned))
+    tiles = tiles_of(source_of_step(activation))
     assert len(tiles) > 6
     return [tile for tile in tiles if re.search(r"= v_\w+\(", tile)]
 
@@ -65,12 +65,12 @@ def test_functions_that_differ_in_more_than_names_are_not_shared():
 
 
 def test_tiles_of_all_heights_share_a_long_epilogue():
-    assert inlined("tanh", learned=False)
-    assert not inlined("mish", learned=True)
+    assert inlined("tanh")
+    assert not inlined("x * tanh(softplus(x)) * sin(x)")
 
 
 def test_gradients_of_hidden_layers_are_not_copied():
-    assert "void export_d_" not in source_of_step("mish", learned=True)
+    assert "void export_d_" not in source_of_step("mish")
 
 
 @pytest.mark.parametrize(

@@ -25,9 +25,7 @@ from mlpengine.core.errors import (
 from mlpengine.core.spec import Spec
 from mlpengine.ops import MeanAbsoluteError
 from mlpengine.optim import Group
-from mlpengine.settings.recipes import recipe
 from mlpengine.step.auto_backend import choose_backend, seconds_to_compile
-from mlpengine.training.networks import input_layer_of, make_network
 
 STEPS = 6
 TOLERANCE = {"float32": (2e-4, 2e-6), "float64": (1e-11, 1e-14)}
@@ -85,7 +83,7 @@ def test_steps_agree_with_numpy(case, monkeypatch):
     assert (compare(case).bound(case.batch).fused is not None) == case.fused
 
 
-@pytest.mark.parametrize("name", ["relu", "smoothed", "dropout", "waves"])
+@pytest.mark.parametrize("name", ["relu", "smoothed", "dropout", "some features"])
 def test_one_program_takes_every_number_of_rows(name):
     case = BY_NAME[name]
     compiled, plain = case.step("compiled"), case.step("numpy")
@@ -223,19 +221,17 @@ def test_a_binary_target_outside_0_to_1_is_named():
     assert step.mlp.params.flat.tobytes() == before.tobytes()
 
 
-def realmlp_network(features):
-    realmlp = recipe("realmlp", "regression").network
-    input_layer = input_layer_of(realmlp)
-    return make_network(realmlp, (features, 1), seed=0, dtype="float32", input_layer=input_layer)
+def wide_network(features):
+    return Mlp([features, 256, 256, 256, 1], activation="mish", reads=((0, 4), (5, features)))
 
 
 @pytest.mark.parametrize(
     ("mlp", "batch", "seconds", "too_few"),
     [
         (Mlp([64, 256, 128, 10], dropout=0.3), 32, 1.34, 2_850),
-        (realmlp_network(10), 256, 1.92, 410),
+        (Mlp([10, 256, 256, 256, 1], activation="mish"), 256, 0.83, 410),
     ],
-    ids=["digits", "realmlp"],
+    ids=["digits", "wide"],
 )
 def test_auto_weighs_the_time_to_compile(mlp, batch, seconds, too_few):
     """`seconds` are what the compiler took, as `benchmarks/compiling.py` prints them."""
@@ -247,7 +243,7 @@ def test_auto_weighs_the_time_to_compile(mlp, batch, seconds, too_few):
 def test_a_program_has_no_lines_for_each_feature():
     lines = []
     for features in (48, 144):
-        mlp = realmlp_network(features)
+        mlp = wide_network(features)
         with uncompiled():
             step = TrainingStep(mlp, MeanSquaredError(), Sgd(mlp, lr=0.1), 64, backend="compiled")
         lines.append(step.emit_c().count("\n"))

@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 from mlpengine.backends.compiled import executor
-from mlpengine.nn import InputLayer, Mlp, Population
+from mlpengine.nn import Mlp, Population
 from mlpengine.ops import Huber, MeanSquaredError
 from mlpengine.optim import AdamW, Group
 from mlpengine.step.step import TrainingStep
 
-READS = InputLayer(scaling=True, ranges=((0, 2), (3, 5)))
-OPTIONS = {"learned_activation": True, "input_layer": READS}
+OPTIONS = {"reads": ((0, 2), (3, 5))}
 
 
 def made(mlp, loss=None, rows=8, **optimizer) -> TrainingStep:

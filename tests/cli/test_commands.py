@@ -18,7 +18,7 @@ from pyarrow import parquet
 
 import mlpengine
 from mlpengine.config import json_schema, load_config
-from mlpengine.data.tables import _arrow, _csv, read_table
+from mlpengine.data.tables import _arrow, read_table
 from mlpengine_cli.main import run
 from mlpengine_cli.predict import row_names
 from mlpengine_cli.tables import Coded, csv_text, escaped
@@ -168,8 +168,7 @@ def test_predict_rows_never_seen(at, trained):
     np.testing.assert_allclose(chances(lines).sum(axis=1), 1, atol=1e-7)
 
 
-def test_predict_in_blocks_of_rows(at, trained, monkeypatch, tmp_path):
-    """Files and streams are read and predicted a block at a time, quoted line breaks included."""
+def test_rows_of_several_lines_are_named_by_their_first(at, trained, monkeypatch, tmp_path):
     header, *lines = (trained / "flowers.csv").read_text().splitlines()
     quoted = [
         f'{line},"two\nlines"' if i % 50 == 7 else f"{line},x" for i, line in enumerate(lines)
@@ -177,28 +176,10 @@ def test_predict_in_blocks_of_rows(at, trained, monkeypatch, tmp_path):
     content = "\n".join([f"{header},note", *quoted]) + "\n\n"
     (tmp_path / "notes.csv").write_text(content)
     whole = at("predict", "run", tmp_path / "notes.csv").out.splitlines()
-    lengths = []
-    read = _csv.read_csv
-
-    def counted(*args):
-        table = read(*args)
-        lengths.append(table.n_rows)
-        return table
-
-    monkeypatch.setattr(_csv, "_CHUNK", 600)
-    monkeypatch.setattr(_csv, "_CHUNK_ROWS", 1)
-    monkeypatch.setattr(_csv, "read_csv", counted)
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content.encode())))
-    for source in (tmp_path / "notes.csv", "-"):
-        rows = at("predict", "run", source).out.splitlines()
-        assert [row.split(",")[:2] for row in rows] == [row.split(",")[:2] for row in whole]
-        # blocks of less than a pass of the network may round otherwise
-        np.testing.assert_allclose(chances(rows), chances(whole), rtol=1e-6)
-    assert sum(lengths) == 2 * ROWS
-    assert max(lengths) < 40
+    assert at("predict", "run", "-").out.splitlines() == whole
     numbers = [int(line.split(",")[0]) for line in whole[1:]]
-    starts = [2 + i + sum(j % 50 == 7 for j in range(i)) for i in range(ROWS)]
-    assert numbers == starts
+    assert numbers == [2 + i + sum(j % 50 == 7 for j in range(i)) for i in range(ROWS)]
 
 
 IDS = {
@@ -254,11 +235,9 @@ def test_labels_are_quoted_as_the_csv_module_quotes_them():
     target = io.StringIO()
     writer = csv.writer(target, lineterminator="\n")
     writer.writerows(zip(labels, range(len(labels)), strict=True))
-    half = Coded(np.arange(4), labels[:4])
-    joined = Coded.joined([half, Coded(np.array([0, 1, -1]), labels[4:])])
-    for column in (labels, joined):
+    for column in (labels, Coded(np.array([0, 1, 2, 3, 4, 5, -1]), labels)):
         columns = {"text": column, "n": np.arange(len(labels))}
-        assert csv_text(columns, header=False) == target.getvalue()
+        assert csv_text(columns) == "text,n\n" + target.getvalue()
 
 
 def test_python_checks_a_table_as_the_command_does(at):

@@ -8,7 +8,7 @@ import pytest
 from mlpengine import fit
 from mlpengine.core.errors import DataError, UsageError
 from mlpengine.models.model import Model
-from mlpengine_cli.predict import AS_THEY_ARE
+from mlpengine_cli.predict import Sure
 from mlpengine_cli.service import Answers
 
 CONFIG = """\
@@ -50,7 +50,7 @@ def csv(columns: dict[str, list], rows: slice = slice(None)) -> str:
 
 def served(model: Model, columns: dict[str, list]) -> list[float]:
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    answer = Answers(model).answer(json.dumps(rows).encode(), AS_THEY_ARE, at_once=True)
+    answer = Answers(model).answer(json.dumps(rows).encode(), Sure(), at_once=True)
     return [row["sold"] for row in json.loads(answer)["predictions"]]
 
 

@@ -14,6 +14,7 @@ import rank_runs
 from mlpengine.backends.compiled import emitter
 from mlpengine.core.errors import install_line
 from mlpengine.step.ranks import Ranks
+from mlpengine_cli.ranks import launched, start_ranks
 
 RUNS = Path(__file__).with_name("rank_runs.py")
 
@@ -43,18 +44,12 @@ model: {hidden: [300, 60], dropout: 0.1}
 training: {epochs: 2, batch_size: 62, shards: 4, clip_norm: 0.5, backend: compiled}
 report: false
 """,
-    "stream": """\
-data: {source: rows.csv, target: y, stream: true}
-model: {hidden: [4]}
-training: {epochs: 1, batch_size: 64, shards: 4, backend: numpy}
-report: false
-""",
 }
 """Steps of NumPy and compiled ones, whole batches and shorter ones, one network and several."""
 
 RUNS_OF = {
-    1: ["classes 1 2", "numbers 1", "folds 1", "shared 1", "stream 1"],
-    2: ["classes 1 2", "numbers 1", "folds 2", "shared 2", "stream 1"],
+    1: ["classes 1 2", "numbers 1", "folds 1", "shared 1"],
+    2: ["classes 1 2", "numbers 1", "folds 2", "shared 2"],
     4: ["numbers 1", "folds 1"],
 }
 """Names of configs and numbers of threads, by the number of ranks."""
@@ -67,6 +62,13 @@ report: false
 """
 
 LONG_FOLDS = LONG.replace("shards: 4", "folds: 3").replace("every_steps: 4", "every_epochs: 1")
+
+
+@pytest.mark.parametrize("count", ["1", "x", ""])
+def test_variables_of_a_launcher_of_one_process_start_no_ranks(count, monkeypatch):
+    monkeypatch.setenv("PMI_RANK", "0")
+    monkeypatch.setenv("PMI_SIZE", count)
+    assert (launched(), start_ranks(asked=False)) == ((0, 1), None)
 
 
 def located(name: str) -> str:

@@ -23,14 +23,11 @@ data: {source: rows.csv, target: y}
 model:
   hidden: [6]
   dropout: 0.3
-  input_layer: {embedding: pbld, frequencies: 3, scaling: true}
-  learned_activation: true
-  parametrization: neural_tangent
-  initializer: unit_variance
+  initializer: unit_normal
 optimizer:
   name: adamw
   decay_schedule: flat_cosine
-  groups: {biases: {lr: 0.1, weight_decay: 0}, scaling: {lr: 6}}
+  groups: {biases: {lr: 0.1, weight_decay: 0}, weights: {lr: 6}}
 training: {epochs: 8, batch_size: 8, checkpoint: {every_steps: 5}}
 diagnostics: {every: 3}
 report: false

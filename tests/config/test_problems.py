@@ -181,6 +181,6 @@ def test_no_value_is_converted_silently(tmp_path):
     for content in (
         *("training: {epochs: '3'}", "training: {clip_norm: true}", "training: {freeze: [1.5]}"),
         *("seed: true", "name: 5", "diagnostics: 3", "optimizer: {lr: '1e-3'}"),
-        *("sweep: {space: {seed: {int: [true, 2]}}}", "model: {input_layer: {scaling: 'no'}}"),
+        *("sweep: {space: {seed: {int: [true, 2]}}}", "training: {drop_last: 'no'}"),
     ):
         assert "must be" in complaint(tmp_path, SOUND + content)

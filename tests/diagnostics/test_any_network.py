@@ -130,10 +130,8 @@ def test_updates_and_gradients_of_layers_are_those_of_their_weights(backend):
         ratio = 0.1 * np.linalg.norm(gradients) / np.linalg.norm(weights)
         assert diagnostics.get("gradient_rms", number) == pytest.approx(rms, rel=1e-12)
         assert diagnostics.get("update_ratio", number) == pytest.approx(ratio, rel=1e-12)
-        assert diagnostics.get("update_cosine", number) == pytest.approx(1.0, rel=1e-12)
     kept = step.scratch.activations[1]  # of a layer that no op reads again in backward
     assert diagnostics.get("activation_mean", 1) == pytest.approx(kept.mean(), rel=1e-9)
-    assert diagnostics.get("pre_activation_max", 1) == pytest.approx(np.abs(kept).max(), rel=1e-9)
     assert np.isnan(diagnostics.get("saturated_share", 1))
     assert not diagnostics.windows
 

@@ -5,9 +5,6 @@ import pytest
 
 from mlpengine import MeanSquaredError, Mlp, Sgd, SoftmaxCrossEntropy, TrainingStep
 from mlpengine.diagnostics import Diagnostics, table, verdicts
-from mlpengine.diagnostics.lr_range import lr_range, suggest_rate
-from mlpengine.diagnostics.preflight import check_few_rows, probe
-from mlpengine.diagnostics.trial import Rows
 from mlpengine.models.task import Classification, NumberTarget, Regression, Split
 from mlpengine.training.diagnose import Trained, diagnostic_inputs, measure_rows
 
@@ -60,15 +57,3 @@ def test_a_run_of_odd_numbers_is_measured(value, kind, dtype):
             measure_rows(core, task, part, [Trained(core.mlp.predict, np.arange(len(part)), part)])
         assert all(isinstance(str(one), str) for one in verdicts(core))
         assert table(core)
-
-
-@pytest.mark.parametrize("value", ODD.values(), ids=ODD)
-def test_checks_of_odd_numbers(value):
-    x = odd_rows(value, "one value", "float32")
-    mlp = Mlp([3, 5, 2], seed=0)
-    step = TrainingStep(mlp, SoftmaxCrossEntropy(), Sgd(mlp, lr=0.1), 20, backend="numpy")
-    rows = Rows(x, np.arange(60) % 2)
-    check_few_rows(mlp, step.loss, rows)
-    lr_range(step, rows, 20)
-    assert str(verdicts(probe(step, rows, 20, 20)))
-    suggest_rate([1e-3] * 60, [value] * 60)

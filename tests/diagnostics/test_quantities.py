@@ -78,7 +78,7 @@ class Explicit:
 def explicit(before, activation, loss, run):
     """Return the quantities of a step from the network before it, and the watched run after it."""
     scratch, grads = before.scratch(1), before.gradients(1)
-    gradients, pre, post = [], [], []
+    gradients, post = [], []
     x = run.x.astype(float)
     for i in range(len(x)):
         output = before.forward(x[i : i + 1], scratch)
@@ -87,8 +87,6 @@ def explicit(before, activation, loss, run):
         before.backward(scratch, grads)
         gradients.append(grads.flat.copy())
         post.append([values[0].copy() for values in scratch.activations])
-        inputs = zip(before.weights, before.biases, [x[i], *post[-1]], strict=False)
-        pre.append([w @ values + b for w, b, values in inputs])
     rows = np.stack(gradients)
     mean, norms = rows.mean(axis=0), np.linalg.norm(rows, axis=1)
     variance = np.square(rows - mean).sum() / (len(x) - 1)
@@ -96,16 +94,12 @@ def explicit(before, activation, loss, run):
     for n, (name, start) in enumerate(zip(before.groups["weights"], before.weights, strict=True)):
         gradient = mean[before.params.places[name]].reshape(start.shape)
         step = run.step.mlp.weights[n].astype(float) - start
-        y, z = (np.array([row[n] for row in values]) for values in (post, pre))
-        is_relu = activation == "relu" and n < len(before.weights) - 1
-        lengths = np.linalg.norm(step), np.linalg.norm(gradient)
+        y = np.array([row[n] for row in post])
         known = {
             "gradient_rms": np.sqrt(np.square(gradient).mean()),
-            "update_ratio": lengths[0] / np.linalg.norm(start),
-            "update_cosine": -(step * gradient).sum() / (lengths[0] * lengths[1]),
+            "update_ratio": np.linalg.norm(step) / np.linalg.norm(start),
             "activation_mean": y.mean(),
             "activation_std": y.std(),
-            "pre_activation_max": max(z.max(), 0) if is_relu else np.abs(z).max(),
         }
         if activation in ("tanh", "sigmoid") and n < len(before.weights) - 1:
             centered = y if activation == "tanh" else 2 * y - 1
@@ -137,7 +131,7 @@ def compare(diagnostics, truth, tolerance):
     for number, layer in enumerate(truth.layers):
         for quantity, wanted in layer.items():
             found = diagnostics.values[columns.index(quantity, number)]
-            room = {"activation_mean": layer["activation_std"], "update_cosine": 1.0}
+            room = {"activation_mean": layer["activation_std"]}
             scale = max(abs(wanted), room.get(quantity, 0.0))
             assert abs(found - wanted) <= tolerance * scale, (number, quantity, found, wanted)
 

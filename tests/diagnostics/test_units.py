@@ -1,12 +1,8 @@
-"""What the range of an activation says of its units, against formulas of where it ends."""
+"""Which activations rectify."""
 
-from math import atanh, inf, log, sqrt
-
-import pytest
-
-from mlpengine.diagnostics.units import rectifies, saturation
+from mlpengine.diagnostics.units import rectifies
 from mlpengine.formula import clip, exp
-from mlpengine.ops import REGISTRY, Activation, FormulaActivation
+from mlpengine.ops import REGISTRY, Activation
 
 
 class _Bump(Activation):
@@ -25,30 +21,6 @@ class _Capped(Activation):
 
     def formula(self, x):
         return clip(x, 0, 6)
-
-
-class _Wrong(Activation):
-    """Never near the range that it claims."""
-
-    range = (-1e6, 1e6)
-
-    def formula(self, x):
-        return x
-
-
-@pytest.mark.parametrize(
-    ("op", "magnitude"),
-    [
-        (REGISTRY["tanh"](), atanh(0.97)),
-        (REGISTRY["sigmoid"](), 2 * atanh(0.97)),
-        (REGISTRY["softsign"](), 0.97 / 0.03),
-        (_Bump(), sqrt(-log(0.015))),
-        (_Wrong(), inf),
-        *((op, inf) for op in (REGISTRY["relu"](), FormulaActivation("x * x"), None)),
-    ],
-)
-def test_where_an_activation_saturates(op, magnitude):
-    assert saturation(op) == pytest.approx(magnitude, rel=1e-9)
 
 
 def test_what_is_zero_below_zero_rectifies():

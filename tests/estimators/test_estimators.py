@@ -143,7 +143,7 @@ def test_a_warm_start_goes_on_and_a_cold_one_does_not(numbers):
 # partial_fit
 
 
-@pytest.mark.parametrize("options", [{"folds": 2}, ALONE, {"preset": "realmlp", "hidden": 8}])
+@pytest.mark.parametrize("options", [{"folds": 2}, ALONE])
 def test_partial_fit_goes_on_after_the_schedule_of_a_fit_has_ended(options, numbers):
     x, y = numbers
     model = MlpRegressor(epochs=2, random_state=0, **options).fit(x[:40], y[:40])

@@ -64,7 +64,6 @@ WRONG = {
     "loss": ({"loss": "mae"}, "softmax_cross_entropy"),
     "activation": ({"activation": "rulu"}, "'identity'"),
     "an order": ({"loss": "ordinal"}, "numbers, in their order"),
-    "preset": ({"preset": "big"}, "plain, realmlp"),
     "class_weight": ({"class_weight": "even"}, "balanced"),
     "a label": ({"class_weight": {"blue": 2}}, "'blue'"),
     "a negative weight": ({"class_weight": {"rare": -1}}, "'rare'"),

@@ -377,7 +377,7 @@ def test_comments_cannot_be_left(text):
         ({"freeze": [2]}, "layers count from 0 to 1"),
         ({"name": "two words.c"}, "must be a C identifier"),
         ({"activation": "softmax"}, "softmax"),
-        ({"parts": {"learned_activation": True}}, "learned_activation=True"),
+        ({"parts": {"reads": ((0, 1),)}}, "must read all features"),
         (
             {"optimizer": lambda mlp: Sgd(mlp, groups={"biases": Group(lr=2.0)})},
             "must have no groups",

@@ -16,7 +16,6 @@ from mlpengine.export import export, onnx_inputs
 from mlpengine.export._onnx_feed import probe_table
 from mlpengine.models.model import Model
 from mlpengine.models.task import Threshold, task_for
-from mlpengine.nn import InputLayer
 from mlpengine.nn.population import Population
 from mlpengine.ops import REGISTRY
 
@@ -137,16 +136,15 @@ MODELS = {
     "all parts of a network": {
         "target": ["y1", "y2"], "loss": "mse", "missing": "indicator", "standardize": "robust",
         "parts": {
-            "input_layer": InputLayer("pbld", 3, scaling=True), "activation": "mish",
-            "learned_activation": True, "parametrization": "neural_tangent",
+            "reads": ((0, 2), (3, 5)), "activation": "mish",
         },
     },
     "dates later than those of training": {
         "target": "y1", "loss": "mse", "periods": ["bought"], "missing": "indicator",
     },
-    "waves": {
+    "some features": {
         "target": "size", "loss": "softmax_cross_entropy", "members": 2,
-        "parts": {"input_layer": InputLayer("periodic", 2, frequencies=3)},
+        "parts": {"reads": ((1, 4),)},
     },
     "gaps are errors": {
         "target": "size", "loss": "softmax_cross_entropy", "missing": "error", "gaps": False,

@@ -13,18 +13,18 @@ from mlpengine.backends.compiled.selected_entries import EXACT
 from mlpengine.backends.compiled.target import compiler_command
 from mlpengine.core.errors import UsageError
 from mlpengine.export import export
-from mlpengine.nn import InputLayer, Network, Residual
+from mlpengine.nn import Network, Residual
 from mlpengine.tape import cat
 
 TABLES = {
     "of tables": Residual(IN_DIM, 2, width=5, blocks=2, dropout=0.2, seed=1),
-    "with input layer": Residual(
+    "of some features": Residual(
         *(IN_DIM, 2),
         width=8,
         blocks=1,
         activation="silu",
         residual_dropout=0.1,
-        input_layer=InputLayer("pbld", embedded=3, scaling=True, ranges=((0, 2), (4, 9))),
+        reads=((0, 2), (4, IN_DIM)),
     ),
     "wider than its output": Residual(IN_DIM, 1, width=5, activation="softmax", dtype="float64"),
     "dense layers": Mlp([IN_DIM, 9, 9, 1], activation=["softmax", "tanh"], dropout=0.1),

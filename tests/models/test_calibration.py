@@ -312,8 +312,6 @@ def test_a_model_keeps_how_sure_it_is(tmp_path):
     logits = [network.predict(x).astype("f8") for network in classes.networks]
     chances = softmax(np.mean(logits, axis=0), axis=1)
     np.testing.assert_allclose(again.predict_proba(table), chances, atol=1e-6)
-    each = softmax(logits, axis=2)
-    np.testing.assert_allclose(again.spread(x), np.std(each, axis=0, ddof=1), atol=1e-6)
     with pytest.raises(UsageError, match=r"interval: .*write predict_set"):
         classes.predict_interval(table)
     held = again.predict_set(table, 0.8)
@@ -326,9 +324,6 @@ def test_a_model_keeps_how_sure_it_is(tmp_path):
             wrong.predict_set(table)
     with pytest.raises(UsageError, match=r"^set: .*0.9"):
         classes.predict_set(table, 90)
-    single = Model(classes.mlp, classes.preprocessor, classes.loss)
-    with pytest.raises(UsageError, match="spread: "):
-        single.spread(x)
 
 
 DAMAGED = [

@@ -124,14 +124,6 @@ def test_drawn_times_teach_the_distribution(name):
     np.testing.assert_allclose(np.sum(of_each, axis=0), 0, atol=1e-9)
 
 
-def test_best_outputs_cost_less_than_any_constant():
-    y = rows_of().y
-    best, constant = Survival().best_outputs(y, 2), Survival().best_constant(y, 2)
-    lowest = Survival()(best, y)
-    assert np.isfinite(lowest)
-    assert lowest < Survival()(np.tile(constant, (60, 1)), y)
-
-
 def test_training_begins_near_a_constant():
     rng = np.random.default_rng(0)
     table = dict(zip("abc", rng.lognormal(0, 2, (3, 150)), strict=True))

@@ -18,7 +18,7 @@ from mlpengine.models.linear import (
 )
 from mlpengine.models.members import NetworkMean
 from mlpengine.models.task import Split
-from mlpengine.nn import InputLayer, Mlp
+from mlpengine.nn import Mlp
 from mlpengine.ops import MeanSquaredError, Poisson, SoftmaxCrossEntropy
 
 RNG = np.random.default_rng(3)
@@ -66,12 +66,12 @@ def test_any_loss_can_be_minimized():
 def test_a_linear_network_computes_the_product():
     reading, x = RNG.standard_normal((4, 3)), RNG.standard_normal((9, 4))
     weight, bias = RNG.standard_normal((3, 3)), RNG.standard_normal(3)
-    mlp = Mlp([4, 5, 3], dtype="float64", input_layer=InputLayer(ranges=((1, 3),)))
+    mlp = Mlp([4, 5, 3], dtype="float64", reads=((1, 3),))
     made = linear_network(reading, weight, bias, mlp)
     np.testing.assert_allclose(made.predict(x), x @ reading @ weight.T + bias, 1e-9, 1e-9)
     picking = linear_network(np.array([2, 0, 1]), weight, bias, mlp)
     np.testing.assert_allclose(picking.predict(x), x[:, [2, 0, 1]] @ weight.T + bias, 1e-9, 1e-9)
-    others = [mlp, Mlp([4, 3], output_activation="tanh"), Mlp([4, 3], input_layer=mlp.input_layer)]
+    others = [mlp, Mlp([4, 3], output_activation="tanh"), Mlp([4, 3], reads=mlp.reads)]
     assert [one.is_linear for one in (made, *others)] == [True, False, False, False]
 
 

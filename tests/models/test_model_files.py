@@ -29,7 +29,7 @@ from mlpengine.settings.structure import conform
 from mlpengine.training.checkpoint import Checkpoints
 from mlpengine.training.loading import load
 from mlpengine_cli.evaluate import measure_parts
-from mlpengine_cli.predict import prediction_columns
+from mlpengine_cli.predict import Sure, output_columns
 
 LOSSES = {"one": "softmax_cross_entropy", "two": "bce_with_logits", "value": "huber"}
 
@@ -88,7 +88,7 @@ def use(path) -> bool:
     except CheckpointError:
         return False
     with suppress(MlpEngineError):
-        prediction_columns(loaded, table())
+        loaded.predict(table())
     with suppress(MlpEngineError):
         rows = make_split(table(), None, loaded.preprocessor, loaded.task, loaded.mlp.dtype)
         measure_parts(loaded, loaded.task, [("data", rows, loaded.forward(rows.x))])
@@ -108,8 +108,10 @@ def test_a_model_comes_back(target, tmp_path, caplog):
     if target == "one":
         assert np.array_equal(Mlp.load(tmp_path / "m").params.flat, whole.mlp.params.flat)
         assert "preprocessing" in caplog.text
-    columns, numbers = prediction_columns(Model.load(tmp_path / "m"), table())
-    truth, expected = prediction_columns(whole, table())
+    (columns, numbers), (truth, expected) = (
+        output_columns(one, one.outputs(table()), Sure())
+        for one in (Model.load(tmp_path / "m"), whole)
+    )
     assert list(columns) == list(truth)
     np.testing.assert_array_equal(numbers, expected)
 

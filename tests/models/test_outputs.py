@@ -12,7 +12,7 @@ from mlpengine.core.errors import CompileError, DtypeError, ShapeError
 from mlpengine.models import forward as outputs
 from mlpengine.models.members import NetworkMean
 from mlpengine.models.task import Classification
-from mlpengine.nn import InputLayer, Residual
+from mlpengine.nn import Residual
 from mlpengine.step import auto_backend
 from mlpengine.step import blas_threads as threads
 from mlpengine.step.auto_backend import prediction_backend
@@ -77,9 +77,7 @@ def test_machine_code_computes_the_formula(sizes, dtype, level, compiled, monkey
 
 
 OTHERS = [
-    lambda seed: Mlp(
-        [5, 33, 3], learned_activation=True, input_layer=InputLayer("pbld"), seed=seed
-    ),
+    lambda seed: Mlp([5, 33, 3], reads=((0, 1), (2, 5)), seed=seed),
     lambda seed: Residual(5, 3, blocks=2, width=16, seed=seed),
 ]
 

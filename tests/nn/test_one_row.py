@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from mlpengine import Mlp
-from mlpengine.nn.input_layer import InputLayer
 from mlpengine.nn.one_row import OneRow
 from mlpengine.nn.population import Population
 from mlpengine.nn.residual import Residual
@@ -13,16 +12,7 @@ X = np.random.default_rng(0).normal(size=(3, 5)).astype("f4")
 NETWORKS = {
     "dense": (Mlp([5, 7, 6, 2], activation="mish"), True),
     "one unit, float64": (Mlp([5, 1, 1], activation="tanh", dtype="float64"), True),
-    "learned, scaled": (
-        Mlp(
-            [5, 7, 2],
-            activation="silu",
-            learned_activation=True,
-            parametrization="neural_tangent",
-            input_layer=InputLayer(scaling=True),
-        ),
-        True,
-    ),
+    "some features": (Mlp([5, 7, 2], activation="silu", reads=((0, 2), (3, 5))), True),
     "residual": (Residual(5, 2, width=8), False),
 }
 

@@ -137,9 +137,7 @@ def test_a_header_of_another_structure_is_refused(described, tmp_path):
 @pytest.mark.parametrize(
     "change",
     [
-        {"input_layer": {"embedding": 3}},
-        {"parametrization": "other"},
-        {"learned_activation": "yes"},
+        {"reads": {"embedding": 3}},
         {"dropout": [0.1]},
         {"sizes": [3, 2.5, 2]},
         {"activation": [{"name": "relu", "slope": 2}]},

@@ -3,7 +3,6 @@
 import cases_activations
 import cases_arithmetic
 import cases_elementwise
-import cases_embeddings
 import cases_images
 import cases_indexing
 import cases_linalg
@@ -17,7 +16,6 @@ from case import Case
 FAMILIES = (
     cases_arithmetic,
     cases_elementwise,
-    cases_embeddings,
     cases_activations,
     cases_linalg,
     cases_images,

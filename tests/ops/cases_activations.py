@@ -13,7 +13,6 @@ from mlpengine.ops import (
     Gelu,
     Hardswish,
     LeakyRelu,
-    LearnedActivation,
     LogSoftmax,
     Mish,
     Relu,
@@ -116,20 +115,6 @@ CASES = [
         FormulaActivation("where(exp(min(x, 1)) + tanh(x) > 1.5, x * x, 0.1 * x)"),
         lambda x: np.where(np.exp(np.minimum(x, 1)) + np.tanh(x) > 1.5, x * x, 0.1 * x),
         partial(away_from, [0.237]),
-    ),
-    *(
-        Case(
-            f"learned {name}",
-            LearnedActivation(name),
-            lambda n: (away_from([0], n, 4), normal(4)),
-            lambda x, alpha, f=f: x + alpha * (f(x) - x),
-            rtol=1e-4,
-        )
-        for name, f in [
-            ("relu", lambda x: np.maximum(x, 0)),
-            ("selu", partial(elu, alpha=1.6732632423543772, scale=1.0507009873554805)),
-            ("mish", lambda x: x * np.tanh(-special.log_expit(-x))),
-        ]
     ),
     *(
         Case(

@@ -6,17 +6,17 @@ from case import Case, normal
 from mlpengine.ops import BatchMatMul, Linear, MatMul, Transpose
 
 
-def dense(name, subscripts, *shape, w, bias=True, factor=1.0):
+def dense(name, subscripts, *shape, w, bias=True):
     """A row of linear: `shape` of x without its batch, `w` of the weight."""
 
     def make(n):
         return normal(n, *shape), normal(*w), normal(w[0]) if bias else None
 
     def value(x, w, b):
-        y = factor * np.einsum(subscripts, x, w)
+        y = np.einsum(subscripts, x, w)
         return y if b is None else y + b
 
-    return Case(f"linear {name}", Linear(factor), make, value)
+    return Case(f"linear {name}", Linear(), make, value)
 
 
 def product(name, subscripts, make, op=None):
@@ -40,8 +40,6 @@ CASES = [
     dense("without bias", "ni,oi->no", 3, w=(4, 3), bias=False),
     dense("of 4 axes", "nabi,oi->nabo", 2, 1, 3, w=(4, 3)),
     dense("with sizes 1", "ni,oi->no", 1, w=(1, 1)),
-    dense("times a factor", "ni,oi->no", 3, w=(4, 3), factor=-0.3),
-    dense("times a factor, without bias", "ni,oi->no", 3, w=(4, 3), bias=False, factor=0.5),
     product("matmul", "nk,km->nm", lambda n: (normal(n, 3), normal(3, 4)), MatMul()),
     product("matmul of columns", "nk,km->nm", lambda n: (normal(n, 1), normal(1, 4)), MatMul()),
     product("matmul to rows", "nk,km->nm", lambda n: (normal(1, n), normal(n, 4)), MatMul()),

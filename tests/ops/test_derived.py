@@ -33,7 +33,6 @@ from mlpengine.ops import (
     FormulaLoss,
     Gelu,
     LeakyRelu,
-    LearnedActivation,
     LogEps,
     Pow,
     Quantile,
@@ -73,8 +72,6 @@ WITH_OPTIONS = [
     Elu(0.3),
     Gelu("tanh"),
     LeakyRelu(0.2),
-    LearnedActivation("leaky_relu", (("alpha", 0.2),)),
-    LearnedActivation("selu"),
     LogEps(0.5),
     *(Pow(n) for n in (0, 1, 2, 3, 4, 0.5, -1, -2.5)),
     ScalarAdd(0.5),
@@ -90,7 +87,7 @@ def ops():
     plain = [
         op() for op in REGISTRY.values() if issubclass(op, Elementwise) and _is_plain(op, made)
     ]
-    return [*plain, *WITH_OPTIONS, LeakyRelu(), Elu(), Gelu(), LearnedActivation()]
+    return [*plain, *WITH_OPTIONS, LeakyRelu(), Elu(), Gelu()]
 
 
 def losses():
@@ -191,7 +188,6 @@ EXACTNESS = {
     "gamma": CANCELS,
     "gaussian_nll": CANCELS,
     "gelu": CANCELS,
-    "learned_activation": {"value_floor": 1, "gradient_floor": 1, "is_share": True},
     "log_cosh": CANCELS,
     "negative_binomial": CANCELS,
     "ordinal": CANCELS,

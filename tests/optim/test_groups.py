@@ -6,7 +6,6 @@ from optimizer_table import CASES, gradient, make_grads, make_model
 
 from mlpengine import AdamW, CosineSchedule, MeanSquaredError, Mlp, Sgd
 from mlpengine.core.errors import UsageError
-from mlpengine.nn import InputLayer
 from mlpengine.optim import FlatCosineSchedule, Group, NAdam, Optimizer, PlateauSchedule
 from mlpengine.step.step import TrainingStep
 
@@ -54,22 +53,8 @@ def test_the_decay_follows_its_schedule():
     assert optimizer.scheduled_decay(13) == 0.0
 
 
-RECIPE = {
-    "input_layer": InputLayer("pbld", 3, frequencies=5, outputs=3, scaling=True),
-    "activation": "mish",
-    "learned_activation": True,
-    "parametrization": "neural_tangent",
-}
-RECIPE_GROUPS = {
-    "embedding": Group(lr=0.1),
-    "scaling": Group(lr=6.0, weight_decay=1.0),
-    "biases": Group(lr=0.1, weight_decay=0.0),
-    "alphas": Group(lr=0.1, weight_decay=1.0),
-}
-
-
-def recipe_step(backend, dtype="float64"):
-    mlp = Mlp([4, 9, 6, 2], seed=1, dtype=dtype, **RECIPE)
+def grouped_step(backend):
+    mlp = Mlp([4, 9, 6, 2], seed=1, dtype="float64", activation="mish")
     optimizer = AdamW(
         mlp,
         lr=0.04,
@@ -77,7 +62,7 @@ def recipe_step(backend, dtype="float64"):
         weight_decay=0.02,
         schedule=CosineSchedule(60),
         decay_schedule=FlatCosineSchedule(60),
-        groups=RECIPE_GROUPS,
+        groups={"weights": Group(lr=0.5), "biases": Group(lr=0.1, weight_decay=0.3)},
     )
     return TrainingStep(mlp, MeanSquaredError(), optimizer, 16, backend=backend)
 
@@ -88,14 +73,14 @@ def data():
     return x, np.stack([np.sin(x[:, 0]), x[:, 1] * x[:, 2]], 1), rng.permutation(960) % 64
 
 
-def test_compiled_steps_of_the_recipe_agree_with_numpy():
+def test_compiled_steps_of_groups_agree_with_numpy():
     x, y, order = data()
-    numpy, ours = recipe_step("numpy"), recipe_step("compiled")
+    numpy, ours = grouped_step("numpy"), grouped_step("compiled")
     assert ours.fused
     losses = [step.run_many(x, y, order)[0] for step in (numpy, ours)]
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-10)
     np.testing.assert_allclose(ours.mlp.params.flat, numpy.mlp.params.flat, rtol=1e-8, atol=1e-10)
-    again = recipe_step("compiled")
+    again = grouped_step("compiled")
     for start in range(0, 960, 16):
         again(x[order[start : start + 16]], y[order[start : start + 16]])
     np.testing.assert_array_equal(again.mlp.params.flat, ours.mlp.params.flat)

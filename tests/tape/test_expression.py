@@ -11,7 +11,7 @@ from mlpengine.tape import Program, Tape
 from mlpengine.tape.autodiff import from_inner
 
 OPS = {name for name, op in REGISTRY.items() if op.__module__.startswith("mlpengine.")}
-OPS -= {"periodic_embedding", "normal"}  # an input layer's own, and one of a network's tape
+OPS -= {"normal"}  # of a network's tape
 """The ops that have a method; tests/ops lists those that users are promised."""
 
 RNG = np.random.default_rng(3)

@@ -3,7 +3,7 @@
 `kernel` defines kernels.  Each kind of kernel has a file with its rules: `products` (with `tiling`,
 `panels` and `tile_loops`), `batch_products`, `column_sum`, `sums`, `maps`, `moves`, `loss_rows`,
 `softmax_rows`, `layer_norm_rows`, `batch_norm_rows`, `convolution_rows`, `dropout`, `normals`,
-`embedding_rows` and `selected_entries`.
+`selected_entries`.
 
 `lower` has the table of kernels.  It turns the instructions of a program into kernels on values,
 assigns the kernels to phases, and fuses them.  `layout` places every value in memory.  `emitter`

@@ -38,7 +38,7 @@ def _forward(op: Conv2d, instruction: InstructionLike, values: Values) -> Iterat
     yield from kernels
     product = values.make((len(x), prod(y.shape[2:]), len(w)), given, "windows_")
     text = f"{product.name} = {tiles.name} {weight.name}^T"
-    yield Product("forward", tiles, weight, product, bias, text, 1.0)
+    yield Product("forward", tiles, weight, product, bias, text)
     yield _turned(product, values.write(y, "conv2d_", given.kind), values)
 
 
@@ -55,14 +55,14 @@ def _backward(op: Conv2d, instruction: InstructionLike, values: Values) -> Itera
         yield from kernels
         c = values.write(_matrix(dw), "d_weight_")
         text = f"{c.name} = {flat.name}^T {tiles.name}"
-        yield Product("weight_gradient", flat, tiles, c, None, text, 1.0)
+        yield Product("weight_gradient", flat, tiles, c, None, text)
     if db is not None:
         yield ColumnSum(flat, values.write(db, "d_bias_"))
     if dx is not None:
         weight = values.read(_matrix(w))
         tiles = values.make((*flat.array.shape[:2], weight.columns), slope, "d_tiles_")
         text = f"{tiles.name} = {flat.name} {weight.name}"
-        yield Product("input_gradient", flat, weight, tiles, None, text, 1.0)
+        yield Product("input_gradient", flat, weight, tiles, None, text)
         out = values.write(dx, "d_images_", slope.kind)
         padded = any(window.padding)
         frame = values.make(_framed(window, dx.shape), slope, "d_frame_") if padded else out

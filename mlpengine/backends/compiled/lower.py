@@ -8,7 +8,6 @@ from mlpengine.backends.compiled.batch_products import BatchProduct
 from mlpengine.backends.compiled.column_sum import ColumnSum
 from mlpengine.backends.compiled.convolution_rows import ConvolutionRows
 from mlpengine.backends.compiled.dropout import Draw
-from mlpengine.backends.compiled.embedding_rows import EmbeddingSums, PeriodicForward
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
 from mlpengine.backends.compiled.layer_norm_rows import LayerNormRows
 from mlpengine.backends.compiled.loss_rows import CrossEntropyRows, EntryLossRows, LossRows
@@ -35,8 +34,6 @@ KERNELS: list[type[Kernel]] = [
     ConvolutionRows,
     Draw,
     NormalRows,
-    PeriodicForward,
-    EmbeddingSums,
     RowSums,
     SelectedEntries,
     Map,

@@ -15,7 +15,7 @@ class MatrixProduct:
     """A matrix product c = a b, and an epilogue: the maps that are applied to c before storing.
 
     `form` is ``forward`` (y = x w^T + bias), ``input_gradient`` (dx = dy w) or ``weight_gradient``
-    (dw = dy^T x).  `factor` multiplies c before the bias is added.
+    (dw = dy^T x).
     """
 
     form: Form
@@ -24,7 +24,6 @@ class MatrixProduct:
     c: MatrixValue
     bias: MatrixValue | None
     text: str
-    factor: float
     epilogue: list[Map] = field(default_factory=list)
 
     def __post_init__(self) -> None:

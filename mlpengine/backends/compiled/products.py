@@ -20,7 +20,6 @@ from mlpengine.backends.compiled.tile_loops import (
     tile_tops,
 )
 from mlpengine.backends.compiled.tiling import Tiling, choose_tiling
-from mlpengine.backends.scalar.definitions import real_constant
 from mlpengine.backends.scalar.layer_functions import (
     back_dense,
     dense_function,
@@ -59,7 +58,7 @@ class Product(MatrixProduct, Kernel):
             (x, w, b), (out,) = values.read_each(instruction.reads), instruction.writes
             y = values.write(out, "linear_")
             _need_leaf(values, w, b)
-            return [cls("forward", x, w, y, b, f"{y.name} = {x.name} {w.name}^T", op.factor)]
+            return [cls("forward", x, w, y, b, f"{y.name} = {x.name} {w.name}^T")]
         dy, x, w = values.read_each(instruction.reads)
         dx, dw, db = instruction.writes
         _need_leaf(values, w)
@@ -67,13 +66,13 @@ class Product(MatrixProduct, Kernel):
         if dw is not None:
             c = values.write(dw, "d_weight_")
             text = f"{c.name} = {dy.name}^T {x.name}"
-            kernels.append(cls("weight_gradient", dy, x, c, None, text, op.factor))
+            kernels.append(cls("weight_gradient", dy, x, c, None, text))
         if db is not None:
             kernels.append(ColumnSum(dy, values.write(db, "d_bias_")))
         if dx is not None:
             c = values.write(dx, "d_x_")
             text = f"{c.name} = {dy.name} {w.name}"
-            kernels.append(cls("input_gradient", dy, w, c, None, text, op.factor))
+            kernels.append(cls("input_gradient", dy, w, c, None, text))
         return kernels
 
     @classmethod
@@ -86,7 +85,7 @@ class Product(MatrixProduct, Kernel):
             (a, b), (out,) = values.read_each(instruction.reads), instruction.writes
             y = values.write(out, "matmul_")
             _need_leaf(values, b)
-            return [cls("input_gradient", a, b, y, None, f"{y.name} = {a.name} {b.name}", 1.0)]
+            return [cls("input_gradient", a, b, y, None, f"{y.name} = {a.name} {b.name}")]
         dy, a, b = values.read_each(instruction.reads)
         da, db = instruction.writes
         _need_leaf(values, b)
@@ -94,10 +93,10 @@ class Product(MatrixProduct, Kernel):
         if db is not None:
             c = values.write(db, "d_b_")
             text = f"{c.name} = {a.name}^T {dy.name}"
-            kernels.append(cls("weight_gradient", a, dy, c, None, text, 1.0))
+            kernels.append(cls("weight_gradient", a, dy, c, None, text))
         if da is not None:
             c = values.write(da, "d_a_")
-            kernels.append(cls("forward", dy, b, c, None, f"{c.name} = {dy.name} {b.name}^T", 1.0))
+            kernels.append(cls("forward", dy, b, c, None, f"{c.name} = {dy.name} {b.name}^T"))
         return kernels
 
     def _is_turned(self, lanes: int) -> bool:
@@ -196,13 +195,11 @@ class Product(MatrixProduct, Kernel):
         array = np.empty((self.columns, self.rows), self.c.array.dtype)
         c = MatrixValue(f"{name}_turned", array, written=True, padded=True)
         writer.layout.reserve(c.name, c.rows * writer.layout.stride(c))
-        return MatrixProduct(self.form, self.b, self.a, c, None, self.text, self.factor)
+        return MatrixProduct(self.form, self.b, self.a, c, None, self.text)
 
     def emit_scalar(self, writer: ScalarWriter) -> list[Statement]:
         if self.form == "forward":
             return self._scalar_forward(writer)
-        if self.factor != 1:
-            raise UnsupportedError("the gradient of scaled weights")
         if self.form == "input_gradient":
             return self._scalar_input_gradient(writer)
         if not writer.trains or self.a.rows > 1:
@@ -226,7 +223,7 @@ class Product(MatrixProduct, Kernel):
             rule = step.rule.limited_to(kept)
             needed |= {step.names[name] for name in rule.reads}
             steps.append((rule, {name: names[value] for name, value in step.names.items()}))
-        scaled, given = self.factor != 1, present(self.bias)
+        given = present(self.bias)
         function = dense_function(
             writer.functions,
             steps[::-1],
@@ -235,14 +232,10 @@ class Product(MatrixProduct, Kernel):
             operand=operand,
             reads=[names[value] for value in reads],
             biased=bool(given),
-            scaled=scaled,
             about=" of ".join(step.op.name for step in self.epilogue[::-1]),
         )
-        constant = [real_constant(self.factor)] * scaled
         weights, sizes = writer.places(self.b, *given), f"{self.depth}, {self.columns}"
-        return [
-            writer.each_row(function, self.rows, self.a, weights, *reads, *stored, *constant, sizes)
-        ]
+        return [writer.each_row(function, self.rows, self.a, weights, *reads, *stored, sizes)]
 
     def _scalar_input_gradient(self, writer: ScalarWriter) -> list[Statement]:
         rule, out, read = None, self.c, dict[str, MatrixValue]()

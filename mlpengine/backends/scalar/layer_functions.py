@@ -109,31 +109,26 @@ def dense_function(
     operand: str = "x",
     reads: Sequence[str] = (),
     biased: bool = True,
-    scaled: bool = False,
     about: str = "",
 ) -> str:
-    """Define a layer ``f(x, w, [b,] *reads, *stored, [factor,] in, out)``; return its name.
+    """Define a layer ``f(x, w, [b,] *reads, *stored, in, out)``; return its name.
 
     The product of the layer has the name `operand`.  `steps` are the rules after the product, each
     with the names of its values.  The rules read the vectors `reads`, and write the vectors
-    `stored`, which have an entry for each unit.  If `scaled`, a factor multiplies the product
-    before a bias is added.  `in_dim`, about the number of inputs, selects the `dot`.
+    `stored`, which have an entry for each unit.  `in_dim`, about the number of inputs, selects the
+    `dot`.
     """
     product = called(dot(functions, in_dim), "w + i * in_dim", "input", "in_dim")
-    if scaled:
-        product = product * variable("factor")
     if biased:
         product = product + element("b", "i")
     body = [*_loads(reads, "i"), Let(operand, product)]
     for k, (rule, names) in enumerate(steps):
         body += [Let(*step) for step in rule.steps(names, f"t{k}_" if k else "t")]
     unit = ForLoop("i", 0, "out_dim", [*body, *_stores(stored, "i")])
-    value = "factor w x" if scaled else "w x"
-    value += " + b" * biased
+    value = "w x" + " + b" * biased
     parameters: dict[str, ParameterKind] = {"input": "reads", "w": "reads"}
     parameters |= {"b": "reads"} if biased else {}
     parameters |= _vectors(reads, "reads") | _vectors(stored, "writes")
-    parameters |= {"factor": "number"} if scaled else {}
     return functions.add(
         "dense",
         parameters | {"in_dim": "count", "out_dim": "count"},

@@ -26,7 +26,6 @@ from mlpengine.data.features.dataset import Dataset, TableFeatures
 from mlpengine.data.features.lags import RowHistory
 from mlpengine.data.features.numbers import Numbers
 from mlpengine.data.features.options import Options
-from mlpengine.data.features.prepared import prepared_rows
 from mlpengine.data.features.saved_state import STATE_VERSION, checked_state
 from mlpengine.data.features.sources import Source, check_numeric, date_sources
 from mlpengine.data.features.summary import SummaryState, summary_of_rows
@@ -44,7 +43,6 @@ from mlpengine.data.features.targets import (
 )
 from mlpengine.data.tables.dialect import CsvDialect
 from mlpengine.data.tables.parsing import dates
-from mlpengine.data.tables.stored import stored_file
 from mlpengine.data.tables.table import Column, Table
 from mlpengine.formula import Expr
 from mlpengine.settings.base import options_of
@@ -339,38 +337,6 @@ class Preprocessor:
         """Return the number of rows of each text without a feature, by column."""
         each = {c.column: c.unknown_texts(table) for c in self.categories}
         return {column: texts for column, texts in each.items() if texts}
-
-    def stream(
-        self,
-        table: Table,
-        rows: Array | None = None,
-        *,
-        batch_size: int,
-        window: int = 64,
-    ) -> Dataset:
-        """Return arrays as `transform`, with the features in a file beside the stored columns.
-
-        At most `window` blocks of 1 MB of this file are in memory.
-
-        Raises: DataError if the table has no stored columns.
-        """
-        if stored_file(table) is None:
-            raise DataError(
-                f"{table.source}: only CSV, Parquet and Feather files can be streamed; set "
-                "stream to false"
-            )
-        table.require(self.columns, "the model", taken=self.options.target)
-        names = dict.fromkeys([*self.columns, *used_columns(self.computed)])
-        features = prepared_rows(
-            table.select(names),
-            rows,
-            self.state_dict(),
-            lambda part: np.asarray(self.transform(part, targets=False).features),
-            self.n_features,
-            window=window,
-            batch_size=batch_size,
-        )
-        return Dataset(features, *self._targets(_part(table, self.target_columns(table), rows)))
 
     def _check_columns(self, table: Table) -> None:
         table.require(self.columns, "the model", taken=self.options.target)

@@ -67,9 +67,8 @@ def _ridge(x: Array, y: Array, new: Array) -> list[Array]:
     mean, center = x.mean(axis=0), y.mean(axis=0)
     x, new = x - mean, new - mean
     if len(x) < x.shape[1]:
-        sizes, vectors = np.linalg.eigh(x @ x.T)
-        inner, outer = vectors.T @ (y - center), new @ x.T @ vectors
+        gram, right, left = x @ x.T, y - center, new @ x.T
     else:
-        sizes, vectors = np.linalg.eigh(x.T @ x)
-        inner, outer = vectors.T @ x.T @ (y - center), new @ vectors
-    return [outer @ (inner / (sizes + p)[:, None]) + center for p in PROBE_PENALTIES]
+        gram, right, left = x.T @ x, x.T @ (y - center), new
+    diagonal = np.eye(len(gram))
+    return [left @ np.linalg.solve(gram + p * diagonal, right) + center for p in PROBE_PENALTIES]
