@@ -67,6 +67,11 @@ def command(
     """
     teacher = load(run)
     file = load_config(resolved_config(run))
+    if file.config.data.stream:
+        raise UsageError(
+            f"{run}: distill needs all features in memory (the run has data.stream); "
+            "train the teacher without data.stream"
+        )
     if changed := changed_files(run, file):
         raise RunError(
             f"{run}: its table has changed since the run was trained ({', '.join(changed)}); "
@@ -102,11 +107,13 @@ def _check_overrides(file: ConfigFile, student: ConfigFile) -> None:
     before, data = file.config.data, student.config.data
     names = ("source", "validation_source", "test_source", "target")
     changed = [f"data.{name}" for name in names if getattr(before, name) != getattr(data, name)]
+    if data.stream:
+        changed.append("data.stream")
     if student.config.training.folds:
         changed.append("training.folds")
     if changed:
         raise UsageError(
-            "distill: a student is one network, with the tables and the target of its "
+            "distill: a student is one network in memory, with the tables and the target of its "
             f"teacher; leave out --set of {', '.join(changed)}"
         )
 

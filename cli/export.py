@@ -221,8 +221,7 @@ def _write_training(
 def _optimizer(training: TrainingSettings) -> MakeOptimizer:
     """Return the maker of a run's optimizer.  Raises: UsageError if c-train lacks the optimizer."""
     settings, kind = vars(training.optimizer).copy(), training.optimizer.kind
-    groups, decay = settings.pop("groups", None), settings.pop("decay_schedule", "constant")
-    why = "has parameter groups or a decay schedule" if groups or decay != "constant" else ""
+    why = "has parameter groups" if settings.pop("groups", None) else ""
     if issubclass(kind, FullBatch):
         why = f"is {training.optimizer.name}, for all rows at each step"
     if why:

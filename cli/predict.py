@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -17,7 +17,7 @@ from mlpengine.core.wording import plural, printable
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.categories import coded
 from mlpengine.data.features.drift import NewRows
-from mlpengine.data.tables import Column, Table, read_table
+from mlpengine.data.tables import Column, Table, read_blocks, read_table
 from mlpengine.data.tables.parsing import FIRST_INEXACT
 from mlpengine.data.tables.reader import table_format
 from mlpengine.models.calibration import checked_level
@@ -138,11 +138,12 @@ def command(
         _listed("--quantile", quantiles),
         _listed("--times", times),
     )
-    source = sys.stdin.buffer if file == "-" else file
-    columns, numbers = _predicted_columns(model, source, key, sure, history)
+    blocks = _blocks(model, sys.stdin.buffer if file == "-" else file, key, sure, history)
     if path is None and not as_json:
-        write_file(csv_text(columns))
+        for number, (columns, _) in enumerate(blocks):
+            write_file(csv_text(columns, header=not number))
         return
+    columns, numbers = _joined(list(blocks))
     rows = len(numbers)
     if path is not None:
         write_table(path, columns, numbers)
@@ -167,6 +168,9 @@ class Sure(NamedTuple):
     times: Sequence[float] = ()
 
 
+AS_THEY_ARE = Sure()
+
+
 def _check_levels(level: float | None, set_level: float | None, *, by_class: bool) -> None:
     for name, given in (("--interval", level), ("--set", set_level)):
         if given is not None:
@@ -188,35 +192,52 @@ def _listed(option: str, text: str | None) -> list[float]:
     return numbers
 
 
-def _predicted_columns(
+def _blocks(
     model: Model,
     source: str | BinaryIO,
     key: str | None,
     sure: Sure,
     history: str | None,
-) -> tuple[dict[str, Any], Array]:
-    """Read and predict rows; return the columns to write and their numbers."""
+) -> Iterator[tuple[dict[str, Any], Array]]:
+    """Read and predict blocks of rows; yield the columns to write and their numbers."""
     how = model.preprocessor.read_arguments
     has_types = isinstance(source, str) and table_format(source) is not None
     if key and key not in model.columns and not has_types:
         how["text"] = [*how["text"], key]  # text keeps the leading zeros of codes
     own = model.preprocessor
-    kept = {*model.columns, *own.formula_columns, *filter(None, [key])}
-    table = model.table(read_table(source, kept=kept, **how), history)
-    if key:
-        table.require([key], "--id")
-    with np.errstate(over="ignore", invalid="ignore"):  # large weights may overflow
-        output = model.forward(own.features_of(table))
-        columns, numbers = output_columns(model, output, sure)
-    columns = {**row_names(table, key, columns), **columns}
-    in_use = own.rows_in_use(table)
-    if in_use is not None and not in_use.all():
-        outside, where = plural(int((~in_use).sum()), "row"), own.options.where
-        text = f"{outside} of {table.n_rows:,} outside the training filter: not {where}"
+    kept = {*own.columns, *own.formula_columns, *filter(None, [key])}
+    rows = outside = 0
+    new = NewRows(own, has_history=history is not None)
+    if own.history.names or history is not None:  # lags need rows of other blocks
+        tables = iter([model.table(read_table(source, **how), history)])
+    else:
+        tables = read_blocks(source, kept=kept, **how)
+    for table in tables:
+        if key:
+            table.require([key], "--id")
+        in_use = own.rows_in_use(table)
+        rows += table.n_rows
+        outside += 0 if in_use is None else int((~in_use).sum())
+        new.add(table)
+        with np.errstate(over="ignore", invalid="ignore"):  # large weights may overflow
+            output = model.forward(own.features_of(table))
+            columns, numbers = output_columns(model, output, sure)
+        yield {**row_names(table, key, columns), **columns}, numbers
+    if outside:
+        where = model.preprocessor.options.where
+        text = f"{plural(outside, 'row')} of {rows:,} outside the training filter: not {where}"
         say(f"warning: {table.source}: {text}", err=True)
-    for line in NewRows(own, has_history=history is not None).add(table).lines():
+    for line in new.lines():
         say(f"warning: {table.source}: {line}", err=True)
-    return columns, numbers
+
+
+def _joined(blocks: list[tuple[dict[str, Any], Array]]) -> tuple[dict[str, Any], Array]:
+    columns: dict[str, Any] = {}
+    for name, column in blocks[0][0].items():
+        parts = [block[name] for block, _ in blocks]
+        join = np.concatenate if isinstance(column, np.ndarray) else Coded.joined
+        columns[name] = join(parts)
+    return columns, np.concatenate([numbers for _, numbers in blocks])
 
 
 def output_columns(model: Model, output: Array, sure: Sure) -> tuple[dict[str, Any], Array]:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
-from itertools import chain
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
 
@@ -52,15 +52,26 @@ class Coded:
     labels: Sequence[object]
     typed: Sequence[object] = ()
 
+    @classmethod
+    def joined(cls, parts: "Sequence[Coded]") -> "Coded":
+        """Join the rows of several columns into one column."""
+        labels = list(chain(*(part.labels for part in parts)))
+        typed = list(chain(*(part.typed for part in parts)))
+        ends = accumulate((len(part.labels) for part in parts), initial=0)
+        codes = [
+            part.codes % len(part.labels) + end for part, end in zip(parts, ends, strict=False)
+        ]
+        return cls(np.concatenate(codes), labels, typed)
 
-def csv_text(columns: Mapping[str, Any]) -> str:
+
+def csv_text(columns: Mapping[str, Any], *, header: bool = True) -> str:
     """Return columns as CSV; text that may be a `FORMULA` gets a leading '."""
     fields = [
         column if isinstance(column, np.ndarray | Coded) else Coded(np.arange(len(column)), column)
         for column in columns.values()
     ]
     rows = max(len(f.codes if isinstance(f, Coded) else f) for f in fields)
-    parts = [",".join(map(_label, columns)) + "\n"]
+    parts = [",".join(map(_label, columns)) + "\n"] if header else []
     line = ",".join(f"%.{DIGITS}g" if _is_float(field) else "%s" for field in fields) + "\n"
     size = max(1, TEXT_CELLS // len(fields))
     for start in range(0, rows, size):

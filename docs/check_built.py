@@ -53,6 +53,7 @@ QUESTIONS = {
     "sweeps": "sweep",
     "many networks at once": "many-networks",
     "several machines": "several-machines",
+    "more data than memory": "large-data",
     "why does my loss not fall": "tasks/loss-does-not-fall",
     "quantiles": "losses",
     "prediction intervals": "folds",

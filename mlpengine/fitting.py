@@ -434,7 +434,7 @@ def _config(
     tables: dict[str, Table] = {}
     decided: list[str] = []
     warned: list[str] = []
-    if proposing:
+    if proposing and not own.get("stream"):
         detected = None
         with suppress(ConfigError, DataError):  # the check below, or training, reports it
             checked = checked_sections({"data": deepcopy(own)}, name)

@@ -101,6 +101,8 @@ class Computed(Network):
 class TwoTables(Network):
     """Two tables of features, and two heads: a number and one class of three."""
 
+    rate = 0.2
+
     def __init__(self, width=8, **options):
         shapes = {"left": (width, IN_DIM), "image": (width, 16), "bias": width}
         shapes |= {"price.weight": (1, width), "class.weight": (3, width), "class.bias": 3}
@@ -109,7 +111,7 @@ class TwoTables(Network):
     def record(self, tape, left, image):
         p = tape.parameter
         h = left.linear(p("left")) + image.reshape(-1, 16).linear(p("image"), p("bias"))
-        h = tape.dropout(tape.layer("shared", h.tanh()), 0.2)
+        h = tape.dropout(tape.layer("shared", h.tanh()), self.rate)
         return {
             "price": h.linear(p("price.weight")),
             "class": h.linear(p("class.weight"), p("class.bias")),

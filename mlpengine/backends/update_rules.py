@@ -31,8 +31,7 @@ class Update(NamedTuple):
         hyper: hyper-parameters by name.
         carried: names of the numbers that a step reads from the previous step.
         carried_values: values of the `carried` numbers; row ``t % 2`` belongs to step t.
-        weight_decay: weight decay of a step without a schedule.
-        is_scheduled: whether the weight decay has a schedule.
+        weight_decay: weight decay of a step.
         ranges: ranges of trained parameters, in order; other parameters are frozen.
         flush_every: number of steps after which tiny entries of moments are replaced.
         floors: minimum for the entries of each moment that averages squares.
@@ -47,7 +46,6 @@ class Update(NamedTuple):
     carried: Sequence[str]
     carried_values: Array
     weight_decay: float
-    is_scheduled: bool
     ranges: Sequence[ParameterRange]
     flush_every: int
     floors: Mapping[str, float]
@@ -60,9 +58,8 @@ class Update(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether all parameters have one learning rate, and one constant weight decay or none."""
-        factors = all(run.lr == 1 and run.weight_decay in (0, 1) for run in self.ranges)
-        return factors and not self.is_scheduled
+        """Whether all parameters have one learning rate, and one weight decay or none."""
+        return all(run.lr == 1 and run.weight_decay in (0, 1) for run in self.ranges)
 
 
 def largest_factor(ranges: Sequence[ParameterRange]) -> float:

@@ -138,9 +138,17 @@ def load_data(
     preprocessor = warm_start.preprocessor if warm_start else preprocessor
     if tables is None:
         tables = read_tables(file, preprocessor=preprocessor)
-    if warm_start:
+    if warm_start and not config.data.stream:
         _warn_of_new_rows(tables)
     loss, task = loss_and_task(file, tables.preprocessor)
+    stream = config.training.batch_size if config.data.stream else None
+    window = config.data.stream.window if config.data.stream else 1
+    if stream and config.training.dtype != "float32":
+        raise file.wrong(("data", "stream"), "streamed features need training.dtype: float32")
+    if stream and config.training.folds:
+        raise file.wrong(
+            ("training", "folds"), "streamed features take no folds: give data.split.validation"
+        )
     dtype = np.dtype(config.training.dtype)
     parts = {
         part: make_split(
@@ -150,6 +158,8 @@ def load_data(
             task,
             dtype,
             weights=tables.weights if part == "train" else None,
+            stream=stream,
+            window=window,
         )
         for part, (table, rows) in tables.parts.items()
     }
@@ -173,6 +183,7 @@ def fingerprints(parts: Mapping[str, Split]) -> dict[str, int]:
     checksums = {}
     for name, part in parts.items():
         total = zlib.crc32(repr(part.x.shape).encode())
+        total = getattr(part.x, "checksum", total)  # features in a file store their checksum
         for array in (part.x, part.y, part.weights):
             if getattr(array, "nbytes", 0):
                 total = zlib.crc32(memoryview(array).cast("B"), total)  # type: ignore[arg-type]
@@ -221,11 +232,17 @@ def trainer_of(
     file, parts, transfer = data.file, data.parts, data.transfer
     config, train, calibration_set = file.config, parts["train"], None
     task = data.task
+    if config.model.initializer == "unit_variance" and config.data.stream:
+        raise file.wrong(
+            ("model", "initializer"),
+            "unit_variance does not work with data.stream",
+        )
     if config.training.members and not config.training.folds:
         _log.warning("warning: training.members: is ignored without training.folds")
     if transfer:
-        if config.training.folds:
-            raise file.wrong(("data", "transfer_set"), "works only without training.folds")
+        if config.data.stream or config.training.folds:
+            text = "works only without training.folds and data.stream"
+            raise file.wrong(("data", "transfer_set"), text)
         table, rows = data.tables.parts["train"]
         with file.errors_at("data", "transfer_set"):
             fitted = data.tables.preprocessor

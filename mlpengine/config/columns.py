@@ -56,6 +56,8 @@ def joint_list(
 
 def cell_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
     """Return a verdict for each column with unusual cells: outliers, codes, texts, other units."""
+    if file.config.data.stream:
+        return []  # reading one column would read the whole file
     table, rows = tables.parts["train"]
     target = tables.preprocessor.target
     targets = target.columns if target else []

@@ -73,6 +73,8 @@ class ConfigFile:
             path = data[key] and self.find(data[key])
             if path and data[key] not in DATASETS:
                 data[key] = str(path)
+        if data["stream"]:
+            data["stream"]["directory"] = str(Path(data["stream"]["directory"]).absolute())
         return tree
 
     @property

@@ -10,7 +10,7 @@ from pydantic.dataclasses import dataclass
 
 import mlpengine.diagnostics  # noqa: F401 - its rules name the verdicts that can be silenced
 from mlpengine.config.sweep import SweepSection
-from mlpengine.core.fields import Count, Positive
+from mlpengine.core.fields import Count, Limits, Positive
 from mlpengine.data.tables import DATASETS, FORMATS
 from mlpengine.data.tables.dialect import TextOptions
 from mlpengine.optim import Adam, ConstantSchedule, settings_class
@@ -27,6 +27,18 @@ from mlpengine.settings.families import LossOption, OptimizerOption, ScheduleOpt
 from mlpengine.settings.run import Seed
 from mlpengine.settings.split import VALIDATION
 from mlpengine.settings.training import TrainingOptions
+
+
+@dataclass(frozen=True, config=STRICT)
+class StreamSection:
+    """How features that stay in files are prepared and read."""
+
+    directory: str = Field(
+        default="runs/prepared", description="Directory of the prepared files, for later runs, too."
+    )
+    window: Annotated[int, Limits(at_least=1, at_most=100_000, whole=True)] = Field(
+        default=64, description="Number of blocks of 1 MB that are shuffled together."
+    )
 
 
 def _sources() -> str:
@@ -52,6 +64,10 @@ class DataSection(TextOptions, FeatureSettings):
     )
     split: SplitSettings = Field(
         default_factory=defaults(SplitSettings), description="Shares of rows."
+    )
+    stream: Annotated[StreamSection | None, switch(StreamSection)] = Field(
+        default=None,
+        description="true: for tables larger than memory (CSV, Parquet, Feather); or its settings.",
     )
 
 
@@ -177,8 +193,9 @@ class Config:
         yield lacks_bins, text, "training", "members"
 
         for key in ("lags", "rolling"):
-            text = "needs data.split.time, the column of the order of rows"
-            yield getattr(data, key) and not data.split.time, text, "data", key
+            text = "needs data.split.time, the column of the order of rows, and no data.stream"
+            usable = data.split.time and not data.stream
+            yield getattr(data, key) and not usable, text, "data", key
 
         any_rows = self.validation_share or data.validation_source or training.folds
         for name, key, wanted in (

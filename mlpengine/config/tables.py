@@ -33,6 +33,7 @@ from mlpengine.data.features.thresholds import FEW_LEVELS
 from mlpengine.data.tables import DATASETS, Table, load_dataset, read_table
 from mlpengine.data.tables.dialect import CsvDialect
 from mlpengine.data.tables.progress import OnProgress
+from mlpengine.data.tables.reader import store_table
 from mlpengine.data.tables.rows import usable_rows
 from mlpengine.ops import EntryLoss
 from mlpengine.settings import FeatureSettings
@@ -299,12 +300,13 @@ def read_source(
 def digests(file: ConfigFile) -> dict[str, str]:
     """Return the SHA-256 of each file of a config by its name, as ``sha256sum`` prints it.
 
-    Data sets of the package are left out, because the package's version determines them.
+    Data sets of the package are left out, because the package's version determines them.  Streamed
+    files are left out, too.
     """
     data = file.config.data
     names = [name for name in (data.source, data.validation_source, data.test_source) if name]
     known: dict[str, str] = {}
-    for name in names:
+    for name in names if not data.stream else ():
         path = None if name in DATASETS else file.find(name)
         if path is not None and path.is_file():
             with path.open("rb") as stream:
@@ -347,7 +349,20 @@ def _read(
         raise file.wrong(("data", key), f"must be a file (got {path}, {what})")
     how = {"labels": file.config.data.target} | (fitted.read_arguments if fitted else {})
     how |= reading_of(file).to_dict()
+    stream = file.config.data.stream
+    if stream:
+        unread = _unread(file)
+        return store_table(path, Path(stream.directory), skip=unread, progress=progress, **how)
     return read_table(path, progress=progress, **how)
+
+
+def _unread(file: ConfigFile) -> list[str]:
+    """Return the dropped columns that nothing reads."""
+    data = file.config.data
+    formulas = " ".join([*data.features.values(), data.where or ""])
+    special = data.weight, data.exposure, data.event
+    read = {*(data.target or ()), *special, data.split.group, data.split.time}
+    return [name for name in data.drop if name not in read and name not in formulas]
 
 
 def _own_target(file: ConfigFile, table: Table) -> list[str]:
@@ -421,7 +436,7 @@ def _duplicates(
     data = file.config.data
     left_out = {*target, *data.drop, data.weight, data.event}
     names = [name for name in table.names if name not in left_out]
-    if data.exposure or data.split.group or data.split.time or not names:
+    if data.stream or data.exposure or data.split.group or data.split.time or not names:
         return None
     return table_duplicates(table, names, rows)
 

@@ -76,7 +76,8 @@ def with_missing(values: Any) -> Any:
 def unmasked(values: Any, where: str) -> Array:
     """Return `values` as an array.
 
-    Raises: DataError, led by `where`, if an entry is masked; ShapeError for rows of other lengths.
+    Raises: DataError, led by `where`, if an entry is masked; ShapeError for rows of other lengths
+    and for tensors of PyTorch with a gradient.
     """
     if hides_entries(values):
         count = plural(int(np.count_nonzero(values.mask)), "entry", "entries")
@@ -86,7 +87,7 @@ def unmasked(values: Any, where: str) -> Array:
         )
     try:
         return np.asarray(values)
-    except ValueError as error:
+    except (ValueError, RuntimeError) as error:
         raise ShapeError(f"{where}: must be an array ({error})") from None
 
 

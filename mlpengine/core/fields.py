@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from inspect import Parameter, signature
+from math import inf
 from numbers import Integral, Real
 from typing import Annotated, Any, NamedTuple, TypeAlias, get_args, get_origin
 
@@ -32,17 +33,19 @@ class Limits:
 
     def check(self, where: str, value: Any) -> Any:
         """Return a float or, if `whole` is set, an int; raise UsageError, led by `where`."""
-        is_number = isinstance(value, Integral if self.whole else Real)
-        if not is_number or isinstance(value, bool) or not self._allow(value):
-            hint = ""
-            with suppress(ValueError, TypeError):
-                hint = f"; write {where.split()[-1]}={float(value):g}" * isinstance(value, str)
-            raise UsageError(f"{where} must be {self} (got {quoted(value)}){hint}")
-        return int(value) if self.whole else float(value)
+        kind: Any = Integral if self.whole else Real
+        if isinstance(value, kind) and not isinstance(value, bool):
+            number = int(value) if self.whole else as_float(value)
+            if self._allow(number):
+                return number
+        hint = ""
+        with suppress(ValueError):
+            hint = f"; write {where.split()[-1]}={float(value):g}" if isinstance(value, str) else ""
+        raise UsageError(f"{where} must be {self} (got {quoted(value)}){hint}")
 
     def _allow(self, value: Any) -> bool:
         return (
-            -float("inf") < value < float("inf")
+            -inf < value < inf
             and (self.above is None or value > self.above)
             and (self.at_least is None or value >= self.at_least)
             and (self.below is None or value < self.below)
@@ -57,8 +60,9 @@ class Limits:
             "at most": self.at_most,
         }
         texts = [f"{name} {bound:g}" for name, bound in bounds.items() if bound is not None]
-        number = "a whole number of" if self.whole else "a finite number,"
-        return f"{number} {' and '.join(texts)}".replace("above 0", "above zero")
+        number = "a whole number" if self.whole else "a finite number"
+        bound = (" of " if self.whole else ", ") * bool(texts) + " and ".join(texts)
+        return f"{number}{bound}".replace("above 0", "above zero")
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
         """Return the schema of a number with these limits."""
@@ -125,14 +129,20 @@ class Option(NamedTuple):
         """Return `value` in the type of the option; raise UsageError, led by `where`."""
         if isinstance(self.default, bool) and not isinstance(value, bool):
             raise UsageError(f"{where} must be True or False (got {quoted(value)})")
+        if self.type is float:
+            if not isinstance(value, Real):
+                raise UsageError(f"{where} must be a number (got {quoted(value)})")
+            return as_float(value)
         limits = _limits_in(self.type)
         if value is None or limits is None:
             return value
-        base = get_args(self.type)[0] if get_origin(self.type) is Annotated else self.type
-        if get_origin(base) is not tuple:
+        base = _tuple_in(self.type)
+        if base is None:
             return limits.check(where, value)
         if isinstance(value, Real) and Ellipsis in get_args(base):
             value = (value,)
+        if isinstance(value, np.ndarray):
+            value = value.tolist()
         count = None if Ellipsis in get_args(base) else len(get_args(base))
         if not isinstance(value, list | tuple) or len(value) != (count or len(value)):
             wanted = "a sequence of numbers" if count is None else plural(count, "number")
@@ -144,6 +154,22 @@ def _limits_in(kind: Any) -> Limits | None:
     """Return the limits in an annotation, also inside an optional or a tuple; None if absent."""
     marks = (*getattr(kind, "__metadata__", ()), *map(_limits_in, get_args(kind)))
     return next((mark for mark in marks if isinstance(mark, Limits)), None)
+
+
+def _tuple_in(kind: Any) -> Any:
+    """Return the tuple in an annotation, also inside an optional; None if absent."""
+    if get_origin(kind) is tuple:
+        return kind
+    inner = get_args(kind)[:1] if get_origin(kind) is Annotated else get_args(kind)
+    return next((one for one in map(_tuple_in, inner) if one is not None), None)
+
+
+def as_float(number: Any) -> float:
+    """Return a real number as a float; integers beyond all floats are infinite."""
+    try:
+        return float(number)
+    except OverflowError:
+        return inf if number > 0 else -inf
 
 
 def options_of(kind: Any) -> Mapping[str, Option]:

@@ -225,6 +225,19 @@ def write_atomically(path: str | Path, data: bytes) -> None:
                 sync(directory)
 
 
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Lock a file within a ``with`` block; on a file system without locks, lock nothing."""
+    with writing(path):
+        descriptor = system.open_file(path, os.O_RDWR | os.O_CREAT)
+    try:
+        with suppress(OSError):
+            system.lock(descriptor, wait=True)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def remove_unfinished(directory: Path) -> None:
     """Remove files of killed processes; no other process may write into `directory` meanwhile."""
     for path in directory.glob(f"{TEMPORARY}*"):

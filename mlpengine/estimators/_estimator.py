@@ -92,6 +92,7 @@ OWN = {
     "data.rolling": "mlpengine.fit has windows",
     "data.where": "fit takes the rows",
     "data.split": "write validation_fraction=, or fit(groups=) or fit(times=)",
+    "data.stream": "fit takes arrays in memory",
     "loss": "write loss=",
     "seed": "write random_state=",
     "training.folds": "write folds=",

@@ -136,8 +136,8 @@ class DeviceStep:
             raise UsageError("export: an optimizer must have no average to train in C")
         if not update.is_plain:
             raise UsageError(
-                f"export: an optimizer must have no groups or decay schedule to train in C "
-                f"({plural(len(self.optimizer.groups), 'group')}, {self.optimizer.decay_schedule})"
+                "export: an optimizer must have no groups to train in C "
+                f"({plural(len(self.optimizer.groups), 'group')})"
             )
         return UpdateCode(update, f"{self.name}_state")
 

@@ -54,6 +54,8 @@ def parse(text: str, names: Iterable[str]) -> Expr:
 
     Raises: FormulaError, with the `position` of the first wrong character.
     """
+    if not isinstance(text, str):
+        raise FormulaError(f"formula: must be a text (got {text!r})", 0)
     if len(text) > LONGEST:
         raise FormulaError(
             f"formula: must have at most {LONGEST} characters (got {len(text)})", LONGEST

@@ -229,10 +229,12 @@ def odd_value(part: Split, output: Array) -> str:
     """Return a message about the value that probably makes the loss of a part infinite.
 
     The message names the largest feature or target of the row with the largest error, if this value
-    is `ODD` or more.  If more than half of the rows have outputs that are not finite, the message
-    blames the learning rate instead.
+    is `ODD` or more.  If more than half of the rows have outputs that are not finite for finite
+    features, the message blames the learning rate instead.
     """
     bad = bad_rows(output)
+    if isinstance(part.x, np.ndarray):
+        bad = np.setdiff1d(bad, bad_rows(part.x))
     if 2 * len(bad) > len(output):
         count = plural(len(output), "row")
         return f"outputs of {len(bad):,} of {count} are not finite; lower the learning rate"

@@ -25,6 +25,7 @@ from mlpengine.data.features import (
     Preprocessor,
     TimeTarget,
 )
+from mlpengine.data.features.prepared import PreparedRows, Windows
 from mlpengine.data.features.targets import Target
 from mlpengine.data.tables import Table
 from mlpengine.formula import evaluate
@@ -76,8 +77,9 @@ class RowOrigins(NamedTuple):
 class Split:
     """The rows of one part of a table, ready for a network.
 
-    Several inputs or targets are a mapping of names to arrays.  Data frames become arrays, and
-    arrays with gaps are copied.  `places` has the origin of rows of a table.
+    `x` may be `PreparedRows`, features in a file; `windows` then shuffle the rows in an order that
+    is fast to read.  Several inputs or targets are a mapping of names to arrays.  Data frames
+    become arrays, and arrays with gaps are copied.  `places` has the origin of rows of a table.
     Shapes: x (rows, in_dim); y in the shape that the loss takes; truth (rows,) class numbers, or
     (rows, outputs) in the target's own units, by default y; weights (rows,) or None.
     Dtype: x and y have the network's dtype; class numbers in y are integers.
@@ -88,6 +90,7 @@ class Split:
     truth: Any = None
     weights: Array | None = None
     places: RowOrigins | None = None
+    windows: Windows | None = None
 
     def __post_init__(self) -> None:
         given = {"x": self.x, "y": self.y, "truth": self.truth, "weights": self.weights}
@@ -757,21 +760,30 @@ def make_split(
     dtype: np.dtype[np.generic],
     *,
     weights: Array | None = None,
+    stream: int | None = None,
+    window: int = 64,
     on_demand: bool = False,
 ) -> Split:
     """Return the given rows of a table in the form that networks and metrics need.
 
-    `weights` (rows,) replace the table's weights.  With `on_demand`, features are computed each
-    time that rows are read.
+    `weights` (rows,) replace the table's weights.  `stream` is a batch size: features are then in a
+    file, and `window` blocks of features are in memory and shuffled together.  With `on_demand`,
+    features are computed each time that rows are read.
     """
-    part = table if rows is None else table.rows(rows)
-    data = preprocessor.on_demand(part) if on_demand else preprocessor.transform(part)
+    part = table
+    if stream is not None:
+        data = preprocessor.stream(table, rows, batch_size=stream, window=window)
+        part = table.select(preprocessor.target_columns(table))
+    if rows is not None:
+        part = part.rows(rows)
+    if stream is None:
+        data = preprocessor.on_demand(part) if on_demand else preprocessor.transform(part)
     if data.target is None:
         wanted = ", ".join(preprocessor.target.columns) if preprocessor.target else "none"
         raise DataError(f"{table.source}: the target column is missing ({wanted})")
     weights = data.weights if weights is None else weights
     features: Any = data.features
-    if not on_demand:
+    if stream is None and not on_demand:
         features = np.ascontiguousarray(features, dtype)
     return Split(
         features,
@@ -783,6 +795,7 @@ def make_split(
             preprocessor.feature_names,
             preprocessor.target.columns if preprocessor.target else (),
         ),
+        features.windows if isinstance(features, PreparedRows) else None,
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from mlpengine.core.errors import ShapeError, TapeError, UsageError
 from mlpengine.core.named import arrays_by_name, one_or_named
 from mlpengine.core.placement import Storage
 from mlpengine.core.spec import Array, Call, Spec
-from mlpengine.core.wording import plural
+from mlpengine.core.wording import plural, quoted
 from mlpengine.nn.recording import Recordable
 from mlpengine.nn.scratch import Scratch
 from mlpengine.tape.backward import BackwardPlan
@@ -191,9 +192,9 @@ class Gradients:
         Source: Pascanu et al. 2013, arXiv 1211.5063, algorithm 1.
         Raises: UsageError unless `max_norm` is a number of at least 0.
         """
-        if not max_norm >= 0:
+        if not (isinstance(max_norm, Real) and max_norm >= 0):
             raise UsageError(
-                f"clip_global_norm_params: max_norm must be at least 0 (got {max_norm})"
+                f"clip_global_norm_params: max_norm must be at least 0 (got {quoted(max_norm)})"
             )
         before: float = self._quietly(self._clip, max_norm)[0]
         return before

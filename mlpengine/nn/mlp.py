@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine.core.errors import UsageError
+from mlpengine.core.fields import Limits
 from mlpengine.core.spec import Array, DTypeLike
 from mlpengine.core.wording import plural, quoted
 from mlpengine.nn.initializers import initialize, suited_to
@@ -166,14 +167,10 @@ def _one_each(
 
 
 def _dropout_rates(dropout: float | Sequence[float], hidden: int) -> tuple[float, ...]:
-    try:
-        given = np.atleast_1d(np.asarray(dropout, np.float64)).tolist()
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"mlp: dropout must be numbers (got {dropout!r})") from error
-    wrong = [rate for rate in given if not 0 <= rate < 1]
-    if wrong:
-        raise UsageError(f"mlp: dropout must be at least 0 and below 1 (got {wrong[0]})")
-    rates = given * hidden if np.ndim(dropout) == 0 else given
+    several = isinstance(dropout, Sequence | np.ndarray) and not isinstance(dropout, str)
+    given = [*dropout] if several else [dropout] * max(hidden, 1)  # type: ignore[misc]
+    rates = [Limits(at_least=0, below=1).check("mlp: dropout", rate) for rate in given]
+    rates = rates if several else rates[:hidden]
     if len(rates) != hidden:
         raise UsageError(
             f"mlp: needs one dropout for each hidden layer (got {len(rates)} for {hidden})"

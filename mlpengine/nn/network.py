@@ -6,9 +6,16 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
-from mlpengine.core.buffers import unmasked, write_into
-from mlpengine.core.errors import ShapeError, TapeError
-from mlpengine.core.named import NamedRows, as_rows, check_rows, need_names
+from mlpengine.core.buffers import quiet_runner, unmasked, write_into
+from mlpengine.core.errors import ShapeError, TapeError, UsageError
+from mlpengine.core.named import (
+    NamedRows,
+    arrays_by_name,
+    arrays_in,
+    as_rows,
+    check_rows,
+    need_names,
+)
 from mlpengine.core.spec import Array, DTypeLike, Spec
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.recording import Recordable
@@ -91,7 +98,10 @@ class Network(Recordable):
 
         Without `training`, there is no dropout, and activations share memory.  `backend` is as in
         `Program`.
+        Raises: UsageError without `training`, if the output of a row depends on other rows.
         """
+        if not training and batch_size > 1:
+            self.check_rows()
         return Scratch(
             self,
             batch_size,
@@ -99,6 +109,26 @@ class Network(Recordable):
             backend=backend,
             rematerialization=rematerialization,
         )
+
+    def check_rows(self) -> None:
+        """Raise UsageError if the prediction of a row changes with another row in the call."""
+        scratch = Scratch(self, 2, training=False, backend="numpy", rematerialization="keep")
+        outputs: list[dict[str, Array]] = []
+        for factors in ([1, 1], [1, -3], [-3, 1]):  # of the two rows; integers are 0
+            rng = np.random.default_rng(0)
+            for array in arrays_in(scratch.input):
+                array[...] = rng.standard_normal(array.shape) * (array.dtype.kind == "f")
+                array *= np.reshape(factors, (2, *[1] * (array.ndim - 1)))
+            quiet_runner()(scratch.program.run)
+            outputs.append({n: y.copy() for n, y in arrays_by_name(scratch.output).items()})
+        for name, both in outputs[0].items():
+            same = [outputs[1][name][0], outputs[2][name][1]]
+            if not np.allclose(both, same, 1e-3, 1e-6, equal_nan=True):
+                raise UsageError(
+                    f"{self._where}: record: a row of {name or 'the output'} must not depend on "
+                    "other rows (one of two rows changes with the other); for statistics of a "
+                    "batch write tape.batch_norm(h, ..., running='norm')"
+                )
 
     def gradients(self, batch_size: int, *, input_gradient: bool = False) -> Gradients:
         """Return buffers for the gradients of `batch_size` rows; `d_input` only on request."""

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mlpengine.core.buffers import unmasked, zeros
-from mlpengine.core.errors import CheckpointError, UsageError
+from mlpengine.core.errors import CheckpointError, NumericalError, UsageError
 from mlpengine.core.named import one_or_named
 from mlpengine.core.spec import Array, ArrayLike, DTypeLike, Spec, floating
 from mlpengine.core.wording import plural, quoted, suggestion
@@ -159,12 +159,20 @@ class Recordable(Saved):
             ) from error
         self.params, self.rng = Flat(specs), Philox.drawn(rng)
         self.params.frozen = self._fixed
+        if not isinstance(groups, Mapping | None):
+            raise UsageError(
+                f"{self._where}: groups must be names of parameters by group (got {quoted(groups)})"
+            )
         self._groups = {group: tuple(names) for group, names in (groups or {}).items()}
         for names in self._groups.values():
             self._need_names(names, "groups")
         self._initialize(initializer, weights_rng)
         for name, value in values.items():
-            self.params.views[name][...] = value
+            view = self.params.views[name]
+            with np.errstate(over="ignore"):
+                view[...] = value
+            if not np.isfinite(view).all():
+                raise NumericalError(f"{self._where}: {name} must be finite in {self.dtype}")
 
     def _initialize(self, initializer: str | None, rng: np.random.Generator) -> None:
         """Draw the initial values into parameters that are all 0."""
@@ -244,9 +252,10 @@ class Recordable(Saved):
             spec = output.spec if isinstance(output, Node) else Spec((), np.dtype(bool))
             if spec != Spec((rows, *spec.shape[1:2]), self.dtype) or len(spec.shape) != 2:
                 what = f"as {name!r} a node" if name else "a node"
+                got = output if isinstance(output, Node) else quoted(output)
                 raise UsageError(
                     f"{where} must return {what} {self.dtype.name}[{rows}, outputs] for "
-                    f"{plural(rows, 'row')} (got {output!r})"
+                    f"{plural(rows, 'row')} (got {got})"
                 )
         if not outputs or len({*outputs.values()}) < len(outputs):
             listed = ", ".join(outputs) or "none"
@@ -350,7 +359,8 @@ class Recordable(Saved):
     def load_state_dict(self, state: Mapping[str, ArrayLike]) -> None:
         """Copy the parameters from `state`, all or none.
 
-        Raises: CheckpointError with every missing, unknown or misshapen name.
+        Raises: CheckpointError with every missing, unknown or misshapen name, or with a number that
+            float32 cannot hold.
         """
         if not isinstance(state, Mapping):
             raise CheckpointError(
@@ -359,7 +369,12 @@ class Recordable(Saved):
             )
         arrays = {n: unmasked(value, f"parameters: {n}") for n, value in state.items()}
         check_arrays(self.params.specs, arrays)
+        with np.errstate(over="ignore"):
+            cast = {n: array.astype(self.dtype, copy=False) for n, array in arrays.items()}
         for name, array in arrays.items():
+            if cast[name] is not array and (np.isinf(cast[name]) & np.isfinite(array)).any():
+                raise CheckpointError(f"parameters: {name} must fit into {self.dtype}")
+        for name, array in cast.items():
             self.params.views[name][...] = array
 
     def to_dict(self) -> dict[str, Any]:

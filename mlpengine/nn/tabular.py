@@ -65,6 +65,9 @@ class TabularNetwork(Network):
     def activations(self) -> Mapping[str, str]:
         """Names of the activations, by the name of the weight before the activation."""
 
+    def check_rows(self) -> None:
+        """Check nothing, because each op of these networks works on single rows."""
+
     @property
     def is_linear(self) -> bool:
         """Whether the network is a linear model of all features, without hidden layers."""

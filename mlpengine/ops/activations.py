@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 
 from mlpengine.core.errors import UsageError
+from mlpengine.core.fields import Positive, Share
 from mlpengine.core.spec import Array, Calls, call
 from mlpengine.formula import (
     Expr,
@@ -50,11 +51,7 @@ class LeakyRelu(Activation, name="leaky_relu"):
     Source: Maas et al. 2013, section 2.
     """
 
-    alpha: float = 0.01
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.alpha <= 1:
-            raise UsageError(f"leaky_relu: alpha must lie in 0 to 1 (alpha {self.alpha})")
+    alpha: Share = 0.01
 
     def formula(self, x: Expr) -> Expr:
         return maximum(x, self.alpha * x if self.alpha else 0)
@@ -136,11 +133,7 @@ class Elu(Activation, name="elu"):
     Source: Clevert et al. 2016, equation 15.
     """
 
-    alpha: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not self.alpha > 0:
-            raise UsageError(f"elu: alpha must be positive (alpha {self.alpha})")
+    alpha: Positive = 1.0
 
     def formula(self, x: Expr) -> Expr:
         return _exponential_unit(x, 1.0, self.alpha)

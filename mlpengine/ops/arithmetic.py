@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from mlpengine import formula as f
 from mlpengine.core.errors import UsageError
+from mlpengine.core.fields import Positive
 from mlpengine.formula import Expr
 from mlpengine.ops.elementwise_op import Elementwise
 
@@ -166,11 +167,7 @@ class LogEps(Elementwise, name="log_eps"):
     Raises: UsageError unless eps is positive.
     """
 
-    eps: float
-
-    def __post_init__(self) -> None:
-        if not self.eps > 0:
-            raise UsageError(f"log_eps: eps must be positive (eps {self.eps})")
+    eps: Positive
 
     def formula(self, x: Expr) -> Expr:
         return f.log(x + self.eps)
@@ -242,6 +239,7 @@ class Clamp(Elementwise, name="clamp"):
     hi: float
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.lo <= self.hi:
             raise UsageError(f"clamp: lo must not exceed hi (lo {self.lo}, hi {self.hi})")
 

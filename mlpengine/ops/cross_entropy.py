@@ -6,7 +6,7 @@ from typing import Annotated
 import numpy as np
 
 from mlpengine.core.errors import DtypeError, IndexRangeError, ShapeError
-from mlpengine.core.fields import Given, Share
+from mlpengine.core.fields import Given, Limits, NonNegative, Share
 from mlpengine.core.spec import Array, Calls, Slots, Spec, call
 from mlpengine.core.wording import plural
 from mlpengine.formula.numpy_functions import constant_like
@@ -49,9 +49,11 @@ class SoftmaxCrossEntropy(Loss, name="softmax_cross_entropy"):
     tasks = ("classification",)
     training_options = ("class_weights", "label_smoothing", "ignore_index")
 
-    class_weights: Annotated[tuple[float, ...] | None, Given, "One for each class."] = None
+    class_weights: Annotated[tuple[NonNegative, ...] | None, Given, "One for each class."] = None
     label_smoothing: Annotated[Share, "Share of each target spread evenly."] = 0.0
-    ignore_index: Annotated[int | None, Given, "A class; its rows have no loss."] = None
+    ignore_index: Annotated[
+        Annotated[int, Limits(whole=True)] | None, Given, "A class; its rows have no loss."
+    ] = None
 
     def target_spec(self, output: Spec, target: Spec | None = None) -> Spec:
         indices = Spec(output.shape[:1], WIDE)

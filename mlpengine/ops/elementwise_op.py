@@ -18,6 +18,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 import numpy as np
 
 from mlpengine.core.errors import ShapeError, UsageError
+from mlpengine.core.fields import check_options
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.spec import Array, Calls, Slots, Spec
 from mlpengine.formula import Expr, Plan, gradients, order, plan, saved_for_backward, variable
@@ -69,6 +70,9 @@ class Elementwise(GradOp):
     The parameters of `formula` are the operands; several operands broadcast.  Hyper-parameters are
     fields of a ``@dataclass(frozen=True)``.
     """
+
+    def __post_init__(self) -> None:
+        check_options(self, self.name)
 
     def formula(self, *operands: Any) -> Any:
         """Return the value as a formula of the operands."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from mlpengine.core.errors import ShapeError
 from mlpengine.core.spec import Array, Calls, Slots, Spec, call
-from mlpengine.ops._check import listing, need_floats
+from mlpengine.ops._check import listing, need_floats, normal_axis
 from mlpengine.ops._constant import ones
 from mlpengine.ops.broadcast import unbroadcast
 from mlpengine.ops.op import GradOp
@@ -146,6 +146,8 @@ class Transpose(GradOp, name="transpose"):
 
     def infer(self, x: Spec) -> Spec:
         rank = len(x.shape)
+        for axis in self.axes or ():
+            normal_axis("transpose", axis, x)
         axes = self._axes(rank)
         if sorted(axes) != list(range(rank)):
             raise ShapeError(

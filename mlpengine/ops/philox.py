@@ -38,19 +38,15 @@ class Philox:
         seed, step: whole numbers of 64 bits.
         row: number of the batch row that the first row of a drawn matrix belongs to.
         rows: maximum number of rows of a batch that is drawn in several parts, else 0.
-        scheduled: whether ops that are recorded later follow `scale_rates`.
         state: seed, step and row, as (3,) of uint64, for compiled code.
 
     Source: Salmon et al. 2011, Parallel random numbers: as easy as 1, 2, 3, section 3.3.
     """
 
-    scheduled = False
-
     def __init__(self, seed: int, step: int = 0) -> None:
         self.state: Array = np.array([seed, step, 0], np.uint64)
         self.rows = 0
         self._streams: list[_Stream] = []
-        self._limits: dict[tuple[int, float], Array] = {}
 
     @classmethod
     def drawn(cls, rng: np.random.Generator) -> "Philox":
@@ -90,15 +86,6 @@ class Philox:
         """Move to the next step."""
         self.state[1] += np.uint64(1)
 
-    def limit(self, stream: int, rate: float) -> Array:
-        """Return (1,) of int64: the number of byte values that drop an entry (`scale_rates`)."""
-        return self._limits.setdefault((stream, rate), np.zeros(1, np.int64))
-
-    def scale_rates(self, share: float) -> None:
-        """Multiply the rates of scheduled ops by `share`; later calls replace `share`."""
-        for (_, rate), limit in self._limits.items():
-            limit[0] = scaled_limit(rate, share)
-
     def draw(self, stream: int, out: Array, lines: int = 1) -> Calls:
         """Yield the calls that write bytes of `stream` into `out` (..., columns) of uint8.
 
@@ -116,16 +103,10 @@ class Philox:
         yield call(smallest.write, out.reshape(rows, columns), width, lines * width)
 
     def __getstate__(self) -> dict[str, Any]:
-        settings = {"rows": self.rows, "scheduled": self.scheduled}
-        return {"state": self.state.copy(), **settings, "_streams": [], "_limits": {}}
+        return {"state": self.state.copy(), "rows": self.rows, "_streams": []}
 
     def __repr__(self) -> str:
         return f"Philox(seed={self.seed}, step={self.step})"
-
-
-def scaled_limit(rate: float, share: float) -> int:
-    """Return the number of byte values that drop an entry at `rate` times `share`."""
-    return min(round(rate * share * BYTE_VALUES), BYTE_VALUES - 1)
 
 
 def lines_per_row(shape: Sequence[int]) -> int:

@@ -66,13 +66,6 @@ class Dropout(GradOp, name="dropout"):
             yield self.rng.advance
         yield from self.rng.draw(self.layer, draws, lines_per_row(draws.shape))
         limit, scale = np.array(self.limit, np.uint8), constant_like(self.scale, mask)
-        if self.rng.scheduled:
-            scale = np.empty((), mask.dtype)
-            values = constant_like(BYTE_VALUES, mask)
-            given = self.rng.limit(self.layer, self.rate).reshape(())
-            yield call(np.copyto, limit, given, "unsafe")
-            yield call(np.subtract, values, limit, scale)
-            yield call(np.divide, values, scale, scale)
         yield call(np.greater_equal, draws, limit, mask)
         yield call(np.multiply, mask, scale, mask)
         yield call(np.multiply, x, mask, out)

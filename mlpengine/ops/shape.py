@@ -121,7 +121,7 @@ class Cat(GradOp, name="cat"):
         for x in xs:
             if len(x.shape) != len(xs[0].shape) or _but(x, axis) != _but(xs[0], axis):
                 raise ShapeError(
-                    f"cat: operands must agree on all but axis {axis} "
+                    f"cat: operands must have one dtype, and agree on all but axis {axis} "
                     f"({listing(**{f'x{i}': x for i, x in enumerate(xs)})})"
                 )
         sizes = tuple(x.shape[axis] for x in xs)
@@ -197,7 +197,7 @@ class Slice(CopiedEntries, name="slice"):
                 )
         try:
             return Spec.of(self.part(np.broadcast_to(np.empty((), x.dtype), x.shape)))
-        except (IndexError, ValueError) as error:
+        except (IndexError, TypeError, ValueError) as error:
             raise IndexRangeError(f"slice: {error} (key {self.key!r}, x {x})") from None
 
     def entries(self) -> tuple[Any, ...]:

@@ -66,7 +66,6 @@ class SharedOptions(TypedDict, total=False):
     average: float | None
     decay_biases: bool
     schedule: ScheduleLike | None
-    decay_schedule: ScheduleLike | None
     groups: Mapping[str, Group] | None
 
 
@@ -104,8 +103,7 @@ class Optimizer(ABC):
     * Weight decay is decoupled from the gradient, as in PyTorch's AdamW.  Before the update, a
       weight is multiplied by ``1 - lr * weight_decay``, with the scheduled learning rate.  Weights
       are the views with two or more dimensions; biases and scales decay only with
-      ``decay_biases=True`` or by `groups`.  The weight decay has its own schedule,
-      `decay_schedule`.
+      ``decay_biases=True`` or by `groups`.
       Source: Loshchilov and Hutter 2019, arXiv 1711.05101, algorithm 2.
     * With `average`, the moment ``average`` is an exponential moving average of the parameters.  It
       starts at the parameters; each step sets it to average * moment + (1 - average) * parameters.
@@ -122,7 +120,6 @@ class Optimizer(ABC):
 
     Args:
         schedule: a function from the number of completed steps to a factor of `lr`.
-        decay_schedule: a function from the number of completed steps to a factor of `weight_decay`.
         average: the decay of the moving average, such as 0.999; None for no average.
         hyper: hyper-parameters that the formulas read, by name.
         signed: moments that are means of gradients: the decay per step by name.
@@ -140,7 +137,6 @@ class Optimizer(ABC):
             "average",
             "current_lr",
             "decay_biases",
-            "decay_schedule",
             "flush_every",
             "groups",
             "moments",
@@ -170,14 +166,12 @@ class Optimizer(ABC):
         weight_decay: WeightDecay = 0.0,
         decay_biases: Annotated[bool, Given, "Whether weight decay acts on biases, too."] = False,
         schedule: Annotated[ScheduleLike | None, Given] = None,
-        decay_schedule: Annotated[ScheduleLike | None, Given] = None,
         average: Annotated[
             Fraction | None, Given, "Decay of the average of the parameters."
         ] = None,
         groups: Annotated[
             Mapping[str, Group] | None,
-            "Factors for groups of parameters, by name: weights, biases, alphas, embedding, "
-            "scaling; the others have factor 1.",
+            "Factors for groups of parameters, by name: weights, biases; the others have factor 1.",
         ] = None,
         hyper: Annotated[Mapping[str, float] | None, Given] = None,
         signed: Annotated[Mapping[str, float] | None, Given] = None,
@@ -195,7 +189,11 @@ class Optimizer(ABC):
         largest = float(np.finfo(flat.dtype).max)
         limits = Limits(at_least=0, at_most=largest)
         self.weight_decay: float = limits.check(f"{self._where}: weight_decay", weight_decay)
+        if not isinstance(groups, Mapping | None):
+            text = f"{self._where}: groups must be by name, such as {{'weights': Group(lr=0.1)}}"
+            raise UsageError(f"{text} (got {quoted(groups)})")
         self.groups = dict(groups or {})
+        self.decay_biases: bool = self.fit("decay_biases", decay_biases)
         self.ranges = find_ranges(
             self._where,
             self.params,
@@ -207,9 +205,7 @@ class Optimizer(ABC):
         fastest = max((run.lr * max(1.0, run.weight_decay) for run in self.ranges), default=1.0)
         self._largest_lr = largest / max(1.0, self.weight_decay) / max(1.0, fastest)
         self.lr = lr
-        self.decay_biases: bool = self.fit("decay_biases", decay_biases)
-        self.schedule, self.decay_schedule = schedule, decay_schedule
-        self.scheduled_decay(0)  # also checks the schedule
+        self.schedule = schedule
         self._steps, self.current_lr = 0, self.scheduled_lr(0)
         self.moments = {name: zeros(Spec.of(flat)) for name in (*(signed or {}), *(squares or {}))}
         for name in squares or {}:
@@ -284,28 +280,6 @@ class Optimizer(ABC):
             value = limits.check(f"{self._where}: lr", value)
         self._lr: float = value
 
-    def scheduled_decay(self, step: int) -> float:
-        """Return the weight decay after `step` steps.
-
-        Raises: UsageError if a factor of `decay_schedule` is outside 0 to 1, or if
-        `decay_schedule` is no function of the step.
-        """
-        schedule = self.decay_schedule
-        if schedule is None:
-            return self.weight_decay
-        if not callable(schedule) or isinstance(schedule, PlateauSchedule):
-            raise UsageError(
-                f"{self._where}: decay_schedule must be a function of the step alone "
-                f"(got {schedule!r})"
-            )
-        factor = factor_of(schedule, step)
-        if not 0.0 <= factor <= 1.0:
-            raise UsageError(
-                f"{self._where}: decay_schedule must lie in 0 to 1 "
-                f"(got {factor:g} after {plural(step, 'step')})"
-            )
-        return self.weight_decay * factor
-
     def scheduled_lr(self, step: int) -> float:
         """Return the learning rate after `step` steps.
 
@@ -327,23 +301,20 @@ class Optimizer(ABC):
             )
         return lr
 
-    def next_rates(self, count: int) -> tuple[Array | float, Array | float]:
-        """Return the learning rates and weight decays of the next steps, (count,) of float64.
+    def next_rates(self, count: int) -> Array | float:
+        """Return the learning rates of the next steps, (count,) of float64.
 
-        Without a schedule, the rates or the decays are one number.
-        Raises: UsageError as in `scheduled_lr` and `scheduled_decay`.
+        Without a schedule, the result is one number.
+        Raises: UsageError as in `scheduled_lr`.
         """
+        if self.schedule is None:
+            return self._lr
         steps = range(self.steps, self.steps + count)
-        rates: Array | float = self._lr
-        decays: Array | float = self.weight_decay
-        if self.schedule is not None:
-            rates = np.array([*factors_of(self.schedule, steps)], np.float64) * self._lr
-            if not (rates.min() >= 0.0 and rates.max() <= self._largest_lr):
-                wrong = map(self.scheduled_lr, steps)  # raises for the first invalid rate
-                rates = np.array([*wrong], np.float64)
-        if self.decay_schedule is not None:
-            decays = np.array([*map(self.scheduled_decay, steps)], np.float64)
-        return rates, decays
+        rates: Array = np.array([*factors_of(self.schedule, steps)], np.float64) * self._lr
+        if not (rates.min() >= 0.0 and rates.max() <= self._largest_lr):
+            wrong = map(self.scheduled_lr, steps)  # raises for the first invalid rate
+            rates = np.array([*wrong], np.float64)
+        return rates
 
     def step(self, model: HasParams, grads: HasFlat) -> None:
         """Update the parameters of `model` with `grads.flat`, without changing the gradients."""
@@ -382,11 +353,10 @@ class Optimizer(ABC):
             for run in numpy.flushes:
                 run()
         lr = self._lr if self.schedule is None else self.scheduled_lr(steps)
-        decay = self.weight_decay if self.decay_schedule is None else self.scheduled_decay(steps)
         number = steps + 1
         self._steps, self.current_lr = number, lr
         for (factor, share), keep in numpy.keeps.items():
-            keep[()] = 1.0 - lr * factor * (decay * share)
+            keep[()] = 1.0 - lr * factor * (self.weight_decay * share)
         given = self._hyper_values
         if self._carried:
             given += tuple(self.carried[steps % 2].tolist())
@@ -468,7 +438,6 @@ class Optimizer(ABC):
             self._carried,
             self.carried,
             self.weight_decay,
-            self.decay_schedule is not None,
             self.ranges,
             self.flush_every,
             floors={name: smallest_square(dtype) for name in self._squares},

@@ -70,16 +70,14 @@ class FullBatch(Optimizer):
         model: HasParams,
         *,
         schedule: NoSchedule = None,
-        decay_schedule: NoSchedule = None,
         numbers: Annotated[Mapping[str, float] | None, Given] = None,
         moments: Annotated[tuple[str, ...], Given] = (),
     ) -> None:
-        for name, given in (("schedule", schedule), ("decay_schedule", decay_schedule)):
-            if not isinstance(given, ConstantSchedule | None):
-                raise UsageError(
-                    f"{type(self).__name__}: {name} must be constant, because there is no learning "
-                    f"rate (got {given!r})"
-                )
+        if not isinstance(schedule, ConstantSchedule | None):
+            raise UsageError(
+                f"{type(self).__name__}: schedule must be constant, because there is no learning "
+                f"rate (got {schedule!r})"
+            )
         super().__init__(model, lr=1.0, signed=dict.fromkeys(moments, 0.0))
         self.numbers_of_state = dict(numbers or {})
         places = self.params.places

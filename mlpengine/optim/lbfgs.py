@@ -42,14 +42,12 @@ class Lbfgs(FullBatch, name="lbfgs"):
         *,
         memory: Annotated[Count, "Number of past steps that determine the direction."] = 20,
         schedule: NoSchedule = None,
-        decay_schedule: NoSchedule = None,
     ) -> None:
         self.memory: int = self.fit("memory", memory)
         names = [f"{kind}_{k}" for k in range(self.memory) for kind in ("step", "change")]
         super().__init__(
             model,
             schedule=schedule,
-            decay_schedule=decay_schedule,
             numbers={"pairs": 0.0},
             moments=tuple(names),
         )

@@ -69,11 +69,10 @@ class LevenbergMarquardt(FullBatch, name="levenberg_marquardt"):
         *,
         damping: Annotated[Positive, "Initial damping, as a share of the curvature."] = 1e-3,
         schedule: NoSchedule = None,
-        decay_schedule: NoSchedule = None,
     ) -> None:
         self.damping: float = self.fit("damping", damping)
         numbers = {"damping": 0.0, "growth": FIRST_GROWTH, "decay": 0.0, "effective": 0.0}
-        super().__init__(model, schedule=schedule, decay_schedule=decay_schedule, numbers=numbers)
+        super().__init__(model, schedule=schedule, numbers=numbers)
         count = self.trained
         if count > MAX_PARAMETERS:
             raise UsageError(

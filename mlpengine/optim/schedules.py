@@ -11,11 +11,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from math import cos, inf, log2, nan, pi
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
+from math import cos, inf, nan, pi
+from typing import Annotated, Any, ClassVar, Self, TypeAlias
 
 from mlpengine.core.errors import UsageError
-from mlpengine.core.fields import Fraction, Given, Limits, NonNegative, Positive, check_options
+from mlpengine.core.fields import (
+    Fraction,
+    Given,
+    Limits,
+    NonNegative,
+    Positive,
+    as_float,
+    check_options,
+)
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.optim._state import State, matching_state
 
@@ -24,9 +32,6 @@ ScheduleLike: TypeAlias = Callable[[int], float]
 
 SCHEDULES: dict[str, type["Schedule"]] = {}
 """The schedules by their names in configs and estimators."""
-
-Falling: TypeAlias = Literal["constant", "flat_cosine", "cosine", "linear"]
-"""Name of a schedule that stays constant or falls to zero, with its defaults."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +119,7 @@ def factor_of(schedule: ScheduleLike, step: int) -> float:
     """Return the factor of a step; NaN if the schedule returns no number."""
     factor = schedule(step)
     try:
-        return float(factor)
+        return as_float(factor)
     except (TypeError, ValueError):
         return nan
 
@@ -221,26 +226,6 @@ class FlatCosineSchedule(_TimedSchedule, name="flat_cosine"):
 
     def _factor(self, step: int) -> float:
         return _cosine(1.0, 0.0, max(0.0, 2.0 * step / self._span - 1.0))
-
-
-@dataclass(frozen=True)
-class CosLogSchedule(_TimedSchedule, name="coslog"):
-    """Waves from zero to the peak and back; each wave is twice as long as the previous wave.
-
-    With t = min(1, s / T) the factor is (1 - cos(2 pi log2(1 + (2^cycles - 1) t))) / 2.
-
-    Source: Holzmueller et al. 2024, arXiv 2407.04491, section 3.
-    """
-
-    cycles: Annotated[
-        int,
-        Limits(at_least=1, at_most=30, whole=True),
-        "Number of waves; of more than 30, the first is shorter than any step.",
-    ] = 4
-
-    def _factor(self, step: int) -> float:
-        waves = log2(1.0 + (2**self.cycles - 1) * min(1.0, step / self._span))
-        return (1.0 - cos(2.0 * pi * waves)) / 2.0
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,11 @@
 
 from dataclasses import field, make_dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from mlpengine.core.fields import check_options, one_of, options_of
+from mlpengine.core.fields import check_options, options_of
 from mlpengine.optim._optimizer import HasParams, Optimizer
-from mlpengine.optim.schedules import SCHEDULES, Falling, ScheduleLike
-
-DecaySchedule: TypeAlias = Annotated[
-    Falling, "Weight decay over the epochs: constant, or falling to zero."
-]
+from mlpengine.optim.schedules import ScheduleLike
 
 
 class OptimizerSettings:
@@ -29,27 +25,15 @@ class OptimizerSettings:
 
     def __post_init__(self) -> None:
         check_options(self, self.kind.__name__)
-        where = f"{self.kind.__name__}: decay_schedule"
-        if "weight_decay" in options_of(self.kind):
-            one_of(where, self.decay_schedule, get_args(Falling))
 
     def make(
         self,
         model: HasParams,
         schedule: ScheduleLike | None = None,
-        total_steps: int = 0,
-        steps_per_epoch: int = 1,
         average: float | None = None,
     ) -> Optimizer:
-        """Return the optimizer of a model for `total_steps` training steps.
-
-        Without `total_steps` the weight decay is constant.  `average` is the decay of the averaged
-        parameters.
-        """
+        """Return the optimizer of a model; `average` is the decay of the averaged parameters."""
         options = {name: getattr(self, name) for name in options_of(type(self))}
-        decay = SCHEDULES[options.pop("decay_schedule", "constant")]()
-        if total_steps and "weight_decay" in options:
-            options["decay_schedule"] = decay.over(total_steps, steps_per_epoch)
         if average is not None:
             options["average"] = average
         return self.kind(model, schedule=schedule, **options)
@@ -65,16 +49,11 @@ class OptimizerSettings:
 def settings_class(kind: type[Optimizer]) -> type[OptimizerSettings]:
     """Return the dataclass of an optimizer's options, with a field for each option."""
     options = [one for one in options_of(kind).values() if not one.given]
-    decays = any(one.name == "weight_decay" for one in options)
-    decay = [("decay_schedule", DecaySchedule, field(default="constant"))] if decays else []
     made: Any = make_dataclass(
         f"{kind.__name__}Settings",
         [
-            *(
-                (one.name, one.type, field(default_factory=partial(_same, one.default)))
-                for one in options
-            ),
-            *decay,
+            (one.name, one.type, field(default_factory=partial(_same, one.default)))
+            for one in options
         ],
         bases=(OptimizerSettings,),
         namespace={"kind": kind, "name": kind.name, "__doc__": kind.__doc__},

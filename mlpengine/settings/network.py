@@ -11,7 +11,6 @@ from mlpengine.core.fields import Count, Fraction, Limits
 from mlpengine.nn import ACTIVATIONS, INITIALIZERS
 from mlpengine.nn.residual import MAX_BLOCKS
 from mlpengine.ops import FormulaActivation, GradOp
-from mlpengine.optim.schedules import Falling
 from mlpengine.settings.base import STRICT, Names, one_or_more, options_of, rule
 
 NetworkName: TypeAlias = Literal["mlp", "residual"]
@@ -66,10 +65,6 @@ class NetworkSettings:
     )
     residual_dropout: Fraction = Field(
         default=0.0, description="Dropout rate of the outputs of blocks (residual)."
-    )
-    dropout_schedule: Falling = Field(
-        default="constant",
-        description="Dropout over the epochs: constant, or falling to zero.",
     )
     initializer: Annotated[str, Names(INITIALIZERS)] | None = Field(
         default=None, description="Initial weights; by default those that suit the activation."

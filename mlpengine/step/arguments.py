@@ -22,13 +22,13 @@ _log = logging.getLogger("mlpengine")
 
 def loss_of(mlp: Network, loss: Any, weights: Mapping[str, float] | None) -> Any:
     """Return the loss of a network, or the sum of losses for several outputs."""
-    _check("mlp", mlp, Network, "a network such as Mlp([4, 8, 3])")
+    need("mlp", mlp, Network, "a network such as Mlp([4, 8, 3])")
     if isinstance(loss, Mapping):
         loss = LossSum(loss, weights)
     elif weights is not None:
         raise UsageError("training step: loss_weights must come with a loss for each output")
     else:
-        _check("loss", loss, Loss, "a loss such as SoftmaxCrossEntropy()")
+        need("loss", loss, Loss, "a loss such as SoftmaxCrossEntropy()")
     losses = [*loss.losses] if isinstance(loss, LossSum) else [""]
     if {*mlp.out_sizes} != {*losses}:
         wanted = ", ".join(f"{name!r}: ..." for name in mlp.out_sizes if name)
@@ -40,14 +40,15 @@ def loss_of(mlp: Network, loss: Any, weights: Mapping[str, float] | None) -> Any
 
 def optimizer_of(mlp: Network, optimizer: Any) -> Optimizer:
     """Return `optimizer`.  Raises: UsageError unless it is an optimizer of this network."""
-    _check("optimizer", optimizer, Optimizer, "an optimizer such as Adam(mlp)")
+    need("optimizer", optimizer, Optimizer, "an optimizer such as Adam(mlp)")
     if optimizer.params is not mlp.params:
         raise UsageError("training step: optimizer must be made for this network; write Adam(mlp)")
     made: Optimizer = optimizer
     return made
 
 
-def _check(name: str, value: object, kind: type, text: str) -> None:
+def need(name: str, value: object, kind: type, text: str) -> None:
+    """Raise UsageError unless the argument `name` is of this kind."""
     if not isinstance(value, kind):
         raise UsageError(f"training step: {name} must be {text} (got {quoted(value)})")
 
@@ -74,7 +75,7 @@ def check_full_batch(step: Any, asked: str) -> str:
         ("clip_norm", step.clip_norm is not None),
         ("shards", step.shards > 1),
         ("ranks", step.ranks is not None),
-        ("dropout", step.dropout_schedule is not None or network.recorded(1, training=True).draws),
+        ("dropout", network.recorded(1, training=True).draws),
     ):
         if problem:
             raise UsageError(f"training step: {name} takes no {option}; leave it out")
@@ -165,7 +166,7 @@ def advice_on_y(y: Array, buffer: Array) -> str:
         return "; write labels, y = np.unique(y, return_inverse=True)"
     if classes and y.shape == buffer.shape:
         return "; write y.astype('int64')"
-    if y.size == buffer.size:
+    if y.size == buffer.size and y.shape != buffer.shape:
         return "; write y.ravel()" if classes else f"; write y.reshape(-1, {buffer.shape[1]})"
     if classes and y.ndim == 2:
         return "; write y.argmax(axis=1)"

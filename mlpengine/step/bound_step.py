@@ -136,7 +136,8 @@ class BoundStep(Uncopyable):
         for name, array in given:
             if array.dtype.kind == "f" and len(rows := bad_rows(array)):
                 numbers = (rows + first).tolist()
-                return Fault(f"the {name} is not, in {listed_rows(numbers)} of the batch", numbers)
+                place = f"the {name} is not, in {listed_rows(numbers)} of the batch"
+                return Fault(place, numbers, in_data=True)
         return locate_nonfinite(self.scratch, self.grads, first, sums=alone)
 
     def error(
@@ -151,6 +152,8 @@ class BoundStep(Uncopyable):
             text = f"the update must be finite (lr {lr:g}, gradient norm {norm:g})"
             return NumericalError(f"step {step}: {text}"), []
         place = fault.place if fault else "the loss is not finite, although every output is"
+        if optimizer.steps and not (fault and fault.in_data):
+            place += f"; learning rate {optimizer.current_lr:g}"
         error = NumericalError(f"step {step}: loss and gradients must be finite ({place})")
         return error, fault.rows if fault else []
 

@@ -24,10 +24,11 @@ def bad_rows(array: Array) -> Array:
 
 
 class Fault(NamedTuple):
-    """The place of the first nonfinite number, and the rows of the batch with such numbers."""
+    """The place of the first nonfinite number, the rows of the batch, and whether data has it."""
 
     place: str
     rows: list[int]
+    in_data: bool = False
 
 
 def locate_nonfinite(
@@ -53,10 +54,10 @@ def _faults(scratch: Scratch, grads: Gradients, first: int, *, sums: bool) -> It
             yield Fault(f"{place} is not, in {listed_rows(rows)} of the batch", rows)
 
     for name, values in arrays_by_name(scratch.input).items():
-        for text, rows in rows_of(values, f"the input {name!r}" if name else "the input"):
+        for text, rows, _ in rows_of(values, f"the input {name!r}" if name else "the input"):
             column = np.flatnonzero(~np.isfinite(values[rows[0] - first]))[0]
             row = "" if len(rows) == 1 else f"row {rows[0]}, "
-            yield Fault(f"{text}: {row}column {column}", rows)
+            yield Fault(f"{text}: {row}column {column}", rows, in_data=True)
     views, layers = scratch.mlp.params.views, scratch.recording.layers
     for layer in layers:
         if wrong := _first_nonfinite(views, layer.parameters):

@@ -8,9 +8,9 @@ import numpy as np
 
 from mlpengine.core.named import matched
 from mlpengine.core.spec import Array
+from mlpengine.ops.philox import Philox
 from mlpengine.optim import Optimizer
 from mlpengine.step.bound_step import BoundStep, StepData
-from mlpengine.step.dropout_rates import DropoutRates
 
 if TYPE_CHECKING:
     from mlpengine.backends.compiled.executor import Executor
@@ -35,7 +35,7 @@ class FusedRun:
     """Makes many training steps in one call."""
 
     optimizer: Optimizer
-    dropout: DropoutRates | None
+    rng: Philox | None
     batch_size: int
 
     def make(
@@ -49,37 +49,27 @@ class FusedRun:
         max_norm: float,
     ) -> tuple[int, int]:
         """Make a step for each of `losses`; return the numbers of completed and clipped steps."""
-        optimizer, dropout, batch, call = self.optimizer, self.dropout, self.batch_size, fused.call
-        count, done, clips = len(losses), 0, 0
-        rates, decays = optimizer.next_rates(count)
+        optimizer, call, count = self.optimizer, fused.call, len(losses)
+        first, own = optimizer.steps, order[: count * self.batch_size]
+        rates = optimizer.next_rates(count)
         arrays: Sequence[Array | None] = data
         if not all(rows is None or type(rows) is np.ndarray for rows in data):  # named arrays
             arrays = [rows for rows, _ in matched(data, bound.buffers)]
-        parts = dropout.runs(optimizer.steps, count) if dropout else (slice(0, count),)
-        for part in parts:
-            if dropout is not None:
-                dropout.begin(optimizer.steps)
-            own = order[part.start * batch : part.stop * batch]
-            lr = rates if isinstance(rates, float) else rates[part]
-            first = call.steps = optimizer.steps
-            try:
-                fused.run(
-                    own,
-                    arrays,
-                    lr,
-                    decays if isinstance(decays, float) else decays[part],
-                    losses[part],
-                    norms[part],
-                    steps=first,
-                    missing=(part.stop - part.start) * batch - len(own),
-                    max_norm=max_norm,
-                )
-            finally:  # KeyboardInterrupt is raised when the call returns
-                made = call.steps - first
-                if made:
-                    optimizer.count(lr if isinstance(lr, float) else lr.item(made - 1), made)
-            done += made
-            clips += call.clips
-            if made < part.stop - part.start:
-                break
-        return done, clips
+        if self.rng is not None:
+            self.rng.step = first
+        call.steps = first
+        try:
+            fused.run(
+                own,
+                arrays,
+                rates,
+                losses,
+                norms,
+                steps=first,
+                missing=count * self.batch_size - len(own),
+                max_norm=max_norm,
+            )
+        finally:  # KeyboardInterrupt is raised when the call returns
+            if made := call.steps - first:
+                optimizer.count(rates if isinstance(rates, float) else rates.item(made - 1), made)
+        return made, call.clips

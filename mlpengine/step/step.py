@@ -30,10 +30,8 @@ from mlpengine.nn.network import Network
 from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import Loss
 from mlpengine.optim import FullBatch, Optimizer
-from mlpengine.optim.schedules import ScheduleLike
 from mlpengine.step import arguments
 from mlpengine.step.bound_step import BoundStep, StepData, step_data
-from mlpengine.step.dropout_rates import DropoutRates, checked_schedule
 from mlpengine.step.fault import listed_rows
 from mlpengine.step.full_batch_problem import FullBatchSteps
 from mlpengine.step.fused_run import FusedRun, steps_at_once
@@ -48,7 +46,7 @@ if TYPE_CHECKING:
     from mlpengine.step.step_builder import StepBuilder
 
 _BOUND = (
-    *("_bound", "_buffers", "_clip", "_dropout", "_full", "_full_batch", "_last", "_many"),
+    *("_bound", "_buffers", "_clip", "_full", "_full_batch", "_last", "_many", "_rng"),
     *("_quiet", "_update"),
 )
 """Attributes that a copy creates anew."""
@@ -89,8 +87,6 @@ class TrainingStep:
         threads: maximum number of threads of a compiled step; small shapes use fewer.  The result
             has the same bits for every number of threads.
         rematerialization: see `Mlp.scratch`.
-        dropout_schedule: a function from the number of completed steps to a factor, 0 to 1, of the
-            network's dropout rates.
         shards: number of parts of a batch, a power of two.  The result depends on the number of
             shards, but not on the number of ranks that compute them.
         ranks: the processes that share the work, as in ``Ranks(MPI.COMM_WORLD)``.  Their number
@@ -112,7 +108,7 @@ class TrainingStep:
         *_BOUND,
         *("__weakref__", "_agreed", "_axes", "_busy", "_checked", "_clip_norm", "_largest_update"),
         *("_batch_size", "_target", "_backend", "bad_rows", "clipped_norm", "clipped_steps"),
-        *("dropout_schedule", "grad_norm", "loss", "loss_value", "mlp", "not_compiled"),
+        *("grad_norm", "loss", "loss_value", "mlp", "not_compiled"),
         *("optimizer", "ranks", "rematerialization", "shards", "_threads", "_weighted"),
     )
 
@@ -129,7 +125,6 @@ class TrainingStep:
         backend: str = "auto",
         threads: int = 1,
         rematerialization: Rematerialization = "keep",
-        dropout_schedule: ScheduleLike | None = None,
         shards: int = 1,
         ranks: Ranks | None = None,
     ) -> None:
@@ -137,11 +132,12 @@ class TrainingStep:
         self._threads: int = COUNT.check("training step: threads", threads)
         self.mlp, self.loss = mlp, arguments.loss_of(mlp, loss, loss_weights)
         self.optimizer = arguments.optimizer_of(mlp, optimizer)
-        self.dropout_schedule = checked_schedule(dropout_schedule)
         self._clip_norm = clip_norm
         if clip_norm is not None:
             self._clip_norm = POSITIVE.check("training step: clip_norm", clip_norm)
         self._weighted, self.rematerialization = weighted, rematerialization
+        if ranks is not None:
+            arguments.need("ranks", ranks, Ranks, "such as Ranks(MPI.COMM_WORLD)")
         self.shards, self.ranks, self._agreed = shards, ranks, False
         self._backend, self.not_compiled = arguments.backend_of(backend)
         self.bad_rows: list[int] = []
@@ -159,7 +155,6 @@ class TrainingStep:
 
     def _start(self, buffers: Buffers | None = None) -> None:
         """Bind the step for full batches."""
-        self.mlp.rng.scheduled = self.dropout_schedule is not None
         if buffers is None:
             sizes = self.batch_size, self.shards
             buffers = make_buffers(self.mlp, *sizes, self.ranks, self._scratch)
@@ -168,10 +163,8 @@ class TrainingStep:
         self._largest_update = largest_update(self.mlp.dtype, self.optimizer.ranges)
         self._bound: dict[int, BoundStep] = {}
         self._full = self._last = self.bound(self.batch_size)
-        recording = self._full.scratch.recording
-        draws = recording.draws or self.dropout_schedule is not None
-        self._dropout = DropoutRates(self.mlp, recording, self.dropout_schedule) if draws else None
-        self._many = FusedRun(self.optimizer, self._dropout, self.batch_size)
+        self._rng = self.mlp.rng if self._full.scratch.recording.draws else None
+        self._many = FusedRun(self.optimizer, self._rng, self.batch_size)
         self._axes = -1 if "" not in self.mlp.in_shapes else len(self.mlp.in_shape) + 1
         self._busy = False
         _STEPS.add(self)
@@ -322,8 +315,8 @@ class TrainingStep:
         if not self._agreed and self.ranks is not None:
             self._compare_ranks(self.ranks)
         optimizer = self.optimizer
-        if self._dropout is not None:
-            self._dropout.begin(optimizer.steps)
+        if self._rng is not None:
+            self._rng.step = optimizer.steps
         if self._full_batch is not None:
             self.loss_value, self.grad_norm = self._full_batch.minimize(bound)
             self.clipped_norm = self.grad_norm
@@ -346,11 +339,11 @@ class TrainingStep:
 
     def _run_fused(self, bound: BoundStep, fused: "Executor") -> float:
         optimizer, steps = self.optimizer, self.optimizer.steps
-        lr, decay = optimizer.scheduled_lr(steps), optimizer.scheduled_decay(steps)
-        if self._dropout is not None:
-            self._dropout.begin(steps)
+        lr = optimizer.scheduled_lr(steps)
+        if self._rng is not None:
+            self._rng.step = steps
         try:
-            loss, norm, status = fused.make_step(lr, decay, steps)
+            loss, norm, status = fused.make_step(lr, steps)
         except BaseException:  # KeyboardInterrupt is raised when the call returns
             if fused.call.steps == steps + 1:
                 optimizer.count(lr)

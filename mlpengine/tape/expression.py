@@ -33,7 +33,7 @@ class Expression(Operand):
 
     def __add__(self, other: Any) -> Any:
         if _is_number(other):
-            return self._apply(ops.ScalarAdd(float(other)), self)
+            return self._apply(ops.ScalarAdd(other), self)
         return self._apply(ops.Add(), self, other)
 
     def __radd__(self, other: Any) -> Any:
@@ -41,7 +41,7 @@ class Expression(Operand):
 
     def __sub__(self, other: Any) -> Any:
         if _is_number(other):
-            return self._apply(ops.ScalarAdd(-float(other)), self)
+            return self._apply(ops.ScalarAdd(-other), self)
         return self._apply(ops.Sub(), self, other)
 
     def __rsub__(self, other: Any) -> Any:
@@ -49,7 +49,7 @@ class Expression(Operand):
 
     def __mul__(self, other: Any) -> Any:
         if _is_number(other):
-            return self._apply(ops.ScalarMul(float(other)), self)
+            return self._apply(ops.ScalarMul(other), self)
         return self._apply(ops.Mul(), self, other)
 
     def __rmul__(self, other: Any) -> Any:
@@ -69,7 +69,7 @@ class Expression(Operand):
 
     def __pow__(self, exponent: Any) -> Any:
         if _is_number(exponent):
-            return self._apply(ops.Pow(float(exponent)), self)
+            return self._apply(ops.Pow(exponent), self)
         raise TapeError(
             f"pow: the exponent must be a number (got {exponent!r}); for a positive base write "
             "(base.log() * exponent).exp()"

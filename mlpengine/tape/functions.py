@@ -14,7 +14,8 @@ def cat(values: Sequence[Any], axis: int = 0) -> Any:
     shapes = [np.shape(v) for v in values]
     constant = [i for i, v in enumerate(values) if not getattr(v, "wants_grad", False)]
     scattered = bool(constant) and constant[-1] - constant[0] >= len(constant)
-    fits = all(-len(s) <= axis < len(s) for s in shapes)
+    whole = isinstance(axis, int | np.integer)  # `Cat` refuses other axes
+    fits = whole and all(-len(s) <= axis < len(s) for s in shapes)
     fixed = fits and any(axis % len(s) for s in shapes)  # axis 0 is the batch; programs change it
     sizes = tuple(s[axis] for s in shapes) if fixed or (fits and scattered) else None
     return apply(ops.Cat(axis, sizes), *values)

@@ -7,6 +7,7 @@ import numpy as np
 from mlpengine.core.errors import DtypeError, GradcheckError
 from mlpengine.core.spec import Array, Spec
 from mlpengine.ops import GradOp
+from mlpengine.tape.operand import numeric
 from mlpengine.tape.program import Program
 from mlpengine.tape.record import as_tuple
 from mlpengine.tape.state import OpState
@@ -69,7 +70,7 @@ def _program_of(op: GradOp, operands: tuple[Array | None, ...]) -> Program:
         if operand is None:
             nodes.append(None)
             continue
-        spec = Spec.of(operand)
+        spec = Spec.of(numeric(operand, f"gradcheck: operand {position}"))
         leaf = tape.input(
             spec.shape, spec.dtype, name=f"operand {position}", wants_grad=spec.is_float
         )

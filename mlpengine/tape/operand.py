@@ -8,6 +8,7 @@ import numpy as np
 from mlpengine.core.buffers import unmasked
 from mlpengine.core.errors import DtypeError, TapeError
 from mlpengine.core.spec import Array, ArrayLike, Spec
+from mlpengine.core.wording import quoted
 from mlpengine.ops import Cast, Elementwise, GradOp, Where
 
 
@@ -55,8 +56,8 @@ def numeric(value: ArrayLike, where: str) -> Array:
     """Return `value` as an array.  Raises: DtypeError, led by `where`, for other than numbers."""
     array = unmasked(value, where)
     if array.dtype.kind not in "biuf":
-        raise DtypeError(f"{where}: must be numeric (got {type(value).__name__} {value!r})")
-    return array
+        raise DtypeError(f"{where}: must be numeric (got {quoted(value)})")
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def apply(op: GradOp, *operands: Any) -> Any:

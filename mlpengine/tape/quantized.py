@@ -52,15 +52,16 @@ def quantize(array: ArrayLike, *, axis: int | None = None) -> QuantizedArray:
     dtype = floating(floats.dtype, "quantize")
     if not np.isfinite(floats).all():
         raise NumericalError("quantize: every entry must be finite")
-    if axis is not None and not -floats.ndim <= axis < floats.ndim:
-        raise ShapeError(f"quantize: no axis {axis} (shape {floats.shape})")
+    if axis is not None and axis not in range(-floats.ndim, floats.ndim):
+        raise ShapeError(f"quantize: no axis {axis!r} (shape {floats.shape})")
     others: tuple[int, ...] | None = None
     if axis is not None:
         others = tuple(i for i in range(floats.ndim) if i != axis % floats.ndim)
     keep = axis is not None
     low = np.min(floats, others, initial=0.0, keepdims=keep).astype(np.float64)
     high = np.max(floats, others, initial=0.0, keepdims=keep).astype(np.float64)
-    scale = ((high - low) / (HIGHEST - LOWEST)).astype(dtype)
+    half = high / 2 - low / 2  # the whole span may overflow
+    scale = (half / (HIGHEST - LOWEST) * 2).astype(dtype)
     scale = np.where(scale > 0, scale, np.ones((), dtype))
     zero_point = np.clip(np.rint(LOWEST - low / scale), LOWEST, HIGHEST).astype(np.int8)
     steps = np.rint(floats / scale) + zero_point

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from operator import index
 from types import NoneType
 from typing import Any, NamedTuple
 
@@ -101,16 +102,25 @@ class Tape:
         wants_grad: bool = False,
     ) -> Node:
         """Record an input.  The leading axis is the batch; a program may change the batch size."""
-        if not np.iterable(shape) or isinstance(shape, str):
-            right = "(32, 4)" if isinstance(shape, str) else f"({shape},)"
-            raise ShapeError(f"input: shape must be a tuple, such as {right} (got {shape!r})")
         try:
-            spec = Spec(tuple(shape), np.dtype(dtype))
-        except TypeError as error:
+            sizes = tuple(map(index, shape))
+        except TypeError:
+            sizes = (-1,)
+        if min(sizes, default=0) < 0:
+            raise ShapeError(
+                "input: shape must be a tuple of whole numbers from 0, such as (32, 4) "
+                f"(got {quoted(shape)})"
+            )
+        try:
+            kind = np.dtype(dtype).newbyteorder("=")
+        except TypeError:
+            kind = np.dtype(object)
+        if kind.kind not in "biuf":
             raise DtypeError(
-                f"input: dtype must be one of NumPy's (got {dtype!r}); a name is written "
-                f"input({tuple(shape)}, name='x')"
-            ) from error
+                f"input: dtype must be one of NumPy's numbers (got {dtype!r}); a name is written "
+                f"input({sizes}, name='x')"
+            )
+        spec = Spec(sizes, kind)
         if wants_grad and not spec.is_float:
             raise DtypeError(f"input: only float32 and float64 have gradients (got {spec})")
         return self._leaf("input", spec, name, wants_grad=wants_grad)

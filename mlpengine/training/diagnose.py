@@ -279,12 +279,12 @@ def diagnostic_inputs(step: TrainingStep, train: Split, validation: Split | None
 
 
 def extreme_value(loss: Loss, train: Split, sizes: Array) -> ExtremeValue:
-    """Return the most extreme value of features, or of regression targets."""
+    """Return the most extreme value of features in memory, or of regression targets."""
     known, rows = NO_EXTREME, train.x
-    if len(rows) * len(sizes) <= FACT_VALUES:
+    if isinstance(rows, np.ndarray | NamedRows) and len(rows) * len(sizes) <= FACT_VALUES:
         known = extreme_feature(_joined(rows), sizes)
     if loss.name in SQUARES and len(train.y) * train.y.shape[-1] <= FACT_VALUES:
-        known = max(known, extreme_target(train.y), key=lambda extreme: extreme.times)
+        known = max(known, extreme_target(train.y[:]), key=lambda extreme: extreme.times)
     return known
 
 

@@ -104,9 +104,13 @@ class Learner(Uncopyable):
         self._action, self._limit, self.skipped = on_nonfinite, nonfinite_limit, 0
         program = step.bound(step.batch_size).forward
         self.evaluator = Evaluator(step.mlp, step.loss, task, step.ranks, program)
-        step.loss.check_target(train.y)
+        if train.windows is None:
+            step.loss.check_target(train.y)
         used = len(train) if rows is None else rows
-        self.batches = Batches(used, step.batch_size, seed=seed, drop_last=drop_last)
+        windows = train.windows if rows is None else None
+        self.batches = Batches(
+            used, step.batch_size, seed=seed, windows=windows, drop_last=drop_last
+        )
         self.epoch, self.batch_rows = 0, self.batches.order[:0]
         weights = train.weights if step.weighted else None
         count = self.batches.n_rows

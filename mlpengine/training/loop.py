@@ -576,11 +576,14 @@ def _seeds(
     each = [*seed] if isinstance(seed, Sequence) else [seed]
     if isinstance(seed, int | np.integer):
         each = [int(seed) + k for k in range(count)]
-    known = all(isinstance(one, int | np.integer | np.random.Generator) for one in each)
+    known = all(
+        isinstance(one, np.random.Generator) or (isinstance(one, int | np.integer) and one >= 0)
+        for one in each
+    )
     if not known or len(each) != count:
         raise UsageError(
-            f"loop: seed must be a whole number, or one for each of {plural(count, 'network')} "
-            f"(got {seed!r})"
+            "loop: seed must be a whole number from 0, or one for each of "
+            f"{plural(count, 'network')} (got {seed!r})"
         )
     return each
 

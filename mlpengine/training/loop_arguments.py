@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine.core.errors import DataError, ShapeError, UsageError
-from mlpengine.core.named import need_names
+from mlpengine.core.named import NamedRows, need_names
 from mlpengine.core.wording import quoted, suggestion
 from mlpengine.models.evaluate import loss_names
 from mlpengine.models.task import Classification, LossOnly, OutputTasks, Split, Task
@@ -49,13 +49,13 @@ def check_fit(step: TrainingStep, task: Task, train: Split, validation: Split | 
         check_names(step.mlp, step.loss, part.x, part.y)
     step.take_targets_as(train.y)
     bound = step.bound(step.batch_size)
-    _, y, weights = bound.buffers
+    x, y, weights = bound.buffers
     for name, part in parts.items():
         # beside training rows with probabilities, validation rows may have labels
         same = getattr(part.y, "ndim", 0) == getattr(train.y, "ndim", 0)
         data = (
-            part.x,
-            part.y if same else y,
+            part.x if isinstance(part.x, np.ndarray | NamedRows) else x,  # or rows in a file
+            part.y if isinstance(part.y, np.ndarray | NamedRows) and same else y,
             weights if part.weights is None or not step.weighted else part.weights,
         )
         for misfit in bound.layout_errors(data, np.arange(0)):

@@ -166,7 +166,7 @@ def _platform() -> str:
 def _locked(lock: int) -> bool:
     """Take the lock if no other process holds it; return whether this process may continue."""
     with suppress(OSError):  # some file systems have no locks
-        if not system.lock(lock):
+        if not system.lock(lock, wait=False):
             os.close(lock)
             return False
     return True

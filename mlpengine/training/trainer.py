@@ -42,7 +42,7 @@ from mlpengine.models.task import Classification, Regression, Split, Task
 from mlpengine.models.threshold import choose_threshold
 from mlpengine.nn import TabularNetwork
 from mlpengine.ops import Loss
-from mlpengine.optim import SCHEDULES, FullBatch, Optimizer, Schedule
+from mlpengine.optim import FullBatch, Optimizer, Schedule
 from mlpengine.optim.schedules import ScheduleLike
 from mlpengine.settings import MemberType, RunSettings
 from mlpengine.settings.training import SMOOTH
@@ -110,10 +110,10 @@ class Member:
         return total
 
     def drop_schedules(self) -> None:
-        """Continue with constant learning rate and weight decay; schedules may have ended at 0."""
-        if self.optimizer.schedule is not None or self.optimizer.decay_schedule is not None:
-            self.optimizer.schedule = self.optimizer.decay_schedule = None
-            self._steps.clear()  # the steps are bound to schedules
+        """Continue with a constant learning rate; the schedule may have ended at 0."""
+        if self.optimizer.schedule is not None:
+            self.optimizer.schedule = None
+            self._steps.clear()  # the steps are bound to the schedule
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_steps": {}}
@@ -338,7 +338,6 @@ class Trainer:
             "backend": self.backend,
             "threads": self.threads if alone else 1,
             "rematerialization": training.rematerialization,
-            "dropout_schedule": self._dropout_schedule(mlp, in_epoch),
             "shards": training.shards,
             "ranks": ranks,
         }
@@ -358,14 +357,8 @@ class Trainer:
                 raise UsageError(f"average: {settings.name} has none; leave average out")
         decay = average.decay if average else None
         with at_setting("training", "optimizer"):
-            optimizer: Optimizer = settings.make(mlp, schedule, total, in_epoch, decay)
+            optimizer: Optimizer = settings.make(mlp, schedule, decay)
             return optimizer
-
-    def _dropout_schedule(self, mlp: TabularNetwork, in_epoch: int) -> ScheduleLike | None:
-        name = self.settings.network.dropout_schedule
-        if name == "constant" or not mlp.dropped_units:
-            return None
-        return SCHEDULES[name]().over(self.settings.training.epochs * in_epoch, in_epoch)
 
     # loops
 

@@ -204,7 +204,7 @@ def test_a_file_format(elsewhere, mlpengine):
         import numpy as np
 
         from mlpengine.core.errors import DataError
-        from mlpengine.data.tables import FORMATS, Table
+        from mlpengine.data.tables import FORMATS, Format, Table
 
 
         def read(path, options):
@@ -216,7 +216,7 @@ def test_a_file_format(elsewhere, mlpengine):
             return Table.from_arrays(values, names=[*rows[0]], source=path)
 
 
-        FORMATS[".jsonl"] = read
+        FORMATS[".jsonl"] = Format(read)
     """)
     for name, rows in (("rows.jsonl", ROWS), ("NEW.JSONL", ROWS[:9])):
         lines = [json.dumps(dict(zip("aby", row, strict=True))) for row in rows]
@@ -231,6 +231,10 @@ def test_a_file_format(elsewhere, mlpengine):
     for arguments, text in (
         (["check", "c.yaml", "--set=data.source=none.jsonl"], "none.jsonl: holds no rows"),
         (["train", "rows.jsonl"], "this is a table, not a config"),
+        (
+            ["check", "c.yaml", "--set=data.source=rows.jsonl", "--set=data.stream=true"],
+            "rows.jsonl: only CSV, Parquet and Feather can be streamed",
+        ),
     ):
         assert text in mlpengine(*arguments).err
     source = json_schema()["$defs"]["DataSection"]["properties"]["source"]

@@ -5,7 +5,7 @@ import os
 import pytest
 from odd_tables import number, plain
 
-from mlpengine.data.tables import read_table
+from mlpengine.data.tables import read_blocks, read_table
 
 TEXT = plain(lambda i: f"n{i % 3}")
 CONFIG = "data: {source: t.csv, target: y}\ntraining: {epochs: 1}\nreport: false\n"
@@ -35,6 +35,7 @@ def test_cells_may_be_as_long_as_lines(quote, mlpengine, tmp_path):
     (tmp_path / "t.csv").write_text("\n".join(["a,note,y", *rows]) + "\n")
     table = read_table("t.csv")
     assert table["note"].text(3) == long[3:].strip()
+    assert [block["note"].text(3) for block in read_blocks("t.csv")] == [long[3:].strip()]
     answer = mlpengine("init", "t.csv", "--target", "y")
     assert (answer.code, len(answer.err) < 1_000) == (0, True)
     assert len((tmp_path / "t.yaml").read_text()) < 3_000

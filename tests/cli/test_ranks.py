@@ -44,12 +44,18 @@ model: {hidden: [300, 60], dropout: 0.1}
 training: {epochs: 2, batch_size: 62, shards: 4, clip_norm: 0.5, backend: compiled}
 report: false
 """,
+    "stream": """\
+data: {source: rows.csv, target: y, stream: true}
+model: {hidden: [4]}
+training: {epochs: 1, batch_size: 64, shards: 4, backend: numpy}
+report: false
+""",
 }
 """Steps of NumPy and compiled ones, whole batches and shorter ones, one network and several."""
 
 RUNS_OF = {
-    1: ["classes 1 2", "numbers 1", "folds 1", "shared 1"],
-    2: ["classes 1 2", "numbers 1", "folds 2", "shared 2"],
+    1: ["classes 1 2", "numbers 1", "folds 1", "shared 1", "stream 1"],
+    2: ["classes 1 2", "numbers 1", "folds 2", "shared 2", "stream 1"],
     4: ["numbers 1", "folds 1"],
 }
 """Names of configs and numbers of threads, by the number of ranks."""

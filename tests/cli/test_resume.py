@@ -26,7 +26,6 @@ model:
   initializer: unit_normal
 optimizer:
   name: adamw
-  decay_schedule: flat_cosine
   groups: {biases: {lr: 0.1, weight_decay: 0}, weights: {lr: 6}}
 training: {epochs: 8, batch_size: 8, checkpoint: {every_steps: 5}}
 diagnostics: {every: 3}

@@ -31,10 +31,20 @@ def test_bytes_are_written_as_they_are(opened, tmp_path):
     assert os.read(opened(flags=os.O_RDONLY), 100) == content
 
 
+def test_a_read_at_an_offset_leaves_the_position(opened):
+    file = opened()
+    os.write(file, b"0123456789")
+    os.lseek(file, 2, os.SEEK_SET)
+    view = bytearray(4)
+    assert system.read_into(file, memoryview(view), 7) == 3
+    assert bytes(view) == b"789\0"
+    assert os.read(file, 2) == b"23"
+
+
 def test_one_of_two_has_the_lock(opened):
     first, second = opened(), opened()
     assert system.lock(first)
-    assert not system.lock(second)
+    assert not system.lock(second, wait=False)
     os.write(second, b"a lock keeps nobody from reading and writing")
     os.lseek(first, 0, os.SEEK_SET)
     assert os.read(first, 6) == b"a lock"
@@ -45,23 +55,40 @@ import os, sys
 from pathlib import Path
 from mlpengine.core import system
 file = system.open_file(Path(sys.argv[1]), os.O_RDWR | os.O_CREAT)
-print(system.lock(file), flush=True)
+print(system.lock(file, wait=sys.argv[2] == "wait"), flush=True)
 sys.stdin.read()
 """
 
 
-def holder(path):
+def holder(path, how="now"):
     """Start a process that locks a file until its standard input is closed."""
-    command = [sys.executable, "-c", HOLDER, str(path)]
+    command = [sys.executable, "-c", HOLDER, str(path), how]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def test_the_lock_of_a_killed_process_is_free(opened, tmp_path):
     with holder(tmp_path / "file") as process:
         assert process.stdout.readline() == "True\n"
-        assert not system.lock(opened())
+        assert not system.lock(opened(), wait=False)
         process.kill()
-    assert system.lock(opened())
+    assert system.lock(opened())  # waits until the system has released it
+
+
+def test_a_process_waits_for_the_lock(opened, tmp_path):
+    file = system.open_file(tmp_path / "file", os.O_RDWR | os.O_CREAT)
+    assert system.lock(file)
+    with holder(tmp_path / "file", "wait") as waiting, holder(tmp_path / "file") as refused:
+        assert refused.communicate("")[0] == "False\n"
+        os.close(file)
+        assert waiting.stdout.readline() == "True\n"
+        waiting.communicate("")
+
+
+def test_a_file_without_a_name_is_gone_when_it_is_closed(tmp_path):
+    file = system.open_unnamed(tmp_path / "values")
+    os.write(file, b"values")
+    os.close(file)
+    assert os.listdir(tmp_path) == []
 
 
 READER = """\

@@ -125,6 +125,8 @@ def test_load_state_dict_lists_every_problem_and_changes_nothing():
     before = mlp.params.flat.copy()
     state = mlp.state_dict()
     state["0.weight"] = np.zeros((9, 9))
+    with pytest.raises(CheckpointError, match="bias must fit into float32"):
+        mlp.load_state_dict(mlp.state_dict() | {"0.bias": np.full(4, 1e300)})
     state["extra"] = state.pop("2.bias")
     with pytest.raises(CheckpointError) as caught:
         mlp.load_state_dict(state)
@@ -151,9 +153,9 @@ def test_predict_takes_any_number_of_rows():
         (lambda: Mlp([3, 2.5, 1]), UsageError, "whole numbers"),
         (lambda: Mlp([3, 4, 1], activation="rulu"), UsageError, "rulu"),
         (lambda: Mlp([3, 4, 1], activation=["relu", "relu"]), UsageError, "got 2 for 1"),
-        (lambda: Mlp([3, 4, 1], dropout=1.0), UsageError, "below 1"),
+        (lambda: Mlp([3, 4, 1], dropout="0.1"), UsageError, "write dropout=0.1"),
         (lambda: Mlp([3, 4, 1], dropout=[0.1, 0.2]), UsageError, "got 2 for 1"),
-        (lambda: Mlp([3, 4, 4, 1], dropout=[0.1, -0.2]), UsageError, r"below 1 \(got -0.2\)"),
+        (lambda: Mlp([3, 4, 4, 1], dropout=[0.1, -0.2]), UsageError, r"than 1 \(got -0.2\)"),
         (lambda: Mlp([3, 4, 1], initializer="he"), UsageError, "he_normal"),
         (lambda: Mlp([3, 4, 1], dtype="int32"), DtypeError, "float32 or float64"),
         (lambda: Mlp([3, 4, 1], dtype="bf16"), DtypeError, "float64 .got 'bf16'."),

@@ -5,7 +5,7 @@ import pytest
 from own_networks import IN_DIM, LAYERS, NETWORKS, Gated, Residual, rows
 
 from mlpengine import Adam, MeanSquaredError, TrainingStep
-from mlpengine.core.errors import DtypeError, MlpEngineError, TapeError, UsageError
+from mlpengine.core.errors import DtypeError, MlpEngineError, NumericalError, TapeError, UsageError
 from mlpengine.core.spec import Spec
 from mlpengine.nn import Network
 from mlpengine.ops import MaxPool2d, RunningStatistics
@@ -92,6 +92,7 @@ def linear(tape, x):
     return x.linear(tape.parameter("w"))
 
 
+X = np.ones((3, 3))
 REFUSED = {
     "no parameters": (lambda: Network(3, {}), "Network: parameters must be shapes by name"),
     "a shape of 0": (lambda: Network(3, {"w": (0, 3)}), "Network: w must be a shape of whole"),
@@ -100,10 +101,9 @@ REFUSED = {
     "a name": (lambda: Network(3, {"input": 3}), "a parameter must not be called 'input'"),
     "complex": (lambda: Network(3, {"w": np.ones(3) * 1j}), "Network: w: must be numeric"),
     "unknown": (lambda: own(lambda t, x: t.parameter("v")).scratch(4), "one of w (got 'v')"),
-    "unread": (
-        lambda: own(linear, w=(2, 3), v=2).scratch(4),
-        "every parameter (it leaves out 'v')",
-    ),
+    "unread": (lambda: own(linear, w=(2, 3), v=2).scratch(4), "parameter (it leaves out 'v')"),
+    "infinite": (lambda: Network(3, {"w": np.full(3, 1e300)}), "w must be finite in float32"),
+    "a list": (lambda: Network(3, {"w": 3}, groups=["w"]), "groups must be names of parameters"),
     "dropout without effect": (  # whose generator would not move within a call of many steps
         lambda: own(lambda tape, x: (tape.dropout(x, 0.5), linear(tape, x))[1]).scratch(4),
         "Own: record must use what tape.dropout returns; write h = tape.dropout(h, ...)",
@@ -115,10 +115,10 @@ REFUSED = {
         ).scratch(4),
         "Own: record: layer 's' needs a row for each of the input",
     ),
-    "twice": (
-        lambda: own(lambda t, x: t.layer("a", t.layer("a", x))).scratch(4),
-        "(got 'a' twice)",
-    ),
+    "twice": (lambda: own(lambda t, x: t.layer("a", t.layer("a", x))).scratch(4), "'a' twice)"),
+    "an array": (lambda: own(lambda t, x: np.ones((2, 9))).outputs, "(got ndarray float64[2, 9])"),
+    "other rows": (lambda: own(lambda t, x: linear(t, x)[::-1]).predict(X), "must not depend on"),
+    "the first row": (lambda: own(lambda t, x: linear(t, x) * x[:1, :1]).predict(X), "one of two"),
     "an input": (lambda: Network({"": 3}, {"w": 3}), "inputs must have names"),
     "an output": (lambda: own(lambda t, x: {1: x.tanh()}).scratch(4), "outputs must have names"),
     "eps": (lambda: own(lambda t, x: x.layer_norm(eps=-1)).scratch(4), "layer_norm: eps must be"),
@@ -129,10 +129,7 @@ REFUSED = {
         "write tape.dropout(h, 0.5)",
     ),
     "batch norm": (lambda: own(lambda t, x: x.batch_norm()).scratch(4), "among the buffers"),
-    "to freeze": (
-        lambda: Gated().freeze(["gat"]),
-        "Gated: freeze must name parameters (got 'gat')",
-    ),
+    "to freeze": (lambda: Gated().freeze(["gat"]), "freeze must name parameters (got 'gat')"),
     "all frozen": (lambda: own(linear).freeze(["w"]), "a layer must be left to train"),
     "a step without record": (
         lambda: TrainingStep(net := Network(3, {"w": 3}), MeanSquaredError(), Adam(net), 4),
@@ -146,5 +143,5 @@ def test_what_cannot_be_is_one_clear_error(name):
     make, text = REFUSED[name]
     with pytest.raises(MlpEngineError) as error:
         make()
-    assert isinstance(error.value, DtypeError | UsageError | TapeError)
+    assert isinstance(error.value, DtypeError | UsageError | TapeError | NumericalError)
     assert text in str(error.value)

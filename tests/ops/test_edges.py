@@ -122,17 +122,17 @@ def test_long_float32_sums_keep_their_digits():
 
 
 WRONG_OPTIONS: list[tuple[Callable[[], GradOp], str]] = [
-    (partial(ops.LeakyRelu, -0.1), r"leaky_relu: alpha must lie in 0 to 1 \(alpha -0.1\)"),
-    (partial(ops.Elu, 0), "elu: alpha must be positive"),
+    (partial(ops.LeakyRelu, -0.1), r"leaky_relu: alpha must be .* at most 1 \(got -0.1\)"),
+    (partial(ops.Elu, 0), "elu: alpha must be .* above zero"),
     (partial(ops.Gelu, "erf"), "none or tanh"),
-    (partial(ops.Clamp, 2, 1), r"clamp: lo must not exceed hi \(lo 2, hi 1\)"),
-    (partial(ops.LogEps, 0), "log_eps: eps must be positive"),
+    (partial(ops.Clamp, 2, 1), r"clamp: lo must not exceed hi \(lo 2.0, hi 1.0\)"),
+    (partial(ops.Clamp, None, 1), "clamp: lo must be a number"),
+    (partial(ops.LogEps, 10**400), "log_eps: eps must be a finite number, above zero"),
     (partial(ops.Huber, 0), "huber: delta must be .* above zero"),
     (partial(ops.BinaryCrossEntropyWithLogits, 0), "positive_weight must be .* above zero"),
-    (
-        partial(ops.SoftmaxCrossEntropy, label_smoothing=1.5),
-        "label_smoothing must be .* at least 0 and at most 1",
-    ),
+    (partial(ops.SoftmaxCrossEntropy, class_weights=(1, -1)), r"class_weights\[1\]"),
+    (partial(ops.SoftmaxCrossEntropy, ignore_index="a"), "ignore_index must be a whole number"),
+    (partial(ops.FormulaLoss, 3), "formula: must be a text"),
 ]
 
 

@@ -44,3 +44,5 @@ def test_a_limit_that_is_no_number_above_zero_is_refused(limit: object) -> None:
     mlp = Mlp([2, 1])
     with pytest.raises(UsageError, match="clip_norm"):
         TrainingStep(mlp, MeanSquaredError(), Sgd(mlp), 4, clip_norm=limit)
+    with pytest.raises(UsageError, match="max_norm must be at least 0"):
+        mlp.gradients(2).clip_global_norm_params(str(limit))

@@ -6,7 +6,7 @@ from optimizer_table import CASES, gradient, make_grads, make_model
 
 from mlpengine import AdamW, CosineSchedule, MeanSquaredError, Mlp, Sgd
 from mlpengine.core.errors import UsageError
-from mlpengine.optim import FlatCosineSchedule, Group, NAdam, Optimizer, PlateauSchedule
+from mlpengine.optim import Group, NAdam, Optimizer
 from mlpengine.step.step import TrainingStep
 
 GROUPS = {"biases": Group(lr=0.25, weight_decay=0.5), "first": Group(lr=2.0)}
@@ -41,18 +41,6 @@ def test_a_group_has_the_bits_of_an_optimizer_of_its_own(case):
         np.testing.assert_array_equal(model.params.views[name], runs[lr][name])
 
 
-def test_the_decay_follows_its_schedule():
-    model, grads = make_model(), make_grads(make_model())
-    schedule = FlatCosineSchedule(10)
-    optimizer = Sgd(model, lr=0.1, weight_decay=0.5, decay_schedule=schedule)
-    expected = model.params.views["0.weight"].copy()
-    for step in range(14):
-        optimizer.step(model, grads)
-        expected *= 1 - 0.1 * 0.5 * schedule(step)
-    np.testing.assert_allclose(model.params.views["0.weight"], expected, rtol=1e-14)
-    assert optimizer.scheduled_decay(13) == 0.0
-
-
 def grouped_step(backend):
     mlp = Mlp([4, 9, 6, 2], seed=1, dtype="float64", activation="mish")
     optimizer = AdamW(
@@ -61,7 +49,6 @@ def grouped_step(backend):
         betas=(0.9, 0.95),
         weight_decay=0.02,
         schedule=CosineSchedule(60),
-        decay_schedule=FlatCosineSchedule(60),
         groups={"weights": Group(lr=0.5), "biases": Group(lr=0.1, weight_decay=0.3)},
     )
     return TrainingStep(mlp, MeanSquaredError(), optimizer, 16, backend=backend)
@@ -91,9 +78,10 @@ WRONG = {
     "a dictionary": (lambda: {"groups": {"biases": {"lr": 2}}}, "such as Group"),
     "a schedule of texts": (lambda: {"schedule": lambda step: "a"}, "factor nan"),
     "a negative factor": (lambda: {"groups": {"biases": Group(lr=-1.0)}}, "lr must be a finite"),
+    "a list": (lambda: {"groups": [Group()]}, "groups must be by name"),
+    "a text": (lambda: {"decay_biases": "no"}, "decay_biases must be True or False"),
+    "a huge factor": (lambda: {"schedule": lambda step: 10**400}, "factor inf"),
     "a decay of words": (lambda: {"groups": {"biases": Group(weight_decay="no")}}, "must be a fin"),
-    "a schedule with a state": (lambda: {"decay_schedule": PlateauSchedule()}, "the step alone"),
-    "a schedule that is none": (lambda: {"decay_schedule": 3}, "of the step alone"),
 }
 
 
@@ -102,15 +90,6 @@ def test_wrong_groups_are_refused(name):
     options, text = WRONG[name]
     with pytest.raises(UsageError, match=text):
         Sgd(Mlp([3, 2]), weight_decay=0.1, **options())
-
-
-@pytest.mark.parametrize("second", [2.0, None])
-def test_a_factor_of_the_decay_that_is_none_of_0_to_1_is_refused(second):
-    model = make_model()
-    optimizer = Sgd(model, weight_decay=0.1, decay_schedule=lambda step: second if step else 1.0)
-    optimizer.step(model, make_grads(model))
-    with pytest.raises(UsageError, match="decay_schedule must lie in 0 to 1"):
-        optimizer.step(model, make_grads(model))
 
 
 def test_carried_numbers_that_depend_on_the_rate_take_no_groups():

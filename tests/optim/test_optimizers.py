@@ -55,9 +55,9 @@ def test_every_optimizer_has_a_row() -> None:
 @pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
 def test_shared_options_have_the_defaults_of_the_base_and_reach_it(make: Any) -> None:
     base, own = options_of(Optimizer), options_of(make)
-    names = ["decay_biases", "schedule", "decay_schedule", "groups"]
+    names = ["decay_biases", "schedule", "groups"]
     assert [own[name] for name in names] == [base[name] for name in names]
-    options = {"decay_biases": True, "schedule": abs, "decay_schedule": abs, "groups": {}}
+    options = {"decay_biases": True, "schedule": abs, "groups": {}}
     optimizer = make(make_model(), **options)
     assert {name: getattr(optimizer, name) for name in options} == options
     with pytest.raises(TypeError, match="decay_bias"):

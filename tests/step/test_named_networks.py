@@ -15,8 +15,9 @@ from mlpengine.training.diagnose import LoopDiagnostics
 BACKENDS = ("numpy", "compiled")
 
 
-def test_two_losses_and_their_gradients_are_those_of_the_formulas():
-    step = make_step("two tables", dtype="float64", dropout_schedule=lambda _: 0.0, clip_norm=None)
+def test_two_losses_and_their_gradients_are_those_of_the_formulas(monkeypatch):
+    monkeypatch.setattr(TwoTables, "rate", 0.0)
+    step = make_step("two tables", dtype="float64", clip_norm=None)
     p = step.mlp.state_dict()
     x, y = data("two tables", BATCH, "float64")
     before = step.mlp.predict(x)
@@ -79,11 +80,12 @@ def test_the_order_of_names_does_not_matter(backend):
         np.testing.assert_array_equal(one, other)
 
 
-def test_sample_weights_weigh_every_loss():
+def test_sample_weights_weigh_every_loss(monkeypatch):
+    monkeypatch.setattr(TwoTables, "rate", 0.0)
     x, y = data("two tables", BATCH)
     weights = np.repeat(np.float32([0, 2]), BATCH // 2)
-    step = make_step("two tables", weighted=True, dropout_schedule=lambda _: 0.0)
-    half = make_step("two tables", batch=BATCH // 2, dropout_schedule=lambda _: 0.0)
+    step = make_step("two tables", weighted=True)
+    half = make_step("two tables", batch=BATCH // 2)
     second = slice(BATCH // 2, None)
     expected = half(part(x, second), part(y, second))
     assert step(x, y, weights) == pytest.approx(expected, rel=1e-5)

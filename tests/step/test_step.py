@@ -17,7 +17,14 @@ from mlpengine import (
     SoftmaxCrossEntropy,
     TrainingStep,
 )
-from mlpengine.core.errors import CheckpointError, NumericalError, ShapeError, TapeError, UsageError
+from mlpengine.core.errors import (
+    CheckpointError,
+    DtypeError,
+    NumericalError,
+    ShapeError,
+    TapeError,
+    UsageError,
+)
 from mlpengine.ops import Huber, MeanAbsoluteError
 from mlpengine.optim import PlateauSchedule, RmsProp
 from mlpengine.step.fused_run import FusedRun
@@ -88,47 +95,6 @@ def test_sample_weights_of_zero_leave_rows_out(backend):
     weights[2] = np.nan
     with pytest.raises(NumericalError, match="the weight is not, in row 2"):
         step(x, y, weights)
-
-
-@pytest.mark.parametrize("backend", ["numpy", "compiled"])
-@pytest.mark.parametrize("share", [0.0, 0.5])
-def test_dropout_follows_its_schedule(backend, share):
-    x, y = data("mse", 96)
-    order = np.arange(96).reshape(-1, 12).repeat(2, 0).ravel()
-    half = 8 * 12
-
-    def run(rates, schedule=None, *, seed=3, at_once=False):
-        mlp = Mlp([6, 9, 5, 3], dropout=rates, seed=seed)
-        step = TrainingStep(
-            mlp, MeanSquaredError(), Adam(mlp), 12, backend=backend, dropout_schedule=schedule
-        )
-        losses = [step.run_many(x, y, part)[0] for part in (order[:half], order[half:])]
-        if at_once:
-            step = TrainingStep(
-                other := Mlp([6, 9, 5, 3], dropout=rates, seed=seed),
-                MeanSquaredError(), Adam(other), 12, backend=backend, dropout_schedule=schedule,
-            )  # fmt: skip
-            losses, mlp = [step.run_many(x, y, order)[0]], other
-        return np.concatenate(losses), mlp.params.flat
-
-    rates = (0.25, 0.5)
-    scaled = run([share * rate for rate in rates])
-    for one, other in zip(run(rates, lambda _: share), scaled, strict=True):
-        np.testing.assert_array_equal(one, other)
-    # it changes between steps, within one call of many as between calls
-    falling = [run(rates, lambda steps: 1 - share * (steps > 5), at_once=k) for k in (False, True)]
-    for one, other in zip(*falling, strict=True):
-        np.testing.assert_array_equal(one, other)
-    np.testing.assert_array_equal(falling[0][0][:6], run(rates)[0][:6])
-    assert (falling[0][0][6:] == run(rates)[0][6:]).all() == (share == 0)
-
-
-def test_a_dropout_schedule_stays_between_0_and_1():
-    x, y = data("mse", 12)
-    mlp = Mlp([6, 9, 3], dropout=0.5)
-    step = TrainingStep(mlp, MeanSquaredError(), Adam(mlp), 12, dropout_schedule=lambda _: 1.5)
-    with pytest.raises(UsageError, match=r"must lie in 0 to 1 \(got 1.5 after 0 steps\)"):
-        step(x, y)
 
 
 @pytest.mark.parametrize("part", ["optimizer", "dropout"])
@@ -209,7 +175,7 @@ def poisoned(place: str, backend: str) -> tuple[TrainingStep, np.ndarray, np.nda
     [
         ("input", r"step 2: .*the input is not, in row 3 of the batch: column 2\)"),
         ("infinite input", r"step 2: .*the input is not, in row 3 of the batch: column 2\)"),
-        ("weight", "step 2: .*layer 1, forward: 2.weight is not"),
+        ("weight", r"step 2: .*layer 1, forward: 2.weight is not; learning rate 0.001\)"),
         ("target", "step 2: .*the target is not, in row 5 of the batch"),
         ("overflow", "step 2: .*not|overflow"),
     ],
@@ -240,6 +206,10 @@ def test_misuse_is_named(backend):
         step(x[:0], y[:0])
     with pytest.raises(UsageError, match="auto, numpy, numexpr, compiled"):
         TrainingStep(mlp, MeanSquaredError(), Sgd(mlp), 8, backend="gpu")
+    with pytest.raises(UsageError, match=r"ranks must be such as Ranks\(MPI.COMM_WORLD\)"):
+        TrainingStep(mlp, MeanSquaredError(), Sgd(mlp), 8, ranks=3)
+    with pytest.raises(DtypeError, match=r"y: dtype must be float32 \(got object\)$"):
+        step(x, y.astype(object))
     for wrong in (0, 2.5, "auto", True):
         with pytest.raises(UsageError, match="batch_size must be a whole number of at least 1"):
             TrainingStep(mlp, MeanSquaredError(), Sgd(mlp, lr=0.1), wrong)

@@ -110,7 +110,7 @@ def test_every_op_is_a_method():
 
 def test_python_numbers_take_the_dtype_and_arrays_keep_theirs():
     x = from_inner(np.ones(3, np.float32))
-    for y in (x + 1, 2.5 * x, x / 3, 1 - x, x**2, x.maximum(0), np.float64(2) * x):
+    for y in (x + 10**99, 2.5 * x, x / 3, 1 - x, x**2, x.maximum(0), np.float64(2) * x):
         assert y.dtype == np.float32
     with pytest.raises(DtypeError, match=r"float32\[3\].*float64\[3\]"):
         x + np.ones(3)
@@ -161,7 +161,7 @@ WRONG = [
     ("exponent", lambda x: x**x, TapeError, "must be a number"),
     ("base", lambda x: (-2) ** x, TapeError, "positive"),
     ("complex", lambda x: x + np.complex64(1j), DtypeError, "numeric"),
-    ("axis", lambda x: x.softmax([0, 1]), ShapeError, "axis"),
+    ("axis", lambda x: functions.cat([x, x], axis=None), ShapeError, "axis None"),
     ("equal", lambda x: functions.where(x == 0, x, 1.0), TapeError, "order"),
     ("text", lambda x: x + "one", DtypeError, "numeric"),
     ("left out", lambda x: functions.cat([x, None]), ShapeError, "no x1"),

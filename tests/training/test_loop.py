@@ -1,5 +1,7 @@
 """The loop: order, history, best weights, early stopping, callbacks, stopping."""
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 from runs import EarlyStopping, make_loop
@@ -194,6 +196,10 @@ def test_a_loss_that_has_exploded_fails(epochs, fails):
     loop = Loop(step, task, part, epochs=epochs)
     with pytest.raises(DataError, match=r"train\.y must be float64"):
         Loop(step, task, Split(x, y.astype("f4")), epochs=1)
+    with pytest.raises(UsageError, match="seed must be a whole number from 0"):
+        Loop(step, task, part, epochs=1, seed=-1)
+    with pytest.raises(NumericalError, match="feature 0 of row 0 is inf"):
+        Loop(deepcopy(step), task, part, Split(x * np.inf, y, y), epochs=1).run()
     if fails:
         with pytest.raises(NumericalError, match="lower the learning rate"):
             loop.run()

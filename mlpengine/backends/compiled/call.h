@@ -7,7 +7,6 @@ struct call {
   const int64_t *order; /* rows of the data for each step, or NULL if the buffers are filled */
   const char *data[8];  /* the whole data set for each gathered buffer */
   const double *rates;  /* a learning rate for each step, or NULL for `lr` */
-  const double *decays; /* a weight decay for each step, or NULL for `weight_decay` */
   double *losses, *norms; /* of each step, or NULL */
   int64_t rows;         /* of a batch, up to BATCH */
   int64_t missing;      /* number of rows by which the last batch is shorter */

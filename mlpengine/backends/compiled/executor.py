@@ -42,7 +42,6 @@ class CallStruct(ctypes.Structure):
         ("order", ctypes.c_void_p),
         ("data", ctypes.c_void_p * MAX_GATHERED),
         ("rates", ctypes.c_void_p),
-        ("decays", ctypes.c_void_p),
         ("losses", ctypes.c_void_p),
         ("norms", ctypes.c_void_p),
         ("rows", ctypes.c_int64),
@@ -90,6 +89,7 @@ class Executor:
         call = CallStruct(rows=source.rows, mean_rows=source.mean_rows, count=1, max_norm=inf)
         call.clip_norm = clip_norm
         if update is not None:
+            call.weight_decay = update.weight_decay
             call.hyper[: len(update.hyper)] = tuple(update.hyper.values())
         self._place(call, source.arrays)
         if self.computes_outputs:
@@ -168,10 +168,10 @@ class Executor:
             address_of(outputs),
         )
 
-    def make_step(self, lr: float, weight_decay: float, steps: int) -> tuple[float, float, int]:
+    def make_step(self, lr: float, steps: int) -> tuple[float, float, int]:
         """Run step number ``steps + 1``; return loss, gradient norm and status."""
         call = self.call
-        call.lr, call.weight_decay, call.steps = lr, weight_decay, steps
+        call.lr, call.steps = lr, steps
         status = self.step()
         return call.loss, call.norm, status
 
@@ -180,7 +180,6 @@ class Executor:
         order: Array,
         data: Sequence[Array | None],
         rates: Array | float,
-        decays: Array | float,
         losses: Array,
         norms: Array,
         *,
@@ -191,10 +190,10 @@ class Executor:
         """Run a step for each entry of `losses`, and return the number of finished steps.
 
         Each step reads the rows of `data` at the next indices in `order`; the last batch has
-        `missing` fewer rows than the others.  `rates` and `decays` are the learning rates and
-        weight decays: a number for all steps, or an array with an entry for each step.  `steps` is
-        the number of steps before this run.  `losses` and `norms` receive a number for each step.
-        A step that fails or has a gradient norm above `max_norm` updates nothing and ends the run.
+        `missing` fewer rows than the others.  `rates` are the learning rates: a number for all
+        steps, or an array with an entry for each step.  `steps` is the number of steps before this
+        run.  `losses` and `norms` receive a number for each step.  A step that fails or has a
+        gradient norm above `max_norm` updates nothing and ends the run.
         """
         call = self.call
         call.count, call.steps, call.max_norm = len(losses), steps, max_norm
@@ -205,16 +204,12 @@ class Executor:
             call.lr = rates
         else:
             call.rates = address_of(rates)
-        if isinstance(decays, float):
-            call.weight_decay = decays
-        else:
-            call.decays = address_of(decays)
         call.losses, call.norms = address_of(losses), address_of(norms)
         try:
             self.step()
         finally:
             call.count, call.missing, call.max_norm = 1, 0, inf
-            call.order = call.rates = call.decays = call.losses = call.norms = None
+            call.order = call.rates = call.losses = call.norms = None
         return int(call.done)
 
 

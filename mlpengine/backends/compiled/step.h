@@ -5,20 +5,20 @@
 #ifdef PARAMETERS
 /* Apply update `number` to this part of the parameters, and multiply their gradients by `factor`. */
 static void update_part(struct call *call, const int64_t number, const double lr,
-                        const double decay, const double factor, const struct part part) {
+                        const double factor, const struct part part) {
   void *const *table = call->table;
   char *const workspace = call->workspace;
   const int flushes = number > 1 && (number - 1) % FLUSH_EVERY == 0;
   (void)part;
   EACH_RANGE(first, last) {
     if (flushes) flush(table, workspace, first, last);
-    update(table, workspace, call, (double)number, lr, decay, factor, first, last);
+    update(table, workspace, call, (double)number, lr, factor, first, last);
   }
 }
 
 /* Compute the gradient norm, check that loss and norm are finite, clip, and apply update `number`. */
-static int64_t apply(struct call *call, const int64_t number, const double lr, const double decay,
-                     const double loss, const struct part part) {
+static int64_t apply(struct call *call, const int64_t number, const double lr, const double loss,
+                     const struct part part) {
   const double norm = gradient_norm(call, part);
   if (LEADS) call->norm = norm;
   if (!(isfinite(loss) && isfinite(norm))) return NOT_FINITE;
@@ -31,17 +31,17 @@ static int64_t apply(struct call *call, const int64_t number, const double lr, c
     call->clips += clipped < norm;
     call->clipped = clipped;
   }
-  update_part(call, number, lr, decay, factor, part);
+  update_part(call, number, lr, factor, part);
   return FINISHED;
 }
 #endif
 
 /* The work of one thread in a step. */
 static int64_t step(struct call *call, const int64_t *order, const int64_t number, const double lr,
-                    const double decay, const struct part part) {
+                    const struct part part) {
   void *const *table = call->table;
   char *const workspace = call->workspace;
-  (void)table, (void)workspace, (void)order, (void)number, (void)lr, (void)decay;
+  (void)table, (void)workspace, (void)order, (void)number, (void)lr;
 #ifdef LABEL_ERROR
   if (LEADS) LABEL_ERROR[0] = 0;
 #endif
@@ -76,7 +76,7 @@ static int64_t step(struct call *call, const int64_t *order, const int64_t numbe
   if (LEADS) call->loss = loss;
 #endif
 #ifdef PARAMETERS
-  return apply(call, number, lr, decay, loss, part);
+  return apply(call, number, lr, loss, part);
 #else
   (void)loss;
   return FINISHED;

@@ -9,8 +9,7 @@ static void work(struct call *call, const int64_t end, const struct part part) {
     struct part own = part;
     if (done == call->count - 1) own.rows -= call->missing, own.mean_rows -= (double)call->missing;
     const double lr = call->rates ? call->rates[done] : call->lr;
-    const double decay = call->decays ? call->decays[done] : call->weight_decay;
-    status = step(call, order, before + done + 1, lr, decay, own);
+    status = step(call, order, before + done + 1, lr, own);
     if (LEADS && call->losses) {
       call->losses[done] = call->loss;
       call->norms[done] = call->norm;

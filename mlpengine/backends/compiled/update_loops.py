@@ -30,8 +30,8 @@ def update_functions(
     """Return the functions ``update`` and ``flush``, on entries `first` to `last` of `vectors`."""
     decayed = "params" if update.decayed else ""
     parameters = (
-        "const struct call *call, const double t, const double rate, const double decay, "
-        "const double factor, const int64_t first, const int64_t last"
+        "const struct call *call, const double t, const double rate, const double factor, "
+        " const int64_t first, const int64_t last"
     )
     return (
         CFunction(
@@ -95,7 +95,7 @@ def _loop(
     keep: list[Statement] = []
     if decays:  # a factor of 1 would change no bit
         head.append(f"static const double shares[{len(ranges)}] = {{{shares}}};")
-        keep.append("const vec keep = splat((real)(1.0 - lr * (decay * shares[r])));")
+        keep.append("const vec keep = splat((real)(1.0 - lr * (call->weight_decay * shares[r])));")
     span = "const int64_t begin = MAX(bounds[r][0], first), end = MIN(bounds[r][1], last);"
     return Scope([*head, ForLoop("r", 0, len(ranges), [span, *keep, entries])])
 

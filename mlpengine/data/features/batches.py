@@ -8,6 +8,7 @@ import numpy as np
 from mlpengine.core.errors import DataError
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural
+from mlpengine.data.features.prepared import Windows
 
 
 class Batches:
@@ -15,7 +16,8 @@ class Batches:
 
     `rows` is a number of rows or an array of row indices.  The int64 array `order` of all rows is
     shuffled in place, and every batch is a view of `order`.  `drop_last` leaves out a last batch
-    with fewer than `batch_size` rows.
+    with fewer than `batch_size` rows.  `windows` shuffle the rows of a file by blocks; `rows` must
+    be a number.
 
     >>> [len(indices) for indices in Batches(5, 2).epoch()]
     [2, 2, 1]
@@ -27,6 +29,7 @@ class Batches:
         batch_size: int,
         *,
         seed: int | np.random.Generator = 0,
+        windows: Windows | None = None,
         drop_last: bool = False,
     ) -> None:
         if isinstance(rows, int | np.integer):
@@ -43,7 +46,7 @@ class Batches:
                 f"({plural(self.order.size, 'row')} in batches of {batch_size})"
             )
         self.batch_size = int(batch_size)
-        self.drop_last = drop_last
+        self.windows, self.drop_last = windows, drop_last
         self.cursor = self.n_rows
         if isinstance(seed, np.random.Generator):
             self.generator = seed
@@ -68,7 +71,10 @@ class Batches:
         """Order the rows of the next epoch, unless the current epoch has batches left."""
         if not self.is_done:
             return
-        self.generator.shuffle(self.order)
+        if self.windows is not None:
+            self.windows.shuffle(self.order, self.generator)
+        else:
+            self.generator.shuffle(self.order)
         self.cursor = 0
 
     def epoch(self) -> Iterator[Array]:

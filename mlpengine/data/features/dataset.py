@@ -1,4 +1,4 @@
-"""The arrays of a part of a table."""
+"""The arrays of a part of a table, in memory or in a file."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlpengine.core.spec import Array
+from mlpengine.data.features.prepared import PreparedRows
 
 
 class TableFeatures:
@@ -34,12 +35,13 @@ class TableFeatures:
 class Dataset:
     """The arrays of one part of a table, row by row.
 
-    Shapes: features (n, d): an array, or TableFeatures that are computed when they are read; target
-        (n,) int64 classes or (n, k) numbers, or None; weights (n,) or None.
-    Dtype: numbers have the preprocessor's `dtype`.
+    Shapes: features (n, d): an array, PreparedRows in a file, or TableFeatures that are computed
+        when they are read; target (n,) int64 classes or (n, k) numbers, or None; weights (n,) or
+        None.
+    Dtype: numbers have the preprocessor's `dtype`; features in a file are float32.
     """
 
-    features: Array | TableFeatures
+    features: Array | PreparedRows | TableFeatures
     target: Array | None = None
     weights: Array | None = None
 

@@ -26,6 +26,7 @@ from mlpengine.data.features.dataset import Dataset, TableFeatures
 from mlpengine.data.features.lags import RowHistory
 from mlpengine.data.features.numbers import Numbers
 from mlpengine.data.features.options import Options
+from mlpengine.data.features.prepared import prepared_rows
 from mlpengine.data.features.saved_state import STATE_VERSION, checked_state
 from mlpengine.data.features.sources import Source, check_numeric, date_sources
 from mlpengine.data.features.summary import SummaryState, summary_of_rows
@@ -43,6 +44,7 @@ from mlpengine.data.features.targets import (
 )
 from mlpengine.data.tables.dialect import CsvDialect
 from mlpengine.data.tables.parsing import dates
+from mlpengine.data.tables.stored import stored_file
 from mlpengine.data.tables.table import Column, Table
 from mlpengine.formula import Expr
 from mlpengine.settings.base import options_of
@@ -123,7 +125,8 @@ class Preprocessor:
         names = [name for name in table.names if name not in skipped]
         if not names:
             raise DataError(f"{table.source}: no feature column is left; drop fewer columns")
-        self.kinds = {name: self._kind(table, name) for name in names}
+        chosen = options.categorical
+        self.kinds = {n: "category" if n in chosen else kind_of(table[n]) for n in names}
         self._refuse_unusable(table)
         if not table.n_rows or (rows is not None and not len(rows)):
             raise DataError(f"{table.source}: there are no training rows")
@@ -225,13 +228,6 @@ class Preprocessor:
         """Return a table without the columns that computed columns replace."""
         names = {column.name for column in self.computed}
         return table.drop(name for name in table.names if name in names) if names else table
-
-    def _kind(self, table: Table, name: str) -> FeatureKind:
-        if name in self.options.categorical:
-            return "category"
-        # a matrix has only numbers; reading a huge file once per column would be slow
-        known = table.block is not None and name in table.block.positions
-        return "number" if known else kind_of(table[name])
 
     def _refuse_unusable(self, table: Table) -> None:
         problems = []
@@ -337,6 +333,38 @@ class Preprocessor:
         """Return the number of rows of each text without a feature, by column."""
         each = {c.column: c.unknown_texts(table) for c in self.categories}
         return {column: texts for column, texts in each.items() if texts}
+
+    def stream(
+        self,
+        table: Table,
+        rows: Array | None = None,
+        *,
+        batch_size: int,
+        window: int = 64,
+    ) -> Dataset:
+        """Return arrays as `transform`, with the features in a file beside the stored columns.
+
+        At most `window` blocks of 1 MB of this file are in memory.
+
+        Raises: DataError if the table has no stored columns.
+        """
+        if stored_file(table) is None:
+            raise DataError(
+                f"{table.source}: only CSV, Parquet and Feather files can be streamed; set "
+                "stream to false"
+            )
+        table.require(self.columns, "the model", taken=self.options.target)
+        names = dict.fromkeys([*self.columns, *used_columns(self.computed)])
+        features = prepared_rows(
+            table.select(names),
+            rows,
+            self.state_dict(),
+            lambda part: np.asarray(self.transform(part, targets=False).features),
+            self.n_features,
+            window=window,
+            batch_size=batch_size,
+        )
+        return Dataset(features, *self._targets(_part(table, self.target_columns(table), rows)))
 
     def _check_columns(self, table: Table) -> None:
         table.require(self.columns, "the model", taken=self.options.target)

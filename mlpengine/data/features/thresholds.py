@@ -109,3 +109,5 @@ DISTANCE_ROWS = tuned(256, "rows", "distances are computed for this many at once
 ONE_HOT_ROWS = tuned(1024, "rows", "one-hot features are written for this many at once")
 SLICE_NUMBERS = tuned(1 << 17, "values", "size of a slice of rows, 1 MB")
 READ_ROWS = tuned(256, "rows", "at least this many rows of all columns are read at once")
+BLOCK_BYTES = tuned(1 << 20, "bytes", "size of a block of prepared rows")
+PREPARED_ROWS = tuned(1 << 13, "rows", "at most this many are prepared at once")

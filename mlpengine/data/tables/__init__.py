@@ -8,7 +8,9 @@
 from mlpengine.data.tables.reader import (
     DATASETS,
     FORMATS,
+    Format,
     load_dataset,
+    read_blocks,
     read_table,
 )
 from mlpengine.data.tables.table import Column, Table
@@ -17,7 +19,9 @@ __all__ = [
     "DATASETS",
     "FORMATS",
     "Column",
+    "Format",
     "Table",
     "load_dataset",
+    "read_blocks",
     "read_table",
 ]

@@ -13,6 +13,7 @@ from mlpengine.data.tables._files import BINARY_BYTES, brief, readable, refuse_b
 from mlpengine.data.tables.column_reader import NUMBERS, TEXT, ColumnReader, boolean_or_date
 from mlpengine.data.tables.dialect import CsvOptions
 from mlpengine.data.tables.parsing import FIRST_INEXACT
+from mlpengine.data.tables.stored import Spill
 from mlpengine.data.tables.table import Column, ColumnKind, Table, date_column
 
 _BATCH, _VALUES, _BUFFER = 1 << 17, 1 << 22, 1 << 20
@@ -80,21 +81,30 @@ class ArrowFiles(NamedTuple):
 
     def read(self, path: str, options: CsvOptions) -> Table:
         """Return the table of a file.  Raises: DataError."""
+        return self._read(path, options, None)
+
+    def store(self, path: str, spill: Spill, options: CsvOptions) -> Table:
+        """Write the columns of a file into `spill`; return a table without columns."""
+        return self._read(path, options, spill)
+
+    def _read(self, path: str, options: CsvOptions, spill: Spill | None) -> Table:
         with self._errors(path):
             schema, expected, batches = self._opened(path)
             size = os.path.getsize(path)
-            refuse_bomb(8 * expected * len(schema.names), size, path, BINARY_BYTES)
-            text, skipped = set(options.text), options.skipped(schema.names)
-            names = todo = [name for name in schema.names if name not in skipped]
+            if spill is None:
+                refuse_bomb(8 * expected * len(schema.names), size, path, BINARY_BYTES)
+            text, skipped = set(options.text), spill.skipped if spill else ()
+            todo = [name for name in schema.names if name not in skipped]
             grown: dict[str, _GrowingColumn] = {}
             n_rows = 0
             while todo:
-                grown |= {name: _GrowingColumn(name, options) for name in todo}
+                grown |= {name: _GrowingColumn(name, options, spill, expected) for name in todo}
                 unpacked = n_rows = 0
                 for batch in batches(todo):
                     n_rows += batch.num_rows
                     unpacked += batch.nbytes + 8 * batch.num_rows * len(todo)
-                    refuse_bomb(unpacked, size, path, BINARY_BYTES)
+                    if spill is None:
+                        refuse_bomb(unpacked, size, path, BINARY_BYTES)
                     for name in todo:
                         grown[name].add(*_values(batch[name], _where(path, name), name in text))
                 # whole numbers beyond 2**53 are texts, as in CSV
@@ -105,11 +115,35 @@ class ArrowFiles(NamedTuple):
                 text |= {*todo}
             if not n_rows:
                 raise DataError(f"{path}: holds no rows")
-        columns = {}
-        for name in names:  # one after another, to save memory
+        table = Table({}, path)
+        for name in schema.names:
+            if name not in grown:
+                assert spill is not None
+                spill.skip(name)
+                continue
             kind = schema.field(name).type
-            columns[name] = _parsed(grown.pop(name).column(), kind, name, options)
-        return Table(columns, path)
+            column = _parsed(grown.pop(name).column(), kind, name, options)
+            if spill is None:
+                table.columns[name] = column
+            else:
+                spill.keep(name, column)
+        return table if spill is not None else Table(table.columns, path)
+
+    def blocks(self, path: str, options: CsvOptions) -> Iterator[Table]:
+        """Yield tables with some rows of a file each.  Raises: DataError."""
+        first = 0
+        with self._errors(path):
+            schema, _, batches = self._opened(path)
+            skipped = options.skipped(schema.names)
+            kept = [name for name in schema.names if name not in skipped]
+            for batch in batches(kept):
+                if batch.num_rows:
+                    columns = {n: arrow_column(batch[n], _where(path, n), n, options) for n in kept}
+                    origin = np.arange(first, first + batch.num_rows)
+                    yield Table(columns, path, origin=origin)
+                first += batch.num_rows
+        if not first:
+            raise DataError(f"{path}: holds no rows")
 
     def _opened(self, path: str) -> Opened:
         opened = self.open(path)
@@ -136,8 +170,10 @@ FEATHER = ArrowFiles("Arrow (Feather) file", _open_feather)
 class _GrowingColumn:
     """Joins the batches of a column; each batch has its own dictionary of texts."""
 
-    def __init__(self, name: str, options: CsvOptions) -> None:
-        self._name, self._options = name, options
+    def __init__(
+        self, name: str, options: CsvOptions, spill: Spill | None = None, expected: int = 0
+    ) -> None:
+        self._name, self._options, self._spill, self._expected = name, options, spill, expected
         self._kind: ColumnKind = "number"
         self._reader: ColumnReader | None = None
         self.is_inexact = False
@@ -147,7 +183,8 @@ class _GrowingColumn:
         if self._reader is None:
             step = TEXT if kind == "text" else NUMBERS
             self._kind = kind
-            self._reader = ColumnReader(self._name, self._options, step)
+            self._reader = ColumnReader(self._name, self._options, step, self._spill)
+            self._reader.expect(self._expected)
         if kind == "text":
             self._reader.add([text or "" for text in texts], values)
         else:
@@ -158,6 +195,20 @@ class _GrowingColumn:
         assert self._reader is not None
         column = self._reader.column()
         return column if self._kind == "text" else Column(column.values, self._kind)
+
+
+def arrow_column(array: Any, where: str, name: str, options: CsvOptions) -> Column:
+    """Convert a pyarrow array to a column; the values determine the kind of the column.
+
+    Raises: DataError, led by `where`, for a type that is not supported.
+    """
+    as_text, is_whole = name in options.text, _is_integer(array.type)
+    while True:
+        grown = _GrowingColumn(name, options)
+        grown.add(*_values(array, where, as_text))
+        if as_text or not (grown.is_inexact and is_whole) or name in options.numbers:
+            return _parsed(grown.column(), array.type, name, options)
+        as_text = True  # whole numbers beyond 2**53 are texts, as in CSV
 
 
 def _parsed(column: Column, kind: Any, name: str, options: CsvOptions) -> Column:

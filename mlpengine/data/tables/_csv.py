@@ -11,8 +11,10 @@ from codecs import BOM_UTF8
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from io import BytesIO
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -41,6 +43,7 @@ from mlpengine.data.tables.column_reader import (
 )
 from mlpengine.data.tables.dialect import CsvOptions
 from mlpengine.data.tables.progress import OnProgress
+from mlpengine.data.tables.stored import Spill
 from mlpengine.data.tables.table import Column, Table
 
 _NO_ROWS = "has a header and no rows; add rows of data"
@@ -51,6 +54,8 @@ pyarrow would take longer.  FIRST is the size of the first rows of a larger file
 
 # smallest number of bytes, and of rows in wide tables, that pyarrow parses at once
 _BLOCK, _BLOCK_ROWS = 1 << 20, 256
+# the same for the tables of `read_csv_blocks`
+_CHUNK, _CHUNK_ROWS = 1 << 23, 1024
 _NULL = np.iinfo(np.int64).min
 _SLICE = 1 << 17  # bytes; temporary arrays of this size stay in cache
 
@@ -76,25 +81,55 @@ def read_csv(
     open_file: Opener,
     where: str,
     options: CsvOptions,
+    header: Header | None = None,
+    spill: Spill | None = None,
     progress: OnProgress | None = None,
 ) -> Table:
-    """Read a CSV with a header line.
+    """Read a CSV with a header line, or the rows of a CSV after a known `header`.
 
+    With `spill`, columns are written to the file of `spill`, and the table has no columns.
     `progress` is called with the share of the file that has been read.
 
     Raises: DataError with file, line and column.
     """
     with readable(where), open_file() as stream:
         source = TextSource(stream, where)
-        header = read_header(source, options.reading.delimiter)
-        body = _Body(source, header, options, progress)
+        known = header or read_header(source, options.reading.delimiter)
+        source.line = known.first_line
+        body = _Body(source, known, options, spill, progress)
         body.read()
     while body.is_broken:
         with readable(where), open_file() as stream:
             source = TextSource(stream, where)
-            read_header(source, header.delimiter)
+            if header is None:
+                read_header(source, known.delimiter)
+            source.line = known.first_line
             body.read_again(source)
     return body.table()
+
+
+def read_csv_blocks(stream: BinaryIO, where: str, options: CsvOptions) -> Iterator[Table]:
+    """Yield tables with some rows of a CSV each, in bounded memory.
+
+    The kinds of columns may differ between tables, because each table has its own kinds.
+    """
+    with readable(where):
+        source = TextSource(stream, where)
+        header = read_header(source, options.reading.delimiter)
+        is_empty = True
+        size = _size(len(header.names), _CHUNK, _CHUNK_ROWS)
+        while records := source.records(header.delimiter, size):
+            if records.content.strip():
+                part = header._replace(first_line=records.line)
+                yield read_csv(partial(BytesIO, records.content), where, options, part)
+                is_empty = False
+        if is_empty:
+            raise DataError(f"{where}: {_NO_ROWS}")
+
+
+def _size(width: int, smallest: int, rows: int) -> int:
+    """Return the size of a block in bytes; wide tables have larger blocks for fewer calls."""
+    return min(MAX_RECORD, max(smallest, 8 * rows * width))
 
 
 class _Body:
@@ -105,14 +140,15 @@ class _Body:
         source: TextSource,
         header: Header,
         options: CsvOptions,
+        spill: Spill | None,
         progress: OnProgress | None,
     ) -> None:
-        self.source, self.header, self.options = source, header, options
+        self.source, self.header, self.options, self.spill = source, header, options, spill
         self.progress = progress
         names = header.names
-        skipped = options.skipped(names)
+        skipped = options.skipped(names) if spill is None else spill.skipped
         self.readers = {
-            place: ColumnReader(name, options)
+            place: ColumnReader(name, options, spill=spill)
             for place, name in enumerate(names)
             if name not in skipped
         }
@@ -128,7 +164,7 @@ class _Body:
         self.source, whole = source, self.readers
         names = self.header.names
         broken = {
-            place: ColumnReader(names[place], self.options, reader.step)
+            place: ColumnReader(names[place], self.options, reader.step, self.spill)
             for place, reader in whole.items()
             if reader.broken
         }
@@ -144,8 +180,7 @@ class _Body:
             self._read_by_python(SMALL)
         else:
             self._read_by_python(FIRST, stop=1)
-            # larger blocks of wide tables take fewer calls
-            size = min(MAX_RECORD, max(_BLOCK, 8 * _BLOCK_ROWS * self.width))
+            size = _size(self.width, _BLOCK, _BLOCK_ROWS)
             try:
                 blocks = _ArrowBlocks(self)
             except ImportError:  # pyarrow does not run on every system
@@ -169,12 +204,13 @@ class _Body:
     def _read_by_pyarrow(self, blocks: "_ArrowBlocks", size: int) -> None:
         """Read the next blocks; threads parse blocks while this thread adds parsed blocks."""
         waiting: deque[tuple[Records, Future[Parsed] | None]] = deque()
+        threads = 0 if self.spill is not None else _THREADS  # a thread takes address space
         with ThreadPoolExecutor(_THREADS) as pool:  # starts no thread before a task
             for records in self._records(size):
-                is_regular = records.rows is None
-                future = pool.submit(blocks.parse, records.content) if is_regular else None
+                is_parsed = threads and records.rows is None
+                future = pool.submit(blocks.parse, records.content) if is_parsed else None
                 waiting.append((records, future))
-                if len(waiting) > _THREADS:
+                if len(waiting) > threads:
                     self._add(blocks, *waiting.popleft())
             while waiting:
                 self._add(blocks, *waiting.popleft())
@@ -183,7 +219,11 @@ class _Body:
         self, blocks: "_ArrowBlocks", records: Records, future: "Future[Parsed] | None"
     ) -> None:
         """Add the records of a block; `future` is the block's parsing in a thread, if any."""
-        count = None if future is None else blocks.add(records.content, future.result())
+        if records.rows is not None:
+            self._add_rows(records)
+            return
+        parsed = future.result() if future else blocks.parse(records.content)
+        count = blocks.add(records.content, parsed)
         if count is None:
             self._add_rows(records)
         else:
@@ -222,7 +262,7 @@ class _Body:
         return advice
 
     def table(self) -> Table:
-        where, names = self.source.where, self.header.names
+        where, names, spill = self.source.where, self.header.names, self.spill
         table = Table({}, where, first_line=self.header.first_line, origin=self._origin())
         for place in range(len(names), self.width):
             filled = np.flatnonzero(~self.readers[place].column().missing)
@@ -234,6 +274,8 @@ class _Body:
         columns: dict[str, Column] = {}
         for place, name in enumerate(names):
             if place not in self.readers:
+                if spill is not None:
+                    spill.skip(name)
                 continue
             column = self.readers.pop(place).column()
             if not name:
@@ -244,7 +286,10 @@ class _Body:
                 parsed = without_rare_gaps(parsed, self.options.reading.missing)
             is_read = column.kind == "text" and parsed.kind == "number"
             table.decimal_commas |= is_read and any("," in level for level in column.levels)
-            columns[name] = parsed
+            if spill is None:
+                columns[name] = parsed
+            else:
+                spill.keep(name, parsed)
         table.columns, table.n_rows = columns, self.n_rows if columns else 0
         return table
 

@@ -112,8 +112,8 @@ class TextSource:
         at_end: whether the stream has no bytes after `waiting`.
     """
 
-    def __init__(self, stream: BinaryIO, where: str) -> None:
-        self.stream, self.where, self.line = stream, where, 1
+    def __init__(self, stream: BinaryIO, where: str, line: int = 1) -> None:
+        self.stream, self.where, self.line = stream, where, line
         self.waiting, self.at_end = b"", False
         self.fill(_START)
         self._is_utf16 = self.waiting[:2] in (b"\xff\xfe", b"\xfe\xff")

@@ -14,6 +14,7 @@ from mlpengine.core.spec import Array
 from mlpengine.data.tables import parsing
 from mlpengine.data.tables.dialect import CsvOptions
 from mlpengine.data.tables.parsing import EMPTY
+from mlpengine.data.tables.stored import Segment, Spill
 from mlpengine.data.tables.table import Column, ColumnKind, Table
 
 NUMBERS, DATES, TEXT = 0, 1, 2
@@ -22,6 +23,38 @@ NUMBERS, DATES, TEXT = 0, 1, 2
 
 class AmbiguousError(DataError):
     """The numbers of a column can be read in two ways."""
+
+
+class Growing:
+    """Values of a growing number of rows, in an array or in the file of `spill`."""
+
+    def __init__(self, dtype: type[np.generic], spill: Spill | None = None) -> None:
+        self._spill = spill
+        self._segments: list[Segment] = []
+        self._values = np.empty(0, dtype)
+        self.n_rows = self._expected = 0
+
+    def expect(self, n_rows: int) -> None:
+        """Note an estimate of the number of rows, for the size of the array."""
+        self._expected = n_rows
+
+    def append(self, values: Array) -> None:
+        """Store the values of further rows."""
+        start, self.n_rows = self.n_rows, self.n_rows + len(values)
+        if self._spill is not None:
+            self._segments.append(self._spill.write(values.astype(self._values.dtype, copy=False)))
+            return
+        if self.n_rows > len(self._values):
+            size = max(self.n_rows, self._expected, 3 * len(self._values) // 2)
+            before, self._values = self._values, np.empty(size, self._values.dtype)
+            self._values[:start] = before[:start]
+        self._values[start : self.n_rows] = values
+
+    def values(self) -> Array:
+        """Return the values of all rows."""
+        if self._spill is not None:
+            return self._spill.read(self._segments, self._values.dtype)
+        return self._values[: self.n_rows]
 
 
 class ColumnReader:
@@ -33,26 +66,37 @@ class ColumnReader:
             then be read again, as the kind `step`.
     """
 
-    def __init__(self, name: str, options: CsvOptions, step: int | None = None) -> None:
+    def __init__(
+        self, name: str, options: CsvOptions, step: int | None = None, spill: Spill | None = None
+    ) -> None:
         self.padded = name in options.numbers
         self.broken = False
         self._missing = options.reading.missing
         self._pattern = options.reading.date_pattern(name)
         self._missing_texts = options.reading.missing_texts
         self._codes = parsing.Codes(self._missing_texts)
+        self._spill, self._expected = spill, 0
         self._begin(options.first_step(name) if step is None else step, 0)
 
     def _begin(self, step: int, n_missing: int) -> None:
         """Start with `n_missing` rows of missing values."""
         self.step, self._is_empty = step, True
         self._gap = np.array([-1], np.int32) if step == TEXT else np.array([np.nan])
-        self._parts = [np.repeat(self._gap, n_missing)]
+        self._grown = Growing(self._gap.dtype.type, self._spill)
+        self._grown.expect(self._expected)
+        if n_missing:
+            self._grown.append(np.broadcast_to(self._gap, n_missing))
+
+    def expect(self, n_rows: int) -> None:
+        """Note the estimated number of rows."""
+        self._expected = n_rows
+        self._grown.expect(n_rows)
 
     def append(self, values: Array) -> None:
         """Store the values of further rows; NaN for missing values."""
         # a NaN may be a text such as NA, and a text column would keep this text
         self._is_empty &= self._missing == self._missing_texts and bool(np.isnan(values).all())
-        self._parts.append(values)
+        self._grown.append(values)
 
     def add(self, texts: Sequence[str], places: Array | None = None) -> None:
         """Convert and store the texts of further rows, or `texts[places]`; place -1 is missing."""
@@ -62,9 +106,9 @@ class ColumnReader:
                 self._is_empty = self._is_empty and all(
                     text.strip() in self._missing_texts for text in texts
                 )
-                if places is not None:
-                    values = np.append(values, self._gap)[places]
-                self._parts.append(values)
+                self._grown.append(
+                    values if places is None else np.append(values, self._gap)[places]
+                )
                 return
             self._next_step()
 
@@ -81,14 +125,14 @@ class ColumnReader:
     def _next_step(self) -> None:
         """Try the next kind; the column is broken unless all values so far are missing."""
         if self._is_empty:
-            self._begin(self.step + 1, sum(map(len, self._parts)))
+            self._begin(self.step + 1, self._grown.n_rows)
         else:
             self.step += 1
             self.broken = True
 
     def column(self) -> Column:
         """Return the finished column."""
-        values = np.concatenate(self._parts)
+        values = self._grown.values()
         if self.step == NUMBERS:
             return Column(values)
         if self.step == DATES:

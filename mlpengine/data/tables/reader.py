@@ -1,21 +1,25 @@
 """Reading tables of any format, and the data sets that ship with the package."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from mlpengine.core.errors import DataError
 from mlpengine.data.tables._arrow import FEATHER, PARQUET
-from mlpengine.data.tables._csv import read_csv
+from mlpengine.data.tables._csv import read_csv, read_csv_blocks
 from mlpengine.data.tables._files import (
     buffered,
     checked_stream,
     opener,
+    readable,
     require_file,
+    transcoded,
 )
 from mlpengine.data.tables.dialect import CsvOptions
 from mlpengine.data.tables.progress import OnProgress
+from mlpengine.data.tables.stored import Spill, stored_table
 from mlpengine.data.tables.table import Table
 
 DATASETS: Mapping[str, str] = {"digits": "digit", "diabetes": "progression", "penguins": "species"}
@@ -28,7 +32,6 @@ def read_table(
     text: Iterable[str] = (),
     numbers: Iterable[str] = (),
     labels: Iterable[str] = (),
-    kept: Iterable[str] = (),
     progress: OnProgress | None = None,
     **dialect: Any,
 ) -> Table:
@@ -47,8 +50,7 @@ def read_table(
     `text` are text.  Columns with whole numbers beyond 2**53 or codes such as 007 are text, unless
     they are in `numbers`.  Dates in ISO 8601 or dd.mm.yyyy, times of day and true/false are
     recognized.  `dialect` are options of `CsvDialect`: delimiter, decimal, thousands,
-    text_encoding, na_values, date_format.  Only the columns `kept` are read.  All columns are read
-    if `kept` is empty, or if the table lacks one of these columns.
+    text_encoding, na_values, date_format.
 
     In Parquet and Feather, whole numbers beyond 2**53, texts of true/false and dates, and the
     columns `text` are read as in CSV.  `progress` is called with the share of a CSV file that has
@@ -59,7 +61,7 @@ def read_table(
 
     Raises: DataError if the table cannot be read.
     """
-    options = CsvOptions.of(dialect, text, numbers, labels, kept)
+    options = CsvOptions.of(dialect, text, numbers, labels)
     encoding = options.reading.text_encoding
     if not isinstance(source, str | os.PathLike):
         return read_csv(buffered(checked_stream(source), encoding), "standard input", options)
@@ -69,12 +71,89 @@ def read_table(
     _refuse_config(name)
     if known := table_format(name):
         require_file(name)
-        return known(name, options)
+        return known.read(name, options)
     if not os.path.splitext(name)[1] and not os.path.exists(name):
         raise DataError(
             f"{name}: no such file, and not one of the data sets {', '.join(sorted(DATASETS))}"
         )
     return read_csv(opener(name, encoding), name, options, progress=progress)
+
+
+def store_table(
+    path: str | os.PathLike[str],
+    directory: Path,
+    *,
+    text: Iterable[str] = (),
+    numbers: Iterable[str] = (),
+    labels: Iterable[str] = (),
+    skip: Iterable[str] = (),
+    progress: OnProgress | None = None,
+    **dialect: Any,
+) -> Table:
+    """Return a table as `read_table`, with the columns in a file below `directory`.
+
+    CSV, Parquet and Feather are read in blocks, so that memory holds only a few columns, and the
+    distinct texts of all columns.  The columns `skip` are not read; their values are missing.
+
+    Raises: DataError, also for another format; RunError if the file cannot be written.
+    """
+    name = os.fspath(path)
+    options = CsvOptions.of(dialect, text, numbers, labels)
+    known = table_format(name)
+    if known and not known.store:
+        raise DataError(f"{name}: only CSV, Parquet and Feather can be streamed")
+
+    def read(where: str, spill: Spill) -> Table:
+        if known and known.store:
+            return known.store(where, spill, options)
+        open_file = opener(where, options.reading.text_encoding)
+        return read_csv(open_file, where, options, spill=spill, progress=progress)
+
+    how = {
+        **asdict(options.reading),
+        "text": sorted(options.text),
+        "numbers": sorted(options.numbers),
+        "labels": sorted(options.labels),
+    }
+    with readable(name):
+        return stored_table(Path(path), directory, how, read, frozenset(skip))
+
+
+def read_blocks(
+    source: str | os.PathLike[str] | BinaryIO,
+    *,
+    text: Iterable[str] = (),
+    numbers: Iterable[str] = (),
+    labels: Iterable[str] = (),
+    kept: Iterable[str] = (),
+    **dialect: Any,
+) -> Iterator[Table]:
+    """Yield blocks of a table's rows, in bounded memory, read as by `read_table`.
+
+    The kinds of CSV columns may differ between blocks.  Only the columns `kept` are read.  All
+    columns are read if `kept` is empty, or if the table lacks one of these columns.
+
+    Raises: DataError.
+    """
+    options = CsvOptions.of(dialect, text, numbers, labels, kept)
+    encoding = options.reading.text_encoding
+    if not isinstance(source, str | os.PathLike):
+        yield from read_csv_blocks(
+            transcoded(checked_stream(source), encoding), "standard input", options
+        )
+        return
+    name = os.fspath(source)
+    _refuse_config(name)
+    known = table_format(name)
+    if known and known.blocks:
+        require_file(name)
+        yield from known.blocks(name, options)
+        return
+    if os.path.isfile(name) and not known:
+        with readable(name), opener(name, encoding)() as stream:
+            yield from read_csv_blocks(stream, name, options)
+        return
+    yield read_table(source, text=text, numbers=numbers, labels=labels, **dialect)
 
 
 def _refuse_config(name: str) -> None:
@@ -94,14 +173,27 @@ def load_dataset(name: str) -> Table:
     return read_csv(opener(path), name, CsvOptions())
 
 
-Format = Callable[[str, CsvOptions], Table]
-"""Function that returns the table of a file."""
+class Format(NamedTuple):
+    """Functions that read files of one format.
+
+    Attributes:
+        read: returns the table of a file.
+        blocks: yields tables with some rows of a file each; None to read files as one block.
+        store: writes the columns into the file of a `Spill`; None if files cannot be streamed.
+    """
+
+    read: Callable[[str, CsvOptions], Table]
+    blocks: Callable[[str, CsvOptions], Iterator[Table]] | None = None
+    store: Callable[[str, Spill, CsvOptions], Table] | None = None
+
+
+_PARQUET, _FEATHER = (Format(files.read, files.blocks, files.store) for files in (PARQUET, FEATHER))
 
 FORMATS: dict[str, Format] = {
-    ".parquet": PARQUET.read,
-    ".pq": PARQUET.read,
-    ".feather": FEATHER.read,
-    ".arrow": FEATHER.read,
+    ".parquet": _PARQUET,
+    ".pq": _PARQUET,
+    ".feather": _FEATHER,
+    ".arrow": _FEATHER,
 }
 """Formats other than CSV, by the lower-case suffix of a file."""
 

@@ -1,10 +1,13 @@
 """Features of rows that are read on demand are those of the whole table."""
 
 import numpy as np
+import pytest
 
+from mlpengine.core.errors import DataError
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.drift import NewRows
 from mlpengine.data.tables.frames import as_table
+from mlpengine.data.tables.reader import store_table
 
 
 def test_rows_of_a_table_are_those_of_the_whole_and_warnings_stay():
@@ -43,3 +46,13 @@ def test_dates_whole_numbers_and_categories_are_read_by_rows():
     assert {"second - first", "first season sin", "many=7"} <= {*preprocessor.feature_names}
     rows = preprocessor.features_of(table)
     np.testing.assert_array_equal(np.concatenate([rows[:7], rows[7:1024], rows[1024:]]), expected)
+
+
+def test_a_column_that_a_stored_table_lacks_is_named(tmp_path):
+    (tmp_path / "t.csv").write_text(
+        "a,b,y\n" + "".join(f"{i},{i % 4},{i % 3}\n" for i in range(20))
+    )
+    table = store_table(tmp_path / "t.csv", tmp_path / "p")
+    fitted = Preprocessor("y").fit(table)
+    with pytest.raises(DataError, match=r"the model needs column 'b'"):
+        fitted.stream(table.drop(["b"]), batch_size=4)

@@ -6,7 +6,7 @@ from traced import traced
 
 from mlpengine.core.errors import DataError
 from mlpengine.data.features import Preprocessor, profile
-from mlpengine.data.tables import Table, read_table
+from mlpengine.data.tables import Table, _csv, read_blocks, read_table
 from mlpengine.data.tables._records import sniff
 
 DAY = "2020-02-03"
@@ -192,3 +192,15 @@ def test_mutated_files_are_read_or_refused():
         except DataError:
             refused += 1
     assert 30 < refused < 290
+
+
+def test_blocks_of_many_columns_have_as_many_rows(monkeypatch):
+    """Each takes calls for each column: with blocks of so many bytes their number grew with it."""
+    monkeypatch.setattr(_csv, "_CHUNK", 1 << 12)
+    monkeypatch.setattr(_csv, "_CHUNK_ROWS", 64)
+    for columns in (100, 800):
+        row = ",".join(["1.25"] * columns)
+        content = "\n".join([",".join(f"c{i}" for i in range(columns)), *[row] * 256, ""])
+        rows = [table.n_rows for table in read_blocks(io.BytesIO(content.encode()))]
+        assert sum(rows) == 256
+        assert len(rows) <= 4

@@ -13,10 +13,11 @@ from pyarrow import parquet
 from traced import traced
 
 from mlpengine.core.errors import DataError
-from mlpengine.data.tables import _arrow, load_dataset, read_table
+from mlpengine.data.tables import _arrow, load_dataset, read_blocks, read_table
 from mlpengine.data.tables.detect import detect
 from mlpengine.data.tables.dialect import CsvDialect
 from mlpengine.data.tables.frames import as_table
+from mlpengine.data.tables.reader import store_table
 
 
 def test_digits_are_those_of_scikit_learn():
@@ -209,6 +210,7 @@ def test_a_column_is_the_same_from_each_format(name, tmp_path, monkeypatch):
     monkeypatch.setattr(_arrow, "_BATCH", 2)  # rows of a block
     tables = [
         *map(read_table, (tmp_path / "t.csv", tmp_path / "t.parquet", tmp_path / "u.parquet")),
+        *(store_table(tmp_path / file, tmp_path) for file in ("t.csv", "t.parquet")),
         as_table(frame),
         as_table(pyarrow.table(frame)),
         as_table(polars.from_pandas(frame)),
@@ -305,10 +307,17 @@ def test_feather_is_parquet_in_another_file(tmp_path):
     for suffix in (".parquet", ".feather"):
         getattr(frame, f"to{suffix.replace('.', '_')}")(tmp_path / f"t{suffix}")
     for name in ("t.parquet", "t.feather"):
-        table = read_table(tmp_path / name)
-        cells = {n: [table[n].text(row) for row in range(3)] for n in table.names}
-        assert cells == {"a": ["1.5", "", "2"], "t": ["x", "", "y"], "n": [str(2**60), "1", "2"]}
-        assert read_table(tmp_path / name, kept=["n", "a"]).names == ["a", "n"]
+        for table in (
+            read_table(tmp_path / name),
+            store_table(tmp_path / name, tmp_path / "p"),
+            *read_blocks(tmp_path / name),
+        ):
+            cells = {n: [table[n].text(row) for row in range(3)] for n in table.names}
+            assert cells == {
+                "a": ["1.5", "", "2"],
+                "t": ["x", "", "y"],
+                "n": [str(2**60), "1", "2"],
+            }
     (tmp_path / "t.feather").write_bytes(b"ARROW1\0\0 not really")
     with pytest.raises(DataError, match=r"t\.feather: is not a whole Arrow"):
         read_table(tmp_path / "t.feather")
