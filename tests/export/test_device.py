@@ -19,7 +19,7 @@ from mlpengine.export.c_train import export_training
 from mlpengine.formula import constant, evaluate, power, variable
 from mlpengine.models.model import Model
 from mlpengine.models.task import task_for
-from mlpengine.optim import AdamW, Group, Lbfgs, Lion, NAdam, RmsProp
+from mlpengine.optim import AdamW, Group, Lbfgs, Lion, RmsProp
 
 WARNINGS = ("all", "extra", "conversion", "double-promotion", "shadow", "error")
 STRICT = ("-std=c99", "-pedantic", *(f"-W{name}" for name in WARNINGS), "-O1")
@@ -86,7 +86,7 @@ NETWORKS = {
         lambda mlp: AdamW(mlp, decay_biases=True),
         {},
     ),
-    "nadam in double": ([2, 5, 4], "selu", ops.GaussianNll(), NAdam, {"real": "double"}),
+    "adamw in double": ([2, 5, 4], "selu", ops.GaussianNll(), AdamW, {"real": "double"}),
     "rmsprop in double, layer between frozen": (
         [2, 4, 4, 1],
         ["softplus", "x * sin(x) + abs(x) ** 1.5"],
