@@ -1,7 +1,7 @@
 """Optimizers, learning-rate schedules and gradient clipping on flat vectors."""
 
 from mlpengine.optim._optimizer import OPTIMIZERS, Optimizer
-from mlpengine.optim.adam import Adam, AdamW, NAdam
+from mlpengine.optim.adam import Adam, AdamW
 from mlpengine.optim.full_batch import FullBatch
 from mlpengine.optim.lbfgs import Lbfgs
 from mlpengine.optim.levenberg_marquardt import BayesianRegularization, LevenbergMarquardt
@@ -39,7 +39,6 @@ __all__ = [
     "LevenbergMarquardt",
     "LinearSchedule",
     "Lion",
-    "NAdam",
     "OneCycleSchedule",
     "Optimizer",
     "OptimizerSettings",
