@@ -284,10 +284,10 @@ class BatchNormed(Network):
 
 
 class NormedLayers(Network):
-    """Two dense layers with batch norm, the second without a scale and with another momentum."""
+    """Two dense layers with batch norm, the second without scale and bias; two momenta."""
 
     def __init__(self, **options):
-        shapes = {"w": (7, IN_DIM), "scale": np.ones(7), "bias": 7, "w2": (8, 7), "bias2": 8}
+        shapes = {"w": (7, IN_DIM), "scale": np.ones(7), "bias": 7, "w2": (8, 7)}
         buffers = {"a.mean": 7, "a.variance": np.ones(7), "b.mean": 8, "b.variance": np.ones(8)}
         super().__init__(IN_DIM, shapes | {"out": (2, 8)}, buffers=buffers, **options)
 
@@ -295,7 +295,7 @@ class NormedLayers(Network):
         p = tape.parameter
         h = x.linear(p("w"))
         h = tape.batch_norm(h, p("scale"), p("bias"), running="a", momentum=0.2).relu()
-        h = tape.batch_norm(h.linear(p("w2")), None, p("bias2"), running="b").tanh()
+        h = tape.batch_norm(h.linear(p("w2")), running="b").tanh()
         return tape.layer("body", h).linear(p("out"))
 
 

@@ -166,6 +166,7 @@ def load_data(
         for part, (table, rows) in tables.parts.items()
     }
     _check_folds(parts["train"], tables.folds)
+    _check_classes(parts["train"], task, tables.preprocessor)
     loss = _balanced(file, loss, parts["train"], task)
     learned = [part for name, part in parts.items() if name != "test"]
     if isinstance(task, Regression) and any(np.isnan(part.y).any() for part in learned):
@@ -215,6 +216,20 @@ def _check_folds(train: Split, folds: Array | None) -> None:
         raise DataError(
             f"{source}: each fold needs a row with a weight above 0 (fold {empty[0] + 1} has "
             "none); set fewer training.folds, or leave such rows out by data.where"
+        )
+
+
+def _check_classes(train: Split, task: Task, preprocessor: Preprocessor) -> None:
+    """Raise DataError for a class without a row of weight above 0."""
+    if train.weights is None or not isinstance(task, Classification):
+        return
+    codes = train.truth.astype(np.int64)
+    without = np.setdiff1d(codes, codes[train.weights > 0])
+    if len(without):
+        source = train.places.rows.source if train.places else "table"
+        raise DataError(
+            f"{source}: each class needs a training row with a weight above 0 "
+            f"({preprocessor.classes[without[0]]!r:.60} has none); leave its rows out by data.where"
         )
 
 

@@ -125,7 +125,8 @@ class Preprocessor:
         names = [name for name in table.names if name not in skipped]
         if not names:
             raise DataError(f"{table.source}: no feature column is left; drop fewer columns")
-        self.kinds = {name: self._kind(table, name) for name in names}
+        chosen = options.categorical
+        self.kinds = {n: "category" if n in chosen else kind_of(table[n]) for n in names}
         self._refuse_unusable(table)
         if not table.n_rows or (rows is not None and not len(rows)):
             raise DataError(f"{table.source}: there are no training rows")
@@ -227,13 +228,6 @@ class Preprocessor:
         """Return a table without the columns that computed columns replace."""
         names = {column.name for column in self.computed}
         return table.drop(name for name in table.names if name in names) if names else table
-
-    def _kind(self, table: Table, name: str) -> FeatureKind:
-        if name in self.options.categorical:
-            return "category"
-        # a matrix has only numbers; reading a huge file once per column would be slow
-        known = table.block is not None and name in table.block.positions
-        return "number" if known else kind_of(table[name])
 
     def _refuse_unusable(self, table: Table) -> None:
         problems = []

@@ -109,9 +109,8 @@ def read_slices(
     Raises: DataError for a column that is not numeric, for an infinite value and, if `strict`, for
         a missing value.
     """
-    if table.block is None:  # a matrix holds numbers
-        for name in dict.fromkeys(source.column for source in sources):
-            check_numeric(table, name)
+    for name in dict.fromkeys(source.column for source in sources):
+        check_numeric(table, name)
     count = table.n_rows if rows is None else len(rows)
     size = max(1, SLICE_NUMBERS // max(1, len(sources)))
     at_once = size * -(-READ_ROWS // size)
@@ -137,10 +136,6 @@ def read_slices(
 
 def read_block(table: Table, sources: Sequence[Source], rows: slice | Array) -> Array:
     """Return some rows of all features as one float64 matrix."""
-    block = table.block
-    if block is not None and all(source.column in block.positions for source in sources):
-        columns = [block.positions[source.column] for source in sources]
-        return block.matrix[rows][:, columns].astype(np.float64, order="C")
     count = len(range(table.n_rows)[rows]) if isinstance(rows, slice) else len(rows)
     values = np.empty((len(sources), count))
     angles: Angles = {}

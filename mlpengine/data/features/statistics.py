@@ -74,11 +74,9 @@ class Statistics:
         limit = max(1, min(QUANTILE_ROWS, SAMPLE_NUMBERS // max(1, len(self.sources))))
         sample = slice(0, self.n_rows, -(-self.n_rows // limit))
         rows = sample if self.rows is None else self.rows[sample]
-        # a matrix is read once; other tables are read column by column
-        matrix = self.table.block is not None
-        for sources in [self.sources] if matrix else [[source] for source in self.sources]:
-            for column in read_block(self.table, sources, rows).T:
-                yield column[~np.isnan(column)]
+        for source in self.sources:
+            (column,) = read_block(self.table, [source], rows).T
+            yield column[~np.isnan(column)]
 
     def scale(self, scaling: Scaling) -> tuple[Array, Array]:
         """Return center and spread of every feature."""

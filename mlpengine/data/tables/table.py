@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 from unicodedata import normalize
 
 import numpy as np
@@ -90,13 +90,6 @@ def number_text(kind: ColumnKind, value: float) -> str:
     return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
 
 
-class Block(NamedTuple):
-    """A matrix, possibly memory-mapped, and the positions of a table's columns in the matrix."""
-
-    matrix: Array
-    positions: dict[str, int]
-
-
 class Table:
     """Ordered columns of equal length, read from `source`; a table never changes.
 
@@ -115,13 +108,11 @@ class Table:
         *,
         first_line: int | None = None,
         origin: Array | None = None,
-        block: Block | None = None,
     ) -> None:
         self.columns = dict(columns)
         self.source = source
         self.first_line = first_line
         self.origin = origin
-        self.block = block
         self.decimal_commas = False
         if len(self.columns) > MAX_COLUMNS:
             raise DataError(
@@ -202,13 +193,7 @@ class Table:
         wanted = list(names)
         self.require(wanted)
         columns = {name: self.columns[name] for name in wanted}
-        return Table(
-            columns,
-            self.source,
-            first_line=self.first_line,
-            origin=self.origin,
-            block=self.block,
-        )
+        return Table(columns, self.source, first_line=self.first_line, origin=self.origin)
 
     def drop(self, names: Iterable[str]) -> "Table":
         """Return a table without the columns `names`."""
@@ -261,11 +246,7 @@ class Table:
 
         Raises: DataError unless `x` and `y` are 1-D or 2-D arrays of equal length.
         """
-        features = np.asarray(with_missing(x))
-        columns = _matrix_columns(features, "x", names, source)
-        block = None
-        if features.ndim == 2 and features.dtype.kind in "iuf":
-            block = Block(features, {name: i for i, name in enumerate(columns)})
+        columns = _matrix_columns(np.asarray(with_missing(x)), "x", names, source)
         if y is not None:
             array = np.asarray(with_missing(y))
             labels = ["y"] if array.ndim == 1 else None
@@ -273,7 +254,7 @@ class Table:
             for name in columns.keys() & targets.keys():
                 raise DataError(f"{source}: names: must differ from columns of y (got {name!r})")
             columns |= targets
-        return cls(columns, source, block=block)
+        return cls(columns, source)
 
     def join(self, other: "Table") -> "Table":
         """Return a table with the columns of both tables, side by side.
@@ -283,13 +264,8 @@ class Table:
         shared = sorted(set(self.names) & set(other.names))
         if shared:
             raise DataError(f"{self.source}, {other.source}: both have columns {shared}")
-        return Table(
-            self.columns | other.columns,
-            self.source,
-            first_line=self.first_line,
-            origin=self.origin,
-            block=self.block,
-        )
+        columns = self.columns | other.columns
+        return Table(columns, self.source, first_line=self.first_line, origin=self.origin)
 
 
 _DATE_RANGE = np.array([-290_000, 290_000], "datetime64[Y]").astype("datetime64[us]")

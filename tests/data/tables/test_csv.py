@@ -59,10 +59,15 @@ def test_reads_what_people_write(name):
     assert found.rstrip(",") == expected.rstrip(",")
 
 
-def test_quoted_cells_hold_delimiters_quotes_and_line_breaks():
-    table = read('a,b\n"x, ""y""\nz",1\nplain,2\n')
-    assert cells(table)["a"] == ['x, "y"\nz', "plain"]
-    assert [table.place(row) for row in (0, 1)] == ["line 2", "line 4"]
+@pytest.mark.parametrize("size", [20, 64])  # the first block ends within the quoted cell, or later
+def test_quoted_cells_hold_delimiters_quotes_and_line_breaks(size, monkeypatch):
+    monkeypatch.setattr(_csv, "_CHUNK", size)
+    monkeypatch.setattr(_csv, "_CHUNK_ROWS", 1)
+    blocks = [*read_blocks(io.BytesIO(b'a,b\nplain,2\n"x, ""y""\nz",1\nw,3\n'))]
+    texts = [text for block in blocks for text in cells(block)["a"]]
+    assert texts == ["plain", 'x, "y"\nz', "w"]
+    places = [block.place(row) for block in blocks for row in range(block.n_rows)]
+    assert places == ["line 2", "line 3", "line 5"]
 
 
 @pytest.mark.parametrize(
