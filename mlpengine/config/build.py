@@ -249,11 +249,6 @@ def trainer_of(
     file, parts, transfer = data.file, data.parts, data.transfer
     config, train, calibration_set = file.config, parts["train"], None
     task = data.task
-    if config.model.initializer == "unit_variance" and config.data.stream:
-        raise file.wrong(
-            ("model", "initializer"),
-            "unit_variance does not work with data.stream",
-        )
     if config.training.members and not config.training.folds:
         _log.warning("warning: training.members: is ignored without training.folds")
     if transfer:
