@@ -80,6 +80,8 @@ def test_labels_of_estimators_are_the_same_classes():
         for given in ([odd, "a"] * 2, np.array([odd, odd, 2, 3], object)):
             with pytest.raises(DataError, match=r"^y(: labels must|, row 1: )"):
                 few.fit(x[:4], given)
+    with pytest.raises(mlpengine.UsageError, match="more than spaces"):
+        _ = few.fit(x[:4], ["a", "a "] * 2).model_
     dates = x.astype("M8[s]")
     for model in (few, MlpRegressor()):
         for rows, given in ((dates, x[:, 0] % 2), (x, dates[:, 0])):
