@@ -12,7 +12,7 @@ import numpy as np
 
 from mlpengine.config.load import ConfigFile, load_config
 from mlpengine.config.reader import KeyPath
-from mlpengine.config.tables import Tables, changed_files, read_tables
+from mlpengine.config.tables import Tables, changed_files, read_tables, with_preprocessing
 from mlpengine.core.errors import DataError, UsageError
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.rows import evenly_spaced
@@ -32,7 +32,7 @@ from mlpengine.models.task import (
     task_for,
 )
 from mlpengine.models.threshold import check_threshold
-from mlpengine.ops import LOSSES, KnownTargets, losses_of
+from mlpengine.ops import LOSSES, EntryLoss, KnownTargets, losses_of
 from mlpengine.ops.cross_entropy import SoftmaxCrossEntropy
 from mlpengine.ops.loss import Loss
 from mlpengine.ops.losses import BinaryCrossEntropyWithLogits
@@ -134,8 +134,10 @@ def load_data(
 
     Raises: ConfigError if settings do not fit the data or each other; DataError.
     """
+    if warm_start:
+        preprocessor = warm_start.preprocessor
+        file = with_preprocessing(file, preprocessor)
     config = file.config
-    preprocessor = warm_start.preprocessor if warm_start else preprocessor
     if tables is None:
         tables = read_tables(file, preprocessor=preprocessor)
     if warm_start and not config.data.stream:
@@ -165,6 +167,9 @@ def load_data(
     }
     _check_folds(parts["train"], tables.folds)
     _check_classes(parts["train"], task, tables.preprocessor)
+    if isinstance(loss, EntryLoss):
+        with file.errors_at("loss"):
+            loss.check_bounded(parts["train"].y)
     loss = _balanced(file, loss, parts["train"], task)
     learned = [part for name, part in parts.items() if name != "test"]
     if isinstance(task, Regression) and any(np.isnan(part.y).any() for part in learned):
@@ -247,11 +252,6 @@ def trainer_of(
     file, parts, transfer = data.file, data.parts, data.transfer
     config, train, calibration_set = file.config, parts["train"], None
     task = data.task
-    if config.model.initializer == "unit_variance" and config.data.stream:
-        raise file.wrong(
-            ("model", "initializer"),
-            "unit_variance does not work with data.stream",
-        )
     if config.training.members and not config.training.folds:
         _log.warning("warning: training.members: is ignored without training.folds")
     if transfer:

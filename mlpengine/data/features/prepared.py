@@ -20,9 +20,9 @@ from mlpengine.data.tables.stored import (
     ROWS,
     OpenFile,
     complete_file,
+    is_complete,
     part_of,
     preparing,
-    read_description,
     short_digest,
 )
 from mlpengine.data.tables.table import Table
@@ -172,7 +172,7 @@ def prepared_rows(
     target = source.path.with_name(f"{source.path.stem}-{key}{ROWS}")
     count = table.n_rows if rows is None else len(rows)
     with preparing(target):
-        if read_description(target) is None:
+        if not is_complete(target):
             _write(table, rows, count, width, target, transform)
         return PreparedRows(target, Windows(block, window), batch_size)
 
