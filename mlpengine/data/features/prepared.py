@@ -65,7 +65,7 @@ class PreparedRows:
     """A float32 matrix of features in a file.
 
     A cache holds as many blocks as a window, so an epoch in the order of `Windows` reads each block
-    once.  A batch with rows from more blocks than the cache holds is read row by row.
+    once.  A batch with rows from more blocks than the cache holds is read beside it.
 
     Attributes:
         checksum: CRC-32 of shape and values, equal to the checksum of the matrix in memory.
