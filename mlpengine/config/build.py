@@ -12,7 +12,7 @@ import numpy as np
 
 from mlpengine.config.load import ConfigFile, load_config
 from mlpengine.config.reader import KeyPath
-from mlpengine.config.tables import Tables, changed_files, read_tables
+from mlpengine.config.tables import Tables, changed_files, read_tables, with_preprocessing
 from mlpengine.core.errors import DataError, UsageError
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.rows import evenly_spaced
@@ -134,8 +134,10 @@ def load_data(
 
     Raises: ConfigError if settings do not fit the data or each other; DataError.
     """
+    if warm_start:
+        preprocessor = warm_start.preprocessor
+        file = with_preprocessing(file, preprocessor)
     config = file.config
-    preprocessor = warm_start.preprocessor if warm_start else preprocessor
     if tables is None:
         tables = read_tables(file, preprocessor=preprocessor)
     if warm_start and not config.data.stream:
@@ -247,11 +249,6 @@ def trainer_of(
     file, parts, transfer = data.file, data.parts, data.transfer
     config, train, calibration_set = file.config, parts["train"], None
     task = data.task
-    if config.model.initializer == "unit_variance" and config.data.stream:
-        raise file.wrong(
-            ("model", "initializer"),
-            "unit_variance does not work with data.stream",
-        )
     if config.training.members and not config.training.folds:
         _log.warning("warning: training.members: is ignored without training.folds")
     if transfer:
