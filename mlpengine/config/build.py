@@ -4,7 +4,7 @@ import logging
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from math import isfinite
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from mlpengine.config.load import ConfigFile, load_config
 from mlpengine.config.reader import KeyPath
-from mlpengine.config.tables import Tables, changed_files, read_tables
+from mlpengine.config.tables import Tables, changed_files, preprocessor_of, read_tables
 from mlpengine.core.errors import DataError, UsageError
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.rows import evenly_spaced
@@ -36,6 +36,7 @@ from mlpengine.ops import LOSSES, KnownTargets, losses_of
 from mlpengine.ops.cross_entropy import SoftmaxCrossEntropy
 from mlpengine.ops.loss import Loss
 from mlpengine.ops.losses import BinaryCrossEntropyWithLogits
+from mlpengine.settings import FeatureSettings
 from mlpengine.step.ranks import Ranks
 from mlpengine.training.measure import Measured
 from mlpengine.training.result import OTHER_ROWS, TOO_GOOD
@@ -140,6 +141,7 @@ def load_data(
         tables = read_tables(file, preprocessor=preprocessor)
     if warm_start and not config.data.stream:
         _warn_of_new_rows(tables)
+        _warn_of_settings(file, tables)
     loss, task = loss_and_task(file, tables.preprocessor)
     stream = config.training.batch_size if config.data.stream else None
     window = config.data.stream.window if config.data.stream else 1
@@ -309,6 +311,17 @@ def _warn_of_new_rows(tables: Tables) -> None:
     table, rows = tables.parts["train"]
     for line in new.add(table.rows(rows)).lines():
         _log.warning("warning: %s: %s", table.source, line)
+
+
+def _warn_of_settings(file: ConfigFile, tables: Tables) -> None:
+    """Log a warning if the config has other preprocessing than the model of the warm start."""
+    kept = tables.preprocessor.options
+    own = preprocessor_of(file, list(kept.target)).options
+    names = [one.name for one in fields(FeatureSettings) if one.name != "task"]
+    given = [name for name in names if ("data", name) in file.document.places]
+    if lost := [f"data.{name}" for name in given if getattr(own, name) != getattr(kept, name)]:
+        text = "the preprocessing of the warm start stays; these settings have no effect:"
+        _log.warning("warning: %s: %s %s", file.path, text, ", ".join(lost))
 
 
 def loss_and_task(file: ConfigFile, preprocessor: Preprocessor) -> tuple[Loss, Task]:

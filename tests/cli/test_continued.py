@@ -103,7 +103,7 @@ def test_what_cannot_go_on_is_refused(mlpengine, config):
         assert text in answer.err, name
 
 
-def test_fine_tuning_starts_from_weights_and_preprocessing(mlpengine, config, tmp_path):
+def test_fine_tuning_starts_from_weights_and_preprocessing(mlpengine, config, tmp_path, caplog):
     mlpengine("train", config, "-o", "first", "-q")
     first = load("first")
     rows = "species,island,bill_length_mm,bill_depth_mm,flipper_length_mm,body_mass_g,sex\n"
@@ -111,7 +111,9 @@ def test_fine_tuning_starts_from_weights_and_preprocessing(mlpengine, config, tm
         rows += f"{['Adelie', 'Gentoo'][i % 2]},Dream,{40 + i % 9},18,{190 + i % 17},3800,MALE\n"
     (tmp_path / "new.csv").write_text(rows)
     tuned = ("--warm-start", "first", "--set", "data.source=new.csv", "-q")
-    assert mlpengine("train", *tuned, "-o", "still", "--set", "optimizer.lr=1e-30").code == 0
+    still = ("-o", "still", "--set", "optimizer.lr=1e-30", "--set", "data.bins=9")
+    assert mlpengine("train", *tuned, *still).code == 0
+    assert "no effect: data.bins\n" in caplog.text
     np.testing.assert_array_equal(weights("still"), first.mlp.params.flat)
     assert mlpengine("train", *tuned, "-o", "head", "--set", "training.freeze=[0, 1]").code == 0
     head = load("head")
