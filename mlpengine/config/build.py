@@ -4,7 +4,7 @@ import logging
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from mlpengine.config.load import ConfigFile, load_config
 from mlpengine.config.reader import KeyPath
-from mlpengine.config.tables import Tables, changed_files, preprocessor_of, read_tables
+from mlpengine.config.tables import Tables, changed_files, read_tables, with_preprocessing
 from mlpengine.core.errors import DataError, UsageError
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.rows import evenly_spaced
@@ -32,11 +32,10 @@ from mlpengine.models.task import (
     task_for,
 )
 from mlpengine.models.threshold import check_threshold
-from mlpengine.ops import LOSSES, KnownTargets, losses_of
+from mlpengine.ops import LOSSES, EntryLoss, KnownTargets, losses_of
 from mlpengine.ops.cross_entropy import SoftmaxCrossEntropy
 from mlpengine.ops.loss import Loss
 from mlpengine.ops.losses import BinaryCrossEntropyWithLogits
-from mlpengine.settings import FeatureSettings
 from mlpengine.step.ranks import Ranks
 from mlpengine.training.measure import Measured
 from mlpengine.training.result import OTHER_ROWS, TOO_GOOD
@@ -135,13 +134,14 @@ def load_data(
 
     Raises: ConfigError if settings do not fit the data or each other; DataError.
     """
+    if warm_start:
+        preprocessor = warm_start.preprocessor
+        file = with_preprocessing(file, preprocessor)
     config = file.config
-    preprocessor = warm_start.preprocessor if warm_start else preprocessor
     if tables is None:
         tables = read_tables(file, preprocessor=preprocessor)
     if warm_start and not config.data.stream:
         _warn_of_new_rows(tables)
-        _warn_of_settings(file, tables)
     loss, task = loss_and_task(file, tables.preprocessor)
     stream = config.training.batch_size if config.data.stream else None
     window = config.data.stream.window if config.data.stream else 1
@@ -167,6 +167,9 @@ def load_data(
     }
     _check_folds(parts["train"], tables.folds)
     _check_classes(parts["train"], task, tables.preprocessor)
+    if isinstance(loss, EntryLoss):
+        with file.errors_at("loss"):
+            loss.check_bounded(parts["train"].y)
     loss = _balanced(file, loss, parts["train"], task)
     learned = [part for name, part in parts.items() if name != "test"]
     if isinstance(task, Regression) and any(np.isnan(part.y).any() for part in learned):
@@ -249,11 +252,6 @@ def trainer_of(
     file, parts, transfer = data.file, data.parts, data.transfer
     config, train, calibration_set = file.config, parts["train"], None
     task = data.task
-    if config.model.initializer == "unit_variance" and config.data.stream:
-        raise file.wrong(
-            ("model", "initializer"),
-            "unit_variance does not work with data.stream",
-        )
     if config.training.members and not config.training.folds:
         _log.warning("warning: training.members: is ignored without training.folds")
     if transfer:
@@ -311,17 +309,6 @@ def _warn_of_new_rows(tables: Tables) -> None:
     table, rows = tables.parts["train"]
     for line in new.add(table.rows(rows)).lines():
         _log.warning("warning: %s: %s", table.source, line)
-
-
-def _warn_of_settings(file: ConfigFile, tables: Tables) -> None:
-    """Log a warning if the config has other preprocessing than the model of the warm start."""
-    kept = tables.preprocessor.options
-    own = preprocessor_of(file, list(kept.target)).options
-    names = [one.name for one in fields(FeatureSettings) if one.name != "task"]
-    given = [name for name in names if ("data", name) in file.document.places]
-    if lost := [f"data.{name}" for name in given if getattr(own, name) != getattr(kept, name)]:
-        text = "the preprocessing of the warm start stays; these settings have no effect:"
-        _log.warning("warning: %s: %s %s", file.path, text, ", ".join(lost))
 
 
 def loss_and_task(file: ConfigFile, preprocessor: Preprocessor) -> tuple[Loss, Task]:

@@ -20,10 +20,9 @@ from mlpengine.data.tables.stored import (
     ROWS,
     OpenFile,
     complete_file,
+    is_complete,
     part_of,
     preparing,
-    read_description,
-    read_exactly,
     short_digest,
 )
 from mlpengine.data.tables.table import Table
@@ -147,8 +146,8 @@ class PreparedRows:
     def _fill(self, out: Array, start: int) -> None:
         if out.size:
             with writing(self.file.path, "read"):
-                view = out.reshape(-1).view(np.uint8).data
-                read_exactly(self.file.descriptor, view, start * self.shape[1] * out.itemsize)
+                offset = start * self.shape[1] * out.itemsize
+                out[...] = self.file.values(self.dtype, offset, out.size).reshape(out.shape)
 
 
 Transform = Callable[[Table], Array]
@@ -178,7 +177,7 @@ def prepared_rows(
     target = source.path.with_name(f"{source.path.stem}-{key}{ROWS}")
     count = table.n_rows if rows is None else len(rows)
     with preparing(target):
-        if read_description(target) is None:
+        if not is_complete(target):
             _write(table, rows, count, width, target, transform)
         return PreparedRows(target, Windows(block, window), batch_size)
 
@@ -193,8 +192,6 @@ def _write(
         with writing(target):
             descriptor = system.open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
-            with writing(target):
-                system.reserve(descriptor, count * width * 4)
             for start in range(0, count, PREPARED_ROWS):
                 part = np.arange(start, min(start + PREPARED_ROWS, count))
                 features = transform(table.rows(part if rows is None else rows[part]))

@@ -7,10 +7,12 @@ The file's name has a digest of the source's path, size, modification time and r
 import json
 import mmap
 import os
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, TypeAlias
 from weakref import finalize
 
@@ -29,6 +31,9 @@ from mlpengine.core.spec import Array
 from mlpengine.data.tables.table import Column, ColumnKind, Table
 
 FILE_VERSION = 1
+CHECKED_BYTES = 1 << 20
+"""Bytes that are read at once to verify a file."""
+
 MAP_GRANULARITY = mmap.ALLOCATIONGRANULARITY
 COLUMNS, ROWS, DESCRIPTION, LOCK, PART = ".columns", ".rows", ".json", ".lock", ".part"
 """Suffixes of files: columns, prepared rows, descriptions, locks, unfinished files."""
@@ -43,16 +48,22 @@ class OpenFile:
     def __init__(self, path: Path) -> None:
         with writing(path, "read"):
             self.descriptor = system.open_file(path, os.O_RDONLY)
-        self.path, self.size = path, os.fstat(self.descriptor).st_size
+        self.path = path
         finalize(self, os.close, self.descriptor)
 
     def values(self, dtype: np.dtype[Any], offset: int, count: int) -> Array:
-        """Return values of the file as a read-only, memory-mapped array."""
+        """Return values of the file as a read-only, memory-mapped array.
+
+        Raises: OSError if the file is too short.
+        """
         if not count:
             return np.empty(0, dtype)
-        size = count * dtype.itemsize
-        mapped = mmap.mmap(self.descriptor, size, offset=offset, access=mmap.ACCESS_READ)
-        return np.frombuffer(mapped, dtype)
+        before = offset % MAP_GRANULARITY
+        size, start = before + count * dtype.itemsize, offset - before
+        if start + size > os.fstat(self.descriptor).st_size:
+            raise OSError(None, "the file is shorter than when it was written")
+        mapped = mmap.mmap(self.descriptor, size, offset=start, access=mmap.ACCESS_READ)
+        return np.frombuffer(mapped, dtype, offset=before)
 
 
 class StoredColumn(Column):
@@ -100,11 +111,9 @@ class Spill:
 
     def __init__(self, path: Path, skipped: frozenset[str] = frozenset()) -> None:
         self.path, self.skipped = path, skipped
-        self._values, self._columns = -1, -1
-        temporary = path.with_name(f"{path.name}.values{PART}")
         with writing(path):
             self._columns = system.open_file(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
-            self._values = system.open_unnamed(temporary)
+            self._values = TemporaryFile(dir=path.parent)  # noqa: SIM115
         self._written, self._end, self.rows = 0, 0, 0
         self.described: dict[str, dict[str, Any]] = {}
 
@@ -112,7 +121,8 @@ class Spill:
         """Write some values of a column to the temporary file; return their segment."""
         data = np.ascontiguousarray(values).view(np.uint8).data
         with writing(self.path):
-            write_all(self._values, data)
+            self._values.seek(self._written)
+            self._values.write(data)
         segment = self._written, len(data)
         self._written += len(data)
         return segment
@@ -123,7 +133,8 @@ class Spill:
         view, start = out.view(np.uint8).data, 0
         with writing(self.path, "read"):
             for offset, size in segments:
-                read_exactly(self._values, view[start : start + size], offset)
+                self._values.seek(offset)
+                self._values.readinto(view[start : start + size])
                 start += size
         return out
 
@@ -149,24 +160,13 @@ class Spill:
 
     def close(self) -> None:
         """Write the finished columns to disk and close the files."""
-        if self._values >= 0:
-            descriptor, self._values = self._values, -1
-            os.close(descriptor)
+        with writing(self.path):
+            self._values.close()
         if self._columns >= 0:
             descriptor, self._columns = self._columns, -1
             with writing(self.path):
                 os.fsync(descriptor)
                 os.close(descriptor)
-
-
-def read_exactly(descriptor: int, view: memoryview, offset: int) -> None:
-    """Fill a view with bytes of a file.  Raises: OSError if the file is too short."""
-    start = 0
-    while start < len(view):
-        count = system.read_into(descriptor, view[start:], offset + start)
-        if not count:
-            raise OSError(None, "the file is shorter than when it was written")
-        start += count
 
 
 Reader: TypeAlias = Callable[[str, Spill], Table]
@@ -194,7 +194,7 @@ def stored_table(
     }
     target = directory / f"{path.stem[:60]}-{short_digest(given)}{COLUMNS}"
     with preparing(target):
-        if read_description(target) is None:
+        if not is_complete(target):
             _write(path, target, given, read, skip)
         return _opened(target, str(path))
 
@@ -259,17 +259,25 @@ def complete_file(target: Path, description: Mapping[str, Any]) -> None:
     """Rename a written file to `target`, then write its description; now the file is valid."""
     with writing(target):
         system.replace(part_of(target), target)
-        description = {**description, "bytes": target.stat().st_size}
+        description = {**description, "crc32": _checksum(target, description)}
     write_atomically(target.with_suffix(DESCRIPTION), json.dumps(description).encode())
 
 
-def read_description(target: Path) -> dict[str, Any] | None:
-    """Return the description of a complete file, else None."""
-    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+def is_complete(target: Path) -> bool:
+    """Return whether a file and its description are as they were written."""
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         description: dict[str, Any] = json.loads(target.with_suffix(DESCRIPTION).read_bytes())
-        if description["bytes"] == target.stat().st_size:
-            return description
-    return None
+        return bool(description.pop("crc32") == _checksum(target, description))
+    return False
+
+
+def _checksum(target: Path, description: Mapping[str, Any]) -> int:
+    """Return the CRC-32 of a description and a file."""
+    total = zlib.crc32(json.dumps(description).encode())
+    with target.open("rb") as file:
+        while block := file.read(CHECKED_BYTES):
+            total = zlib.crc32(block, total)
+    return total
 
 
 @contextmanager

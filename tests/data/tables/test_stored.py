@@ -83,10 +83,18 @@ def test_a_changed_source_is_read_again(csv, tmp_path):
     assert len(store_table(csv, tmp_path / "p")) == ROWS + 1
 
 
+def flip(path, place):
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1
+    path.write_bytes(data)
+
+
 FAULTS = {
     "cut off": lambda path: os.truncate(path, path.stat().st_size // 2),
     "lost": lambda path: path.unlink(),
     "no description": lambda path: path.with_suffix(".json").unlink(),
+    "a flipped bit": lambda path: flip(path, path.stat().st_size // 2),
+    "a flipped bit in the description": lambda path: flip(path.with_suffix(".json"), 60),
     "damaged description": lambda path: path.with_suffix(".json").write_text("{"),
 }
 
@@ -176,7 +184,6 @@ def full(*_):
     [
         "tables.stored.write_all",
         "features.prepared.write_all",
-        "features.prepared.os.posix_fallocate",
     ],
 )
 def test_a_full_disk_leaves_nothing_behind(where, csv, tmp_path, monkeypatch):
