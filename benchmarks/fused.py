@@ -55,7 +55,6 @@ OPTIMIZERS: list[Any] = [
     {"name": "sgd", "lr": 0.01, "momentum": 0.9, "nesterov": True, "weight_decay": 0.01},
     {"name": "adam", "lr": 1e-3},
     {"name": "adamw", "lr": 2e-3, "weight_decay": 0.1, "groups": {"biases": {"weight_decay": 1.0}}},
-    {"name": "nadam", "lr": 1e-3},
     {"name": "rmsprop", "lr": 1e-3, "momentum": 0.5},
     {"name": "lion", "lr": 1e-4},
 ]

@@ -116,7 +116,7 @@ def command(
     _check_name(data, source)
     test_source = None
     if test is not None:
-        _check_file(Path(test))
+        _check_file(Path(test), Path(data))
         test_source = _beside(Path(test), path)
         _check_name(test, test_source)
     names = list(dict.fromkeys(target))
@@ -181,11 +181,13 @@ def command(
         say(f"next: mlpengine check {path}; mlpengine train {path}")
 
 
-def _check_file(test: Path) -> None:
+def _check_file(test: Path, data: Path) -> None:
     if not test.exists():
         raise UsageError(f"--test: there is no such file ({test}){similar_file(test)}")
     if not test.is_file():
         raise UsageError(f"--test: must be a file (got {test}, a directory, pipe or device)")
+    if data.exists() and test.samefile(data):
+        raise UsageError(f"--test: needs other rows than DATA (got {test})")
 
 
 def remarks(facts: Profile) -> list[str]:

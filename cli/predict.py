@@ -108,7 +108,8 @@ def command(
     For classes, the output has the class and the probability of each class.  For numbers, it has
     the prediction in the units of the target, in a column named after the target, such as price.  A
     loss of two quantiles gives the columns price_0.1 and price_0.9; gaussian_nll gives price and
-    price_std.  In CSV, a text that a spreadsheet would read as a formula gets a leading '.
+    price_std.  In CSV, a text gets a leading ' against formulas of spreadsheets if it starts with
+    =, a tab or a line end, or if it starts with +, - or @ and has one of ( | ! = in it.
 
     --interval adds <target>_low and <target>_high, from out-of-fold errors.  --set adds
     <target>_set, such as a|b; a set is empty if no class is likely enough.  The sets contain the

@@ -52,9 +52,11 @@ MPI would wait forever for a rank that has ended."""
 
 
 def launched() -> tuple[int, int]:
-    """Return rank and number of processes from a launcher's environment variables."""
-    name = next((name for name in LAUNCHED if name in os.environ), None)
-    return (int(os.environ[name]), int(os.environ.get(LAUNCHED[name], "1"))) if name else (0, 1)
+    """Return rank and number of processes by a launcher's variables; the number 0 is unknown."""
+    for rank, size in LAUNCHED.items():
+        with suppress(KeyError, ValueError):
+            return int(os.environ[rank]), int(os.environ.get(size, "0"))
+    return 0, 1
 
 
 def end_job(code: int) -> None:
@@ -78,7 +80,7 @@ def start_ranks(asked: bool) -> "Ranks | None":
     another MPI library.
     """
     rank = next((name for name in LAUNCHED if name in os.environ), None)
-    if rank is None and not asked:
+    if launched()[1] == 1 and not asked:
         return None
     with ends_within(START_SECONDS), importing("training on several ranks", "mpi"):
         from mpi4py import MPI

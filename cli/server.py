@@ -21,7 +21,7 @@ from mlpengine.core.errors import UsageError, importing
 from mlpengine.core.system import EXIT_CODES, START_METHOD, open_files
 from mlpengine.models.model import Model
 
-from .service import service
+from .service import HEADER_LIMIT, service
 from .stopping import handled
 
 with importing("mlpengine serve", "serve"):
@@ -33,9 +33,6 @@ OPEN_FILES = open_files()
 
 BACKLOG = 2_048
 """Number of connections that wait to be accepted."""
-
-HEADER_BYTES = 1 << 14
-"""Maximum bytes of a request's headers."""
 
 REQUEST_SECONDS = 20
 """Seconds between checks of a connection; a check closes a connection without a new request."""
@@ -113,7 +110,7 @@ def serve(model: Model, name: str, listening: socket.socket, access_log: bool) -
         ws="none",
         lifespan="off",
         backlog=min(64, OPEN_FILES // 16),
-        h11_max_incomplete_event_size=HEADER_BYTES,
+        h11_max_incomplete_event_size=HEADER_LIMIT,
         log_config=None,
         access_log=access_log,
         server_header=False,

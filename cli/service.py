@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,14 +25,14 @@ from .tables import records
 
 with importing("mlpengine serve", "serve"):
     import prometheus_client as prometheus
-    from fastapi import FastAPI, HTTPException, Query, Request, Response
+    from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
     from fastapi.exceptions import RequestValidationError
     from fastapi.responses import JSONResponse
     from prometheus_client.multiprocess import MultiProcessCollector
     from starlette.requests import ClientDisconnect
 
-ROW_LIMIT, BODY_LIMIT = 10_000, 8_000_000
-"""Maximum rows, and maximum bytes, of the body of a request."""
+ROW_LIMIT, BODY_LIMIT, HEADER_LIMIT = 10_000, 8_000_000, 1 << 14
+"""Maximum rows and bytes of the body of a request, and maximum bytes of its headers."""
 
 SMALL_BODY = 1 << 14
 """Maximum bytes of a body that the event loop answers.
@@ -141,6 +141,7 @@ def service(model: Model, name: str) -> FastAPI:
         docs_url=None,  # FastAPI's page loads scripts from the network
         redoc_url=None,
         max_body_size=BODY_LIMIT,
+        dependencies=[Depends(_check_headers)],
     )
 
     @app.post(
@@ -189,7 +190,7 @@ def service(model: Model, name: str) -> FastAPI:
     async def on_query(_: Request, error: RequestValidationError) -> Response:
         fault, known = error.errors()[0], levels.model_fields
         option = str(fault["loc"][-1])
-        told = f"the level must be a number between 0 and 1 (got {fault['input']!r:.60})"
+        told = f"the level must be above 0 and below 1 (got {fault['input']!r:.60})"
         if option not in known:
             told = f"this model has {', '.join(known) or 'no options'}{suggestion(option, known)}"
         return JSONResponse({"detail": f"query {option!r:.60}: {told}"}, 422)
@@ -203,6 +204,11 @@ def service(model: Model, name: str) -> FastAPI:
         return JSONResponse({"detail": str(error)}, 422)
 
     return app
+
+
+async def _check_headers(request: Request) -> None:
+    if sum(map(len, chain.from_iterable(request.headers.raw))) > HEADER_LIMIT:
+        raise HTTPException(431, f"the headers must have at most {HEADER_LIMIT:,} bytes")
 
 
 def _parsed(body: bytes) -> Any:

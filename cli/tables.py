@@ -1,5 +1,6 @@
 """Write columns atomically as CSV, Parquet or .npy files."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
@@ -19,8 +20,8 @@ DIGITS = 9
 """Significant digits of a number, enough to distinguish float32 values."""
 
 SUFFIXES = (".csv", ".parquet", ".npy")
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""First characters of cells that a spreadsheet reads as a formula."""
+FORMULA = re.compile(r"[=\t\r].|[-+@].*[(|!=]", re.DOTALL)
+"""Texts that may run a command in a spreadsheet; an id such as -Kx9 or @name does not."""
 
 
 def write_table(path: Path, columns: Mapping[str, Any], numbers: Array) -> None:
@@ -64,7 +65,7 @@ class Coded:
 
 
 def csv_text(columns: Mapping[str, Any], *, header: bool = True) -> str:
-    """Return columns as CSV; text that looks like a formula gets a leading '."""
+    """Return columns as CSV; text that may be a `FORMULA` gets a leading '."""
     fields = [
         column if isinstance(column, np.ndarray | Coded) else Coded(np.arange(len(column)), column)
         for column in columns.values()
@@ -108,9 +109,8 @@ def _label(value: object) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return a text cell such that a spreadsheet shows it unchanged; numbers stay numbers."""
-    is_formula = text.startswith(FORMULA) and len(text) > 1 and not _is_number(text)
-    return f"'{text}" if is_formula else text
+    """Return a text cell such that a spreadsheet shows it unchanged."""
+    return f"'{text}" if FORMULA.match(text) else text
 
 
 def plain_column(column: Any) -> list[Any]:
@@ -125,14 +125,6 @@ def records(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the rows of columns as dictionaries of plain Python values, ready for JSON."""
     rows = zip(*map(plain_column, columns.values()), strict=True)
     return [dict(zip(columns, row, strict=True)) for row in rows]
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _parquet(columns: Mapping[str, Any]) -> bytes:

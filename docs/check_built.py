@@ -34,7 +34,7 @@ QUESTIONS = {
     "split by group": "split",
     "early stopping": "early-stopping",
     "best epoch": "early-stopping",
-    "learning rate finder": "learning-rate",
+    "find a learning rate": "learning-rate",
     "schedule of the learning rate": "schedules",
     "clip gradients": "clipping",
     "dropout weight decay": "overfitting",

@@ -23,14 +23,12 @@ class Update(NamedTuple):
 
     Attributes:
         numbers: numbers of a step, such as bias corrections, by name, as formulas of ``lr``, the
-            step ``t`` from 1, `hyper` and `carried`.
+            step ``t`` from 1, and `hyper`.
         outputs: new moments and the new parameter ``p``, by name, as formulas of the old moments,
             ``p``, the gradient ``g``, `hyper` and `numbers`.
         params: the flat vector of parameters.
         moments: flat vectors by name.
         hyper: hyper-parameters by name.
-        carried: names of the numbers that a step reads from the previous step.
-        carried_values: values of the `carried` numbers; row ``t % 2`` belongs to step t.
         weight_decay: weight decay of a step.
         ranges: ranges of trained parameters, in order; other parameters are frozen.
         flush_every: number of steps after which tiny entries of moments are replaced.
@@ -43,8 +41,6 @@ class Update(NamedTuple):
     params: Array
     moments: Mapping[str, Array]
     hyper: Mapping[str, float]
-    carried: Sequence[str]
-    carried_values: Array
     weight_decay: float
     ranges: Sequence[ParameterRange]
     flush_every: int

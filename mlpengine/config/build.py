@@ -164,6 +164,7 @@ def load_data(
         for part, (table, rows) in tables.parts.items()
     }
     _check_folds(parts["train"], tables.folds)
+    _check_classes(parts["train"], task, tables.preprocessor)
     loss = _balanced(file, loss, parts["train"], task)
     learned = [part for name, part in parts.items() if name != "test"]
     if isinstance(task, Regression) and any(np.isnan(part.y).any() for part in learned):
@@ -216,6 +217,20 @@ def _check_folds(train: Split, folds: Array | None) -> None:
         )
 
 
+def _check_classes(train: Split, task: Task, preprocessor: Preprocessor) -> None:
+    """Raise DataError for a class without a row of weight above 0."""
+    if train.weights is None or not isinstance(task, Classification):
+        return
+    codes = train.truth.astype(np.int64)
+    without = np.setdiff1d(codes, codes[train.weights > 0])
+    if len(without):
+        source = train.places.rows.source if train.places else "table"
+        raise DataError(
+            f"{source}: each class needs a training row with a weight above 0 "
+            f"({preprocessor.classes[without[0]]!r:.60} has none); leave its rows out by data.where"
+        )
+
+
 def trainer_of(
     data: LoadedData,
     warm_start: Model | None = None,
@@ -232,11 +247,6 @@ def trainer_of(
     file, parts, transfer = data.file, data.parts, data.transfer
     config, train, calibration_set = file.config, parts["train"], None
     task = data.task
-    if config.model.initializer == "unit_variance" and config.data.stream:
-        raise file.wrong(
-            ("model", "initializer"),
-            "unit_variance does not work with data.stream",
-        )
     if config.training.members and not config.training.folds:
         _log.warning("warning: training.members: is ignored without training.folds")
     if transfer:

@@ -266,8 +266,9 @@ def complete_config(
     if not target or not {*target} <= {*table.names}:
         return [], []
     task, event = data.get("task", "auto"), data.get("event")
-    if event in table.names:
-        table, task = table.drop([event]), "survival"
+    if event is not None:
+        task = "survival"
+        table = table.select(name for name in table.names if name != event)
     if facts is None:
         facts = profile(table, target, task=None if task in ("auto", None) else task)
     used = {*kept, data.get("weight"), data.get("exposure")}
@@ -311,6 +312,8 @@ def complete_config(
         if any(dropped):
             why = "training.folds" if one_network else "validation rows or training.seeds"
             lines.insert(-1, f"no folds and no ensemble member types, because of {why}")
+    if one_network and share == 0 and not data.get("validation_source"):
+        proposed["training"].pop("early_stopping", None)
     members = proposed["training"].get("members", [])
     if data.get("encoding", "piecewise") != "piecewise" and "piecewise" in members:
         members.remove("piecewise")

@@ -149,6 +149,7 @@ def parse_yaml(text: str, source: str, document: Document, at: KeyPath = (), lin
         reason = str(error).split("\n")[0]
         raise ConfigError(f"{source}: not readable as YAML ({reason})") from error
     if node is None:
+        document.places.setdefault(at, (source, line))
         return {} if not at else None
     return _Plain(document, source, line).value(node, at)
 
@@ -174,7 +175,7 @@ class _ScreeningParser(Parser):
         if self._count > MAX_VALUES + 1:
             return f"a config must have at most {MAX_VALUES:,} values"
         if isinstance(event, AliasEvent):
-            return f"aliases are not allowed: write the value out (*{event.anchor})"
+            return f"aliases are not allowed: write out the value, or quote it (*{event.anchor})"
         if isinstance(event, DocumentStartEvent):
             self._documents += 1
             if self._documents > 1:

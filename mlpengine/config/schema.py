@@ -192,6 +192,12 @@ class Config:
         lacks_bins = "piecewise" in training.fold_members and data.encoding != "piecewise"
         yield lacks_bins, text, "training", "members"
 
+        for key in ("group", "time"):
+            text = "must be another column than the target, weights, exposures and events"
+            taken_by = *data.target, data.weight, data.exposure, data.event
+            name = getattr(data.split, key)
+            yield name and name in taken_by, text, "data", "split", key
+
         for key in ("lags", "rolling"):
             text = "needs data.split.time, the column of the order of rows, and no data.stream"
             usable = data.split.time and not data.stream

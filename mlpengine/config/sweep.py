@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, Strict, model_validator
 from pydantic.dataclasses import dataclass
 
-from mlpengine.core.fields import Count, Positive
+from mlpengine.core.fields import Limits, Positive
 from mlpengine.settings.base import STRICT, rule
 
 SWEEP, SETTINGS = "sweep.yaml", "sweep.json"
@@ -68,7 +68,9 @@ class SpaceSection:
 class SweepSection:
     """Trials of a config with different values of some keys."""
 
-    trials: Count = Field(default=60, description="How many trials, pruned and failed included.")
+    trials: Annotated[int, Limits(at_least=1, at_most=10_000, whole=True)] = Field(
+        default=60, description="How many trials, pruned and failed included."
+    )
     seconds: Positive | None = Field(
         default=None, description="No trial begins after this many seconds."
     )

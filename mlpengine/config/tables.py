@@ -88,6 +88,7 @@ def read_tables(
     for part in ("validation", "test"):
         path = getattr(file.config.data, f"{part}_source")
         if path and part not in tables:
+            _check_other_rows(file, part)
             tables[part] = _read(file, f"{part}_source", path, fitted=preprocessor)
         if part in tables:
             if not tables[part].n_rows:
@@ -131,6 +132,16 @@ def read_tables(
     remarks += close_numbers(preprocessor, table.source)
     folds = _folds(file, table, target, rows["train"], duplicates)
     return Tables(preprocessor, parts, remarks, folds, weights)
+
+
+def _check_other_rows(file: ConfigFile, part: str) -> None:
+    """Raise ConfigError if the file of a part is the file of other rows, too."""
+    data, key = file.config.data, f"{part}_source"
+    own = getattr(data, key)
+    for other in ("source", "validation_source"):
+        name = None if other == key else getattr(data, other)
+        if name and (own == name or file.find(own) == file.find(name) is not None):
+            raise file.wrong(("data", key), f"needs other rows than data.{other} (got {own})")
 
 
 def _missing_parts(file: ConfigFile, parts: Iterable[str], source: str) -> Iterator[str]:

@@ -14,6 +14,7 @@ def in_words(error: MarkedYAMLError, text: str) -> tuple[int, str]:
     here = mark.line if mark else 0
     begun = error.context_mark.line if error.context_mark else here
     problem, context = error.problem or "", error.context or ""
+    before = text[: mark.index] if mark else text
     lines = text.split("\n")
 
     def line(number: int) -> str:
@@ -36,7 +37,7 @@ def in_words(error: MarkedYAMLError, text: str) -> tuple[int, str]:
     if "unknown escape" in problem:
         return here, "a backslash in double quotes begins a code; use single quotes: 'C:\\a.csv'"
     if context.startswith("while parsing a flow"):
-        opening, closing = "[]" if "sequence" in context else "{}"
+        opening, closing = max(["[", "]"], ["{", "}"], key=lambda pair: before.rfind(pair[0]))
         return begun, f"{opening} needs commas between its values, and {closing} in the end"
     parts = [part for part in (context, problem) if part]
     return here, ", ".join(parts).replace("\n", " ")

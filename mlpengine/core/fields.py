@@ -6,7 +6,7 @@ of a new object.  `options_of` lists the options of a class for configs, the sch
 the reference pages.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
@@ -18,7 +18,7 @@ from typing import Annotated, Any, NamedTuple, TypeAlias, get_args, get_origin
 import numpy as np
 
 from mlpengine.core.errors import UsageError
-from mlpengine.core.wording import plural, quoted, suggestion
+from mlpengine.core.wording import plural, quoted
 
 
 @dataclass(frozen=True)
@@ -217,10 +217,3 @@ def check_options(owner: Any, where: str = "") -> None:
         value = getattr(owner, name)
         if value is not option.default:
             object.__setattr__(owner, name, option.check(f"{where}: {name}", value))
-
-
-def one_of(where: str, value: Any, names: Collection[str]) -> None:
-    """Raise UsageError unless `value` is one of `names`; the message begins with `where`."""
-    if not isinstance(value, str) or value not in names:
-        near = suggestion(value, names) if isinstance(value, str) else ""
-        raise UsageError(f"{where} must be one of {', '.join(names)} (got {quoted(value)}){near}")

@@ -1,7 +1,7 @@
 """Differences between operating systems: files, locks, signals, cores.
 
-No other module tests the operating system.  Windows lacks descriptors of directories, reads at an
-offset and signals between processes.  Open files cannot be removed or renamed there.
+No other module tests the operating system.  Windows lacks descriptors of directories and signals
+between processes.  Open files cannot be removed or renamed there.
 """
 
 import os
@@ -11,10 +11,10 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from errno import ELOOP
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Thread
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -45,8 +45,6 @@ Other processes cannot read a locked byte."""
 PATIENCE, PAUSE = 2.0, 0.01
 """Seconds that Windows waits for a file in use: in total, and between two attempts."""
 
-_at_offset = nullcontext() if sys.platform != "win32" else Lock()
-
 
 def open_file(path: Path, flags: int, *, follow: bool = True, directory: int | None = None) -> int:
     """Open a binary file that no child process inherits; without `follow`, a link is an OSError."""
@@ -55,16 +53,6 @@ def open_file(path: Path, flags: int, *, follow: bool = True, directory: int | N
             raise OSError(ELOOP, os.strerror(ELOOP))
         return os.open(path, flags | os.O_BINARY, 0o666)
     return os.open(path, flags | (0 if follow else os.O_NOFOLLOW), 0o666, dir_fd=directory)
-
-
-def open_unnamed(path: Path) -> int:
-    """Create a file that the system removes when the descriptor is closed, also after a crash."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC
-    if sys.platform == "win32":
-        return open_file(path, flags | os.O_TEMPORARY)
-    descriptor = open_file(path, flags)
-    path.unlink()
-    return descriptor
 
 
 @contextmanager
@@ -121,29 +109,6 @@ def flush_to_disk(path: Path) -> None:
         os.close(descriptor)
 
 
-def read_into(descriptor: int, view: memoryview, offset: int) -> int:
-    """Read bytes from `offset` into a view; return their number.  The file's position stays."""
-    if sys.platform != "win32":
-        return os.preadv(descriptor, [view], offset)
-    with _at_offset:
-        before = os.lseek(descriptor, 0, os.SEEK_CUR)
-        try:
-            os.lseek(descriptor, offset, os.SEEK_SET)
-            content = os.read(descriptor, len(view))
-        finally:
-            os.lseek(descriptor, before, os.SEEK_SET)
-    view[: len(content)] = content
-    return len(content)
-
-
-def reserve(descriptor: int, size: int) -> None:
-    """Reserve disk space for an empty file, if possible, so that a full disk fails at once."""
-    if sys.platform == "win32":
-        os.ftruncate(descriptor, size)
-    elif size and hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(descriptor, 0, size)
-
-
 def lock(descriptor: int, *, wait: bool = True) -> bool:
     """Lock a file until it is closed or the process ends; return whether the lock succeeded.
 
@@ -171,9 +136,6 @@ def hold_at_fork(held: AbstractContextManager[object]) -> None:
             after_in_parent=lambda: held.__exit__(None, None, None),
             after_in_child=lambda: held.__exit__(None, None, None),
         )
-
-
-hold_at_fork(_at_offset)
 
 
 def call_in_forks(action: Callable[[], None]) -> None:

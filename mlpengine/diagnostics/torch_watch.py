@@ -59,7 +59,7 @@ class TorchWatch(Watch):
         weights = {
             name: [p for p in module.parameters(recurse=False) if p.ndim > 1]
             for name, module in self._modules.items()
-            if not isinstance(module, nn.Embedding)
+            if not isinstance(module, nn.Embedding | nn.EmbeddingBag)
         }
         self._parameters = {name: several for name, several in weights.items() if several}
         rates = [module.p for module in model.modules() if isinstance(module, nn.Dropout)]
@@ -77,9 +77,11 @@ class TorchWatch(Watch):
 
     def step(self, loss: Any, *, inputs: Any = None, targets: Any = None) -> None:
         """End a step (see `Watch.step`); `inputs` is ignored, because hooks record the inputs."""
-        if getattr(loss, "grad_fn", None) is None:
-            kind = type(loss).__name__
-            raise UsageError(f"watch: step needs the loss before item() or detach() (got a {kind})")
+        if getattr(loss, "grad_fn", None) is None or loss.numel() != 1:
+            got = f"a {type(loss).__name__} {getattr(loss, 'shape', '')}".rstrip()
+            raise UsageError(
+                f"watch: step needs the loss, one number, before item() or detach() (got {got})"
+            )
         due = self.due
         if due:
             if not self.steps:

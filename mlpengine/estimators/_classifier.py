@@ -15,7 +15,7 @@ from mlpengine.core.spec import Array, ArrayLike
 from mlpengine.data.features import class_weights
 from mlpengine.data.features.targets import ClassTarget, Target
 from mlpengine.data.tables import Table
-from mlpengine.data.tables.frames import python_values
+from mlpengine.data.tables.frames import is_missing, python_values
 from mlpengine.estimators._estimator import (
     MlpEstimator,
     require_fit,
@@ -143,6 +143,10 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         labels: Array = predicted if self._several else self.classes_[predicted]
         return labels
 
+    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
+        """Return the accuracy for labels `y` in any form that `fit` takes."""
+        return float(super().score(X, _label_array(y), sample_weight))
+
     def predict_proba(self, X: Any) -> Array:
         """Return float64 probabilities (rows, classes) or (rows, labels)."""
         output = self._output(X)
@@ -250,7 +254,7 @@ def _label_array(labels: Any) -> Any:
     Raises: DataError unless all labels are texts, or all are numbers of at most 64 bits.
     """
     dtype = getattr(labels, "dtype", None)
-    if issparse(labels) or (isinstance(dtype, np.dtype) and dtype.kind != "O"):
+    if issparse(labels) or (isinstance(dtype, np.dtype) and dtype.kind not in "OMm"):
         return labels
     values = labels if isinstance(labels, list | tuple) else python_values(labels)
     kinds = {type(label): label for label in values or ()}
@@ -261,6 +265,9 @@ def _label_array(labels: Any) -> Any:
     numbers = np.array(values)
     if numbers.dtype.kind in "biuf":
         return numbers
+    for row, label in enumerate(values or (), 1):
+        if is_missing(label):
+            raise DataError(f"y, row {row}: the label is missing; leave such rows out")
     found = " and ".join(f"{label!r:.40}" for label in list(kinds.values())[:2])
     raise DataError(
         f"y: labels must be all texts or all numbers (got {found}); write np.array(y).astype(str)"

@@ -2,7 +2,7 @@
 
 import logging
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import lru_cache, wraps
@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from mlpengine.config.build import loss_and_task, trainer_of
+from mlpengine.config.build import LoadedData, loss_and_task, trainer_of
 from mlpengine.config.columns import column_verdicts
 from mlpengine.config.load import ConfigFile
 from mlpengine.config.proposal import complete_config
@@ -48,6 +48,7 @@ from mlpengine.settings.features import TaskName
 from mlpengine.settings.fix import put
 from mlpengine.settings.recipes import FOLDED_ROWS, MIDDLE, folds_for, validation_share_for
 from mlpengine.training.progress import Progress
+from mlpengine.training.result import TOO_GOOD
 from mlpengine.training.trainer import Fitted, Member, Trainer, model_of
 
 _log = logging.getLogger("mlpengine")
@@ -146,6 +147,8 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
     _sets: ClassSets | None
     _running: RunningScale | None
     _target_names: list[Any]
+    _checksum: int | None = None
+    """The rows of all fits with `warm_start`, if they are the same."""
 
     def __init__(
         self,
@@ -291,6 +294,8 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         rows, divided_by = np.arange(len(y)), _division(groups, times, table)
         if weights is not None:
             rows = np.flatnonzero(weights)
+            if self._task == "classification":
+                self._require_rows(y, rows)
         if not divided_by:  # the recipe depends on the number of distinct rows
             given = table if weights is None else table.rows(rows)
             duplicates = table_duplicates(given, table.names, np.arange(given.n_rows))
@@ -317,6 +322,8 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         if again and not self._has_schedule():
             for member in self._members:
                 member.drop_schedules()
+        if self.warm_start:
+            self._compare_rows(data, again=again)
         trainer = trainer_of(data, members=kept_members[0], ensemble_weights=kept_members[1])
         self._members, self._ensemble_weights = trainer.members, trainer.ensemble_weights
         self._preprocessor, self._problem = data.tables.preprocessor, data.task
@@ -365,7 +372,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
             self.loss_curve_: list[float] = []
             self.validation_loss_curve_: list[float] = []
             self.verdicts_ = Verdicts()
-        total = 0.0
+        total, self._checksum = 0.0, None
         for member in self._members:
             if not self._has_schedule():
                 member.drop_schedules()
@@ -442,11 +449,11 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         where = f"{type(self).__name__}: settings"
         if not isinstance(self.settings, Mapping | None):
             raise UsageError(f"{where}: must be a mapping of keys (got {self.settings!r:.60})")
-        for key, value in (self.settings or {}).items():
+        for key, value in _by_key(self.settings or {}):
             for own, advice in OWN.items():
                 if f"{key}.".startswith(f"{own}."):
                     raise UsageError(f"{where}: {key}: is not for estimators; {advice}")
-            put(sections, str(key), as_config(value))
+            put(sections, key, as_config(value))
 
     def _held_out(self, rows: int, blocks: int | None = None) -> tuple[int | None, bool]:
         """Return the number of folds, or None, and whether training may end early."""
@@ -459,6 +466,25 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         if folds is not None and self.warm_start:
             raise UsageError("folds: must be None with warm_start; write folds=None")
         return folds, folds is not None if ends_early is None else bool(ends_early)
+
+    def _compare_rows(self, data: LoadedData, *, again: bool) -> None:
+        """Warn if rows that trained the networks before may be validation rows now."""
+        checksum = data.checksum
+        if not again:
+            self._checksum = checksum
+        elif checksum != self._checksum:
+            self._checksum = None
+            if len(data.parts) > 1:
+                warn_once(f"{type(self).__name__}: {TOO_GOOD}")
+
+    def _require_rows(self, y: Array, rows: Array) -> None:
+        """Raise DataError for a class without any of `rows`, the rows with a weight above 0."""
+        if len(without := np.setdiff1d(y, y[rows])):
+            label = self._labels(without[:1, np.newaxis]).tolist()[0]
+            raise DataError(
+                f"fit: each class needs a row with a weight above 0 ({label!r:.60} has none); "
+                "leave its rows out"
+            )
 
     def _check_columns(self, y: Array) -> None:
         """Raise DataError unless `y` has as many columns as in the first fit."""
@@ -486,11 +512,20 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         if sample_weight is not None:
             if isinstance(sample_weight, Real):
                 sample_weight = np.full(len(y), sample_weight)
-            weights = check_array(with_missing(sample_weight), ensure_2d=False, dtype=np.float64)
-            if weights.shape != (len(y),) or weights.min() < 0 or not weights.any():
+            weights = check_array(
+                with_missing(sample_weight),
+                ensure_2d=False,
+                dtype=np.float64,
+                input_name="sample_weight",
+            )
+            if weights.shape != (len(y),):
+                count = plural(len(y), "weight")
+                raise DataError(f"sample_weight: needs {count} (got shape {weights.shape})")
+            row = int(weights.argmin())
+            if weights[row] < 0 or not weights.any():
                 raise DataError(
-                    f"sample_weight: needs {plural(len(y), 'weight')}, none of them negative "
-                    f"and not all zero (shape {weights.shape}, smallest {weights.min():g})"
+                    f"sample_weight, row {row + 1}: must be 0 or more, and not all zero "
+                    f"({weights[row]:g})"
                 )
             weights = weights / weights.max()  # sums stay finite
         weights = self._class_weighted(y, weights)
@@ -583,6 +618,15 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = tags.input_tags.allow_nan = True
         return tags
+
+
+def _by_key(settings: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield settings by config key; a mapping with the name of a section has several."""
+    for name, value in settings.items():
+        if isinstance(value, Mapping) and "." not in str(name):
+            yield from ((f"{name}.{key}", item) for key, item in value.items())
+        else:
+            yield str(name), value
 
 
 def _division(groups: Any, times: Any, table: Table) -> dict[str, Column]:

@@ -87,7 +87,8 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         """Return all predictions of the loss by name, in the units of the targets.
 
         For example, names are ``y_0.1`` and ``y_0.9`` for two quantiles, or ``y`` and ``y_std`` for
-        the loss gaussian_nll.  They begin with the name of a series; of several columns ``y0`` etc.
+        the loss gaussian_nll.  They begin with the name of a series or of a frame's column; several
+        targets of an array begin with ``y0``, ``y1`` and so on.
         """
         output = self._output(X)
         return self._problem.columns(output)

@@ -42,6 +42,9 @@ def checked_rows(
     """
     name = type(estimator).__name__
     given = () if isinstance(y, str) else (with_missing(y),)
+    for array, advice in ((x, "a data frame may have dates"), (y, "write days or seconds")):
+        if getattr(getattr(array, "dtype", None), "kind", "") in ("M", "m"):
+            raise DataError(f"{name}: numbers are needed (got {array.dtype}); {advice}")
     if not is_frame(x):
         checked = validate_data(
             estimator,

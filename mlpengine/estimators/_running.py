@@ -28,15 +28,17 @@ class RunningScale(NamedTuple):
         self, preprocessor: Preprocessor, loss: Loss, table: Table, y: Array, weights: Array | None
     ) -> tuple["RunningScale", Preprocessor]:
         """Return statistics that include these rows, and a preprocessor that scales by them."""
-        features, targets = copy(self.features), copy(self.targets)
+        features = self.features
         preprocessor, numbers = copy(preprocessor), copy(preprocessor.fitted_numbers)
         preprocessor.numbers = numbers
         with np.errstate(invalid="ignore"):  # very different weights may round a variance below 0
             for start, values, _ in read_slices(table, numbers.sources, False, None):
                 of_rows = None if weights is None else weights[start : start + len(values)]
-                features.partial_fit(values, sample_weight=of_rows)
-            targets.partial_fit(y, sample_weight=weights)
+                features = _extended(features, values, of_rows)
+            targets = _extended(self.targets, y, weights)
         numbers.center, numbers.factor = features.mean_, 1.0 / features.scale_
+        if preprocessor.options.missing in ("mean", "indicator"):
+            numbers.fill = numbers.center
         if isinstance(preprocessor.target, NumberTarget):
             target = preprocessor.target = copy(preprocessor.target)
             target.center, target.scale = targets.mean_, targets.scale_
@@ -45,3 +47,12 @@ class RunningScale(NamedTuple):
                 by_mean = (targets.mean_ > 0) & (loss.scaling is not None)
                 target.scale = np.where(by_mean, targets.mean_, 1.0)
         return RunningScale(features, targets), preprocessor
+
+
+def _extended(scaler: Any, rows: Array, weights: Array | None) -> Any:
+    """Return statistics that include further rows; a column without known values keeps its own."""
+    after = copy(scaler).partial_fit(rows, sample_weight=weights)
+    for name, start in (("mean_", 0.0), ("var_", 0.0), ("scale_", 1.0)):
+        values = getattr(after, name)
+        setattr(after, name, np.where(np.isnan(values), getattr(scaler, name, start), values))
+    return after

@@ -173,7 +173,6 @@ def header(step: DeviceStep) -> str:
     """Return the header."""
     table, upper, update = step.table, step.upper, step.update
     members = [f"  {upper}_REAL {name}[{upper}_PARAMETERS];\n" for name in update.moments]
-    members += [f"  {upper}_REAL {name};\n" for name in update.carried]
     has_dates = step.model is not None and "date" in step.model.preprocessor.kinds.values()
     return DEVICE_HEADER.format(
         name=step.name,
@@ -207,7 +206,7 @@ def network_title(step: DeviceStep) -> str:
 def reals(step: DeviceStep) -> int:
     """Return the number of reals in a state."""
     vectors = 1 + len(step.update.moments)
-    return vectors * step.parameters + len(step.update.carried) + len(("lr", "norm"))
+    return vectors * step.parameters + len(("lr", "norm"))
 
 
 def scratch(step: DeviceStep) -> int:
@@ -262,11 +261,9 @@ def _update_layer(step: DeviceStep) -> str:
 
 
 def _init(step: DeviceStep) -> str:
-    update = step.update
     lines = [
         "memset(state, 0, sizeof *state);",
         f"for (size_t i = 0; i < {step.parameters}; i++) state->params[i] = initial[i];",
-        *(f"state->{n} = {real_constant(v)};" for n, v in update.carried.items() if v),
         f"state->lr = {real_constant(step.optimizer.lr)};",
     ]
     return INIT.format(name=step.name, body=c_text(lines))

@@ -42,7 +42,10 @@ function run(cells) {{
 PREDICT = """
 /* Outputs of the network for an array of {inputs} numbers.{about} */
 export function predict(input) {{
-  if (input.length !== {inputs}) throw new RangeError("predict: {inputs} numbers are needed");
+  if (input?.length !== {inputs}) throw new RangeError("predict: {inputs} numbers are needed");
+  for (const x of input) {{
+    if (typeof x !== "number") throw new TypeError(`predict: needs numbers (got ${{x}})`);
+  }}
   return run(input);
 }}
 """

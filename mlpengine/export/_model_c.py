@@ -178,9 +178,9 @@ def to_c(model: Model | Network, name: str | None = None) -> tuple[bytes, Export
 
     Raises: UsageError for preprocessing without a C form, or a name that is not a C identifier.
     """
-    if name is not None and not (name.isidentifier() and name.isascii()):
+    if name is not None and not (str(name).isidentifier() and str(name).isascii()):
         raise UsageError(
-            f"export: name must be a C identifier, such as {identifier(name)} (got {name!r})"
+            f"export: name must be a C identifier, such as {identifier(str(name))} (got {name!r})"
         )
     upper = identifier(name or "mlp", upper=True)
     if isinstance(model, Network):

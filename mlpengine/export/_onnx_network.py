@@ -11,6 +11,7 @@ from mlpengine.core.spec import Array
 from mlpengine.export._onnx_graph import Graph
 from mlpengine.formula import onnx_node, variable
 from mlpengine.nn import Network
+from mlpengine.nn.safetensors_file import check_finite
 from mlpengine.ops import (
     BatchMatMul,
     BatchNorm,
@@ -52,6 +53,8 @@ def write_network(
     `inputs` maps the names of the network's inputs to names of float32 or int64 values.  The
     parameters become float32 constants; their names begin with `prefix`.
     """
+    views = network.params.views.items()
+    check_finite({name: _float32(view) for name, view in views}, "export", UsageError)
     return _Writer(graph, network, prefix).write(inputs)
 
 
@@ -151,11 +154,12 @@ def write_formula(graph: Graph, op: Elementwise, operands: Mapping[str, str]) ->
 
 def scalar(graph: Graph, value: float) -> str:
     """Return a float32 constant."""
-    return graph.constant(np.array(value, np.float32))
+    return graph.constant(_float32(value))
 
 
 def _float32(array: Any) -> Any:
-    return np.asarray(array, np.float32)
+    with np.errstate(over="ignore"):  # a constant beyond float32 is infinite
+        return np.asarray(array, np.float32)
 
 
 def _linear(writer: _Writer, record: Record, op: Linear, x: str, w: str, b: str = "") -> str:

@@ -14,6 +14,8 @@ import numpy as np
 
 from mlpengine.backends.scalar.definitions import identifier
 from mlpengine.core.errors import UsageError
+from mlpengine.core.files import checked_path
+from mlpengine.core.wording import quoted
 from mlpengine.export._device import DeviceStep, MakeOptimizer
 from mlpengine.export._device_c import header, network_title, reals, scratch, source
 from mlpengine.export._device_test import self_test
@@ -91,9 +93,11 @@ def export_training(
 
     Raises: UsageError for a part without a C form, or for options that do not fit the model.
     """
-    path = Path(path)
+    path = checked_path(path, "export")
     if package is not None:
         checked_folder(path)
+    elif path.suffix not in ("", ".c"):
+        raise UsageError(f"{path}: the name must end in .c (got {path.suffix})")
     if clip_norm is not None and not 0 < clip_norm < np.inf:
         raise UsageError(f"export: clip_norm must be finite and above zero (got {clip_norm})")
     if isinstance(optimizer, Optimizer):
@@ -102,6 +106,11 @@ def export_training(
             f"export: optimizer must be a class or a function of the network (got one {name}); "
             f"write {name} or lambda mlp: {name}(mlp, lr=...)"
         )
+    if not callable(optimizer):
+        raise UsageError(f"export: optimizer must be such as Sgd (got {quoted(optimizer)})")
+    if not isinstance(loss, Loss | None):
+        text = "export: loss must be a loss such as MeanSquaredError()"
+        raise UsageError(f"{text} (got {quoted(loss)})")
     if path.stem != identifier(path.stem):
         raise UsageError(
             f"export: name must be a C identifier, such as {identifier(path.stem)} "

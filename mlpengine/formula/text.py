@@ -29,6 +29,9 @@ FUNCTION_NAMES = {
 
 CONSTANTS = {"pi": pi}
 
+SHOWN = 24
+"""Maximum number of names that a message lists."""
+
 _OPERATORS: dict[type[ast.AST], str] = {
     ast.Add: "add",
     ast.Sub: "sub",
@@ -50,7 +53,8 @@ def parse(text: str, names: Iterable[str]) -> Expr:
     """Return the formula that `text` describes; `names` are its variables.
 
     The notation is Python's: numbers, ``+ - * / **``, comparisons, ``and or not``, and calls of
-    `FUNCTION_NAMES`.  Write a name that is not an identifier between backticks.
+    `FUNCTION_NAMES`.  Write a name that is not an identifier between backticks, and a backtick
+    within such a name twice.
 
     Raises: FormulaError, with the `position` of the first wrong character.
     """
@@ -122,7 +126,7 @@ def _unquoted(text: str) -> tuple[str, dict[str, str]]:
     quoted: dict[str, str] = {}
 
     def replace(match: re.Match[str]) -> str:
-        name = match[1] or match[2]
+        name = match[2] or match[1].replace("``", "`")
         if match[2] and normalize("NFKC", name) == name:
             return name
         unused = (chr(code) for code in range(0x3400, 0x4DB0) if chr(code) not in text)
@@ -131,7 +135,7 @@ def _unquoted(text: str) -> tuple[str, dict[str, str]]:
         quoted[stand_in] = name
         return stand_in
 
-    return re.sub(r"`([^`\n]+)`|([^\W\d]\w*)", replace, text), quoted
+    return re.sub(r"`((?:[^`\n]|``)+)`|([^\W\d]\w*)", replace, text), quoted
 
 
 class _Reader:
@@ -195,6 +199,7 @@ class _Reader:
         raise self.unknown(node, "name", name, [*self.names, *CONSTANTS])
 
     def _call(self, node: ast.expr, name: str, args: Sequence[ast.expr]) -> Expr:
+        name = self.quoted.get(name, name)
         function = FUNCTION_NAMES.get(name)
         if function is None:
             raise self.unknown(node, "function", name, list(FUNCTION_NAMES))
@@ -207,7 +212,8 @@ class _Reader:
 
     def unknown(self, node: ast.expr, kind: str, name: str, known: list[str]) -> FormulaError:
         near = nearest(name, known)
-        offer = f"did you mean {near!r}?" if near else f"there is: {', '.join(known)}"
+        more = ", ..." if len(known) > SHOWN else ""
+        offer = f"did you mean {near!r}?" if near else f"there is: {', '.join(known[:SHOWN])}{more}"
         return self.mistake(node, f"no {kind} is called {name!r}; {offer}")
 
     def mistake(self, node: ast.expr, what: str) -> FormulaError:

@@ -300,7 +300,7 @@ def checked_level(level: object, where: str = "interval") -> float:
     if not 0 < share < 1:
         percent = f"; write {share:g} % as {share / 100:g}" if 1 < share < 100 else ""
         raise UsageError(
-            f"{where}: the level must be a number between 0 and 1 (got {level!r:.60}){percent}"
+            f"{where}: the level must be a number above 0 and below 1 (got {level!r:.60}){percent}"
         )
     return share
 

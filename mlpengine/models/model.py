@@ -209,6 +209,8 @@ class Model:
         if not own.names:
             raise UsageError("predict_next: needs a model with data.lags or data.rolling")
         before = self._read(history)
+        if not before.n_rows:
+            raise DataError("predict_next: history must have rows (got none)")
         rows = (
             Table({self.target[0]: Column(np.full(1, np.nan))}, "row")
             if row is None

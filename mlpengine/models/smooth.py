@@ -25,7 +25,7 @@ Networks have fewer than UNITS units if there would be more than `PARAMETERS` pa
 PARAMETERS = 250
 """Maximum number of parameters; the time of a step grows with the cube of this number."""
 
-DECAY_ROWS, DECAY_LOSS = 400, 0.05
+DECAY_ROWS, DECAY_LOSS = 1_000, 0.05
 """Several weight decays are tried on up to DECAY_ROWS rows, if the loss of the best other member
 type is below DECAY_LOSS (1 is the loss of the mean).  On noisy targets they helped little.
 """
@@ -47,11 +47,14 @@ The last one must also be above GAP times the training loss, because losses may 
 DECAY_STEPS = 20
 """Maximum number of steps with a decay."""
 
-STEPS, FEWER_STEPS = 300, 100
-"""Maximum number of steps of Bayesian regularization on few rows, and on many rows."""
+STEPS = 300
+"""Maximum number of steps of Bayesian regularization."""
 
-STEP_ROWS = 500_000
-"""Maximum number of rows times steps, unless this allows less than FEWER_STEPS steps."""
+FIRST_ROWS = 1_000
+"""Networks train on every k-th row before they train on all rows, with k = rows // FIRST_ROWS.
+
+Steps on few rows take little time: without noise, errors were about half after the same time.
+"""
 
 SLOW_STEPS, DECAY_SLOW_STEPS, SLOW = 10, 5, 0.05
 """Training ends if the loss falls by less than the share SLOW in SLOW_STEPS steps.
@@ -69,11 +72,6 @@ Such a network is in a local minimum.
 def smooth_units(inputs: int, outputs: int) -> int:
     """Return the number of hidden units of a network with `inputs` and `outputs`."""
     return min(UNITS, (PARAMETERS - outputs) // (inputs + 1 + outputs))
-
-
-def smooth_steps(rows: int) -> int:
-    """Return the maximum number of steps for a number of training rows."""
-    return min(STEPS, max(FEWER_STEPS, STEP_ROWS // rows))
 
 
 def check_smooth(loss: str, inputs: int, outputs: int, others: Sequence[str]) -> None:
@@ -103,14 +101,15 @@ def smooth_networks(
 ) -> list[Mlp]:
     """Return a network for each fold, trained on the rows of the other folds.
 
-    Networks train by Bayesian regularization.  On few rows, they train with several weight decays
-    before, the largest first (see `DECAY_ROWS`; `loss` is the loss of the best other member type).
-    The weights after the decay with the lowest mean squared error on the rows of all folds are
-    chosen; each network predicts the rows of its fold.
+    Networks train by Bayesian regularization.  On few rows, a network may train with several weight
+    decays instead, the largest first (see `DECAY_ROWS`; `loss` is the loss of the best other member
+    type).  The network of the first fold is trained in both ways; the others train in the way with
+    the lower mean squared error on the rows of the first fold.  The decay is chosen by the error on
+    the rows of all folds; each network predicts the rows of its fold.
 
-    The network of the first fold is trained first; the others try one decay more than its best one.
-    If `helps` is False for this network, no other network is trained, and the result is empty; with
-    several decays, the network is first trained again from other weights.
+    With several decays, the other networks try one decay more than the best one of the first fold.
+    If `helps` is False for the network of the first fold, no other network is trained, and the
+    result is empty; on few rows, the network is first trained again from other weights.
 
     Hidden layers read x @ projection, standardized; as in `linear_networks`, an array of indices
     selects columns of x.  Networks have `dtype`, but training computes in float64.  Fold k has the
@@ -119,48 +118,49 @@ def smooth_networks(
     picks = projection.ndim == 1
     x = train.x.astype(np.float64)
     x = x[:, projection] if picks else x @ projection
-    several = len(train) <= DECAY_ROWS and loss < DECAY_LOSS
-    narrow = NARROW if several else 1.0
-    shift, scale = x.mean(axis=0), narrow * np.maximum(x.std(axis=0), 1e-6)
+    shift, scale = x.mean(axis=0), np.maximum(x.std(axis=0), 1e-6)
     x -= shift
     x /= scale
     sizes = [x.shape[1], smooth_units(x.shape[1], train.y.shape[1]), train.y.shape[1]]
     weights = np.ones(len(train)) if train.weights is None else train.weights / train.weights.mean()
 
-    def fit(k: int, more: int = 0, count: int | None = None) -> _Fits:
+    def fit(k: int, decays: Sequence[float], more: int = 0, count: int | None = None) -> _Fits:
         """Train a network with `count` decays, or with as many as lower the held-out loss."""
+        narrow = NARROW if decays else 1.0
         rows, held = np.flatnonzero(folds != k), np.flatnonzero(folds == k)
-        part = [x[rows], train.y[rows].astype(np.float64)]
+        part = [x[rows] / narrow, train.y[rows].astype(np.float64)]
         if train.weights is not None:
             part.append(train.weights[rows])
         mlp = Mlp(sizes, activation="tanh", seed=seed + k + more, dtype="float64")
         mlp.weights[0][...] *= narrow
-        fits = _Fits()
-        for last in islice(_training(mlp, part, several=several), count):
-            errors = np.square(mlp.predict(x[held]) - train.y[held]).mean(axis=1)
-            fits.add(last, float(np.mean(weights[held] * errors)), whole(mlp))
+        fits = _Fits(decays)
+        for last in islice(_training(mlp, part, decays), count):
+            errors = np.square(mlp.predict(x[held] / narrow) - train.y[held]).mean(axis=1)
+            fits.add(last, float(np.mean(weights[held] * errors)), whole(mlp, narrow))
             if count is None and fits.overfit:
                 break
         return fits
 
-    def whole(mlp: Mlp) -> Mlp:
+    def whole(mlp: Mlp, narrow: float) -> Mlp:
         """Return the network for features that are not standardized."""
         result = Mlp([train.x.shape[1], *sizes[1:]], activation="tanh", dtype=dtype)
-        first = mlp.weights[0] / scale
+        first = mlp.weights[0] / (narrow * scale)
         result.weights[0][...] = of_features(first, projection, train.x.shape[1])
         result.biases[0][...] = mlp.biases[0] - first @ shift
         result.weights[1][...], result.biases[1][...] = mlp.weights[1], mlp.biases[1]
         return result
 
     folds_count = int(folds.max()) + 1
+    several = len(train) <= DECAY_ROWS and loss < DECAY_LOSS
     for more in (0, folds_count) if several else (0,):
-        first = fit(0, more)
+        trials = [fit(0, decays, more) for decays in ([(), DECAYS] if several else [()])]
+        first = min(trials, key=lambda fits: min(fits.held))
         best = int(np.argmin(first.held))
         if helps(first.networks[best]):
             break
     else:
         return []
-    again = partial(fit, count=best + 2)
+    again = partial(fit, decays=first.decays, count=best + 2)
     with ThreadPoolExecutor(threads) as pool:
         fits = [first, *pool.map(again, range(1, folds_count))]
         held = zip(*(one.held for one in fits), strict=False)  # the first may have more
@@ -176,7 +176,8 @@ def smooth_networks(
 class _Fits:
     """One network after training with each decay: training and held-out losses, and weights."""
 
-    def __init__(self) -> None:
+    def __init__(self, decays: Sequence[float]) -> None:
+        self.decays = decays
         self.losses: list[float] = []
         self.held: list[float] = []
         self.networks: list[Mlp] = []
@@ -193,20 +194,25 @@ class _Fits:
         return high and self.held[-1] > GAP * self.losses[-1]
 
 
-def _training(mlp: Mlp, part: Sequence[Array], *, several: bool) -> Iterator[float]:
-    """Train a network by Bayesian regularization, and before with `several` decays.
+def _training(mlp: Mlp, part: Sequence[Array], decays: Sequence[float]) -> Iterator[float]:
+    """Train a network with each of `decays`, or by Bayesian regularization if there are none.
 
     Yield the loss after each.  `part` has features, targets and maybe weights.
     """
-    rows, weighted, loss = len(part[0]), len(part) > 2, MeanSquaredError()
-    if several:
+    weighted, loss = len(part) > 2, MeanSquaredError()
+    if decays:
         optimizer = LevenbergMarquardt(mlp)
-        step = TrainingStep(mlp, loss, optimizer, rows, weighted=weighted)
-        for decay in DECAYS:
+        step = TrainingStep(mlp, loss, optimizer, len(part[0]), weighted=weighted)
+        for decay in decays:
             optimizer.decay = decay
             yield _train(step, part, DECAY_STEPS, DECAY_SLOW_STEPS, decay=decay)
-    step = TrainingStep(mlp, loss, BayesianRegularization(mlp), rows, weighted=weighted)
-    yield _train(step, part, smooth_steps(rows), SLOW_STEPS)
+        return
+    optimizer = BayesianRegularization(mlp)
+    for apart in sorted({max(1, len(part[0]) // FIRST_ROWS), 1}, reverse=True):
+        some = [values[::apart] for values in part]
+        step = TrainingStep(mlp, loss, optimizer, len(some[0]), weighted=weighted)
+        last = _train(step, some, STEPS, SLOW_STEPS)
+    yield last
 
 
 def _train(

@@ -766,9 +766,9 @@ def make_split(
 ) -> Split:
     """Return the given rows of a table in the form that networks and metrics need.
 
-    `weights` (rows,) replace the table's weights.  `stream` is a batch size: features are then in a
-    file, and `window` blocks of features are in memory and shuffled together.  With `on_demand`,
-    features are computed each time that rows are read.
+    `weights` (rows,) replace the table's weights.  Weights are scaled to the mean 1.  `stream` is a
+    batch size: features are then in a file, and `window` blocks of features are in memory and
+    shuffled together.  With `on_demand`, features are computed each time that rows are read.
     """
     part = table
     if stream is not None:
@@ -779,9 +779,12 @@ def make_split(
     if stream is None:
         data = preprocessor.on_demand(part) if on_demand else preprocessor.transform(part)
     if data.target is None:
-        wanted = ", ".join(preprocessor.target.columns) if preprocessor.target else "none"
-        raise DataError(f"{table.source}: the target column is missing ({wanted})")
+        reads = preprocessor.target.reads if preprocessor.target else ()
+        wanted = ", ".join(name for name in reads if name not in table)
+        raise DataError(f"{table.source}: the target column is missing ({wanted or 'none'})")
     weights = data.weights if weights is None else weights
+    if weights is not None:
+        weights = weights / np.mean(weights, dtype=np.float64)
     features: Any = data.features
     if stream is None and not on_demand:
         features = np.ascontiguousarray(features, dtype)

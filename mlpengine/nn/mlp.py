@@ -109,14 +109,6 @@ class Mlp(TabularNetwork):
         return [self.params.views[layer.bias_name] for layer in self.layers]
 
     @property
-    def groups(self) -> dict[str, tuple[str, ...]]:
-        """Names of parameters by group: weights and biases."""
-        return {
-            "weights": tuple(layer.weight_name for layer in self.layers),
-            "biases": tuple(layer.bias_name for layer in self.layers),
-        }
-
-    @property
     def layer_names(self) -> Sequence[tuple[str, ...]]:
         return [layer.names for layer in self.layers]
 

@@ -100,15 +100,16 @@ class Network(Recordable):
         `Program`.
         Raises: UsageError without `training`, if the output of a row depends on other rows.
         """
-        if not training and batch_size > 1:
-            self.check_rows()
-        return Scratch(
+        scratch = Scratch(
             self,
             batch_size,
             training=training,
             backend=backend,
             rematerialization=rematerialization,
         )
+        if not training and batch_size > 1:
+            self.check_rows()
+        return scratch
 
     def check_rows(self) -> None:
         """Raise UsageError if the prediction of a row changes with another row in the call."""

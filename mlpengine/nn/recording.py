@@ -75,11 +75,6 @@ class Recording(NamedTuple):
         return [op.running for op in ops if isinstance(op, BatchNorm) and op.running is not None]
 
     @property
-    def rates(self) -> frozenset[float]:
-        """Dropout rates of the recording."""
-        return frozenset(r.op.rate for r in self.tape.records if isinstance(r.op, Dropout))
-
-    @property
     def traced(self) -> list[Value]:
         """The values with gradients that must outlive backward, for the gradients of single rows.
 

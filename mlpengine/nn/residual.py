@@ -170,15 +170,6 @@ class Residual(TabularNetwork):
         first, *_, last = self.sizes
         return f"residual {first}-{self.width}x{self.blocks}-{last}"
 
-    @property
-    def groups(self) -> dict[str, tuple[str, ...]]:
-        """Names of parameters by group: weights and biases."""
-        own = {name: view.ndim for name, view in self.params.views.items()}
-        return {
-            "weights": tuple(name for name, ndim in own.items() if ndim > 1),
-            "biases": tuple(name for name, ndim in own.items() if ndim == 1),
-        }
-
     def __repr__(self) -> str:
         size = self.title.removeprefix("residual ")
         return f"Residual({size}, {plural(len(self.params), 'parameter')}, {self.dtype.name})"

@@ -14,7 +14,13 @@ from typing import Any
 import numpy as np
 
 from mlpengine.core.errors import CheckpointError, MlpEngineError
-from mlpengine.core.files import checked_path, first_line, similar_file, write_atomically
+from mlpengine.core.files import (
+    checked_path,
+    first_line,
+    is_device,
+    similar_file,
+    write_atomically,
+)
 from mlpengine.core.spec import Array
 
 METADATA_KEY = "mlpengine"
@@ -53,6 +59,8 @@ def read_tensors(path: str | Path) -> tuple[dict[str, Array], dict[str, Any]]:
     if path.is_dir():
         text = f"of a run, mlpengine.load({str(path)!r}) returns the model"
         raise CheckpointError(f"{path}: is a directory; {text}")
+    if is_device(path):
+        raise CheckpointError(f"{path}: must be a file (it is a pipe or a device)")
     if not path.is_file():
         raise CheckpointError(f"{path}: there is no such file{similar_file(path)}")
     try:

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from mlpengine.core.errors import ShapeError
 from mlpengine.core.named import arrays_by_name, one_or_named
 from mlpengine.core.placement import Storage
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import plural
+from mlpengine.core.wording import plural, quoted
 from mlpengine.nn.recording import Recordable, Recording
 from mlpengine.tape.binding import Arena, Forward
 from mlpengine.tape.forward import ForwardPlan
@@ -50,8 +52,10 @@ class Scratch:
         arena: Arena | None = None,
         like: Sequence[Storage] = (),
     ) -> None:
-        if batch_size < 0:
-            raise ShapeError(f"scratch: batch_size must not be negative (got {batch_size})")
+        if not isinstance(batch_size, int | np.integer) or batch_size < 0:
+            raise ShapeError(
+                f"scratch: batch_size must be a whole number from 0 (got {quoted(batch_size)})"
+            )
         self.mlp, self.batch_size, self.training = mlp, batch_size, training
         self.backend, self.rematerialization, self.like = backend, rematerialization, like
         self.recording: Recording = mlp.recorded(batch_size, training=training)

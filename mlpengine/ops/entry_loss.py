@@ -46,6 +46,8 @@ class EntryLoss(Loss):
     `target_columns`, `formula` takes this many adjacent target columns as its last arguments.
     """
 
+    tasks: ClassVar[tuple[str, ...]] = ("regression",)
+
     target_columns: ClassVar[int] = 1
     """Number of target columns of an entry."""
 

@@ -44,8 +44,6 @@ class MeanSquaredError(EntryLoss, name="mse"):
     Backward: d_output = dy * 2 (output - target) / entries; d_target = -d_output.
     """
 
-    tasks = ("regression",)
-
     def formula(self, y: Expr, t: Expr) -> Expr:
         return (y - t) * (y - t)
 
@@ -64,6 +62,8 @@ class KnownTargets(EntryLoss, name="known_targets"):
 
     The mean divides by the number of all entries, known and missing.
     """
+
+    tasks = ()
 
     loss: EntryLoss = field(default_factory=MeanSquaredError)
 
@@ -106,8 +106,6 @@ class MeanAbsoluteError(EntryLoss, name="mae"):
     d_target = -d_output.
     """
 
-    tasks = ("regression",)
-
     def formula(self, y: Expr, t: Expr) -> Expr:
         return abs(y - t)
 
@@ -129,8 +127,6 @@ class Huber(EntryLoss, name="huber"):
     Source: Huber 1964, section 1.
     """
 
-    tasks = ("regression",)
-
     delta: Annotated[Positive, "Where it turns linear, in standardized units."] = 1.0
 
     def formula(self, y: Expr, t: Expr) -> Expr:
@@ -147,8 +143,6 @@ class LogCosh(EntryLoss, name="log_cosh"):
 
     Backward: d_output = dy * tanh(output - target) / entries; d_target = -d_output.
     """
-
-    tasks = ("regression",)
 
     def formula(self, y: Expr, t: Expr) -> Expr:
         return softplus_tail((y - t) * 2) + abs(y - t) - log(2)
@@ -170,8 +164,6 @@ class Quantile(EntryLoss, name="quantile"):
 
     Source: Koenker and Bassett 1978, equation 2.1.
     """
-
-    tasks = ("regression",)
 
     levels: Annotated[
         tuple[Annotated[float, Limits(above=0, below=1)], ...],
@@ -371,7 +363,6 @@ def _log_probabilities(y: Expr) -> tuple[Expr, Expr]:
 class MeanLoss(EntryLoss):
     """Base of losses that predict the logarithm of a mean."""
 
-    tasks = ("regression",)
     target_range = (0.0, np.inf)
 
     def best_constant(self, target: Array, outputs: int, weights: Array | None = None) -> Array:
@@ -495,8 +486,6 @@ class GaussianNll(EntryLoss, name="gaussian_nll"):
     Source: Nix and Weigend 1994, equation 2.
     """
 
-    tasks = ("regression",)
-
     def formula(self, mean: Expr, s: Expr, t: Expr) -> Expr:
         return (s + (mean - t) * (mean - t) * exp(-s)) * 0.5
 
@@ -548,6 +537,7 @@ class MeanOutput(EntryLoss, name="mean_output"):
     Backward: d_output = dy / entries.
     """
 
+    tasks = ()
     takes_target = False
 
     def formula(self, y: Expr, t: Expr) -> Expr:

@@ -1,7 +1,7 @@
 """Optimizers, learning-rate schedules and gradient clipping on flat vectors."""
 
 from mlpengine.optim._optimizer import OPTIMIZERS, Optimizer
-from mlpengine.optim.adam import Adam, AdamW, NAdam
+from mlpengine.optim.adam import Adam, AdamW
 from mlpengine.optim.full_batch import FullBatch
 from mlpengine.optim.lbfgs import Lbfgs
 from mlpengine.optim.levenberg_marquardt import BayesianRegularization, LevenbergMarquardt
@@ -13,7 +13,6 @@ from mlpengine.optim.schedules import (
     ConstantSchedule,
     CosineSchedule,
     ExponentialSchedule,
-    FlatCosineSchedule,
     LinearSchedule,
     OneCycleSchedule,
     PlateauSchedule,
@@ -32,14 +31,12 @@ __all__ = [
     "ConstantSchedule",
     "CosineSchedule",
     "ExponentialSchedule",
-    "FlatCosineSchedule",
     "FullBatch",
     "Group",
     "Lbfgs",
     "LevenbergMarquardt",
     "LinearSchedule",
     "Lion",
-    "NAdam",
     "OneCycleSchedule",
     "Optimizer",
     "OptimizerSettings",

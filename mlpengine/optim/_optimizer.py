@@ -12,7 +12,6 @@ from mlpengine.core.errors import CheckpointError, DtypeError, ShapeError, Usage
 from mlpengine.core.fields import Fraction, Given, Limits, NonNegative, options_of
 from mlpengine.core.spec import Array, Call, Spec, call
 from mlpengine.core.wording import plural, quoted
-from mlpengine.formula import variables
 from mlpengine.optim._denormals import (
     flush_interval,
     smallest_square,
@@ -115,8 +114,7 @@ class Optimizer(ABC):
     Hyper-parameters are attributes that the constructor reads; only `lr` may be set later.
 
     For other backends: `moments` maps names to vectors in the layout of the parameters, scaled as
-    each class documents.  `carried` holds the numbers that each step passes to the next step; step
-    t writes row ``t % 2``.  `advance` counts a step and sets the 0-d constants of the calls.
+    each class documents.  `advance` counts a step and sets the 0-d constants of the calls.
 
     Args:
         schedule: a function from the number of completed steps to a factor of `lr`.
@@ -124,15 +122,14 @@ class Optimizer(ABC):
         hyper: hyper-parameters that the formulas read, by name.
         signed: moments that are means of gradients: the decay per step by name.
         squares: moments that are means of squares (never negative): the decay per step by name.
-        carried: initial values of the numbers that `numbers` reads from the previous step.
 
     Raises: UsageError for a hyper-parameter out of range or another model's parameters; ShapeError
         or DtypeError for gradients in another layout than the parameters.
     """
 
     __slots__ = (  # so that ``optimizer.learning_rate = 0.1`` is an error
-        *("_bound", "_carried", "_formulas", "_frozen", "_hyper", "_hyper_values", "_largest_lr"),
-        *("_lr", "_numpy", "_signed", "_squares", "_steps", "_where", "carried"),
+        *("_bound", "_formulas", "_frozen", "_hyper", "_hyper_values", "_largest_lr"),
+        *("_lr", "_numpy", "_signed", "_squares", "_steps", "_where"),
         *(
             "average",
             "current_lr",
@@ -176,7 +173,6 @@ class Optimizer(ABC):
         hyper: Annotated[Mapping[str, float] | None, Given] = None,
         signed: Annotated[Mapping[str, float] | None, Given] = None,
         squares: Annotated[Mapping[str, float] | None, Given] = None,
-        carried: Annotated[Mapping[str, float] | None, Given] = None,
     ) -> None:
         self._where = type(self).__name__
         if not isinstance(getattr(model, "params", None), Flat):
@@ -214,8 +210,7 @@ class Optimizer(ABC):
         if average is not None:
             self.moments["average"] = aligned(flat)
         self._squares = tuple(squares or {})
-        self._hyper, self._carried = dict(hyper or {}), tuple(carried or {})
-        self.carried = np.array([list((carried or {}).values())] * 2, np.float64)
+        self._hyper = dict(hyper or {})
         self._frozen = self.params.frozen
         self.flush_every = flush_interval([*(signed or {}).values(), *(squares or {}).values()])
         self._bind_buffers()
@@ -230,11 +225,7 @@ class Optimizer(ABC):
 
     def _bind_buffers(self) -> None:
         """Create the formulas and the NumPy calls of a new optimizer or a copy."""
-        self._formulas = numbers, _ = update_formulas(
-            self, self._hyper, self.moments, self._carried, self.average
-        )
-        if self.groups and "lr" in variables(*(numbers[n] for n in self._carried)):
-            raise UsageError(f"{self._where}: with groups, carried numbers must not depend on lr")
+        self._formulas = update_formulas(self, self._hyper, self.moments, self.average)
         self._hyper_values = tuple(self._hyper.values())
         self._numpy = NumpyUpdate(self.describe_update())
         self._bound: dict[int, tuple[HasFlat, Callable[[], None]]] = {}
@@ -357,15 +348,10 @@ class Optimizer(ABC):
         self._steps, self.current_lr = number, lr
         for (factor, share), keep in numpy.keeps.items():
             keep[()] = 1.0 - lr * factor * (self.weight_decay * share)
-        given = self._hyper_values
-        if self._carried:
-            given += tuple(self.carried[steps % 2].tolist())
         for factor, cells in numpy.cells:
-            numbers = self.numbers(lr * factor, number, *given)
+            numbers = self.numbers(lr * factor, number, *self._hyper_values)
             for name, cell in cells:
                 cell[()] = numbers[name]
-        if self._carried and numpy.cells:
-            self.carried[number % 2] = [numbers[name] for name in self._carried]
 
     def count(self, lr: float, steps: int = 1) -> None:
         """Record `steps` steps; `lr` is the learning rate of the last step."""
@@ -377,10 +363,9 @@ class Optimizer(ABC):
         """Return the numbers of a step by name, each as a formula.
 
         A subclass's method has these parameters, in this order: ``lr``, the step's learning rate;
-        ``t``, the step's number from 1; the names in `hyper`; the names in `carried`, with the
-        values of the previous step.  Formulas use arithmetic, and `sqrt` and `power` of
-        `mlpengine.optim.scalar_functions`.  The method is called with floats at each step, and once
-        with variables (`mlpengine.formula.Expr`) for C.
+        ``t``, the step's number from 1; the names in `hyper`.  Formulas use arithmetic, and `sqrt`
+        and `power` of `mlpengine.optim.scalar_functions`.  The method is called with floats at each
+        step, and once with variables (`mlpengine.formula.Expr`) for C.
         """
 
     @abstractmethod
@@ -396,8 +381,6 @@ class Optimizer(ABC):
         """Return copies of everything that the next step depends on, without the parameters."""
         state: State = {"steps": self.steps, "lr": self.lr, "current_lr": self.current_lr}
         state |= {f"moments.{name}": moment.copy() for name, moment in self.moments.items()}
-        carried = self.carried[self.steps % 2].tolist()
-        state |= {f"carried.{k}": v for k, v in zip(self._carried, carried, strict=True)}
         if isinstance(self.schedule, PlateauSchedule):
             state |= {f"schedule.{k}": v for k, v in self.schedule.state_dict().items()}
         return state
@@ -418,7 +401,6 @@ class Optimizer(ABC):
         self.current_lr = float(state["current_lr"])
         for name, moment in self.moments.items():
             moment[...] = state[f"moments.{name}"]
-        self.carried[self.steps % 2] = [state[f"carried.{name}"] for name in self._carried]
         if isinstance(self.schedule, PlateauSchedule):
             names = self.schedule.state_dict()
             self.schedule.load_state_dict({name: state[f"schedule.{name}"] for name in names})
@@ -435,8 +417,6 @@ class Optimizer(ABC):
             self.params.flat,
             self.moments,
             self._hyper,
-            self._carried,
-            self.carried,
             self.weight_decay,
             self.ranges,
             self.flush_every,

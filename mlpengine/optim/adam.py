@@ -1,9 +1,9 @@
-"""Adam, AdamW (Adam with weight decay by default), and NAdam (Adam with Nesterov momentum)."""
+"""Adam, and AdamW (Adam with weight decay by default)."""
 
 from typing import Annotated, Any, TypeAlias, Unpack
 
 from mlpengine import formula
-from mlpengine.core.fields import Given, NonNegative
+from mlpengine.core.fields import NonNegative
 from mlpengine.optim._optimizer import (
     Betas,
     DecayOptions,
@@ -101,83 +101,3 @@ class AdamW(Adam, name="adamw"):
         **shared: Unpack[SharedOptions],
     ) -> None:
         super().__init__(model, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, **shared)
-
-
-class NAdam(Optimizer, name="nadam"):
-    """NAdam, Adam with Nesterov momentum: the step looks ahead along the first moment.
-
-    As in PyTorch, params -= lr * m_hat / (sqrt(v_hat) + eps), with
-    m_hat = (1 - mu(t)) / (1 - M(t)) * grads + mu(t + 1) / (1 - M(t + 1)) * m.
-    Here, mu(t) = beta1 * (1 - 0.96**(t * momentum_decay) / 2), and M(t) is the product of mu(1) to
-    mu(t); m, v and v_hat are as in `Adam`.
-
-    Moments: ``first`` and ``second``, as in `Adam`.
-    Numbers: `rate`, the factor of the gradient; `ahead`, the factor of the first moment; `product`,
-    the carried number M(t).
-
-    Source: Dozat 2016, Incorporating Nesterov Momentum into Adam.
-    """
-
-    __slots__ = ("betas", "eps", "momentum_decay")
-
-    def __init__(
-        self,
-        model: HasParams,
-        *,
-        lr: LearningRate = 2e-3,
-        betas: Betas = (0.9, 0.999),
-        eps: Epsilon = 1e-8,
-        momentum_decay: Annotated[
-            NonNegative, Given, "How fast the momentum rises from half of betas[0] to all of it."
-        ] = 0.004,
-        **shared: Unpack[DecayOptions],
-    ) -> None:
-        self.betas: tuple[float, float] = self.fit("betas", betas)
-        self.eps: float = self.fit("eps", eps)
-        self.momentum_decay: float = self.fit("momentum_decay", momentum_decay)
-        beta1, beta2 = self.betas
-        super().__init__(
-            model,
-            lr=lr,
-            hyper={
-                "beta1": beta1,
-                "beta2": beta2,
-                "eps": self.eps,
-                "psi": self.momentum_decay,
-            },
-            signed={"first": beta1},
-            squares={"second": beta2},
-            carried={"product": 1.0},
-            **shared,
-        )
-
-    def numbers(
-        self, lr: Any, t: Any, beta1: Any, beta2: Any, eps: Any, psi: Any, product: Any
-    ) -> dict[str, Any]:
-        root = sqrt((1.0 - power(beta2, t)) / (1.0 - beta2))
-        mu = beta1 * (1.0 - 0.5 * power(0.96, t * psi))
-        mu_ahead = beta1 * (1.0 - 0.5 * power(0.96, (t + 1) * psi))
-        product = product * mu
-        return {
-            "rate": lr * root * (1.0 - mu) / (1.0 - product),
-            "ahead": lr * root * (1.0 - beta1) * mu_ahead / (1.0 - product * mu_ahead),
-            "scaled_eps": root * eps,
-            "product": product,
-        }
-
-    def update(
-        self,
-        p: Any,
-        g: Any,
-        first: Any,
-        second: Any,
-        beta1: Any,
-        beta2: Any,
-        rate: Any,
-        ahead: Any,
-        scaled_eps: Any,
-    ) -> dict[str, Any]:
-        first = first * beta1 + g
-        second = second * beta2 + g * g
-        p = p - (first * ahead + g * rate) / (formula.sqrt(second) + scaled_eps)
-        return {"first": first, "second": second, "p": p}

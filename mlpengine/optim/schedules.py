@@ -218,17 +218,6 @@ class CosineSchedule(_TimedSchedule, name="cosine"):
 
 
 @dataclass(frozen=True)
-class FlatCosineSchedule(_TimedSchedule, name="flat_cosine"):
-    """Constant for the first half, then half a cosine to zero at s = T.
-
-    Source: Holzmueller et al. 2024, arXiv 2407.04491, section 3.
-    """
-
-    def _factor(self, step: int) -> float:
-        return _cosine(1.0, 0.0, max(0.0, 2.0 * step / self._span - 1.0))
-
-
-@dataclass(frozen=True)
 class OneCycleSchedule(_TimedSchedule, name="one_cycle"):
     """Up from `initial` to 1, then down to `final`, each along half a cosine.
 

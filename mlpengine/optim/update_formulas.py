@@ -12,7 +12,6 @@ def update_formulas(
     optimizer: Any,
     hyper: Iterable[str],
     moments: Iterable[str],
-    carried: Iterable[str],
     average: float | None,
 ) -> tuple[dict[str, Expr], dict[str, Expr]]:
     """Return the formulas `numbers` and `outputs` of an `Update`.
@@ -21,7 +20,7 @@ def update_formulas(
     Raises: UsageError for an unknown or missing name.
     """
     where = type(optimizer).__name__
-    taken = ["lr", "t", *hyper, *carried]
+    taken = ["lr", "t", *hyper]
     if [a.name for a in parameters_of(type(optimizer).numbers)] != taken:
         raise UsageError(f"{where}: the parameters of numbers must be {', '.join(taken)}")
     returned = optimizer.numbers(*map(variable, taken))
@@ -34,7 +33,6 @@ def update_formulas(
     outputs = {name: _formula(value) for name, value in new.items()}
     wrong = [n for n in asked if n not in known]
     wrong += [n for n in outputs if n not in vectors or n == "g"]
-    wrong += [n for n in carried if n not in numbers]
     if wrong or len(set(known)) < len(known):
         raise UsageError(
             f"{where}: update must read and return names that are known, each once "

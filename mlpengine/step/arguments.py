@@ -29,6 +29,9 @@ def loss_of(mlp: Network, loss: Any, weights: Mapping[str, float] | None) -> Any
         raise UsageError("training step: loss_weights must come with a loss for each output")
     else:
         need("loss", loss, Loss, "a loss such as SoftmaxCrossEntropy()")
+        if not loss.takes_target:
+            text = "return the output by name, and write {'penalty': MeanOutput()}"
+            raise UsageError(f"training step: loss must have a target (got {loss.title}); {text}")
     losses = [*loss.losses] if isinstance(loss, LossSum) else [""]
     if {*mlp.out_sizes} != {*losses}:
         wanted = ", ".join(f"{name!r}: ..." for name in mlp.out_sizes if name)

@@ -10,7 +10,7 @@ import numpy as np
 
 from mlpengine.core.errors import CheckpointError, NumericalError
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import differing
+from mlpengine.core.wording import differing, quoted
 from mlpengine.nn.network import Network
 from mlpengine.nn.safetensors_file import read_tensors, write_tensors
 from mlpengine.nn.saving import NETWORK_KEY
@@ -70,9 +70,11 @@ def unpack(arrays: Mapping[str, Array], plain: Any) -> Any:
 
 def _check(state: Mapping[str, Any], params: Iterable[str]) -> None:
     """Raise CheckpointError unless `state` has weights, as a `TrainingStep.state_dict` has."""
-    if "weights" not in state:
-        own = state.keys() <= {*params}
-        given = "a network's" if own else f"one with {', '.join(map(repr, state))}"
+    if not isinstance(state, Mapping) or "weights" not in state:
+        given = quoted(state)
+        if isinstance(state, Mapping):
+            own = state.keys() <= {*params}
+            given = "a network's" if own else f"one with {', '.join(map(repr, state))}"
         raise CheckpointError(
             f"training step: needs what step.state_dict() returned (got {given:.100}); "
             "write mlp.load_state_dict(state) for weights alone"

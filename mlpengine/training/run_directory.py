@@ -14,7 +14,7 @@ from mlpengine.backends.compiled.cache import chosen_target
 from mlpengine.core import system
 from mlpengine.core.errors import RunError, UsageError
 from mlpengine.core.files import RESOLVED as RESOLVED
-from mlpengine.core.files import is_run, missing, not_a_run, write_atomically, writing
+from mlpengine.core.files import is_device, is_run, missing, not_a_run, write_atomically, writing
 from mlpengine.step.blas_threads import blas_name, cores
 
 GIVEN_CONFIG = "config.yaml"
@@ -78,6 +78,7 @@ class RunDirectory:
             raise UsageError(
                 f"{path}: is not the directory of a run, such as runs/NAME (it has no {LOCK_FILE})"
             )
+        refuse_devices(path)
         try:
             lock = system.open_file(path / LOCK_FILE, os.O_RDWR)
         except OSError as error:
@@ -177,9 +178,18 @@ def _candidates(path: Path) -> Iterator[Path]:
         yield path.with_name(f"{path.name}-{number:03d}")
 
 
+def refuse_devices(run: Path) -> None:
+    """Raise RunError if a file of a run is a pipe or a device; reading it might never end."""
+    with writing(run, "read"):
+        for path in sorted(run.iterdir()):
+            if is_device(path):
+                raise RunError(f"{path}: must be a file (it is a pipe or a device); remove it")
+
+
 def resolved_config(run: Path, advice: str = "") -> Path:
     """Return the config of a run directory.  Raises: UsageError, with advice, if there is none."""
     if is_run(run):
+        refuse_devices(run)
         return run / RESOLVED
     if not run.exists():
         raise missing(run, "run")

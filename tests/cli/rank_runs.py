@@ -91,7 +91,7 @@ def updates() -> int:
         except NumericalError as error:
             done += [str(error), optimizer.steps]
         done += [step(x, y), copy(x, y), step(x, y), *hashes(mlp.params.flat, step.grads.flat)]
-        done += hashes(*optimizer.moments.values(), optimizer.carried, copy.mlp.params.flat)
+        done += hashes(*optimizer.moments.values(), copy.mlp.params.flat)
         tell(ranks, f"update {name}", done)
     return 0
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from textwrap import dedent
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
@@ -110,8 +110,6 @@ def power_loss() -> type:
     @dataclass(frozen=True)
     class Power(EntryLoss, name="power"):
         """A power of the absolute error."""
-
-        tasks: ClassVar = ("regression",)
 
         exponent: Annotated[float, Limits(above=1, at_most=4), "Power of the error."] = 1.5
 

@@ -116,6 +116,8 @@ def test_the_rows_before_may_be_in_another_file(folder, mlpengine):
     np.testing.assert_allclose(model.predict_next(before, following), expected, rtol=1e-6)
     with pytest.raises(DataError, match=r"row 2, column 'day': must be later"):
         model.predict_next(before, following | {"day": [DAYS - 1, DAYS - 2]})
+    with pytest.raises(DataError, match="history must have rows"):
+        model.predict_next([], following)
     known = model.table({**last, "sold": [None, None]}, before)
     np.testing.assert_allclose(model.predict(known), expected, rtol=1e-6)
     (folder / "last.csv").write_text(csv(last))
@@ -136,6 +138,7 @@ def test_the_rows_before_may_be_in_another_file(folder, mlpengine):
     ("settings", "told"),
     [
         (["data.split.time=null"], "data.lags: needs data.split.time"),
+        (["data.split.time=sold"], "data.split.time: must be another column than the target"),
         (["data.lags={'sold': 900}"], "'sold_lag_900' is missing in every row"),
         (["data.lags={'sold': []}"], "data.lags.sold"),
         (["data.rolling={'sold': {}}"], "data.rolling.sold"),

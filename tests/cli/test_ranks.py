@@ -14,6 +14,7 @@ import rank_runs
 from mlpengine.backends.compiled import emitter
 from mlpengine.core.errors import install_line
 from mlpengine.step.ranks import Ranks
+from mlpengine_cli.ranks import launched, start_ranks
 
 RUNS = Path(__file__).with_name("rank_runs.py")
 
@@ -67,6 +68,13 @@ report: false
 """
 
 LONG_FOLDS = LONG.replace("shards: 4", "folds: 3").replace("every_steps: 4", "every_epochs: 1")
+
+
+@pytest.mark.parametrize("count", ["1", "x", ""])
+def test_variables_of_a_launcher_of_one_process_start_no_ranks(count, monkeypatch):
+    monkeypatch.setenv("PMI_RANK", "0")
+    monkeypatch.setenv("PMI_SIZE", count)
+    assert (launched(), start_ranks(asked=False)) == ((0, 1), None)
 
 
 def located(name: str) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import re
 import shutil
 from contextlib import chdir
@@ -93,6 +94,8 @@ def test_one_process_at_a_time(mlpengine, a, tmp_path):
     again = mlpengine("train", "--resume", "a")
     assert again.code == 0
     assert re.search(r"\ncomplete the run .*: train --resume a --epochs \d+\n", again.err)
+    os.mkfifo("a/pipe")
+    assert "a/pipe: must be a file" in mlpengine("train", "--resume", "a").err
 
 
 def test_data_that_changed_are_noticed(mlpengine, rows, tmp_path, caplog):

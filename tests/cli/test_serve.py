@@ -237,7 +237,7 @@ WRONG = {
     "twice": (b'{"size": 1, "size": 2}', "", 422, "'size' must be there once in an object (got 2)"),
     "rows": ([GOOD] * (ROW_LIMIT + 1), "", 413, "at most 10000 items"),
     "bytes": (b" " * (BODY_LIMIT + 1), "", 413, "Content Too Large"),
-    "a level": (GOOD, "set=2", 422, "'set': the level must be a number between 0"),
+    "a level": (GOOD, "set=0", 422, "'set': the level must be above 0 and below 1"),
     "another option": (GOOD, "sets=0.9", 422, "this model has set - did you mean 'set'?"),
 }
 
@@ -286,6 +286,7 @@ def test_further_columns_are_ignored_and_no_rows_are_none():
 
 def test_other_paths_methods_and_types():
     assert ask("classes", GOOD, kind="text/plain")[0] == 415
+    assert ask("classes", GOOD, kind="x" * 20_000)[0] == 431
     assert ask("classes", GOOD, kind="Application/JSON; charset=utf-8")[0] == 200
     status, _, headers = ask("classes", GOOD, method="PUT")
     assert (status, headers[b"allow"]) == (405, b"POST")

@@ -115,7 +115,9 @@ WRONG_SETTINGS = {
     "key": ("model.hiden=[3]", "--set model.hiden: unknown key - did you mean"),
     "new section": ("modle.x=3", "--set modle.x: modle: unknown key - did you mean 'model'?"),
     "element": ("model.hidden.0=3", "hidden is a list: set it whole, as hidden=[...]"),
-    "YAML": ("model.hidden=[3", "--set model.hidden: not valid YAML"),
+    "YAML": ("model.hidden=[", "--set model.hidden: not valid YAML: [ needs"),
+    "empty": ("data.source=", "--set data.source: must be text"),
+    "twice": ("data.drop=[a, a]", "--set data.drop: target,"),
     "alias": ("model.hidden=*x", "--set model.hidden: aliases are not allowed"),
     "a value with sections": ("seed.a=3", "seed: must be a whole number (got a mapping)"),
 }

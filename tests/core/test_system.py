@@ -31,16 +31,6 @@ def test_bytes_are_written_as_they_are(opened, tmp_path):
     assert os.read(opened(flags=os.O_RDONLY), 100) == content
 
 
-def test_a_read_at_an_offset_leaves_the_position(opened):
-    file = opened()
-    os.write(file, b"0123456789")
-    os.lseek(file, 2, os.SEEK_SET)
-    view = bytearray(4)
-    assert system.read_into(file, memoryview(view), 7) == 3
-    assert bytes(view) == b"789\0"
-    assert os.read(file, 2) == b"23"
-
-
 def test_one_of_two_has_the_lock(opened):
     first, second = opened(), opened()
     assert system.lock(first)
@@ -82,13 +72,6 @@ def test_a_process_waits_for_the_lock(opened, tmp_path):
         os.close(file)
         assert waiting.stdout.readline() == "True\n"
         waiting.communicate("")
-
-
-def test_a_file_without_a_name_is_gone_when_it_is_closed(tmp_path):
-    file = system.open_unnamed(tmp_path / "values")
-    os.write(file, b"values")
-    os.close(file)
-    assert os.listdir(tmp_path) == []
 
 
 READER = """\

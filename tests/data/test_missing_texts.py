@@ -12,7 +12,7 @@ import pytest
 from pyarrow import parquet
 
 import mlpengine
-from mlpengine import MlpClassifier
+from mlpengine import MlpClassifier, MlpRegressor
 from mlpengine.core.errors import DataError
 from mlpengine.data.features import Preprocessor, profile
 from mlpengine.data.tables import read_table
@@ -78,8 +78,13 @@ def test_labels_of_estimators_are_the_same_classes():
     assert few.fit(x[: len(numbers)], numbers).classes_.tolist() == [1, 2]
     for odd in (date(2020, 1, 1), Decimal(1), 10**30, {1}, b"a", 1j, None, pd.NA):
         for given in ([odd, "a"] * 2, np.array([odd, odd, 2, 3], object)):
-            with pytest.raises(DataError, match="y: labels must be all texts or all numbers"):
+            with pytest.raises(DataError, match=r"^y(: labels must|, row 1: )"):
                 few.fit(x[:4], given)
+    dates = x.astype("M8[s]")
+    for model in (few, MlpRegressor()):
+        for rows, given in ((dates, x[:, 0] % 2), (x, dates[:, 0])):
+            with pytest.raises(DataError, match="datetime"):
+                model.fit(rows, given)
 
 
 def test_a_class_is_evaluated_and_predicted_under_its_name(tmp_path):
@@ -205,8 +210,10 @@ def test_a_table_without_rows_is_refused():
     for verb in (lambda none: mlpengine.fit(none, "y"), model.evaluate):
         with pytest.raises(DataError, match=r"rows are needed \(got none\)"):
             verb(table[:0])
-    swapped = [*table[["y", "x"]].itertuples(index=False)]  # named tuples
-    np.testing.assert_array_equal(model.predict(swapped), model.predict(table))
+    swapped = table[["y", "x"]]
+    rows = [*swapped.itertuples(index=False)], [row for _, row in swapped.iterrows()]
+    for given in (*rows, swapped.astype(str).astype("category")):
+        np.testing.assert_array_equal(model.predict(given), model.predict(table))
     with pytest.raises(mlpengine.UsageError, match=r"write training: {folds"):
         model.predict_set(table)
     assert model.compare(model, table[:1]).as_dict()["ahead"] is None
@@ -216,6 +223,11 @@ def test_a_table_without_rows_is_refused():
     weighted = {"weight": "w", "split": {"test": 0.0}}
     with pytest.raises(DataError, match="each fold needs a row with a weight above 0"):
         mlpengine.fit(table.assign(w=[1] + [0] * 59), "y", data=weighted)
+    kinds = table.assign(kind=["rare", "a", "b"] * 20, w=[0, 1, 2] * 20)
+    with pytest.raises(DataError, match="'rare' has none"):
+        mlpengine.fit(kinds, "kind", data={"weight": "w"})
+    with pytest.raises(mlpengine.ConfigError, match=r"data\.event: .* did you mean 'x'"):
+        mlpengine.fit(table, "y", data={"event": "xx"})
     assert without_each_block(3, np.arange(3), weights=np.eye(3)[1]) == []
     plain = {"training": {"epochs": 1, "folds": None}, "data": {"weight": "w"}}
     model, _ = mlpengine.fit(table.assign(w=1), "y", **plain)

@@ -137,5 +137,10 @@ def test_misuse_with_pytorch_is_told_in_one_line():
     with pytest.raises(UsageError, match=r"got Linear, int"):
         watch(model, 3)
     watcher = watch(model, torch.optim.SGD(model.parameters()))
-    with pytest.raises(UsageError, match=r"item\(\)"):
-        watcher.step(1.0)
+    for loss in (1.0, model(torch.zeros(3, 2))):
+        with pytest.raises(UsageError, match=r"item\(\)"):
+            watcher.step(loss)
+    bag = torch.nn.Sequential(torch.nn.EmbeddingBag(3, 2, sparse=True), model)
+    watcher, loss = watch(bag, torch.optim.SGD(bag.parameters())), bag(torch.tensor([[0, 1]])).sum()
+    loss.backward()
+    watcher.step(loss)

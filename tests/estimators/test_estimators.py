@@ -96,6 +96,8 @@ def test_text_labels(iris):
     assert (model.classes_[chances.argmax(axis=1)] == model.predict(x)).all()
     assert (model.n_iter_, len(model.loss_curve_), model.best_epoch_) == (200, 200, 200)
     assert model.score(x, y) > 0.95
+    codes = (y == "setosa").astype(object)  # scikit-learn's score refuses such labels
+    assert model.fit(x, codes).score(x, codes) > 0.95
 
 
 @pytest.mark.parametrize(("given", "asked", "got"), [("f8", None, "f4"), ("i8", "float64", "f8")])
@@ -128,12 +130,16 @@ def test_equal_seeds_give_equal_models_and_copies_go_on_alike(estimator):
         assert twin.n_iter_ == model.n_iter_ == 5
 
 
-def test_a_warm_start_goes_on_and_a_cold_one_does_not(numbers):
+def test_a_warm_start_goes_on_and_a_cold_one_does_not(numbers, caplog):
     x, y = numbers[0], numbers[1][:, 0]
-    warm = MlpRegressor(hidden=(8,), epochs=5, warm_start=True, random_state=0).fit(x, y)
+    options = {"early_stopping": True, "warm_start": True}
+    warm = MlpRegressor(hidden=(8,), epochs=5, random_state=0, **options).fit(x, y)
     scale, score = warm._preprocessor.numbers, warm.score(x, y)
     assert warm.fit(x, y).score(x, y) > score
     assert warm._preprocessor.numbers is scale
+    assert not caplog.records
+    warm.fit(x[:-9], y[:-9])  # other validation rows
+    assert "may have trained the networks of the warm start" in caplog.text
     cold = MlpRegressor(hidden=(8,), epochs=5, random_state=0, **ALONE).fit(x, y)
     np.testing.assert_array_equal(cold.fit(x, y).predict(x), clone(cold).fit(x, y).predict(x))
     with pytest.raises(UsageError, match="folds: must be None with warm_start"):
@@ -156,15 +162,16 @@ def test_partial_fit_goes_on_after_the_schedule_of_a_fit_has_ended(options, numb
 
 
 def test_partial_fit_learns_a_stream_whose_scale_follows_all_rows(numbers):
-    x, y = 5 + 2 * numbers[0], numbers[1]
+    x, y = np.hstack([5 + 2 * numbers[0], 9 + numbers[0][:, :1]]), numbers[1]
+    x[:20, 6] = np.nan  # a column without a known number at first
     model = MlpRegressor(hidden=(32,), lr=1e-2, random_state=0)
     for _ in range(12):
         for start in range(0, len(x), 20):
             model.partial_fit(x[start : start + 20], y[start : start + 20])
     assert model.n_iter_ == len(model.loss_curve_) == 180
     assert model.score(x, y) > 0.97
-    np.testing.assert_allclose(model._preprocessor.numbers.center, x.mean(0))
-    np.testing.assert_allclose(1 / model._preprocessor.numbers.factor, x.std(0))
+    np.testing.assert_allclose(model._preprocessor.numbers.center, np.nanmean(x, 0))
+    np.testing.assert_allclose(1 / model._preprocessor.numbers.factor, np.nanstd(x, 0))
     np.testing.assert_allclose(model._preprocessor.target.scale, y.std(0))
 
 
@@ -318,9 +325,14 @@ UNCLIPPED = {"training.clip_norm": None}
 BAD_CALLS = {
     "no classes": (lambda x, y: MlpClassifier().partial_fit(x, y), DataError, "needs classes"),
     "negative weights": (
-        lambda x, y: MlpClassifier().fit(x, y, sample_weight=-np.ones(len(x))),
+        lambda x, y: MlpClassifier().fit(x, y, sample_weight=1 - (np.arange(len(x)) == 7) * 2),
         DataError,
-        "none of them negative",
+        r"row 8: .* zero \(-1\)",
+    ),
+    "a class without weight": (
+        lambda x, y: MlpClassifier(class_weight={"setosa": 0}).fit(x, y),
+        DataError,
+        "'setosa' has none",
     ),
     "a learning rate that blows up": (
         lambda x, y: MlpRegressor(optimizer="sgd", lr=1e30, settings=UNCLIPPED).fit(x, x),
@@ -342,6 +354,11 @@ BAD_CALLS = {
         lambda x, y: MlpClassifier(2, epochs=1, warm_start=True).fit(x, y).fit(x, y == "setosa"),
         DataError,
         "must have the classes of the first fit",
+    ),
+    "a nested setting": (
+        lambda x, y: MlpRegressor(settings={"training": {"folds": 3}}).fit(x, x),
+        UsageError,
+        "training.folds: is not for estimators",
     ),
     "not a loss": (lambda x, y: MlpRegressor(loss=3).fit(x, x), UsageError, r"loss: .*got 3\)"),
     "targets of a loss": (

@@ -51,6 +51,8 @@ def test_fit_is_init_and_train(capsys, table):
 
 def test_keys_that_are_given_take_the_place_of_those_of_init(table):
     one, hidden = {"epochs": 2, "folds": None}, {"hidden": [5]}
+    every, _ = mlpengine.fit(table, "price", training=one, data={"split": {"validation": 0}})
+    assert every.record["rows"].keys() == {"train", "test"}
     model, result = mlpengine.fit(  # a weight that is constant is no column to drop
         table.assign(w=1), "price", training=one, model=hidden, optimizer="sgd", loss="mae",
         data={"weight": "w"},

@@ -19,7 +19,7 @@ from mlpengine.export.c_train import export_training
 from mlpengine.formula import constant, evaluate, power, variable
 from mlpengine.models.model import Model
 from mlpengine.models.task import task_for
-from mlpengine.optim import AdamW, Group, Lbfgs, Lion, NAdam, RmsProp
+from mlpengine.optim import AdamW, Group, Lbfgs, Lion, RmsProp
 
 WARNINGS = ("all", "extra", "conversion", "double-promotion", "shadow", "error")
 STRICT = ("-std=c99", "-pedantic", *(f"-W{name}" for name in WARNINGS), "-O1")
@@ -86,7 +86,7 @@ NETWORKS = {
         lambda mlp: AdamW(mlp, decay_biases=True),
         {},
     ),
-    "nadam in double": ([2, 5, 4], "selu", ops.GaussianNll(), NAdam, {"real": "double"}),
+    "adamw in double": ([2, 5, 4], "selu", ops.GaussianNll(), AdamW, {"real": "double"}),
     "rmsprop in double, layer between frozen": (
         [2, 4, 4, 1],
         ["softplus", "x * sin(x) + abs(x) ** 1.5"],
@@ -378,10 +378,10 @@ def test_comments_cannot_be_left(text):
         ({"name": "two words.c"}, "must be a C identifier"),
         ({"activation": "softmax"}, "softmax"),
         ({"parts": {"reads": ((0, 1),)}}, "must read all features"),
-        (
-            {"optimizer": lambda mlp: Sgd(mlp, groups={"biases": Group(lr=2.0)})},
-            "must have no groups",
-        ),
+        ({"optimizer": lambda mlp: Sgd(mlp, groups={"biases": Group(2)})}, "must have no groups"),
+        ({"name": "net.txt"}, r"the name must end in \.c"),
+        ({"optimizer": "sgd"}, "optimizer must be such as Sgd"),
+        ({"loss": "mse"}, "loss must be a loss"),
         ({"loss": ops.SoftmaxCrossEntropy(ignore_index=0)}, "softmax_cross_entropy"),
         ({"optimizer": Lbfgs}, "Lbfgs"),
         ({"optimizer": Sgd(Mlp([3, 4, 2]))}, "must be a class or a function"),

@@ -366,16 +366,8 @@ def test_pytorch_loads_the_weights_and_agrees(tmp_path):
 
 def test_an_unknown_format_is_refused(tmp_path):
     for name, form, message in (
-        (
-            "mlp.pkl",
-            None,
-            r"mlp.pkl: the name must end in \.c, \.html, \.js, \.onnx or \.safetensors",
-        ),
-        (
-            "mlp",
-            "onxx",
-            "must be one of safetensors, onnx, c, js, html .* did you mean 'onnx'",
-        ),
+        ("mlp.pkl", None, r"the name must end in \.c, \.html, \.js, \.onnx or \.safetensors"),
+        ("mlp", "onxx", "must be one of safetensors, onnx, c, js, html .* did you mean 'onnx'"),
         ("mlp.html", None, "html needs a model"),
         ("mlp.onnx", "c", r"mlp.onnx: the name must end in \.c, the format \(got \.onnx\)"),
     ):

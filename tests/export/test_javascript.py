@@ -111,7 +111,9 @@ def test_javascript_computes_every_network_that_c_does(tmp_path):
     x = {name: inputs_of(net, 20) for name, net in nets.items()}
     modules = {name: to_js(net)[0].decode() for name, net in nets.items()}
     rows = {name: flat.tolist() for name, (_, flat) in x.items()}
+    rows["net0"].append([None, *rows["net0"][0][1:]])
     answers = in_node(tmp_path, modules, rows)
+    assert answers["net0"].pop() == "predict: needs numbers (got null)"
     for name, net in nets.items():
         tolerance = 1e-12 if net.dtype == np.float64 else 2e-5
         expected = net.predict(x[name][0])

@@ -215,7 +215,10 @@ def test_what_has_no_rule_is_refused_by_its_name(tmp_path):
 
     pytest.importorskip("onnxruntime", reason="needs the extra onnx")
     with pytest.raises(UsageError, match="where"):
-        export(Chosen(IN_DIM, {"w": (1, IN_DIM)}), tmp_path / "net.onnx")
+        export(network := Chosen(IN_DIM, {"w": (1, IN_DIM)}), tmp_path / "net.onnx")
+    network.params.flat[1] = np.nan
+    with pytest.raises(UsageError, match=r"w must be finite \(nan at \[0, 1\]\)"):
+        export(network, tmp_path / "net.onnx")
 
 
 def test_a_network_of_several_outputs_is_refused(tmp_path):

@@ -128,9 +128,11 @@ def test_training_begins_near_a_constant():
     rng = np.random.default_rng(0)
     table = dict(zip("abc", rng.lognormal(0, 2, (3, 150)), strict=True))
     table |= {"days": rng.exponential(9, 150) + 0.01, "died": np.ones(150)}
-    _, result = mlpengine.fit(
+    model, result = mlpengine.fit(
         table, "days", data={"event": "died", "clip": "none"}, optimizer={"lr": 0.0}, seed=0,
         loss={"name": "survival", "distribution": "weibull"},
         training={"epochs": 1, "folds": None, "backend": "numpy"},
     )  # fmt: skip
     assert result.history.rows[0].train_loss < 2
+    with pytest.raises(mlpengine.DataError, match=r"target column is missing \(died\)"):
+        model.evaluate({name: values for name, values in table.items() if name != "died"})

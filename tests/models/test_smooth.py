@@ -71,10 +71,11 @@ def test_a_network_in_a_local_minimum_is_trained_anew(losses, seeds, used, monke
         trained.extend([] if seed is None else [seed])
         return made(*sizes, seed=seed, **options)
 
-    def train(mlp, part, *, several):
+    def train(mlp, part, decays):
         mlp.weights[1].fill(len(trained))
         yield next(left)
 
+    monkeypatch.setattr(smooth, "DECAY_ROWS", 0)
     monkeypatch.setattr(smooth, "Mlp", mlp)
     monkeypatch.setattr(smooth, "_training", train)
     networks = smooth_networks(part(), np.arange(len(X)) % 3, np.arange(3), 5, "f8")
@@ -108,11 +109,11 @@ def test_several_decays_train_again_before_they_give_up(monkeypatch):
     monkeypatch.setattr(smooth, "_training", lambda *a, **o: made.append(1) or train(*a, **o))
     help_once = {"helps": lambda _: next(answers)}
     networks = smooth_networks(part(), FOLDS, np.arange(3), 0, "f4", **help_once)
-    assert (len(networks), len(made)) == ((2, 3) if smooth.DECAY_ROWS else (0, 1))
+    assert (len(networks), len(made)) == ((2, 5) if smooth.DECAY_ROWS else (0, 1))
     assert not smooth_networks(
         part(), FOLDS, np.arange(3), 0, "f4", loss=0.1, helps=lambda _: False
     )
-    assert len(made) == (4 if smooth.DECAY_ROWS else 2)
+    assert len(made) == (6 if smooth.DECAY_ROWS else 2)
 
 
 TABLE = dict(zip("abc", X.T, strict=True))
@@ -139,10 +140,14 @@ def test_a_model_holds_them(tmp_path):
     np.testing.assert_array_equal(again.predict(TABLE), mixed.predict(TABLE))
 
 
-@pytest.mark.parametrize(("rows", "steps"), [(9, 40), (12_500, 40), (20_000, 25), (100_000, 20)])
-def test_many_rows_have_fewer_steps(rows, steps, monkeypatch):
-    monkeypatch.setattr(smooth, "FEWER_STEPS", 20)
-    assert smooth.smooth_steps(rows) == steps
+@pytest.mark.parametrize(("first", "rows"), [(76, [150]), (75, [75, 150]), (37, [38, 150])])
+def test_steps_on_few_rows_come_before_steps_on_all_rows(first, rows, monkeypatch):
+    seen, train = [], smooth._train
+    monkeypatch.setattr(smooth, "_train", lambda *a: seen.append(len(a[1][0])) or train(*a))
+    monkeypatch.setattr(smooth, "DECAY_ROWS", 0)
+    monkeypatch.setattr(smooth, "FIRST_ROWS", first)
+    smooth_networks(part(), FOLDS, np.arange(3), 0, "f4")
+    assert seen == 2 * rows
 
 
 @pytest.mark.parametrize(

@@ -184,6 +184,8 @@ def test_misuse_is_named():
         mlp.backward(mlp.scratch(4), grads)
     with pytest.raises(ShapeError, match="up to 5 rows"):
         scratch.for_rows(6)
+    with pytest.raises(ShapeError, match="a whole number from 0"):
+        mlp.compile("a")
     with pytest.raises(ShapeError, match=r"\(rows, 3\)"):
         mlp.predict(np.zeros((2, 4)))
     with pytest.raises(TapeError, match="read after a backward"):

@@ -39,16 +39,12 @@ from mlpengine.ops.loss_formulas import turning_point
 class Counts(EntryLoss, name="own_counts"):
     """A Poisson likelihood by another name."""
 
-    tasks = ("regression",)
-
     def formula(self, y, t):
         return exp(y) - t * y
 
 
 class Normal2(EntryLoss, name="own_normal"):
     """A normal likelihood of two output columns, without a word on what they are."""
-
-    tasks = ("regression",)
 
     def formula(self, mean, s, t):
         return s * 0.5 + (mean - t) * (mean - t) * exp(-s) * 0.5
@@ -66,7 +62,6 @@ class Pair(EntryLoss, name="own_pair"):
 class Skewed(EntryLoss, name="own_skewed"):
     """A distance with a factor of too high outputs, and one of the training alone."""
 
-    tasks = ("regression",)
     training_options = ("scale",)
 
     factor: Positive = 3.0

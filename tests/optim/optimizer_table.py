@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine.core.spec import Array, Spec
-from mlpengine.optim import Adam, AdamW, CosineSchedule, Lion, NAdam, Optimizer, RmsProp, Sgd
+from mlpengine.optim import Adam, AdamW, CosineSchedule, Lion, Optimizer, RmsProp, Sgd
 from mlpengine.tape.flat import Flat
 
 GOLDEN = Path(__file__).with_name("optimizers_torch.json")
@@ -111,11 +111,7 @@ class Case:
                     tensor.mul_(1.0 - self.lr_at(step) * self.decay)
             for group in optimizer.param_groups:
                 group["lr"] = self.lr_at(step)
-            torch.set_default_dtype(torch.float64)  # of the product that NAdam carries
-            try:
-                optimizer.step()
-            finally:
-                torch.set_default_dtype(torch.float32)
+            optimizer.step()
             yield np.concatenate([t.numpy().reshape(-1) for t in tensors])
 
 
@@ -156,27 +152,6 @@ def lion_formula(*, betas: tuple[float, float] = (0.9, 0.99), **_: Any) -> Any:
         m = betas[1] * m + (1 - betas[1]) * grads
 
 
-def nadam_formula(
-    *,
-    betas: tuple[float, float] = (0.9, 0.999),
-    eps: float = 1e-8,
-    momentum_decay: float = 0.004,
-    **_: Any,
-) -> Any:
-    m, v, direction = np.zeros(WEIGHTS.size), np.zeros(WEIGHTS.size), np.zeros(WEIGHTS.size)
-    mus: list[float] = []
-    while True:
-        grads = yield direction
-        t = len(mus) + 1
-        mu, ahead = (betas[0] * (1 - 0.5 * 0.96 ** (s * momentum_decay)) for s in (t, t + 1))
-        mus.append(mu)
-        m = betas[0] * m + (1 - betas[0]) * grads
-        v = betas[1] * v + (1 - betas[1]) * grads**2
-        corrected = ahead * m / (1 - np.prod([*mus, ahead]))
-        corrected += (1 - mu) * grads / (1 - np.prod(mus))
-        direction = corrected / (np.sqrt(v / (1 - betas[1] ** t)) + eps)
-
-
 CASES = [
     Case("sgd", Sgd, sgd_formula, {"lr": 0.1}, "SGD"),
     Case("sgd-decay", Sgd, sgd_formula, {"lr": 0.1, "weight_decay": 0.2}, "SGD"),
@@ -198,14 +173,6 @@ CASES = [
         adam_formula,
         {"lr": 2e-2, "weight_decay": 0.3, "schedule": CosineSchedule(150, 0.1, warmup_epochs=20)},
         "AdamW",
-    ),
-    Case("nadam", NAdam, nadam_formula, {"lr": 1e-2}, "NAdam"),
-    Case(
-        "nadam-decay",
-        NAdam,
-        nadam_formula,
-        {"lr": 1e-2, "betas": (0.8, 0.9), "momentum_decay": 0.3, "eps": 0.1, "weight_decay": 0.1},
-        "NAdam",
     ),
     Case("lion", Lion, lion_formula, {"lr": 1e-3}, None),
     Case(

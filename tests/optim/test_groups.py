@@ -6,7 +6,7 @@ from optimizer_table import CASES, gradient, make_grads, make_model
 
 from mlpengine import AdamW, CosineSchedule, MeanSquaredError, Mlp, Sgd
 from mlpengine.core.errors import UsageError
-from mlpengine.optim import Group, NAdam, Optimizer
+from mlpengine.optim import Group
 from mlpengine.step.step import TrainingStep
 
 GROUPS = {"biases": Group(lr=0.25, weight_decay=0.5), "first": Group(lr=2.0)}
@@ -90,20 +90,3 @@ def test_wrong_groups_are_refused(name):
     options, text = WRONG[name]
     with pytest.raises(UsageError, match=text):
         Sgd(Mlp([3, 2]), weight_decay=0.1, **options())
-
-
-def test_carried_numbers_that_depend_on_the_rate_take_no_groups():
-    class Sum(Optimizer):
-        def __init__(self, model, **options):
-            super().__init__(model, lr=0.1, carried={"total": 0.0}, **options)
-
-        def numbers(self, lr, t, total):
-            return {"total": total + lr}
-
-        def update(self, p, g, total):
-            return {"p": p - g * total}
-
-    Sum(grouped_model())
-    with pytest.raises(UsageError, match="must not depend on lr"):
-        Sum(grouped_model(), groups=GROUPS)
-    NAdam(grouped_model(), groups=GROUPS)

@@ -29,7 +29,6 @@ from mlpengine.optim import (
     FullBatch,
     LinearSchedule,
     Lion,
-    NAdam,
     Optimizer,
     RmsProp,
     Sgd,
@@ -135,7 +134,7 @@ def test_learning_rate_of_zero_moves_nothing(case: Case) -> None:
     assert (model.params.flat != start()).all()
 
 
-@pytest.mark.parametrize("make", [Adam, NAdam, RmsProp])
+@pytest.mark.parametrize("make", [Adam, RmsProp])
 def test_zero_gradient_without_eps_moves_nothing(make: Any) -> None:
     model = make_model("float32")
     before = model.params.flat.copy()
@@ -247,7 +246,6 @@ def test_state_that_does_not_fit_changes_nothing(change: dict[str, Any], message
         (Adam, {"betas": (0.9, 1.0)}, r"betas\[1\] must .* less than 1 \(got 1.0\)"),
         (AdamW, {"betas": 0.9}, r"AdamW: betas must be 2 numbers \(got 0.9\)"),
         (Adam, {"eps": -1e-8}, "eps must"),
-        (NAdam, {"momentum_decay": -1.0}, "NAdam: momentum_decay must"),
         (RmsProp, {"alpha": 1.0}, "RmsProp: alpha must"),
         (Sgd, {"nesterov": True}, "Sgd: nesterov needs a momentum above zero"),
         (Sgd, {"weight_decay": -1.0}, "Sgd: weight_decay must"),
@@ -278,7 +276,6 @@ DECAYING = [
     (Sgd, {"momentum": 0.8, "nesterov": True}),
     (Adam, {"betas": (0.8, 0.8)}),
     (Adam, {"betas": (0.3, 0.8)}),
-    (NAdam, {"betas": (0.8, 0.8)}),
     (Lion, {"betas": (0.9, 0.8)}),
     (RmsProp, {"alpha": 0.8}),
     (RmsProp, {"alpha": 0.8, "momentum": 0.8}),

@@ -16,7 +16,6 @@ from mlpengine.optim import (
     ConstantSchedule,
     CosineSchedule,
     ExponentialSchedule,
-    FlatCosineSchedule,
     LinearSchedule,
     OneCycleSchedule,
     PlateauSchedule,
@@ -41,7 +40,6 @@ TABLE: list[tuple[Schedule, Callable[[int], float]]] = [
     (LinearSchedule(80, final=1.5), lambda s: min(1.5, 1 + s / 160)),
     (CosineSchedule(100), lambda s: np.cos(pi * min(s, 100) / 200) ** 2),
     (CosineSchedule(100, final=0.2), lambda s: 0.2 + 0.8 * np.cos(pi * min(s, 100) / 200) ** 2),
-    (FlatCosineSchedule(100), lambda s: np.cos(pi * min(max(s - 50, 0), 50) / 100) ** 2),
     (OneCycleSchedule(100), one_cycle),
     (PlateauSchedule(), lambda s: 1.0),
 ]

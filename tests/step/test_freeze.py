@@ -5,13 +5,12 @@ import pytest
 
 from mlpengine import Adam, AdamW, MeanSquaredError, Mlp, Sgd, TrainingStep
 from mlpengine.core.errors import UsageError
-from mlpengine.optim import Lion, NAdam, RmsProp
+from mlpengine.optim import Lion, RmsProp
 
 OPTIMIZERS = {
     "adam": lambda mlp: Adam(mlp, lr=1e-2),
     "adamw": lambda mlp: AdamW(mlp, lr=1e-2, weight_decay=0.1, decay_biases=True),
     "lion": lambda mlp: Lion(mlp, lr=1e-3, weight_decay=0.1),
-    "nadam": lambda mlp: NAdam(mlp, lr=1e-2),
     "rmsprop": lambda mlp: RmsProp(mlp, lr=1e-2, momentum=0.5),
     "sgd": lambda mlp: Sgd(mlp, lr=1e-2, momentum=0.9, nesterov=True, weight_decay=0.1),
 }

@@ -25,7 +25,7 @@ from mlpengine.core.errors import (
     TapeError,
     UsageError,
 )
-from mlpengine.ops import Huber, MeanAbsoluteError
+from mlpengine.ops import Huber, MeanAbsoluteError, MeanOutput
 from mlpengine.optim import PlateauSchedule, RmsProp
 from mlpengine.step.fused_run import FusedRun
 
@@ -198,6 +198,8 @@ def test_misuse_is_named(backend):
     mlp = step.mlp
     with pytest.raises(ShapeError, match="training step: y"):
         step(x, y[:, :1])  # would broadcast
+    with pytest.raises(UsageError, match="loss must have a target"):
+        TrainingStep(mlp, MeanOutput(), Sgd(mlp), 8)
     with pytest.raises(ShapeError, match="up to 8 rows"):
         step(*data("mse", 9))
     with pytest.raises(ShapeError, match="training step: x"):
@@ -297,6 +299,10 @@ def test_a_step_refuses_files_that_are_not_its_own(tmp_path):
     TrainingStep(mlp, SoftmaxCrossEntropy(), Sgd(mlp), 20).save(path)
     with pytest.raises(CheckpointError, match=r"file\.safetensors: Adam: .*same names"):
         step.load(path)
+    with pytest.raises(CheckpointError, match=r"step.state_dict\(\) returned \(got None\)"):
+        step.load_state_dict(None)
+    with pytest.raises(CheckpointError, match="null: must be a file"):
+        step.load("/dev/null")
 
 
 @pytest.mark.parametrize(

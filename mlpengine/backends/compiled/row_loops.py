@@ -5,16 +5,14 @@ from collections.abc import Sequence
 from mlpengine.backends.compiled.statements import ForLoop, If, Scope, Statement
 
 
-def lane_loop(
-    count: int, lanes: int, body: Sequence[Statement], variable: str = "j"
-) -> Sequence[Statement]:
+def lane_loop(count: int, lanes: int, body: Sequence[Statement]) -> Sequence[Statement]:
     """Return a loop over the vectors of a row of `count` entries; a vector has ``n`` of them."""
     whole = count // lanes * lanes
     parts: list[Statement] = []
     if whole:
-        parts.append(ForLoop(variable, 0, whole, ["const int64_t n = LANES;", *body], step="LANES"))
+        parts.append(ForLoop("j", 0, whole, ["const int64_t n = LANES;", *body], step="LANES"))
     if count % lanes:
-        head = f"const int64_t {variable} = {whole}, n = {count % lanes};"
+        head = f"const int64_t j = {whole}, n = {count % lanes};"
         parts.append(Scope([head, *body]))
     return parts
 

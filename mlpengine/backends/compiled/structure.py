@@ -63,7 +63,7 @@ class Structure:
 
     def _update(self, update: Update) -> Iterator[Any]:
         for name, value in update._asdict().items():
-            if name in ("params", "carried_values"):
+            if name == "params":
                 yield self._place(value)
             elif name == "moments":
                 yield [(key, self._place(array)) for key, array in value.items()]

@@ -20,8 +20,7 @@ from mlpengine.formula import c_number, variable, variables
 def update_vectors(update: Update, grads: Array) -> dict[str, Array]:
     """Return the flat vectors of an update by their names in C."""
     moments = {f"moment_{name}": moment for name, moment in update.moments.items()}
-    carried = {"carried": update.carried_values} if update.carried else {}
-    return {"params": update.params, "grads": grads, **moments, **carried}
+    return {"params": update.params, "grads": grads, **moments}
 
 
 def update_functions(
@@ -102,16 +101,11 @@ def _loop(
 
 def _numbers(update: Update) -> Iterator[Statement]:
     """Yield the definitions of the numbers of a step, as vectors, too, if entries read them."""
-    count, doubles = len(update.carried), {variable("lr"): "lr", variable("t"): "t"}
-    before = f"carried[(int64_t)(t - 1) % 2 * {count}"
+    doubles = {variable("lr"): "lr", variable("t"): "t"}
     for i, name in enumerate(update.hyper):
         doubles[variable(name)] = f"call->hyper[{i}]"
-    for i, name in enumerate(update.carried):
-        doubles[variable(name)] = f"{before} + {i}]"
     outputs = {f"number_{name}": number for name, number in update.numbers.items()}
     yield from lets(outputs, doubles, "number", double=True)
-    for i, name in enumerate(update.carried):
-        yield f"if (first == 0) carried[(int64_t)t % 2 * {count} + {i}] = number_{name};"
     for name in variables(*update.outputs.values()):
         if name in update.numbers:
             yield f"const vec vec_{name} = splat((real)number_{name});"

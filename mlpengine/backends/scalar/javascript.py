@@ -167,7 +167,8 @@ class JavaScript:
     # ------------------------------------------------ formulas
     def _value(self, node: Expr) -> str:
         if node.number is not None:
-            return _number(float(np.float32(node.number)) if self.single else node.number)
+            with np.errstate(over="ignore"):  # a constant beyond float32 is infinite
+                return _number(float(np.float32(node.number)) if self.single else node.number)
         if not node.args:
             return str(node.leaf)
         args = [self._value(a) for a in node.args]

@@ -36,12 +36,6 @@ class UpdateCode:
         """Names of the vectors of moments in the state."""
         return [f"moment_{name}" for name in self.update.moments]
 
-    @cached_property
-    def carried(self) -> dict[str, float]:
-        """Names of the numbers in the state that each step updates, with their first values."""
-        values = self.update.carried_values[0].tolist()
-        return {f"carried_{n}": v for n, v in zip(self.update.carried, values, strict=True)}
-
     @property
     def decays(self) -> bool:
         """Whether parameters decay."""
@@ -65,15 +59,12 @@ class UpdateCode:
     def statements(self) -> list[Statement]:
         """Return the statements that compute the numbers of a step."""
         given = {variable("lr"): "state->lr", variable("t"): "R(state->steps + 1)"}
-        given |= {variable(n): f"state->carried_{n}" for n in self.update.carried}
-        wanted = {*self._numbers, *self.update.carried}
         known = {variable(name): number(value) for name, value in self.update.hyper.items()}
-        outputs = {n: accurate(f, known) for n, f in self.update.numbers.items() if n in wanted}
-        renamed = {(f"new_{n}" if n in self.update.carried else n): f for n, f in outputs.items()}
-        lines: list[Statement] = [*lets(renamed, given, "n")]
+        outputs = {n: accurate(self.update.numbers[n], known) for n in self._numbers}
+        lines: list[Statement] = [*lets(outputs, given, "n")]
         if self.decays:
             lines.append(Let("keep", 1 - variable("state->lr") * self.update.weight_decay))
-        return lines + [f"state->carried_{n} = new_{n};" for n in self.update.carried]
+        return lines
 
     def function(self) -> str:
         """Return ``update(state, at, n, v, factor, ...)`` in C, for gradients v[i] * factor."""

@@ -23,7 +23,6 @@ from mlpengine.data.tables.stored import (
     part_of,
     preparing,
     read_description,
-    read_exactly,
     short_digest,
 )
 from mlpengine.data.tables.table import Table
@@ -147,8 +146,8 @@ class PreparedRows:
     def _fill(self, out: Array, start: int) -> None:
         if out.size:
             with writing(self.file.path, "read"):
-                view = out.reshape(-1).view(np.uint8).data
-                read_exactly(self.file.descriptor, view, start * self.shape[1] * out.itemsize)
+                offset = start * self.shape[1] * out.itemsize
+                out[...] = self.file.values(self.dtype, offset, out.size).reshape(out.shape)
 
 
 Transform = Callable[[Table], Array]
@@ -193,8 +192,6 @@ def _write(
         with writing(target):
             descriptor = system.open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
-            with writing(target):
-                system.reserve(descriptor, count * width * 4)
             for start in range(0, count, PREPARED_ROWS):
                 part = np.arange(start, min(start + PREPARED_ROWS, count))
                 features = transform(table.rows(part if rows is None else rows[part]))

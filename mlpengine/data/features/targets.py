@@ -449,7 +449,7 @@ def fit_target(
         if len(columns) != 1:
             raise DataError(
                 f"{table.source}: classification has one target column ({', '.join(columns)}); "
-                "for several yes/no columns use task multilabel"
+                "for several columns of 0 and 1 use task multilabel"
             )
         return ClassTarget.fit(table, columns[0], classes)
     if chosen == "regression":

@@ -241,6 +241,9 @@ def _values(
     from pyarrow import types
 
     kind = values.type
+    if types.is_string_view(kind):
+        values = values.cast("large_string")
+        kind = values.type
     if as_text and types.is_integer(kind):
         return _text(values.cast("string"))
     if _is_text(kind):

@@ -60,6 +60,10 @@ def as_table(
     options = CsvOptions.of(dialect, text, numbers, labels)
     if isinstance(data, list | tuple) and all(hasattr(row, "_asdict") for row in data):
         data = [row._asdict() for row in data]  # named tuples
+    elif isinstance(data, list | tuple) and all(
+        hasattr(row, "keys") and not isinstance(row, Mapping) for row in data
+    ):
+        data = [dict(row) for row in data]  # rows of a database, or of a pandas data frame
     if type(data).__name__ == "Series" and all(isinstance(n, str) for n in _names_of(data)):
         data = data.to_dict()  # a row of a pandas data frame
     if isinstance(data, str | bytes | os.PathLike):
@@ -185,7 +189,7 @@ def _column(values: Any, name: str, source: str, options: CsvOptions) -> Column:
         return column_of(array, where)
     if kind == "m":
         return Column(array / np.timedelta64(1, "s"))
-    as_text = name in options.text or _is_categorical(values)
+    as_text = name in options.text or (_is_categorical(values) and name not in options.numbers)
     if isinstance(values, list | tuple):
         objects = list(values)  # NumPy would turn numbers beside text into text
     else:
@@ -203,7 +207,7 @@ def _of_objects(
     values: list[Any], name: str, where: str, as_text: bool, options: CsvOptions
 ) -> Column:
     """Return Python objects as a column of the kind that all known values have, else text."""
-    gaps = [_is_missing(value) for value in values]
+    gaps = [is_missing(value) for value in values]
     known = [value for value, gap in zip(values, gaps, strict=True) if not gap]
     missing = np.array(gaps, bool)
     if all(isinstance(value, bool | np.bool_) for value in known):
@@ -281,7 +285,8 @@ def _spread(known: Sequence[Any], missing: Array) -> Array:
     return values
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
+    """Return whether a value of a column is missing: None, NaN, NA or NaT."""
     if value is None or type(value).__name__ in _GAPS:
         return True
     return (isinstance(value, float) and isnan(value)) or (
@@ -299,7 +304,7 @@ def _text(value: Any, where: str, row: int) -> str:
     """Return a value as text in the notation of CSV."""
     if isinstance(value, str):
         return value
-    if _is_missing(value):
+    if is_missing(value):
         return ""
     if isinstance(value, bool | np.bool_):
         return number_text("boolean", float(value))

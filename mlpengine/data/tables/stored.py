@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, TypeAlias
 from weakref import finalize
 
@@ -43,16 +44,22 @@ class OpenFile:
     def __init__(self, path: Path) -> None:
         with writing(path, "read"):
             self.descriptor = system.open_file(path, os.O_RDONLY)
-        self.path, self.size = path, os.fstat(self.descriptor).st_size
+        self.path = path
         finalize(self, os.close, self.descriptor)
 
     def values(self, dtype: np.dtype[Any], offset: int, count: int) -> Array:
-        """Return values of the file as a read-only, memory-mapped array."""
+        """Return values of the file as a read-only, memory-mapped array.
+
+        Raises: OSError if the file is too short.
+        """
         if not count:
             return np.empty(0, dtype)
-        size = count * dtype.itemsize
-        mapped = mmap.mmap(self.descriptor, size, offset=offset, access=mmap.ACCESS_READ)
-        return np.frombuffer(mapped, dtype)
+        before = offset % MAP_GRANULARITY
+        size, start = before + count * dtype.itemsize, offset - before
+        if start + size > os.fstat(self.descriptor).st_size:
+            raise OSError(None, "the file is shorter than when it was written")
+        mapped = mmap.mmap(self.descriptor, size, offset=start, access=mmap.ACCESS_READ)
+        return np.frombuffer(mapped, dtype, offset=before)
 
 
 class StoredColumn(Column):
@@ -100,11 +107,9 @@ class Spill:
 
     def __init__(self, path: Path, skipped: frozenset[str] = frozenset()) -> None:
         self.path, self.skipped = path, skipped
-        self._values, self._columns = -1, -1
-        temporary = path.with_name(f"{path.name}.values{PART}")
         with writing(path):
             self._columns = system.open_file(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
-            self._values = system.open_unnamed(temporary)
+            self._values = TemporaryFile(dir=path.parent)  # noqa: SIM115
         self._written, self._end, self.rows = 0, 0, 0
         self.described: dict[str, dict[str, Any]] = {}
 
@@ -112,7 +117,8 @@ class Spill:
         """Write some values of a column to the temporary file; return their segment."""
         data = np.ascontiguousarray(values).view(np.uint8).data
         with writing(self.path):
-            write_all(self._values, data)
+            self._values.seek(self._written)
+            self._values.write(data)
         segment = self._written, len(data)
         self._written += len(data)
         return segment
@@ -123,7 +129,8 @@ class Spill:
         view, start = out.view(np.uint8).data, 0
         with writing(self.path, "read"):
             for offset, size in segments:
-                read_exactly(self._values, view[start : start + size], offset)
+                self._values.seek(offset)
+                self._values.readinto(view[start : start + size])
                 start += size
         return out
 
@@ -149,24 +156,13 @@ class Spill:
 
     def close(self) -> None:
         """Write the finished columns to disk and close the files."""
-        if self._values >= 0:
-            descriptor, self._values = self._values, -1
-            os.close(descriptor)
+        with writing(self.path):
+            self._values.close()
         if self._columns >= 0:
             descriptor, self._columns = self._columns, -1
             with writing(self.path):
                 os.fsync(descriptor)
                 os.close(descriptor)
-
-
-def read_exactly(descriptor: int, view: memoryview, offset: int) -> None:
-    """Fill a view with bytes of a file.  Raises: OSError if the file is too short."""
-    start = 0
-    while start < len(view):
-        count = system.read_into(descriptor, view[start:], offset + start)
-        if not count:
-            raise OSError(None, "the file is shorter than when it was written")
-        start += count
 
 
 Reader: TypeAlias = Callable[[str, Spill], Table]

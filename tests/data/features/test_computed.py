@@ -18,7 +18,7 @@ Z[::7] = NAN
 
 
 def table(rows=ROWS) -> Table:
-    columns = {"x": Column(X), "y y": Column(Y), "z": Column(Z), "t": Column(X + Y)}
+    columns = {"x": Column(X), "y`y": Column(Y), "z": Column(Z), "t": Column(X + Y)}
     columns["flag"] = Column((Y > 0) * 1.0, "boolean")
     columns["day"] = Column(86_400.0 * np.arange(ROWS), "date")
     cut = {name: Column(c.values[:rows], c.kind) for name, c in columns.items()}
@@ -27,7 +27,7 @@ def table(rows=ROWS) -> Table:
 
 
 FORMULAS = {
-    "x * `y y` + 1": X * Y + 1,
+    "x * `y``y` + 1": X * Y + 1,
     "where(z > 0, x, 2)": np.where(np.isnan(Z), NAN, np.where(Z > 0, X, 2)),
     "max(z, 0)": np.maximum(Z, 0),
     "x > 1": (X > 1) * 1.0,
@@ -53,7 +53,7 @@ def test_a_column_may_read_one_before_it_and_columns_that_are_no_features():
     texts = {"a": "x * 2", "b": "a + z"}
     small = table(50)
     fitted = Preprocessor("t", features=texts, drop=["x", "a"], standardize="none").fit(small)
-    assert fitted.columns == ["y y", "z", "flag", "day", "word", "x"]
+    assert fitted.columns == ["y`y", "z", "flag", "day", "word", "x"]
     assert "a" not in fitted.feature_names
     found = fitted.transform(small).features[:, fitted.feature_names.index("b")]
     np.testing.assert_allclose(found[1:7], (2 * X + Z)[1:7], rtol=1e-6)
@@ -65,7 +65,7 @@ def test_a_column_may_read_one_before_it_and_columns_that_are_no_features():
 @pytest.mark.parametrize(
     ("features", "message"),
     [
-        ({"f": "log(`y y` - 100)"}, r"t.csv: line 2, column 'f': log\(.* - 100\) must be finite"),
+        ({"f": "log(`y``y` - 100)"}, r"t.csv: line 2, column 'f': log\(.* - 100\) must be finite"),
         ({"f": "1 / (x - x)"}, "it is inf for x"),
         ({"f": "word + 1"}, "line 2, column 'word': a number is needed"),
         ({"f": "t + 1"}, "must not read the target"),

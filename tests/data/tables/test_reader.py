@@ -368,7 +368,7 @@ def test_parquet_texts_that_repeat_are_kept_once(tmp_path):
     indices = pyarrow.array(codes.astype(np.int32), mask=codes == 3)
     texts = pyarrow.DictionaryArray.from_arrays(indices, words[:3])
     path = tmp_path / "bomb.parquet"
-    columns = {"text": texts, "more": pyarrow.array(["b", "a"] * 1_000, "large_string")}
+    columns = {"text": texts, "more": pyarrow.array(["b", "a"] * 1_000, "string_view")}
     parquet.write_table(pyarrow.table(columns), path, compression="zstd", row_group_size=300)
     assert path.stat().st_size < 20_000
     before = pyarrow.default_memory_pool().max_memory()

@@ -176,7 +176,6 @@ def full(*_):
     [
         "tables.stored.write_all",
         "features.prepared.write_all",
-        "features.prepared.os.posix_fallocate",
     ],
 )
 def test_a_full_disk_leaves_nothing_behind(where, csv, tmp_path, monkeypatch):
