@@ -14,8 +14,8 @@ import numpy as np
 
 from mlpengine.config import Override, load_config, parse_override
 from mlpengine.config.load import with_overrides
-from mlpengine.core.errors import MlpEngineError, RunError, UsageError
-from mlpengine.core.files import is_device, is_run, keep_input, missing, not_a_run
+from mlpengine.core.errors import MlpEngineError, UsageError
+from mlpengine.core.files import is_device, keep_input
 from mlpengine.core.wording import printable
 from mlpengine.export import Exported, Package, export, format_of
 from mlpengine.export.c_train import MakeOptimizer, export_training
@@ -23,6 +23,7 @@ from mlpengine.fitting import checked_sections
 from mlpengine.models.model import MODEL_FILE, Model
 from mlpengine.optim import FullBatch
 from mlpengine.settings.training import TrainingSettings
+from mlpengine.training.loading import load
 from mlpengine.training.run_directory import RESOLVED
 
 from .options import AS_JSON, MODEL_ARGUMENT, OutputPath, overrides_like
@@ -112,15 +113,8 @@ def command(
     needs the extra onnx.  c-train takes over the optimizer, the clipping and the frozen layers of
     the run; --set changes these settings and training.dtype.
     """
-    if not run.exists():
-        raise missing(run, "run or model file")
+    model = load(run)
     source = run / MODEL_FILE if run.is_dir() else run
-    if not source.is_file():
-        if not is_run(run):
-            raise not_a_run(run)
-        raise RunError(
-            f"{source}: the run has not ended and has no model; continue it with train --resume"
-        )
     path = out or source.parent / EXPORT_NAMES[form or "onnx"]
     if package is None and path.is_dir():
         raise UsageError(f"{path}: is a directory; name a file by --out")
@@ -131,7 +125,6 @@ def command(
         form = format_of(path, form)
     _refuse(form, name=name, package=package, settings=settings)
     overrides = [parse_override(text) for text in settings]
-    model = Model.load(source)
     with _naming(path), np.errstate(over="ignore", invalid="ignore"):
         if form == DEVICE_FORMAT:
             shown, lines = _write_training(run, model, path, overrides, package)

@@ -24,7 +24,13 @@ from mlpengine.config.proposal import complete_config, drop_rates
 from mlpengine.config.reader import Document
 from mlpengine.config.schema import Config
 from mlpengine.config.sections import fill_missing
-from mlpengine.config.tables import history_of, read_source, read_tables, reading_of
+from mlpengine.config.tables import (
+    history_of,
+    read_source,
+    read_tables,
+    reading_of,
+    with_preprocessing,
+)
 from mlpengine.core.errors import ConfigError, DataError, UsageError
 from mlpengine.core.fields import POSITIVE
 from mlpengine.core.files import is_run
@@ -389,7 +395,9 @@ def loaded_data(
 
     `fitted` and `warm_start` are as in `load_data`.
     """
-    fitted = warm_start.preprocessor if warm_start else fitted
+    if warm_start:
+        fitted = warm_start.preprocessor
+        file = with_preprocessing(file, fitted)
     source = read_source(file, table=tables.get("train"), fitted=fitted)
     own = {part: table for part, table in tables.items() if part != "train"}
     read = read_tables(file, source, fitted, own)

@@ -12,7 +12,7 @@ import numpy as np
 
 from mlpengine.config.load import ConfigFile, load_config
 from mlpengine.config.reader import KeyPath
-from mlpengine.config.tables import Tables, changed_files, read_tables
+from mlpengine.config.tables import Tables, changed_files, read_tables, with_preprocessing
 from mlpengine.core.errors import DataError, UsageError
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.rows import evenly_spaced
@@ -134,8 +134,10 @@ def load_data(
 
     Raises: ConfigError if settings do not fit the data or each other; DataError.
     """
+    if warm_start:
+        preprocessor = warm_start.preprocessor
+        file = with_preprocessing(file, preprocessor)
     config = file.config
-    preprocessor = warm_start.preprocessor if warm_start else preprocessor
     if tables is None:
         tables = read_tables(file, preprocessor=preprocessor)
     if warm_start and not config.data.stream:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from hashlib import file_digest
 from pathlib import Path
 from typing import NamedTuple
@@ -38,6 +38,9 @@ from mlpengine.data.tables.rows import usable_rows
 from mlpengine.ops import EntryLoss
 from mlpengine.settings import FeatureSettings
 from mlpengine.training.run_directory import ENVIRONMENT_FILE, RESOLVED
+
+NOT_PREPROCESSING = {"target", "where", "weight", "class_weights"}
+"""Features settings that a warm start may change, and the target, with a message of its own."""
 
 
 class Tables(NamedTuple):
@@ -208,6 +211,29 @@ def _check_target(file: ConfigFile, fitted: Preprocessor, target: list[str]) -> 
     if known != target:
         text = f"the model of the warm start predicts {', '.join(map(repr, known))}"
         raise file.wrong(("data", "target"), f"{text} (got {', '.join(map(repr, target))})")
+
+
+def with_preprocessing(file: ConfigFile, fitted: Preprocessor) -> ConfigFile:
+    """Return the config of a warm start with the preprocessing settings of its model.
+
+    Raises: ConfigError for a setting that is given and differs.
+    """
+    data, own = file.config.data, {}
+    given = file.document.data["data"]
+    target = fitted.target.columns if fitted.target else []
+    built = preprocessor_of(file, target).options
+    categories = {category.column for category in fitted.categories}
+    for name in (one.name for one in fields(FeatureSettings) if one.name not in NOT_PREPROCESSING):
+        value, known = getattr(data, name), getattr(fitted.options, name)
+        accepted = [known, str(fitted.task)] if name == "task" else [known]
+        if value in accepted or getattr(built, name) == known:
+            continue
+        if name not in given:
+            own[name] = known
+        elif name != "categorical" or not categories.issuperset(value):
+            text = f"must be as in the model of the warm start ({known!r}, now {value!r})"
+            raise file.wrong(("data", name), f"{text}; leave it out, or train anew")
+    return replace(file, config=replace(file.config, data=replace(data, **own)))
 
 
 def profiled_table(file: ConfigFile, table: Table) -> Table:

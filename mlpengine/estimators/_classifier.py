@@ -129,10 +129,13 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
             raise DataError(
                 f"partial_fit: classes must be as in the first call ({self.classes_.tolist()})"
             )
-        codes = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
-        unknown = self.classes_[codes] != y
-        if unknown.any():
-            raise DataError(f"partial_fit: {str(y[unknown][0])!r} is not one of the classes")
+        known = {label: code for code, label in enumerate(self.classes_.tolist())}
+        labels = y.tolist()
+        if unknown := [label for label in labels if label not in known]:
+            raise DataError(
+                f"partial_fit: {unknown[0]!r:.60} is not one of the classes ({[*known]!r:.60})"
+            )
+        codes = np.array([known[label] for label in labels])
         self._partial_fit(X, codes[:, None], table, sample_weight)
         return self
 

@@ -483,7 +483,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
             label = self._labels(without[:1, np.newaxis]).tolist()[0]
             raise DataError(
                 f"fit: each class needs a row with a weight above 0 ({label!r:.60} has none); "
-                "leave its rows out"
+                "leave its rows out, or change its class_weight or sample_weight"
             )
 
     def _check_columns(self, y: Array) -> None:

@@ -441,9 +441,11 @@ class Model:
         if not isinstance(other, Model):
             raise UsageError(f"compare: other must be a model (got {quoted(other)})")
         if (self.target, self.classes) != (other.target, other.classes):
+            own, others = (model._facts()["predicts"] for model in (self, other))
+            differ = sorted(map(str, {*self.classes} ^ {*other.classes})) or ["in their order"]
+            text = f"; the classes differ: {', '.join(differ):.80}" * (own == others)
             raise UsageError(
-                f"compare: both models must predict the same ({self._facts()['predicts']}, and "
-                f"{other._facts()['predicts']})"
+                f"compare: both models must predict the same ({own}, and {others}{text})"
             )
         table, rows = self._usable("compare", data)
         part = self._split(table, rows)

@@ -33,11 +33,13 @@ from mlpengine.training.diagnostics_files import read_series
 from mlpengine.training.history import METRICS_FILE, History, read_metrics
 from mlpengine.training.loading import load
 from mlpengine.training.measure import explained_rows
-from mlpengine.training.result import read_result
+from mlpengine.training.result import failure, read_result
 from mlpengine.training.run_directory import (
     ENVIRONMENT_FILE,
+    FAILURE_FILE,
     GIVEN_CONFIG,
     RESOLVED,
+    RESULT_FILE,
     resolved_config,
 )
 
@@ -127,8 +129,11 @@ def read_run(path: Path) -> RunData:
             return None
 
     model = loaded = None
-    result = attempt("the result cannot be read", lambda: read_result(path)) or {}
-    model = attempt("the model cannot be read", lambda: load(path))
+    failed = attempt("the failure cannot be read", lambda: failure(path))
+    name = FAILURE_FILE if failed else RESULT_FILE
+    result = attempt("the result cannot be read", lambda: read_result(path, name)) or {}
+    if not failed:
+        model = attempt("the model cannot be read", lambda: load(path))
     file = attempt("the config cannot be read", lambda: load_config(resolved))
     if file is not None:
         notes += [f"{name} {CHANGED}" for name in changed_files(path, file)]
@@ -143,7 +148,9 @@ def read_run(path: Path) -> RunData:
     series = None
     if (path / DIAGNOSTICS_FILE).is_file():
         series = attempt("diagnostics", lambda: read_series(path / DIAGNOSTICS_FILE))
-    return RunData(path, result, loaded, model, trained, series, notes=tuple(notes))
+    return RunData(
+        path, result, loaded, model, trained, series, failure=failed or "", notes=tuple(notes)
+    )
 
 
 def collect(run: RunData, effort: ReportBudget = THOROUGH, *, whole: bool = True) -> Collected:
@@ -167,7 +174,9 @@ def _collect(run: RunData, effort: ReportBudget, *, whole: bool) -> Collected:
         "name": run.path.name if run.path else f"a model of {_targets(run)}",
         "ending": run.result.get("ending"),
         "failure": run.failure,
-        "result": {k: v for k, v in run.result.items() if k not in ("verdicts", "run_dir")},
+        "result": {
+            k: v for k, v in run.result.items() if k not in ("error", "run_dir", "verdicts")
+        },
         "verdicts": run.result.get("verdicts", []),
     }
 

@@ -102,7 +102,7 @@ def score_section(data: Data) -> Markup:
     if data.get("failure"):
         head.append(tag("p", f"The run failed: {data['failure']}", class_="failed"))
     elif not data.get("ending") and data["kind"] == "run":
-        text = "The run has not ended, or it failed."
+        text = "The run has not ended."
         text += " The numbers come from its newest checkpoint." if known else ""
         head.append(tag("p", text, class_="failed"))
     if not model:

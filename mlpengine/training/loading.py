@@ -1,5 +1,6 @@
 """Loading of models from a run directory, a checkpoint or a file."""
 
+import logging
 import os
 from pathlib import Path
 
@@ -7,15 +8,26 @@ from mlpengine.core.errors import CheckpointError, RunError, UsageError
 from mlpengine.core.files import checked_path, first_line, is_run, missing, not_a_run
 from mlpengine.models.model import MODEL_FILE, POPULATIONS, Model, stacked
 from mlpengine.nn.safetensors_file import check_finite
-from mlpengine.training.checkpoint import CHECKPOINTS, Checkpoint, Checkpoints
+from mlpengine.training.checkpoint import (
+    CHECKPOINTS,
+    Checkpoint,
+    Checkpoints,
+    read_checkpoint,
+)
+from mlpengine.training.result import failure
+from mlpengine.training.run_directory import FAILURE_FILE
+
+_log = logging.getLogger("mlpengine")
 
 
 def load(run: str | Path) -> Model:
-    """Return the model of a run directory or of a model file.
+    """Return the model of a run directory, of a model file or of a checkpoint.
 
-    The model of a killed run has the best weights of its newest checkpoint.
-    Raises: RunError if there is no model; CheckpointError if it is damaged; UsageError if `run` is
-    no run.
+    A checkpoint gives its best weights.  A run that has not ended gives the best weights of its
+    newest checkpoint, and a warning.
+
+    Raises: RunError if there is no model or the run failed; CheckpointError if the model is
+    damaged; UsageError if `run` is no run.
     """
     run = checked_path(run, "load")
     if not os.path.exists(run):  # Path.exists raises if a name is too long
@@ -28,18 +40,27 @@ def load(run: str | Path) -> Model:
                 f"{run}: the directory of a run, or a model file, is needed ({begins}); commands "
                 "take the run first, then the table"
             )
+        if run.parent.name == CHECKPOINTS:
+            return _best_so_far(read_checkpoint(run))
         return Model.load(run)
-    if (run / MODEL_FILE).is_file():
-        return Model.load(run / MODEL_FILE)
-    checkpoint = Checkpoints(run / CHECKPOINTS).newest()
+    model, checkpoints = run / MODEL_FILE, Checkpoints(run / CHECKPOINTS)
+    if (run / FAILURE_FILE).is_file():
+        earlier = [path for path in (*checkpoints.paths()[-1:], model) if path.is_file()]
+        advice = f", or name a file of earlier weights: {earlier[-1]}" if earlier else ""
+        text = f"must be a run that has not failed ({failure(run)}); train again{advice}"
+        raise RunError(f"{run}: {text}")
+    if model.is_file():
+        return Model.load(model)
+    checkpoint = checkpoints.newest()
     if checkpoint is None and is_run(run):
         raise RunError(f"{run}: holds no model and no checkpoint; the run was stopped before one")
     if checkpoint is None:
         raise not_a_run(run)
-    model = _best_so_far(checkpoint)
-    for network in model.networks:
-        check_finite(network.params.views, checkpoint.path)
-    return model
+    best = _best_so_far(checkpoint)
+    epochs = {one["best"]["epoch"] for one in checkpoint.state["members"]}
+    text = " to ".join(map(str, sorted({min(epochs), max(epochs)})))
+    _log.warning("warning: %s: has not ended; the model is the best so far (epoch %s)", run, text)
+    return best
 
 
 def _best_so_far(checkpoint: Checkpoint) -> Model:
@@ -55,6 +76,8 @@ def _best_so_far(checkpoint: Checkpoint) -> Model:
                 network.params.flat[...] = best
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise CheckpointError(f"{where}: is not the checkpoint of a model ({error!r})") from error
+    for network in model.networks:
+        check_finite(network.params.views, where)
     return model
 
 

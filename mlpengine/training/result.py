@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 from mlpengine.core.errors import CheckpointError, RunError
 from mlpengine.core.files import read_mapping
 from mlpengine.settings.structure import conform
-from mlpengine.training.run_directory import RESULT_FILE, resolved_config
+from mlpengine.training.run_directory import FAILURE_FILE, RESULT_FILE, resolved_config
 
 Metrics: TypeAlias = dict[str, float | None]
 
@@ -68,6 +68,14 @@ def read_result(path: Path, name: str = RESULT_FILE) -> dict[str, Any]:
         reason = str(error)
         if isinstance(error, FileNotFoundError | NotADirectoryError):
             resolved_config(path)
-            reason = "the run has not ended, or it failed"
+            failed = failure(path) if name == RESULT_FILE else ""
+            reason = f"the run failed: {failed}" if failed else "the run has not ended"
         raise RunError(f"{file}: cannot be read ({reason})") from error
     return result
+
+
+def failure(path: Path) -> str:
+    """Return the error of a failed run; "" for a run without a failure.json."""
+    if not (path / FAILURE_FILE).is_file():
+        return ""
+    return str(read_result(path, FAILURE_FILE).get("error", "no reason is known"))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from mlpengine import fit, load
+from mlpengine.config import load_config
 from mlpengine.core.errors import ConfigError
 from mlpengine.training.result import read_result
 
@@ -95,12 +96,27 @@ WRONG = {
 }
 
 
+OTHER_PREPROCESSING = (
+    *("drop=[sex]", "features={a: 2 * body_mass_g}", "missing=median"),
+    *("categorical=[body_mass_g]", "encoding=piecewise", "standardize=none", "clip=none", "bins=7"),
+    *("min_count=9", "standardize_target=false", "transform_target=auto", "task=regression"),
+    "bound_predictions=true",
+)
+WRONG |= {
+    key: (("--warm-start", "run", "--set", f"data.{key}"), f"data.{key.split('=')[0]}: must be as")
+    for key in OTHER_PREPROCESSING
+}
+
+
 def test_what_cannot_go_on_is_refused(mlpengine, config):
     mlpengine("train", config, "-o", "run", "-q")
     for name, (given, text) in WRONG.items():
         answer = mlpengine("train", *given, "-q")
         assert answer.code in (1, 2), name
         assert text in answer.err, name
+    mlpengine("train", config, "-o", "plain", "-q", "--set", "data.clip=none")
+    assert mlpengine("train", config, "--warm-start", "plain", "-o", "tuned", "-q").code == 0
+    assert load_config("tuned/config.resolved.yaml").config.data.clip == "none"
 
 
 def test_fine_tuning_starts_from_weights_and_preprocessing(mlpengine, config, tmp_path):

@@ -106,7 +106,7 @@ def test_an_export_that_fails_names_the_file(mlpengine, run, monkeypatch):
 )
 def test_errors_are_one_line(mlpengine, run, tmp_path, args, code, message):
     broken = tmp_path / "broken.safetensors"
-    broken.write_bytes(b"not a model")
+    broken.write_bytes(b"\0not a model")
     done = mlpengine("export", *(arg.format(run=run, broken=broken) for arg in args))
     assert done.code == code
     assert message in done.err

@@ -192,7 +192,10 @@ def test_a_failed_run_has_a_page_with_its_verdicts(mlpengine, tmp_path):
     assert page.numbers["verdicts"]
     assert mlpengine("report", "run", "-o", "later.html").code == 0
     assert mlpengine("report", "run", "-o", "c.yaml").code == 2
-    assert "The run has not ended, or it failed." in Page(Path("later.html").read_text()).text
+    later = Page(Path("later.html").read_text())
+    assert "The run failed: " in later.text
+    assert later.numbers["failure"] == page.numbers["failure"]
+    assert later.numbers["verdicts"] == page.numbers["verdicts"]
 
 
 DAMAGE = {

@@ -63,9 +63,21 @@ def same(one, other):
 
 
 @pytest.mark.parametrize("number", [1, 20])
-def test_a_run_that_died_goes_on(number, mlpengine, a):
+def test_a_run_that_died_goes_on(number, mlpengine, a, caplog):
     with saving_until(lambda step, _: step >= number):
         assert mlpengine("train", "c.yaml", "--out", "died", "-q").code == 130
+    kept = [*Path("died", "checkpoints").glob("step-*")]
+    for command in (["predict", "died", "rows.csv"], ["export", "died"], ["evaluate", "died"]):
+        assert mlpengine(*command).code == (not kept)
+        assert not kept or "died: has not ended; the model is the best so far" in caplog.text
+        caplog.clear()
+    Path("died", "failure.json").write_text('{"error": "the reason"}')
+    for command in (["predict", "died", "rows.csv"], ["export", "died"], ["compare", "died", "a"]):
+        found = mlpengine(*command)
+        assert (found.code, "the reason" in found.err) == (1, True)
+        assert str(kept[-1] if kept and command[0] != "compare" else "died") in found.err
+    for path in kept[-1:]:
+        assert mlpengine("predict", path, "rows.csv").code == 0
     for left in (".tmp-1-model.safetensors", "checkpoints/.tmp-1-step-000000005.safetensors"):
         Path("died", left).parent.mkdir(exist_ok=True)
         Path("died", left).write_text("half")

@@ -144,10 +144,10 @@ def test_a_fit_that_goes_on_needs_targets_of_the_same_form(kind, first):
             learn(X, TARGETS[other] * 1)
 
 
-@pytest.mark.parametrize("classes", [["rare"], [0.0, 1.0, np.nan]])
+@pytest.mark.parametrize("classes", [["rare"], [0.0, 1.0, np.nan], [0, 1]])
 def test_classes_are_two_labels_or_more(classes):
     with pytest.raises(mlpengine.DataError, match="classes"):
-        MlpClassifier(**FEW).partial_fit(X, Y, classes)
+        MlpClassifier(**FEW).partial_fit(X, Y.astype(object), classes)
 
 
 @pytest.mark.parametrize("size", [1e308, 5e-324])

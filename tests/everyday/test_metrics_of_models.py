@@ -160,3 +160,6 @@ def test_two_models_are_compared_row_by_row(frame):
     number, _ = mlpengine.fit(frame[["a", "b", "price"]], target="price", **FEW)
     with pytest.raises(mlpengine.UsageError, match="must predict the same"):
         models[0].compare(number, data)
+    renamed, _ = mlpengine.fit(data.replace("no", "never"), target="kind", **FEW)
+    with pytest.raises(mlpengine.UsageError, match="classes differ: never, no"):
+        models[0].compare(renamed, data)
