@@ -32,8 +32,8 @@ from mlpengine.config.tables import (
     with_preprocessing,
 )
 from mlpengine.core.errors import ConfigError, DataError, UsageError
-from mlpengine.core.fields import POSITIVE
-from mlpengine.core.files import is_run
+from mlpengine.core.fields import POSITIVE, Limits
+from mlpengine.core.files import checked_path, is_run
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import quoted, shown_name, suggestion
 from mlpengine.data.features import Preprocessor
@@ -220,25 +220,24 @@ def fit(
     if time_limit is not None:
         until = perf_counter() + POSITIVE.check("fit: time_limit", time_limit)
     given = {"validation": validation, "test": test}
-    if warm_start is not None and not isinstance(warm_start, Model) and is_run(Path(warm_start)):
-        own = load_config(resolved_config(Path(warm_start))).document.data
-        config = as_config(config)
-        kept = {k: v for k, v in own["data"].items() if k not in OF_OTHER_ROWS}
-        fill_missing(config, {**own, "data": kept})
+    model = warm_start if isinstance(warm_start, Model) else None
+    if warm_start is not None and model is None:
+        path = checked_path(warm_start, "fit: warm_start")
+        if is_run(path):
+            own = load_config(resolved_config(path)).document.data
+            config = as_config(config)
+            kept = {k: v for k, v in own["data"].items() if k not in OF_OTHER_ROWS}
+            fill_missing(config, {**own, "data": kept})
+        model = load(path)
     with Progress(progress) as shown:
         shown.stage("reading the table")
         file, tables, decided, warned = _config(
-            table, target, given, config, proposing=warm_start is None
-        )
-        model = (
-            warm_start
-            if isinstance(warm_start, Model) or warm_start is None
-            else load(os.fspath(warm_start))
+            table, target, given, config, proposing=model is None
         )
         data = loaded_data(file, tables, warm_start=model)
         shown.stage("preparing the networks")
         trainer = trainer_of(data, model)
-        fitted = trainer.fit([*callbacks, shown], until)
+        fitted = trainer.fit([*(callbacks or ()), shown], until)
         shown.stage("evaluating the weights of the best epoch")
         trained, result = _measured(data, trainer, fitted, decided, warned)
         result.verdicts.settings = as_config(config)
@@ -310,6 +309,8 @@ def distill(
 
     Raises: as `fit`, and UsageError for predictions that are not finite or have another shape.
     """
+    if made is not None:
+        made = Limits(at_least=0, whole=True).check("distill: made", made)
     teacher = load(os.fspath(predict)) if isinstance(predict, str | os.PathLike) else predict
     if not isinstance(teacher, Model) and not callable(teacher):
         raise UsageError(
@@ -337,7 +338,7 @@ def distill(
         shown.stage("predicting training rows and synthetic rows")
         data = replace(data, given=Teacher(teacher, data, frames).transfer_set(made))
         trainer = trainer_of(data)
-        fitted = trainer.fit([*callbacks, shown])
+        fitted = trainer.fit([*(callbacks or ()), shown])
         shown.stage("evaluating the weights of the best epoch")
         return _measured(data, trainer, fitted, [], [])
 

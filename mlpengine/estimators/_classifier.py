@@ -70,7 +70,8 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
 
         Rows with the same group in `groups` (rows,) are held out together.  With `times` (rows,),
         numbers or dates, folds are consecutive in time.  No group or time may be missing.
-        "yes" and "yes " are two labels here, but one label in `mlpengine.fit`.
+        "yes" and "yes " are two labels here, but one label in `mlpengine.fit`; `model_` refuses
+        them.
 
         Raises: DataError if all labels are equal.
         """
@@ -208,7 +209,13 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         target = self._preprocessor.target
         if not isinstance(target, ClassTarget):
             return target
-        return ClassTarget(target.columns[0], self.classes_.tolist())
+        labels = self.classes_.tolist()
+        known = {label.strip() if isinstance(label, str) else label for label in labels}
+        if len(known) < len(labels) or "" in known:
+            raise UsageError(
+                f"model_: labels must be texts that differ in more than spaces ({labels!r:.60})"
+            )
+        return ClassTarget(target.columns[0], labels)
 
     def _target_of(self, names: list[str]) -> Target:
         return ClassTarget(names[0], range(len(self.classes_)))

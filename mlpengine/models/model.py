@@ -296,6 +296,7 @@ class Model:
 
         Raises: DataError as `evaluate`, and for fewer than two rows.
         """
+        curves = Limits(at_least=0, whole=True).check("explain: curves", curves)
         table, rows = self._usable("explain", data)
         table = table if rows is None else table.rows(rows)
         if table.n_rows < 2:
@@ -440,6 +441,8 @@ class Model:
 
         if not isinstance(other, Model):
             raise UsageError(f"compare: other must be a model (got {quoted(other)})")
+        if isinstance(names, str) or len(names) != 2:
+            raise UsageError(f"compare: names must be the names of two models (got {names!r:.60})")
         if (self.target, self.classes) != (other.target, other.classes):
             own, others = (model._facts()["predicts"] for model in (self, other))
             differ = sorted(map(str, {*self.classes} ^ {*other.classes})) or ["in their order"]

@@ -10,7 +10,7 @@ from zlib import crc32
 import numpy as np
 
 from mlpengine.core.errors import DataError, UsageError
-from mlpengine.core.fields import COUNT, POSITIVE, Count, Positive
+from mlpengine.core.fields import COUNT, POSITIVE, Count, Limits, Positive
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import quoted
 from mlpengine.nn import Mlp
@@ -102,7 +102,7 @@ class _Online:
 
     def __init__(
         self,
-        hidden: tuple[int, ...],
+        hidden: int | tuple[int, ...],
         outputs: int,
         loss: Loss,
         *,
@@ -115,7 +115,8 @@ class _Online:
         where = type(self).__name__
         self.features: int = COUNT.check(f"{where}: features", features)
         self.memory: float = POSITIVE.check(f"{where}: memory", memory)
-        self.network = Mlp([features, *hidden, outputs], activation="relu", seed=random_state)
+        sizes = [features, *np.atleast_1d(hidden).tolist(), outputs]
+        self.network = Mlp(sizes, activation="relu", seed=random_state)
         self.step = TrainingStep(
             self.network, loss, Adam(self.network, lr=lr), batch_size=batch, backend="numpy"
         )
@@ -186,7 +187,7 @@ class _Online:
             self._losses = _Scale(1, self.memory)
 
 
-Hidden = Annotated[tuple[int, ...], "Units of the hidden layers."]
+Hidden = Annotated[int | tuple[int, ...], "Units of the hidden layers."]
 
 
 class OnlineRegressor(_Online):
@@ -256,6 +257,7 @@ class OnlineClassifier(_Online):
         random_state: int = 0,
     ) -> None:
         given: dict[str, Any] = {"lr": lr, "features": features, "memory": memory, "batch": batch}
+        classes = Limits(at_least=2, whole=True).check("OnlineClassifier: classes", classes)
         super().__init__(hidden, classes, SoftmaxCrossEntropy(), random_state=random_state, **given)
         self._classes: dict[Any, int] = {}
         self._y = np.zeros(batch, np.int64)

@@ -238,7 +238,7 @@ def test_a_student_learns_by_full_batches():
         predict=by_formula,
         optimizer="levenberg_marquardt",
         training=training,
-        made=500,
+        made=0,
         **options,
     )
     error = student.predict(frame) - frame["y"]

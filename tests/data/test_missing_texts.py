@@ -80,6 +80,8 @@ def test_labels_of_estimators_are_the_same_classes():
         for given in ([odd, "a"] * 2, np.array([odd, odd, 2, 3], object)):
             with pytest.raises(DataError, match=r"^y(: labels must|, row 1: )"):
                 few.fit(x[:4], given)
+    with pytest.raises(mlpengine.UsageError, match="more than spaces"):
+        _ = few.fit(x[:4], ["a", "a "] * 2).model_
     dates = x.astype("M8[s]")
     for model in (few, MlpRegressor()):
         for rows, given in ((dates, x[:, 0] % 2), (x, dates[:, 0])):
@@ -218,8 +220,15 @@ def test_a_table_without_rows_is_refused():
         model.predict_set(table)
     assert model.compare(model, table[:1]).as_dict()["ahead"] is None
     for wrong in (None, [1], "accuracy"):
-        with pytest.raises(mlpengine.UsageError, match=r"\(got "):
-            model.evaluate(table, metrics=wrong)
+        for call in (
+            lambda wrong: model.evaluate(table, metrics=wrong),
+            lambda wrong: model.explain(table, curves=wrong),
+            lambda wrong: model.compare(model, table, names=wrong or "ab"),
+            lambda wrong: mlpengine.fit(table, "y", warm_start=wrong or 3),
+            lambda wrong: mlpengine.distill(table, "y", predict=model, made=wrong or -1),
+        ):
+            with pytest.raises(mlpengine.UsageError, match=r"\(got |no such run"):
+                call(wrong)
     weighted = {"weight": "w", "split": {"test": 0.0}}
     with pytest.raises(DataError, match="each fold needs a row with a weight above 0"):
         mlpengine.fit(table.assign(w=[1] + [0] * 59), "y", data=weighted)

@@ -50,10 +50,12 @@ def test_gaps_and_unknown_texts_do_not_move_a_prediction():
     for gap in GAPS:
         assert model.predict_one({"x": 5.0, "z": gap, "kind": gap}) == alone
     assert model.predict_one({"x": 5.0, "kind": "new"}) == alone
-    for learner, odd in ((model, "1"), (OnlineClassifier((4,)), [1])):
+    for learner, odd in ((model, "1"), (OnlineClassifier(4), [1])):
         for wrong in (*GAPS, odd):
             with pytest.raises(DataError, match="y must be"):
                 learner.learn_one({"x": 1.0}, wrong)
+    with pytest.raises(UsageError, match="OnlineClassifier: classes"):
+        OnlineClassifier(classes=1)
     with pytest.raises(DataError, match="dict"):
         model.predict_one([1.0])
     for odd in ([1.0], {"x": 1e101}, {"x": [1.0]}, {"x": pd.Timestamp(0)}, {"x": b"1"}):

@@ -44,7 +44,8 @@ class SyntheticRows:
         Shape: features (rows, in_dim), as `fitted` encodes them.
         """
         rows = len(features)
-        base = np.concatenate([rng.permutation(rows) for _ in range(-(-count // rows))])[:count]
+        rounds = -(-max(1, count) // rows)
+        base = np.concatenate([rng.permutation(rows) for _ in range(rounds)])[:count]
         near = _neighbors(_places(fitted, features), rng)
         other = near[base, rng.integers(0, near.shape[1], count)]
         columns = tuple(fitted.columns)
