@@ -34,7 +34,7 @@ def full_step(network, kind, rows, loss=None, **options):
 
 
 class Shared(Network):
-    """A network of one's own that embeds numbers and reads one matrix twice, with a scaled layer norm."""
+    """A network of one's own that embeds numbers, reads one matrix twice, and scales layer norm."""
 
     def __init__(self, **options):
         shapes = {"a": (4, 4), "into": (4, 1), "scale": np.ones(4), "out": (2, 4), "bias": 2}
