@@ -15,7 +15,7 @@ from mlpengine.core.wording import plural, suggestion
 from mlpengine.data.features import Profile, profile
 from mlpengine.data.features.checks import CORRECT, KEEP_IF, more_features
 from mlpengine.data.features.targets import fit_target
-from mlpengine.data.tables import DATASETS, Table
+from mlpengine.data.tables import DATASETS, Table, read_table
 from mlpengine.data.tables.detect import detect
 from mlpengine.data.tables.rows import has_target
 
@@ -138,6 +138,9 @@ def command(
     fit_target(table.rows(with_target), names, facts.task, standardize=True, event=event)
     others = other_settings(facts, table.rows(with_target), names, time)
     facts, division = _divided(facts, table.rows(with_target), divides, own_test=test is not None)
+    if test is not None:
+        reads = [name for name in table.names if name not in facts.drop]
+        read_table(test, **detected.reading.to_dict()).require(reads, "--test, like DATA,")
     text = propose(
         facts,
         names,
