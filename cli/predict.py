@@ -168,9 +168,6 @@ class Sure(NamedTuple):
     times: Sequence[float] = ()
 
 
-AS_THEY_ARE = Sure()
-
-
 def _check_levels(level: float | None, set_level: float | None, *, by_class: bool) -> None:
     for name, given in (("--interval", level), ("--set", set_level)):
         if given is not None:

@@ -197,9 +197,10 @@ def _rare_texts(fitted: Preprocessor, table: Table) -> Iterator[str]:
 
 def close_numbers(fitted: Preprocessor, source: str) -> Iterator[str]:
     """Yield a warning for each column of numbers that are too close together for float64."""
-    numbers = fitted.fitted_numbers
-    for name, (low, high) in numbers.ranges.items():
-        if low < high and name in numbers.constant:
+    ranges = fitted.fitted_numbers.ranges
+    for name in fitted.fitted_numbers.constant:
+        low, high = ranges.get(name, (0.0, 0.0))
+        if low < high:
             yield (
                 f"{source}: column {name!r} has no effect: its numbers are too close together "
                 f"({low!r} to {high!r}); subtract {low!r} from all, or multiply them"

@@ -47,8 +47,8 @@ The last one must also be above GAP times the training loss, because losses may 
 DECAY_STEPS = 20
 """Maximum number of steps with a decay."""
 
-STEPS = 300
-"""Maximum number of steps of Bayesian regularization."""
+STEPS, LAST_STEPS = 300, 100
+"""Maximum number of steps of Bayesian regularization, and of steps on many rows; see FIRST_ROWS."""
 
 FIRST_ROWS = 1_000
 """Networks train on every k-th row before they train on all rows, with k = rows // FIRST_ROWS.
@@ -208,10 +208,11 @@ def _training(mlp: Mlp, part: Sequence[Array], decays: Sequence[float]) -> Itera
             yield _train(step, part, DECAY_STEPS, DECAY_SLOW_STEPS, decay=decay)
         return
     optimizer = BayesianRegularization(mlp)
-    for apart in sorted({max(1, len(part[0]) // FIRST_ROWS), 1}, reverse=True):
-        some = [values[::apart] for values in part]
+    apart = len(part[0]) // FIRST_ROWS
+    for every, steps in [(apart, STEPS), (1, LAST_STEPS)] if apart > 1 else [(1, STEPS)]:
+        some = [values[::every] for values in part]
         step = TrainingStep(mlp, loss, optimizer, len(some[0]), weighted=weighted)
-        last = _train(step, some, STEPS, SLOW_STEPS)
+        last = _train(step, some, steps, SLOW_STEPS)
     yield last
 
 

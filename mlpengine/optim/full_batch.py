@@ -18,7 +18,7 @@ class Objective(Protocol):
     """The loss of all rows as a function of the parameters; `TrainingStep` provides it.
 
     Attributes:
-        gradient: (parameters,), overwritten by `evaluate`; 0 for frozen parameters.
+        gradient: (parameters,), written by `evaluate`; 0 for frozen parameters.
         count: number of squared errors in the mean: rows times outputs.
     """
 
@@ -36,6 +36,7 @@ class Objective(Protocol):
     def curvature(self, matrix: Array) -> None:
         """Write the Gauss-Newton matrix at the parameters of the last `evaluate`.
 
+        It may overwrite `gradient`.
         Shapes: matrix (trained, trained), in the order of the trained parameters.
         """
         ...

@@ -19,7 +19,7 @@ class BatchProblem:
     """The loss of the rows in a bound step's buffers.
 
     Attributes:
-        gradient: (parameters,), overwritten by `evaluate`.
+        gradient: (parameters,), written by `evaluate`.
         count: rows times outputs, summed over all named outputs.
     """
 
@@ -42,7 +42,7 @@ class BatchProblem:
         return self._bound.value
 
     def curvature(self, matrix: Array) -> None:
-        """Write the Gauss-Newton matrix of the mean squared error.
+        """Write the Gauss-Newton matrix of the mean squared error, and overwrite `gradient`.
 
         Shapes: matrix (trained, trained).
         """
@@ -124,8 +124,6 @@ class _Rows:
                 replay(calls)
                 np.matmul(jacobian, jacobian.T, self._square)
                 matrix += self._square
-        replay(bound.loss.backward)  # restore the gradients of the loss in the buffers
-        replay(self._backward)
 
 
 def _filled(out: Array, places: list[RowGradient], part: slice) -> list[Call]:

@@ -51,6 +51,17 @@ def predictions(text):
     return header.split(",")[1:], np.array([[float(x) for x in r.split(",")[1:]] for r in lines])
 
 
+@pytest.mark.parametrize(
+    ("text", "bounded"),
+    [("y - t", False), ("-(y - t) ** 2", False), ("-exp(y) * t", False), ("exp(-y * t)", True)],
+)
+def test_a_formula_needs_a_lower_bound(text, bounded, folder, mlpengine):
+    write(folder, json.dumps({"formula": text}), "size")
+    ran = mlpengine("train", "c.yaml", "-q", "--set", "training.epochs=1")
+    assert ran.code == (0 if bounded else 2)
+    assert ("c.yaml:3: loss: formula: the loss must have a lower bound" in ran.err) != bounded
+
+
 @pytest.mark.parametrize(("loss", "learned"), [("poisson", "none"), ("mse", "log")])
 def test_intervals_of_positive_targets_are_not_negative(loss, learned, folder, mlpengine):
     write(folder, loss, "size" if learned == "log" else "count")
