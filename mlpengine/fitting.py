@@ -198,7 +198,8 @@ def fit(
         validation: a separate table, instead of a share of `table`.
         test: a separate table for the test, instead of a share of `table`.
         warm_start: a model or a run with the initial weights, the preprocessing and the loss
-            (fine-tuning).  With the path of a run, the run's config has the keys that `config` leaves out.
+            (fine-tuning).  With the path of a run, the run's config has the keys that `config`
+            leaves out.
         callbacks: callbacks of the training loop.
         progress: show the work on stderr; by default in a terminal and in a notebook.
         time_limit: seconds from the call on.  Training ends by then, but after at least one epoch;
