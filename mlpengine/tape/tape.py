@@ -203,6 +203,8 @@ class Tape:
         Raises: TapeError if `y` does not depend on `xs`, or for an op without a recorded gradient.
         """
         self._need_nodes("gradient", [y, *xs])
+        if integers := [x for x in (y, *xs) if not x.spec.is_float]:
+            raise DtypeError(f"gradient: only floats have gradients (got {integers[0]!r})")
         slopes = record_gradient(y, xs)
         return slopes[0] if len(xs) == 1 else tuple(slopes)
 

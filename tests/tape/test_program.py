@@ -230,6 +230,7 @@ ERRORS = [
     (lambda: Tape().parameter(np.arange(3), name="w"), DtypeError, r"float64 \(got int64\[3\]"),
     (lambda: Tape().input((3,), "int64", wants_grad=True), DtypeError, "only float32 and float64"),
     (lambda: Tape().input((-1, 3)), ShapeError, "whole numbers from 0"),
+    (lambda: (t := Tape()).gradient(x := t.input((1,), "int64"), x), DtypeError, "only floats"),
     (lambda: Tape().input(("a", 3)), ShapeError, "whole numbers from 0"),
     (lambda: Tape().input((4, 3), "complex64"), DtypeError, "numbers"),
     (late_parameter, TapeError, "recorded before the first program .*'late'"),
