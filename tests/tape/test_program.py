@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from mlpengine.core.errors import DtypeError, NumericalError, ShapeError, TapeError
-from mlpengine.tape import Flat, Program, Tape, cat
+from mlpengine.ops import Softmax
+from mlpengine.tape import Flat, Program, Tape, apply, cat, from_inner
 
 RNG = np.random.default_rng(11)
 X = RNG.standard_normal((5, 3))
@@ -197,6 +198,13 @@ def test_a_sum_that_overflows_is_no_false_alarm():
     Program(tape, -x, check_finite=True).forward(x=[huge, huge, huge])
 
 
+def infers(result):
+    """Return an op with a wrong method `infer`."""
+    op = Softmax()
+    vars(op)["infer"] = lambda x: result
+    return op
+
+
 def late_parameter():
     tape, x = tape_of(x=X)
     Program(tape, x * 2)
@@ -252,6 +260,8 @@ ERRORS = [
         r"input 'x': dtype must be float64 \(got complex128\)",
     ),
     (lambda: program_of().backward(), TapeError, "needs a forward first"),
+    (lambda: apply(infers(None), LEAF), TapeError, r"infer must return .* \(got None\)"),
+    (lambda: apply(infers((5,)), from_inner(X)), TapeError, r"must return .* \(got \(5,\)\)"),
     (lambda: backward(differentiable=False), TapeError, "differentiable=False"),
     (
         lambda: backward(np.ones(2)),
