@@ -53,11 +53,11 @@ WORKLOADS = (
 SMOKE = ("tiny", "two inputs")
 
 COLUMNS = {
-    "compiled, in a loop": "compiled, looped",
-    "compiled, a call": "compiled, per call",
-    "NumPy, a call": "NumPy",
-    "JAX, in a loop": "JAX, looped",
-    "JAX, a call": "JAX, per call",
+    "mlpengine, many steps a call": "compiled, looped",
+    "mlpengine, one step a call": "compiled, per call",
+    "mlpengine on NumPy": "NumPy",
+    "JAX, many steps a call": "JAX, looped",
+    "JAX, one step a call": "JAX, per call",
     "PyTorch eager": "torch eager",
     "torch.compile": "torch.compile",
     "scikit-learn": "scikit-learn",

@@ -51,7 +51,7 @@ def outcome_data(session: "Session", result: Result, outcome: Mapping[str, Any])
         lines.append(f"ensemble weights: {', '.join(f'{n} {w:.2f}' for n, w in weights)}{without}")
         linear = fitted.ensemble_weights.get(LINEAR, 0.0)
         if linear >= MOSTLY_LINEAR:
-            lines.append(f"linear models have {linear:.0%} of the weight: the networks add little")
+            lines.append(f"linear models have {linear:.0%} of the weight: hidden layers add little")
     error = session.measured.calibration_error
     if error is not None:
         lines.append(f"expected calibration error of the probabilities: {error:.3f}")

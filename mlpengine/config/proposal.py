@@ -152,8 +152,16 @@ def propose(
     return text
 
 
+MEANINGS = {
+    "plain": "networks",
+    "piecewise": "networks that read numbers by quantile bins",
+    "linear": "linear models",
+    "smooth": "small tanh networks",
+}
+"""The ensemble member types in words."""
+
 COMMENTS = {
-    ("data", "transform_target"): "log of a skewed target if a small model then predicts better",
+    ("data", "transform_target"): "auto: log of a skewed target, if a trial model predicts better",
     ("schedule", "cosine"): "lr falls to zero over the epochs",
     ("training", "early_stopping"): "the best epoch's weights are kept",
 }
@@ -207,7 +215,8 @@ def decisions(
     keys = "training.folds, model.hidden, training.epochs"
     lines.append(f"{networks} {hidden}, up to {epochs} ({keys})")
     if members:
-        lines.append(f"ensemble member types: {', '.join(members)} (training.members)")
+        texts = (f"{MEANINGS[one]} ({one})" for one in members)
+        lines.append(f"ensemble of {', '.join(texts)}: training.members")
     elif encoded:
         lines.append("numbers also by quantile bins (data.encoding)")
     if division:
@@ -423,7 +432,7 @@ def _split(
 def _folds(count: int | None, members: Sequence[str]) -> list[str]:
     if count is None:
         return []
-    line = f"  members: [{', '.join(members)}]  # one network of each type in each fold"
+    line = f"  members: [{', '.join(members)}]  # one member of each type in each fold"
     return [
         f"  # {count}-fold cross-validation: each network trains without one fold. The mean of",
         "  # all networks predicts better than one network. Every row has an out-of-fold score.",
@@ -474,7 +483,7 @@ def _balance(profile: Profile) -> list[str]:
     if len(profile.classes) < 2:
         return []
     shown = sorted(profile.classes.items(), key=lambda pair: -pair[1])[:4]
-    counts = ", ".join(f"{name} {count:,}" for name, count in shown)
+    counts = ", ".join(f"{count:,} of {name}" for name, count in shown)
     more = ", ..." if len(profile.classes) > len(shown) else ""
     return [f"  class_weights: none  # or balanced; rows: {_one_line(counts)}{more}"]
 

@@ -36,9 +36,10 @@ def plural(number: int, noun: str, many: str = "") -> str:
 
 
 def best_text(epochs: Sequence[int]) -> str:
-    """Return the best epochs of networks in words, such as ``best epochs 4 to 15``."""
+    """Return the best epochs of networks in words, such as ``best epochs of networks: 4 to 15``."""
     first, last = min(epochs), max(epochs)
-    return f"best epochs {first} to {last}" if first < last else f"best epoch {first}"
+    several = f"best epochs of networks: {first} to {last}"
+    return several if first < last else f"best epoch {first}"
 
 
 def networks_text(networks: int, sizes: str, linear_models: int = 0) -> str:

@@ -23,7 +23,7 @@ TITLE_WIDTHS = {
 
 LEGEND = """\
 grad RMS: root mean square of the weights' gradient
-update: norm of the weight change divided by the norm of the weights; usual: about 0.001
+update: norm of the weight change divided by the norm of the weights; usual: 0.001 at the full lr
 dead|sat: units that never fire (relu), or activations beyond 0.97 of their range (tanh, sigmoid)
 mean, std: mean and standard deviation of the activations
 gradient noise scale: larger batches than this hardly improve a step"""
@@ -62,8 +62,9 @@ def _net_lines(diagnostics: Diagnostics) -> list[str]:
     get, name_row = diagnostics.get, diagnostics.name_row
     norm, clipped = get("gradient_norm"), get("clipped_norm")
     hardest = "unknown" if isnan(get("hardest_row")) else name_row(int(get("hardest_row")))
-    after = f", clipped to {two_digits(clipped)}" if clipped < norm else ""
-    first = f"measured in step {diagnostics.sampled:,}: gradient norm {two_digits(norm)}{after}"
+    before, limit = two_digits(norm), two_digits(clipped)
+    after = f", clipped to {limit}" if clipped < norm and limit != before else ""
+    first = f"measured in step {diagnostics.sampled:,}: gradient norm {before}{after}"
     if diagnostics.unknown_rows:
         why = diagnostics.unknown_rows
         return [first, f"gradient norms of rows: unknown, because {why}"]

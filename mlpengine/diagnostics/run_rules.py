@@ -229,7 +229,7 @@ def overfitting(diagnostics: Diagnostics) -> Verdict | None:
     headline, limit = "The network overfits", limits.RISE
     evidence = (
         f"The validation loss rose from {two_digits(lowest)} in epoch {best + 1} to "
-        f"{two_digits(final)} at the end, while the training loss fell."
+        f"{two_digits(final)} in the last epochs, while the training loss fell."
     )
     if not rises:
         evidence = (

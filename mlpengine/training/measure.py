@@ -22,7 +22,7 @@ out-of-fold estimate for the mean of all networks."""
 
 SPREADS = {
     DEVIATION: "+-: the standard error of each metric or, of seeds, the standard deviation",
-    OF_MEAN: "mean of all: estimated scores of the mean of all networks on new rows",
+    OF_MEAN: "mean of all: expected scores on new rows, with the mean prediction of all networks",
 }
 """Explanations of titles."""
 

@@ -157,7 +157,8 @@ def test_init_says_what_it_decided(mlpengine, tmp_path):
         "data.task: regression predicts a number",
         "16 networks of 64-64 units, up to 200 epochs "
         "(training.folds, model.hidden, training.epochs)",
-        "ensemble member types: plain, piecewise, linear (training.members)",
+        "ensemble of networks (plain), networks that read numbers by quantile bins (piecewise), "
+        "linear models (linear): training.members",
     ]
     assert shown["warnings"] == []
     assert "decided: 16 networks" in mlpengine("init", "t.csv", "--target", "b", "--force").err
