@@ -36,7 +36,8 @@ class Objective(Protocol):
     def curvature(self, matrix: Array) -> None:
         """Write the Gauss-Newton matrix at the parameters of the last `evaluate`.
 
-        It may overwrite `gradient`.  Shapes: matrix (trained, trained), in the order of the trained parameters.
+        It may overwrite `gradient`.
+        Shapes: matrix (trained, trained), in the order of the trained parameters.
         """
         ...
 
