@@ -215,6 +215,8 @@ def run(args: list[str], signals: Sequence[signal.Signals] | None = None) -> int
 
 
 def _usage(error: click.ClickException, args: Sequence[str]) -> str:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        return error.format_message()
     text = error.format_message().rstrip(".")
     text = text[:1].lower() + text[1:]
     context = getattr(error, "ctx", None)

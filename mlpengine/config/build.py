@@ -32,7 +32,7 @@ from mlpengine.models.task import (
     task_for,
 )
 from mlpengine.models.threshold import check_threshold
-from mlpengine.ops import LOSSES, KnownTargets, losses_of
+from mlpengine.ops import LOSSES, EntryLoss, KnownTargets, losses_of
 from mlpengine.ops.cross_entropy import SoftmaxCrossEntropy
 from mlpengine.ops.loss import Loss
 from mlpengine.ops.losses import BinaryCrossEntropyWithLogits
@@ -167,6 +167,9 @@ def load_data(
     }
     _check_folds(parts["train"], tables.folds)
     _check_classes(parts["train"], task, tables.preprocessor)
+    if isinstance(loss, EntryLoss):
+        with file.errors_at("loss"):
+            loss.check_bounded(parts["train"].y)
     loss = _balanced(file, loss, parts["train"], task)
     learned = [part for name, part in parts.items() if name != "test"]
     if isinstance(task, Regression) and any(np.isnan(part.y).any() for part in learned):

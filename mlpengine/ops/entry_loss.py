@@ -8,7 +8,8 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
-from mlpengine.core.errors import DataError, FormulaError, IndexRangeError, ShapeError
+from mlpengine.core.errors import DataError, FormulaError, IndexRangeError, ShapeError, UsageError
+from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array, Calls, Slots, Spec, call
 from mlpengine.core.wording import plural
 from mlpengine.formula import Expr, constant, exp, gradients, variable
@@ -17,6 +18,9 @@ from mlpengine.ops.elementwise_op import option_values
 from mlpengine.ops.loss import VALUE, Loss, need_rows, row_totals, total, wide_spec
 from mlpengine.ops.loss_formulas import LossFormulas, without_factor
 from mlpengine.ops.op import parameters_of
+
+BOUND_ROWS = 1_000
+"""Maximum number of rows of targets in `EntryLoss.check_bounded`."""
 
 
 class Prediction(NamedTuple):
@@ -143,6 +147,29 @@ class EntryLoss(Loss):
                 f"{where(row, column)}: {self.name}: a target must {self._limits} "
                 f"({target[row, column]:g})"
             )
+
+    def check_bounded(self, target: Array) -> None:
+        """Check that the loss of an entry does not fall without limit as its output grows.
+
+        Target (rows, targets); losses of several output or target columns are not checked.
+        Raises: UsageError with a target, if the loss falls between outputs 2**20 and 2**40.
+        """
+        if self.columns > 1 or self.target_columns > 1:
+            return
+        some = target[evenly_spaced(len(target), BOUND_ROWS)].astype(np.float64)
+        with np.errstate(all="ignore"):
+            for sign in (-1.0, 1.0):
+                near, far = (
+                    self.formulas.values([np.full_like(some, sign * size)], [some])
+                    for size in (2.0**20, 2.0**40)
+                )
+                if (falls := (far < near - 1) | np.isneginf(far)).any():
+                    raise UsageError(
+                        f"{self.name}: the loss must have a lower bound (for a target of "
+                        f"{some[falls][0]:.4g}, as scaled, it falls without limit as the output "
+                        f"{'grows' if sign > 0 else 'falls'}); write a loss that is lowest near "
+                        "the target, such as abs(y - t)"
+                    )
 
     @property
     def _limits(self) -> str:

@@ -51,6 +51,17 @@ def predictions(text):
     return header.split(",")[1:], np.array([[float(x) for x in r.split(",")[1:]] for r in lines])
 
 
+@pytest.mark.parametrize(
+    ("text", "bounded"),
+    [("y - t", False), ("-(y - t) ** 2", False), ("-exp(y) * t", False), ("exp(-y * t)", True)],
+)
+def test_a_formula_needs_a_lower_bound(text, bounded, folder, mlpengine):
+    write(folder, json.dumps({"formula": text}), "size")
+    ran = mlpengine("train", "c.yaml", "-q", "--set", "training.epochs=1")
+    assert ran.code == (0 if bounded else 2)
+    assert ("c.yaml:3: loss: formula: the loss must have a lower bound" in ran.err) != bounded
+
+
 @pytest.mark.parametrize(("loss", "learned"), [("poisson", "none"), ("mse", "log")])
 def test_intervals_of_positive_targets_are_not_negative(loss, learned, folder, mlpengine):
     write(folder, loss, "size" if learned == "log" else "count")
@@ -83,7 +94,8 @@ def test_an_exposure_is_a_target_divided_and_weighted(folder, mlpengine):
     rates = rows["count"] / rows["b"] / model.preprocessor.target.scale
     np.testing.assert_allclose(prepared.target[:, 0], rates, rtol=1e-6)
     np.testing.assert_allclose(prepared.weights, rows["b"], rtol=1e-6)
-    assert "c.yaml:1" in mlpengine("check", "c.yaml", "--set", "loss=mse").err
+    for loss, refused in (("mse", True), ("gamma", False)):  # a weight of exposure ** 0
+        assert ("c.yaml:1" in mlpengine("check", "c.yaml", "--set", f"loss={loss}").err) == refused
     table[0, 1] = 0
     np.savetxt(folder / "rows.csv", table, "%.9g", ",", header=",".join(names), comments="")
     done = mlpengine("train", "c.yaml", "-q")

@@ -71,6 +71,7 @@ def test_compiled_steps_of_groups_agree_with_numpy():
     for start in range(0, 960, 16):
         again(x[order[start : start + 16]], y[order[start : start + 16]])
     np.testing.assert_array_equal(again.mlp.params.flat, ours.mlp.params.flat)
+    assert again.optimizer.current_lr == ours.optimizer.current_lr
 
 
 WRONG = {

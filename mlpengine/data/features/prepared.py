@@ -20,9 +20,9 @@ from mlpengine.data.tables.stored import (
     ROWS,
     OpenFile,
     complete_file,
+    is_complete,
     part_of,
     preparing,
-    read_description,
     short_digest,
 )
 from mlpengine.data.tables.table import Table
@@ -65,7 +65,7 @@ class PreparedRows:
     """A float32 matrix of features in a file.
 
     A cache holds as many blocks as a window, so an epoch in the order of `Windows` reads each block
-    once.  A batch with rows from more blocks than the cache holds is read row by row.
+    once.  A batch with rows from more blocks than the cache holds is read beside it.
 
     Attributes:
         checksum: CRC-32 of shape and values, equal to the checksum of the matrix in memory.
@@ -91,14 +91,13 @@ class PreparedRows:
     def __getitem__(self, rows: Array | slice) -> Array:
         """Return the given rows as a new array."""
         if isinstance(rows, slice):
-            start, stop, step = rows.indices(self.shape[0])
-            if step == 1:
-                return self._read(start, max(start, stop))
-            rows = np.arange(start, stop, step)
+            rows = np.arange(*rows.indices(self.shape[0]))
         rows = np.flatnonzero(rows) if rows.dtype == bool else rows
         out = np.empty((len(rows), self.shape[1]), np.float32)
-        for place, row in enumerate(rows.tolist()):
-            out[place] = self._read(row, row + 1)
+        blocks, places = np.divmod(rows, self.windows.block)
+        for block in np.unique(blocks).tolist():
+            own = blocks == block
+            out[own] = self._block(block)[places[own]]
         return out
 
     def gather(self, indices: Array, out: Array) -> None:
@@ -132,22 +131,18 @@ class PreparedRows:
             slot, self._next = self._next, (self._next + 1) % self._slots
             if self._block_in[slot] >= 0:
                 self._slot_of[self._block_in[slot]] = -1
-            rows = self._cache[slot * size : (slot + 1) * size]
-            start = block * size
-            self._fill(rows[: min(size, self.shape[0] - start)], start)
+            values = self._block(block)
+            self._cache[slot * size : slot * size + len(values)] = values
             self._slot_of[block], self._block_in[slot] = slot, block
         return True
 
-    def _read(self, start: int, stop: int) -> Array:
-        out = np.empty((stop - start, self.shape[1]), np.float32)
-        self._fill(out, start)
-        return out
-
-    def _fill(self, out: Array, start: int) -> None:
-        if out.size:
-            with writing(self.file.path, "read"):
-                offset = start * self.shape[1] * out.itemsize
-                out[...] = self.file.values(self.dtype, offset, out.size).reshape(out.shape)
+    def _block(self, block: int) -> Array:
+        """Return the rows of a block, mapped from the file."""
+        start, width = block * self.windows.block, self.shape[1]
+        rows = min(self.windows.block, self.shape[0] - start)
+        with writing(self.file.path, "read"):
+            values = self.file.values(self.dtype, start * width * self.dtype.itemsize, rows * width)
+        return values.reshape(rows, width)
 
 
 Transform = Callable[[Table], Array]
@@ -177,7 +172,7 @@ def prepared_rows(
     target = source.path.with_name(f"{source.path.stem}-{key}{ROWS}")
     count = table.n_rows if rows is None else len(rows)
     with preparing(target):
-        if read_description(target) is None:
+        if not is_complete(target):
             _write(table, rows, count, width, target, transform)
         return PreparedRows(target, Windows(block, window), batch_size)
 

@@ -1,6 +1,7 @@
 """Tables from Parquet and Feather files, read in batches of rows by pyarrow."""
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias
@@ -148,8 +149,8 @@ class ArrowFiles(NamedTuple):
     def _opened(self, path: str) -> Opened:
         opened = self.open(path)
         names = opened.schema.names
-        if len(set(names)) < len(names) or "" in names:
-            raise DataError(f"{path}: column names must be unique (twice: {names})")
+        if wrong := [name for name, count in Counter(names).items() if count > 1 or not name]:
+            raise DataError(f"{path}: each column needs a name of its own (got {wrong})")
         return opened
 
     @contextmanager

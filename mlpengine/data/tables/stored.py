@@ -7,6 +7,7 @@ The file's name has a digest of the source's path, size, modification time and r
 import json
 import mmap
 import os
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
@@ -30,6 +31,9 @@ from mlpengine.core.spec import Array
 from mlpengine.data.tables.table import Column, ColumnKind, Table
 
 FILE_VERSION = 1
+CHECKED_BYTES = 1 << 20
+"""Bytes that are read at once to verify a file."""
+
 MAP_GRANULARITY = mmap.ALLOCATIONGRANULARITY
 COLUMNS, ROWS, DESCRIPTION, LOCK, PART = ".columns", ".rows", ".json", ".lock", ".part"
 """Suffixes of files: columns, prepared rows, descriptions, locks, unfinished files."""
@@ -190,7 +194,7 @@ def stored_table(
     }
     target = directory / f"{path.stem[:60]}-{short_digest(given)}{COLUMNS}"
     with preparing(target):
-        if read_description(target) is None:
+        if not is_complete(target):
             _write(path, target, given, read, skip)
         return _opened(target, str(path))
 
@@ -255,17 +259,25 @@ def complete_file(target: Path, description: Mapping[str, Any]) -> None:
     """Rename a written file to `target`, then write its description; now the file is valid."""
     with writing(target):
         system.replace(part_of(target), target)
-        description = {**description, "bytes": target.stat().st_size}
+        description = {**description, "crc32": _checksum(target, description)}
     write_atomically(target.with_suffix(DESCRIPTION), json.dumps(description).encode())
 
 
-def read_description(target: Path) -> dict[str, Any] | None:
-    """Return the description of a complete file, else None."""
-    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+def is_complete(target: Path) -> bool:
+    """Return whether a file and its description are as they were written."""
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         description: dict[str, Any] = json.loads(target.with_suffix(DESCRIPTION).read_bytes())
-        if description["bytes"] == target.stat().st_size:
-            return description
-    return None
+        return bool(description.pop("crc32") == _checksum(target, description))
+    return False
+
+
+def _checksum(target: Path, description: Mapping[str, Any]) -> int:
+    """Return the CRC-32 of a description and a file."""
+    total = zlib.crc32(json.dumps(description).encode())
+    with target.open("rb") as file:
+        while block := file.read(CHECKED_BYTES):
+            total = zlib.crc32(block, total)
+    return total
 
 
 @contextmanager

@@ -183,6 +183,7 @@ def messy_table() -> Table:
             "gappy": Column(np.where(np.arange(N) % 3, np.nan, Y)),
             "damaged": Column(np.arange(N, dtype=np.int32), "text", (*map(str, range(N - 1)), "x")),
             "code": text(1 - rare),
+            "comma": Column(np.arange(N, dtype=np.int32), "text", (*(f"{i},5" for i in range(N)),)),
             "fine": Column(Y.copy()),
             "y": text(rare, "class "),
         },
@@ -195,14 +196,15 @@ def test_a_profile_tells_everything():
     assert found.task == "classification"
     assert found.classes == {"class 0": N - 3, "class 1": 3}
     assert [leak.column for leak in found.leaks] == ["code"]
-    assert list(found.drop) == ["id", "name", "same", "tiny", "empty", "damaged", "code"]
+    assert list(found.drop) == ["id", "name", "same", "tiny", "empty", "damaged", "comma", "code"]
     text = "\n".join(found.lines() + found.warnings())
     assert "'code'" not in "\n".join(found.warnings(["code"]))
     for part in (
-        "messy: 600 rows, 10 columns",
+        "messy: 600 rows, 11 columns",
         "column 'same': constant (4)",
         "column 'tiny': its numbers differ by less",
         "column 'id': row numbers",
+        "column 'comma': 600 of 600 values are like '300,5'",
         "column 'gappy': 400 of 600 values are missing",
         "column 'code': it is the target in another coding",
         "class 'class 1': only 3 rows",

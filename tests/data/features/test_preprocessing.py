@@ -319,6 +319,7 @@ FITS = {
         "line 32, column 'y': the target must be a number ('n.a.'); correct the value, or set "
         "data.na_values: ['n.a.']",
     ),
+    "a text in the target": (HEAD + ROWS + "1,1,u,x\n", {}, "line 32, column 'y': the target must"),
     "text target": (
         HEAD + ROWS,
         {"target": "w", "task": "regression"},

@@ -361,7 +361,7 @@ def test_parquet(tmp_path):
         ]  # fmt: skip
 
 
-def test_parquet_texts_that_repeat_are_kept_once(tmp_path):
+def test_parquet_texts_that_repeat_are_kept_once(tmp_path, monkeypatch):
     """A text of a million characters in 2,000 rows: two gigabytes if each row had its own."""
     words = ["x" * 1_000_000, "y", "", None]
     codes = np.arange(2_000) % 4
@@ -379,6 +379,11 @@ def test_parquet_texts_that_repeat_are_kept_once(tmp_path):
         assert table["text"].text(row) == (words[row % 4] or "")
         assert table["more"].text(row) == "ba"[row % 2]
     assert table["text"].missing.tolist() == (codes >= 2).tolist()
+    columns = {"text": [f"{words[0]}{row}" for row in range(5)]}  # each has its own
+    parquet.write_table(pyarrow.table(columns), path, compression="zstd")
+    monkeypatch.setattr(_arrow, "BINARY_BYTES", 4 << 20)
+    with pytest.raises(DataError, match="unpack it yourself"):
+        read_table(path)
 
 
 def test_parquet_dates_of_any_unit(tmp_path):
