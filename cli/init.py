@@ -15,8 +15,9 @@ from mlpengine.core.wording import plural, suggestion
 from mlpengine.data.features import Profile, profile
 from mlpengine.data.features.checks import CORRECT, KEEP_IF, more_features
 from mlpengine.data.features.targets import fit_target
-from mlpengine.data.tables import DATASETS, Table
+from mlpengine.data.tables import DATASETS, Table, read_table
 from mlpengine.data.tables.detect import detect
+from mlpengine.data.tables.dialect import CsvDialect
 from mlpengine.data.tables.rows import has_target
 
 from .options import AS_JSON, OutputPath
@@ -138,6 +139,7 @@ def command(
     fit_target(table.rows(with_target), names, facts.task, standardize=True, event=event)
     others = other_settings(facts, table.rows(with_target), names, time)
     facts, division = _divided(facts, table.rows(with_target), divides, own_test=test is not None)
+    _check_test(test, [name for name in table.names if name not in facts.drop], detected.reading)
     text = propose(
         facts,
         names,
@@ -229,6 +231,11 @@ def _check_columns(
             known = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
             near = suggestion(name, names) or f" (the columns are {known})"
             raise UsageError(f"--{key}: there is no column {name!r}{near}")
+
+
+def _check_test(test: str | None, columns: Sequence[str], reading: CsvDialect) -> None:
+    if test is not None:
+        read_table(test, **reading.to_dict()).require(columns, "--test, like DATA,")
 
 
 def _divided(

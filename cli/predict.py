@@ -144,18 +144,21 @@ def command(
             write_file(csv_text(columns, header=not number))
         return
     columns, numbers = _joined(list(blocks))
-    rows = len(numbers)
+    rows, held = len(numbers), {"columns": list(columns)}
+    about = ", ".join(map(printable, columns))
+    if path is not None and path.suffix == ".npy":
+        held, about = {"shape": list(numbers.shape)}, f"numbers of shape {numbers.shape}"
     if path is not None:
         write_table(path, columns, numbers)
     if as_json:
-        shown: dict[str, Any] = {"run": str(run), "rows": rows, "columns": list(columns)}
+        shown: dict[str, Any] = {"run": str(run), "rows": rows, **held}
         if path is None:
             shown["predictions"] = records(columns)
         if not np.isfinite(numbers).all():
             shown = finite(shown)
         click.echo(json.dumps({**shown, "out": out}, default=str))  # dates of --id
     else:
-        say(f"wrote {out} ({plural(rows, 'row')}: {', '.join(map(printable, columns))})", err=True)
+        say(f"wrote {out} ({plural(rows, 'row')}: {about})", err=True)
 
 
 class Sure(NamedTuple):

@@ -9,6 +9,7 @@ import click
 
 from mlpengine.config import Override, parse_override
 from mlpengine.core.errors import UsageError
+from mlpengine.core.fields import POSITIVE
 from mlpengine.training.loading import load
 from mlpengine.training.run_directory import RESOLVED
 
@@ -56,7 +57,7 @@ Examples:
 )
 @click.option(
     "--time-limit",
-    type=click.FloatRange(0, min_open=True),
+    type=float,
     metavar="SECONDS",
     help="Train for at most this time, and at least one epoch; then measure the best epoch.",
 )
@@ -114,6 +115,8 @@ def command(
             raise UsageError("--fix: needs a new run of one process (got --resume or mpiexec)")
         if time_limit is not None and (ranks or fix):
             raise UsageError("--time-limit: limits one run of one process (got --fix or mpiexec)")
+        if time_limit is not None:
+            POSITIVE.check("--time-limit", time_limit)
         overrides = [parse_override(text) for text in settings]
         if epochs is not None:
             overrides.append(Override("--epochs", ("training", "epochs"), str(epochs)))

@@ -197,8 +197,9 @@ def fit(
         target: the column to predict, or several.
         validation: a separate table, instead of a share of `table`.
         test: a separate table for the test, instead of a share of `table`.
-        warm_start: a model or a run with the initial weights and the preprocessing (fine-tuning).
-            With the path of a run, the run's config has the keys that `config` leaves out.
+        warm_start: a model or a run with the initial weights, the preprocessing and the loss
+            (fine-tuning).  With the path of a run, the run's config has the keys that `config`
+            leaves out.
         callbacks: callbacks of the training loop.
         progress: show the work on stderr; by default in a terminal and in a notebook.
         time_limit: seconds from the call on.  Training ends by then, but after at least one epoch;
@@ -229,6 +230,8 @@ def fit(
             kept = {k: v for k, v in own["data"].items() if k not in OF_OTHER_ROWS}
             fill_missing(config, {**own, "data": kept})
         model = load(path)
+    if model is not None and config.get("loss") is None:
+        config = {**config, "loss": model.plain_loss}
     with Progress(progress) as shown:
         shown.stage("reading the table")
         file, tables, decided, warned = _config(

@@ -234,6 +234,8 @@ def with_preprocessing(file: ConfigFile, fitted: Preprocessor) -> ConfigFile:
         elif name != "categorical" or not categories.issuperset(value):
             text = f"must be as in the model of the warm start ({known!r}, now {value!r})"
             raise file.wrong(("data", name), f"{text}; leave it out, or train anew")
+    if fitted.history.names and data.split.time is None:
+        own["split"] = replace(data.split, time=fitted.history.time)
     return replace(file, config=replace(file.config, data=replace(data, **own)))
 
 
@@ -266,7 +268,7 @@ def preprocessor_of(file: ConfigFile, target: list[str]) -> Preprocessor:
     if isinstance(loss, EntryLoss) and loss.log_link and standardizes:
         standardizes = False if loss.scaling is None else "mean"
     power = loss.scaling if isinstance(loss, EntryLoss) and loss.log_link else None
-    if data.exposure and not power:
+    if data.exposure and power is None:
         text = f"needs loss poisson, tweedie or gamma (got {loss.name if loss else None})"
         raise file.wrong(("data", "exposure"), text)
     drop = tuple(dict.fromkeys([*data.drop, *filter(None, [data.split.group])]))

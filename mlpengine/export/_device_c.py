@@ -59,7 +59,7 @@ typedef struct {{
 {members}  {upper}_REAL lr; /* the learning rate; may be changed between steps */
   {upper}_REAL norm; /* of the last gradient, before clipping */
   uint32_t steps; /* completed steps */
-  uint32_t skipped; /* steps without an update: an input, the loss or a gradient was not finite */
+  uint32_t skipped; /* steps without an update: a number of the step was not finite */
 }} {name}_state;
 
 /* Bytes of a state, and of the stack that a call needs, beside 512 for registers and arguments. */
@@ -73,8 +73,8 @@ void {name}_init({name}_state *state);
    holds a number that cannot be used. */
 int {name}_predict(const {name}_state *state, const {upper}_REAL *x, {upper}_REAL *out);
 
-/* Makes a training step on a row and returns its loss before the step.  A loss or gradient that is
-   not finite changes nothing but norm and skipped. */
+/* Makes a training step on a row and returns its loss before the step.  A loss, gradient or
+   learning rate that is not finite changes nothing but norm and skipped. */
 {upper}_REAL {name}_train({name}_state *state, const {upper}_REAL *x, const {upper}_REAL *y);
 
 /* Returns a sum of the bytes of a state.  To keep what was learned while the power is off, store
@@ -290,7 +290,10 @@ def _train(step: DeviceStep) -> str:
         lines.append(f"norm = hypotenuse(norm, norm_of({dy}, {layer.out_dim}) * {length});")
     lines += [
         "state->norm = norm;",
-        If("!is_finite(value) || !is_finite(norm)", ["state->skipped++;", "return value;"]),
+        If(
+            "!is_finite(value) || !is_finite(norm) || !is_finite(state->lr)",
+            ["state->skipped++;", "return value;"],
+        ),
         _factor(step),
         *step.update.statements(),
         *_updates(step),

@@ -86,8 +86,9 @@ static int differs(const char *what, size_t step, const {upper}_REAL *is, const 
   return 1;
 }}
 
-/* Whether a step without a target changes the state, or a flipped bit keeps the check sum. */
-static int is_unsafe(const {upper}_REAL *x)
+/* Whether a step without a target or a learning rate changes the state, or a flipped bit keeps the
+   check sum. */
+static int is_unsafe(const {upper}_REAL *x, const {upper}_REAL *y)
 {{
   static {upper}_REAL nothing[{upper}_TARGETS];
   static {name}_state before;
@@ -98,6 +99,13 @@ static int is_unsafe(const {upper}_REAL *x)
   if (isfinite({name}_train(&state, x, nothing))) return 1;
   state.norm = ({upper}_REAL)NAN;
   if (memcmp(&before, &state, sizeof state) != 0) return 1;
+  const {upper}_REAL lr = state.lr;
+  before.lr = state.lr = ({upper}_REAL)NAN;
+  before.skipped++;
+  {name}_train(&state, x, y);
+  state.norm = ({upper}_REAL)NAN;
+  if (memcmp(&before, &state, sizeof state) != 0) return 1;
+  before.lr = state.lr = lr;
   const uint32_t sum = {name}_check_sum(&state);
   for (size_t i = 0; i < sizeof state; i++) {{
     ((unsigned char *)&before)[i] ^= (unsigned char)(1u << i % 8);
@@ -115,7 +123,7 @@ int main(void)
     const size_t row = step % {rows};
     copy(x, x_rows + row * {upper}_INPUTS, {upper}_INPUTS);
     copy(y, y_rows + row * {upper}_TARGETS, {upper}_TARGETS);
-    if (step == STEPS / 2 && is_unsafe(x)) {{
+    if (step == STEPS / 2 && is_unsafe(x, y)) {{
       printf("{name}: a step without target changed the state, or a flipped bit kept the sum\\n");
       return 1;
     }}

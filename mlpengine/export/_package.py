@@ -126,6 +126,9 @@ def checked_folder(path: Path) -> None:
     """Raise UsageError unless `path` can be the folder of a library."""
     if path.suffix or path.is_file():
         raise UsageError(f"{path}: a library is a folder; give --out a folder name without suffix")
+    for name in ("library.properties", "library.json"):
+        if (path / name).is_file() and b"mlpengine" not in (path / name).read_bytes():
+            raise UsageError(f"{path / name}: is of another library; name another folder by --out")
 
 
 def predicting_library(
@@ -187,7 +190,7 @@ def library_files(
         "name": re.sub("_+", "-", name).strip("-").lower(),
         "version": "1.0.0",
         "description": f"{sentence} {about}"[:MAX_DESCRIPTION],
-        "keywords": ["neural-network", "prediction", *["training"] * trains],
+        "keywords": ["mlpengine", "neural-network", "prediction", *["training"] * trains],
         "headers": f"{name}.h",
         "frameworks": "*",
         "platforms": "*",

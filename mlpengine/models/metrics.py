@@ -16,6 +16,7 @@ import numpy as np
 
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array
+from mlpengine.core.wording import quoted
 
 PredictionKind = Literal["labels", "probabilities", "numbers"]
 """Kind of predictions that a metric compares with targets.
@@ -66,9 +67,14 @@ def metric(
             f"metric: of must be one of {', '.join(get_args(PredictionKind))} (got {of!r})"
         )
 
+    if not isinstance(higher_is_better, bool):
+        raise UsageError(
+            f"metric: higher_is_better must be True or False (got {quoted(higher_is_better)})"
+        )
+
     def register(function: MetricFunction) -> MetricFunction:
         name = getattr(function, "__name__", "")
-        if not name:
+        if not name.isidentifier():
             raise UsageError(f"metric: needs a function with a name (got {function!r:.60})")
         known = OWN_METRICS.get(name)
         same = known and known.function.__module__ == function.__module__

@@ -111,9 +111,9 @@ class Network(Recordable):
             self.check_rows()
         return scratch
 
-    def check_rows(self) -> None:
-        """Raise UsageError if the prediction of a row changes with another row in the call."""
-        scratch = Scratch(self, 2, training=False, backend="numpy", rematerialization="keep")
+    def check_rows(self, *, training: bool = False) -> None:
+        """Raise UsageError if the output of a row changes with another row in the call."""
+        scratch = Scratch(self, 2, training=training, backend="numpy", rematerialization="keep")
         outputs: list[dict[str, Array]] = []
         for factors in ([1, 1], [1, -3], [-3, 1]):  # of the two rows; integers are 0
             rng = np.random.default_rng(0)
@@ -125,10 +125,10 @@ class Network(Recordable):
         for name, both in outputs[0].items():
             same = [outputs[1][name][0], outputs[2][name][1]]
             if not np.allclose(both, same, 1e-3, 1e-6, equal_nan=True):
+                advice = "; for statistics of a batch write tape.batch_norm(h, ..., running='norm')"
                 raise UsageError(
                     f"{self._where}: record: a row of {name or 'the output'} must not depend on "
-                    "other rows (one of two rows changes with the other); for statistics of a "
-                    "batch write tape.batch_norm(h, ..., running='norm')"
+                    "other rows (one of two rows changes with the other)" + advice * (not training)
                 )
 
     def gradients(self, batch_size: int, *, input_gradient: bool = False) -> Gradients:

@@ -65,7 +65,7 @@ class TabularNetwork(Network):
     def activations(self) -> Mapping[str, str]:
         """Names of the activations, by the name of the weight before the activation."""
 
-    def check_rows(self) -> None:
+    def check_rows(self, *, training: bool = False) -> None:
         """Check nothing, because each op of these networks works on single rows."""
 
     @property

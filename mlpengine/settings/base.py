@@ -104,8 +104,8 @@ def defaults(kind: Callable[[], Any]) -> Callable[[], Any]:
 
 
 EXPECTED: Mapping[str, str] = {
-    "int_type": "a whole number",
-    "float_type": "a number",
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "a number"),
     "bool_type": "true or false",
     "string_type": "text",
     "tuple_type": "a list",

@@ -7,7 +7,7 @@ from pydantic import Field, InstanceOf, model_validator
 from pydantic.dataclasses import dataclass
 from pydantic.json_schema import SkipJsonSchema
 
-from mlpengine.core.fields import Count, Fraction, Limits
+from mlpengine.core.fields import Fraction, Limits
 from mlpengine.nn import ACTIVATIONS, INITIALIZERS
 from mlpengine.nn.residual import MAX_BLOCKS
 from mlpengine.ops import FormulaActivation, GradOp
@@ -21,6 +21,9 @@ ActivationName: TypeAlias = Annotated[str, Names(ACTIVATIONS, FormulaActivation)
 
 MAX_LAYERS = 1000
 """Largest number of hidden layers."""
+
+Units: TypeAlias = Annotated[int, Limits(at_least=1, at_most=1_000_000, whole=True)]
+"""The size of a layer; more units would fill the memory for minutes before the first message."""
 
 OWN_OPTIONS: dict[str, tuple[str, ...]] = {
     "mlp": ("hidden",),
@@ -38,14 +41,14 @@ class NetworkSettings:
         description="mlp: dense layers; residual: blocks of layer norm and two dense layers, each "
         "added to what it reads.",
     )
-    hidden: Annotated[tuple[Count, ...], one_or_more(Count), Field(max_length=MAX_LAYERS)] = Field(
+    hidden: Annotated[tuple[Units, ...], one_or_more(Units), Field(max_length=MAX_LAYERS)] = Field(
         default=(64, 64), description="Sizes of hidden layers (mlp); 16 means [16]."
     )
     blocks: Annotated[int, Limits(at_least=1, at_most=MAX_BLOCKS, whole=True)] = Field(
         default=2, description="Number of blocks (residual)."
     )
-    width: Count = Field(default=128, description="Size of the vectors between blocks (residual).")
-    expansion: Count = Field(
+    width: Units = Field(default=128, description="Size of the vectors between blocks (residual).")
+    expansion: Units = Field(
         default=2,
         description="Size between the two layers of a block, as a multiple of the width "
         "(residual).",

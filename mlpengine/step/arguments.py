@@ -73,12 +73,13 @@ def check_full_batch(step: Any, asked: str) -> str:
     optimizer, network = step.optimizer, step.mlp
     if not isinstance(optimizer, FullBatch):
         return ""
-    name = optimizer.name
+    name, recording = optimizer.name, network.recorded(2, training=True)
     for option, problem in (
         ("clip_norm", step.clip_norm is not None),
         ("shards", step.shards > 1),
         ("ranks", step.ranks is not None),
-        ("dropout", network.recorded(1, training=True).draws),
+        ("dropout", recording.draws),
+        ("batch norm", recording.statistics),
     ):
         if problem:
             raise UsageError(f"training step: {name} takes no {option}; leave it out")
@@ -88,6 +89,7 @@ def check_full_batch(step: Any, asked: str) -> str:
                 f"training step: {name} needs the loss mse (got {step.loss.title}); lbfgs takes "
                 "every loss"
             )
+        network.check_rows(training=True)
         reason = f"{name} has no compiled rule"
         if asked == "compiled":
             from mlpengine.step.auto_backend import NUMPY_RUNS  # slow, and few imports need it

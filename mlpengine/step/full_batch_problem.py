@@ -5,6 +5,7 @@ from math import isfinite
 import numpy as np
 
 from mlpengine.core.buffers import replay
+from mlpengine.core.errors import DataError
 from mlpengine.core.spec import Array, Call, call
 from mlpengine.nn import Network
 from mlpengine.nn.row_gradients import RowGradient, RowGradients
@@ -70,7 +71,10 @@ class FullBatchSteps:
 
     def minimize(self, bound: BoundStep) -> tuple[float, float]:
         """Make a step, counted if finite; return loss and gradient norm before the step."""
-        optimizer = self._optimizer
+        optimizer, weights = self._optimizer, bound.loss.sample_weight
+        if optimizer.needs_rows and weights is not None and (weights < 0).any():
+            text = f"training step: sample_weight must be at least 0 for {optimizer.name}"
+            raise DataError(f"{text} (got {weights.min():g})")
         problem = self._problems.get(id(bound))
         if problem is None:
             problem = BatchProblem(self._mlp, bound, needs_rows=optimizer.needs_rows)

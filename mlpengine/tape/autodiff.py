@@ -34,7 +34,7 @@ from mlpengine.tape.graph import (
 )
 from mlpengine.tape.operand import cast_scalars, numeric
 from mlpengine.tape.quantized import QuantizedArray
-from mlpengine.tape.record import Record, Value, as_tuple, padded_operands
+from mlpengine.tape.record import Record, Value, as_tuple, inferred_specs, padded_operands
 
 _tracking: ContextVar[bool] = ContextVar("tracking", default=True)
 
@@ -133,7 +133,7 @@ class Tensor(Expression):
         for x in tensors:
             if x is not None and isinstance(x._inner, QuantizedArray):
                 raise DtypeError(f"{op.name}: quantized arrays must be dequantized first ({x!r})")
-        inferred = op.infer(*(None if x is None else x.spec for x in tensors))
+        inferred = inferred_specs(op, tensors)
         arrays = [None if x is None else x._inner for x in tensors]
         outputs, work = run_forward(op, arrays, as_tuple(inferred))
         track = _tracking.get() and any(x is not None and x.wants_grad for x in tensors)

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from mlpengine.core.errors import ShapeError
+from mlpengine.core.errors import ShapeError, TapeError
 from mlpengine.core.spec import Spec
+from mlpengine.core.wording import quoted
 from mlpengine.ops.op import GradOp
 
 ValueKind = Literal["input", "parameter", "constant", "op"]
@@ -121,6 +122,17 @@ def padded_operands(op: GradOp, operands: Sequence[Any]) -> tuple[Any, ...]:
         got = f"no {missing[0]}" if missing else f"{len(operands)} operands"
         raise ShapeError(f"{op.name}: takes the operands {', '.join(names)} (got {got})")
     return padded
+
+
+def inferred_specs(op: GradOp, operands: Iterable[Any]) -> Spec | tuple[Spec, ...]:
+    """Return the specs of an op's outputs for operands with a `spec`, or None.
+
+    Raises: ShapeError or DtypeError from the op; TapeError if its `infer` returns no `Spec`.
+    """
+    specs = op.infer(*(None if x is None else x.spec for x in operands))
+    if not isinstance(specs, Spec) and not all(isinstance(one, Spec) for one in as_tuple(specs)):
+        raise TapeError(f"{op.name}: infer must return Spec(shape, dtype) (got {quoted(specs)})")
+    return specs
 
 
 def as_tuple(value: Any) -> tuple[Any, ...]:

@@ -22,6 +22,7 @@ from mlpengine.tape.record import (
     Value,
     ValueKind,
     as_tuple,
+    inferred_specs,
     needed_records,
     padded_operands,
 )
@@ -203,6 +204,8 @@ class Tape:
         Raises: TapeError if `y` does not depend on `xs`, or for an op without a recorded gradient.
         """
         self._need_nodes("gradient", [y, *xs])
+        if integers := [x for x in (y, *xs) if not x.spec.is_float]:
+            raise DtypeError(f"gradient: only floats have gradients (got {integers[0]!r})")
         slopes = record_gradient(y, xs)
         return slopes[0] if len(xs) == 1 else tuple(slopes)
 
@@ -248,7 +251,7 @@ class Tape:
             raise TapeError(f"apply: op must be an op such as Relu() (got {quoted(op)})")
         self._need_nodes(op.name, [x for x in operands if x is not None])
         padded = padded_operands(op, operands)
-        inferred = op.infer(*(None if x is None else x.spec for x in padded))
+        inferred = inferred_specs(op, padded)
         wants = any(x is not None and x.wants_grad for x in padded)
         outputs = tuple(
             self._add(f"{op.name}_{len(self.nodes)}", spec, "op", wants and spec.is_float)

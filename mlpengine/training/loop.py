@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_args
 import numpy as np
 
 from mlpengine.core.buffers import Uncopyable
-from mlpengine.core.errors import NumericalError, UsageError
+from mlpengine.core.errors import CheckpointError, NumericalError, UsageError
 from mlpengine.core.fields import COUNT
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import best_text, plural, quoted, suggestion
@@ -244,12 +244,17 @@ class Loop(Uncopyable):
         self.threads, self.step = COUNT.check("loop: threads", threads), each[0]
         size, parts = 1, [validation]
         if folds is not None:
-            size = int(folds.max()) + 1
-            if validation is not None or size < 2 or len(each) % size or len(folds) != len(train):
+            folds = np.asarray(folds)
+            numbers = np.unique(folds)
+            size = len(numbers)
+            known = size > 1 and np.array_equal(numbers, np.arange(size))
+            whole = len(folds) == len(train) and not len(each) % max(size, 1)
+            if validation is not None or not known or not whole:
                 given = f"{plural(len(each), 'step')}, {plural(size, 'fold')} of {len(folds)} rows"
                 raise UsageError(
-                    "loop: folds must be one for each training row, without a validation part and "
-                    f"with equally many steps for each fold (got {given})"
+                    "loop: folds must be one for each training row, counted from 0, without a "
+                    "validation part and with equally many steps for each fold (got "
+                    f"{given})"
                 )
             parts = [train.rows(np.flatnonzero(folds == k)) for k in range(size)]
         self.validation = parts[0]
@@ -562,6 +567,10 @@ class Loop(Uncopyable):
         Raises: CheckpointError if the state belongs to other networks, optimizers or data.
         """
         with restoring():
+            if len(state["members"]) != len(self.members):
+                count = plural(len(self.members), "network")
+                text = f"loop: needs the state of {count} (got {len(state['members'])})"
+                raise CheckpointError(text)
             for member, one in zip(self.members, state["members"], strict=True):
                 member.load_state_dict(one)
             self.history.load_state_dict(state["history"])

@@ -95,6 +95,10 @@ def test_forecasts_follow_a_series_beyond_its_training_rows():
     past = {name: column[:150] for name, column in rows.items()}
     model, _ = fit(past, "y", data=data, training={"epochs": 4})
     np.testing.assert_allclose(model.predict(rows)[150:], rows["y"][150:], rtol=0.02)
+    one = {"training": {"epochs": 1, "folds": None}}
+    model, _ = fit(rows, "y", data=data | {"split": {"time": "t"}}, loss="gaussian_nll", **one)
+    again, result = fit(rows, "y", warm_start=model, **one)  # with the model's lags, time and loss
+    assert (again.columns, again.loss, len(result.metrics)) == (model.columns, model.loss, 3)
 
 
 def test_the_rows_before_may_be_in_another_file(folder, mlpengine):

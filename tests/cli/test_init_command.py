@@ -178,9 +178,11 @@ def test_a_file_for_the_test(mlpengine, tmp_path):
     done = mlpengine("train", "d/c.yaml", "--epochs", 1, "--json", "--set", "report=false")
     measured = json.loads(mlpengine("evaluate", json.loads(done.out)["run_dir"], "--json").out)
     assert measured["rows"] == {"out_of_fold": 45, "test": 15}
-    for name, said in (("c.csv", "there is no"), ("d", "must be a file"), ("a.csv", "needs other")):
+    wrong_files = {"c.csv": "there is no", "d": "must be a file", "a.csv": "needs other"}
+    (tmp_path / "e.csv").write_text("p,y\n1,2\n")
+    for name, said in {**wrong_files, "e.csv": "like DATA, needs column 'q'"}.items():
         wrong = mlpengine("init", "a.csv", "--test", name, *options, "--force")
-        assert (wrong.code, f"error: --test: {said}" in wrong.err) == (2, True)
+        assert (wrong.code, "--test" in wrong.err, said in wrong.err) == (2, True, True)
     (tmp_path / "b.csv").write_text("p,q\n1,2\n")
     for source, said in (("b.csv", "b.csv needs the target column 'y'"), ("a.csv", "other rows")):
         refused = mlpengine("check", "d/c.yaml", "--set", f"data.test_source={source}")

@@ -94,7 +94,8 @@ def test_an_exposure_is_a_target_divided_and_weighted(folder, mlpengine):
     rates = rows["count"] / rows["b"] / model.preprocessor.target.scale
     np.testing.assert_allclose(prepared.target[:, 0], rates, rtol=1e-6)
     np.testing.assert_allclose(prepared.weights, rows["b"], rtol=1e-6)
-    assert "c.yaml:1" in mlpengine("check", "c.yaml", "--set", "loss=mse").err
+    for loss, refused in (("mse", True), ("gamma", False)):  # a weight of exposure ** 0
+        assert ("c.yaml:1" in mlpengine("check", "c.yaml", "--set", f"loss={loss}").err) == refused
     table[0, 1] = 0
     np.savetxt(folder / "rows.csv", table, "%.9g", ",", header=",".join(names), comments="")
     done = mlpengine("train", "c.yaml", "-q")

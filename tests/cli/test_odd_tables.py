@@ -22,7 +22,8 @@ def test_an_odd_table_from_init_to_predictions(name, mlpengine, tmp_path):
         assert mlpengine(*command).code == 0
     assert mlpengine("train", "odd.yaml", "-o", "run", settings=QUICK).code == 0
     model = load("run")
-    assert mlpengine("predict", "run", "odd.csv", "-o", "p.npy").code == 0
+    told = json.loads(mlpengine("predict", "run", "odd.csv", "-o", "p.npy", "--json").out)
+    assert (tuple(told["shape"]), "columns" in told) == (np.load("p.npy").shape, False)
     np.testing.assert_array_equal(np.load("p.npy")[:, 0], model.predict("odd.csv"))
     reading, file = model.preprocessor.options.reading, StringIO()
     mark = reading.decimal or "."

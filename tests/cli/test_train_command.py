@@ -81,8 +81,9 @@ def test_a_time_limit_ends_training_and_the_run_resumes(mlpengine, config):
     assert known["test"]
     resumed = json.loads(mlpengine("train", "--resume", "run", "-q", "--json").out)
     assert (resumed["ending"], resumed["epochs"]) == ("epochs", 2)
-    refused = mlpengine("train", config, "--fix", *limited)
-    assert (refused.code, "--time-limit" in refused.err) == (2, True)
+    for wrong in (["--fix", *limited], ["--time-limit", "nan"], ["--time-limit", "0"]):
+        refused = mlpengine("train", config, *wrong)
+        assert (refused.code, "--time-limit" in refused.err) == (2, True)
 
 
 def test_durations_are_minutes_and_seconds_or_hours_and_minutes():

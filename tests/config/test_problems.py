@@ -23,6 +23,7 @@ def complaint(tmp_path, content, *settings):
 
 MISTAKES = {
     "modle: {}": ":2: modle: unknown key - did you mean 'model'?",
+    "model: {hidden: [100000000]}": "hidden[0]: must be at most 1000000 (got 100000000)",
     "model: {foo: 1}": "model.foo: unknown key (valid here: network",
     "optimizer: {name: sgd, betas: [0, 0]}": "betas: unknown key (valid here: name",
     "optimizer: {learning_rate: 1}": "learning_rate: unknown key - did you mean 'optimizer.lr'",

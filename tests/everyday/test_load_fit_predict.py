@@ -94,6 +94,7 @@ WRONG_TABLES = {
     "a vector": (np.zeros(3), "shape (3,)"),
     "a number": (3.0, "data frame"),
     "nested": ({"a": np.zeros((2, 2))}, "one-dimensional"),
+    "years": ({"a": np.arange(2).astype("m8[Y]")}, "no fixed length"),
     "twice": (pd.DataFrame([[1, 2]], columns=["a", "a"]), "twice: a"),
     "a list as a cell": ([{"a": 2}, {"a": [1]}], "column 'a', row 2"),
     "vectors as cells": ({"a": [np.zeros(2), np.zeros(2)]}, "column 'a', row 1"),

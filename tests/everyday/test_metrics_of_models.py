@@ -128,6 +128,9 @@ def test_a_metric_of_ones_own_that_is_no_number_is_named(frame, own):
         @mlpengine.metric()
         def wrong(a, b): ...
 
+    for options in ({"higher_is_better": "yes"}, {}):
+        with pytest.raises(mlpengine.UsageError, match=r"True or False|a name \(got"):
+            mlpengine.metric(**options)(lambda t, p, w: 0.0)
     metrics.OWN_METRICS["largest_gap"] = metrics.OwnMetric(
         lambda t, *_: t.fill(0), "numbers", False
     )

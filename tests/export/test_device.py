@@ -135,6 +135,7 @@ MUTATIONS = [
     ("dense_3(x, state->params + 0", "dense_3(x, state->params + 1", "the prediction of step 2"),
     ("sum ^= bytes[i]", "sum ^= bytes[i] & 0xfe", "kept the sum"),
     ("!is_finite(value) || !is_finite(norm)", "0", "changed the state"),
+    (" || !is_finite(state->lr)", "", "changed the state"),
 ]
 """Places of a generated file, what stands there instead, and what the self-test says of it."""
 

@@ -77,7 +77,7 @@ def test_libraries_follow_the_rules_of_their_tool(tool, model, tmp_path):
         else:
             given = json.loads(text)
             assert "2-16-1" in given.pop("description")
-            assert given.pop("keywords")[2:] == ["training"] * (kind == "online")
+            assert given.pop("keywords")[3:] == ["training"] * (kind == "online")
             base = {"name": name, "base": f"examples/{name}", "files": [f"{name}.ino"]}
             assert given.pop("examples") == [base]
             assert given == MANIFEST
@@ -98,6 +98,9 @@ def test_folders_that_cannot_be_libraries_are_refused(name, message, model, tmp_
         with pytest.raises(UsageError, match=message):
             write(model, tmp_path / name, package="arduino", **options)
     assert [*tmp_path.iterdir()] == []
+    (tmp_path / "library.json").write_text('{"name": "other"}')
+    with pytest.raises(UsageError, match=r"library\.json: is of another library"):
+        export(model, tmp_path, "c", package="arduino")
 
 
 def test_what_has_no_library_is_refused(model, tmp_path):

@@ -7,9 +7,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from own_networks import make_network
 
 from mlpengine import Mlp, TrainingStep
-from mlpengine.core.errors import NumericalError, UsageError
+from mlpengine.core.errors import DataError, NumericalError, UsageError
 from mlpengine.nn import Network, Residual
 from mlpengine.ops import LOSSES, MeanSquaredError
 from mlpengine.optim import Adam, BayesianRegularization, Lbfgs, LevenbergMarquardt
@@ -444,3 +445,18 @@ def test_large_networks_and_schedules_are_refused():
     with pytest.raises(UsageError, match="TrainingStep"):
         Lbfgs(network).step(network, network.gradients(4))
     assert Adam(network).steps == 0
+    step = full_step(network, LevenbergMarquardt, 8, weighted=True)
+    with pytest.raises(DataError, match=r"levenberg_marquardt \(got -1\)"):
+        step(*(rows[:8] for rows in data()), -np.ones(8))
+
+
+@pytest.mark.parametrize("name", ["batch norm", "other rows"])
+def test_rows_that_depend_on_each_other_are_refused(name):
+    class Centered(Network):
+        def record(self, tape, x):
+            return x.linear(tape.parameter("w")) - x.mean() * (tape.rng is not None)
+
+    others = Centered(3, {"w": (1, 3)})
+    network = others if name == "other rows" else make_network("batch norm of layers")
+    with pytest.raises(UsageError, match=name):
+        full_step(network, LevenbergMarquardt, 8)

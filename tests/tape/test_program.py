@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from mlpengine.core.errors import DtypeError, NumericalError, ShapeError, TapeError
-from mlpengine.tape import Flat, Program, Tape, cat
+from mlpengine.ops import Softmax
+from mlpengine.tape import Flat, Program, Tape, apply, cat, from_inner
 
 RNG = np.random.default_rng(11)
 X = RNG.standard_normal((5, 3))
@@ -197,6 +198,13 @@ def test_a_sum_that_overflows_is_no_false_alarm():
     Program(tape, -x, check_finite=True).forward(x=[huge, huge, huge])
 
 
+def infers(result):
+    """Return an op with a wrong method `infer`."""
+    op = Softmax()
+    vars(op)["infer"] = lambda x: result
+    return op
+
+
 def late_parameter():
     tape, x = tape_of(x=X)
     Program(tape, x * 2)
@@ -230,6 +238,7 @@ ERRORS = [
     (lambda: Tape().parameter(np.arange(3), name="w"), DtypeError, r"float64 \(got int64\[3\]"),
     (lambda: Tape().input((3,), "int64", wants_grad=True), DtypeError, "only float32 and float64"),
     (lambda: Tape().input((-1, 3)), ShapeError, "whole numbers from 0"),
+    (lambda: (t := Tape()).gradient(x := t.input((1,), "int64"), x), DtypeError, "only floats"),
     (lambda: Tape().input(("a", 3)), ShapeError, "whole numbers from 0"),
     (lambda: Tape().input((4, 3), "complex64"), DtypeError, "numbers"),
     (late_parameter, TapeError, "recorded before the first program .*'late'"),
@@ -251,6 +260,8 @@ ERRORS = [
         r"input 'x': dtype must be float64 \(got complex128\)",
     ),
     (lambda: program_of().backward(), TapeError, "needs a forward first"),
+    (lambda: apply(infers(None), LEAF), TapeError, r"infer must return .* \(got None\)"),
+    (lambda: apply(infers((5,)), from_inner(X)), TapeError, r"must return .* \(got \(5,\)\)"),
     (lambda: backward(differentiable=False), TapeError, "differentiable=False"),
     (
         lambda: backward(np.ones(2)),

@@ -198,6 +198,8 @@ def test_a_loss_that_has_exploded_fails(epochs, fails):
         Loop(step, task, Split(x, y.astype("f4")), epochs=1)
     with pytest.raises(UsageError, match="seed must be a whole number from 0"):
         Loop(step, task, part, epochs=1, seed=-1)
+    with pytest.raises(UsageError, match=r"counted from 0.*2 steps, 2 folds of 40 rows"):
+        Loop([step, step], task, part, epochs=1, folds=[0, 2] * 20)
     with pytest.raises(NumericalError, match="feature 0 of row 0 is inf"):
         Loop(deepcopy(step), task, part, Split(x * np.inf, y, y), epochs=1).run()
     if fails:

@@ -28,6 +28,13 @@ class EncodingError(DataError):
     """A file has another encoding than expected."""
 
 
+def wide_encoding(content: bytes) -> str:
+    """Return utf-16 or utf-32 by the byte order mark at the start of a file; "" without one."""
+    if content.startswith((b"\xff\xfe\0\0", b"\0\0\xfe\xff")):
+        return "utf-32"
+    return "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else ""
+
+
 def _allow_long_cells() -> None:
     """Allow cells as long as a record; the limit of the csv module is global."""
     if csv.field_size_limit() < MAX_RECORD:
@@ -116,7 +123,7 @@ class TextSource:
         self.stream, self.where, self.line = stream, where, line
         self.waiting, self.at_end = b"", False
         self.fill(_START)
-        self._is_utf16 = self.waiting[:2] in (b"\xff\xfe", b"\xfe\xff")
+        self._wide = wide_encoding(self.waiting)
         start = self.waiting
         self.waiting = start.removeprefix(b"\xef\xbb\xbf")
         self.offset = len(start) - len(self.waiting)
@@ -182,7 +189,7 @@ class TextSource:
         """Check that a text is UTF-8 without NUL bytes.  Raises: DataError."""
         if (nul := content.find(b"\0")) >= 0:
             line = self.line + line_count(content[:nul])
-            if not self._is_utf16:
+            if not self._wide:
                 raise DataError(
                     f"{self.where}: line {line}: holds a NUL byte; it is damaged or not a text file"
                 )
@@ -192,9 +199,8 @@ class TextSource:
             content.decode()
         except UnicodeDecodeError as error:
             line = self.line + line_count(content[: error.start])
-            other, name = ("UTF-16", "utf-16") if self._is_utf16 else (
-                "another encoding such as Latin-1", "cp1252"
-            )  # fmt: skip
+            name = self._wide or "cp1252"
+            other = self._wide.upper() or "another encoding such as Latin-1"
             raise EncodingError(
                 f"{self.where}: line {line}: must be UTF-8 (byte 0x{content[error.start]:02x} at "
                 f"offset {self.offset + error.start}); it looks like {other}: save it as UTF-8, "

@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 from mlpengine.core.wording import plural
 from mlpengine.data.tables import parsing
 from mlpengine.data.tables._files import opener, readable, require_file
-from mlpengine.data.tables._records import EncodingError, TextSource, read_header
+from mlpengine.data.tables._records import EncodingError, TextSource, read_header, wide_encoding
 from mlpengine.data.tables.column_reader import AmbiguousError
 from mlpengine.data.tables.dialect import (
     DEFAULT,
@@ -156,8 +156,8 @@ def _header(source: str, reading: CsvDialect) -> Any:
 def _encoding(source: str) -> str:
     with readable(source), opener(source)() as stream:
         content = stream.read()
-    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return "utf-16"
+    if wide := wide_encoding(content):
+        return wide
     try:
         content.decode("cp1252")
     except UnicodeDecodeError:

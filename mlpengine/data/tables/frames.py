@@ -188,6 +188,8 @@ def _column(values: Any, name: str, source: str, options: CsvOptions) -> Column:
     if kind in "biufM":
         return column_of(array, where)
     if kind == "m":
+        if np.datetime_data(array.dtype)[0] in "YM":
+            raise DataError(f"{where}: years and months have no fixed length; write days")
         return Column(array / np.timedelta64(1, "s"))
     as_text = name in options.text or (_is_categorical(values) and name not in options.numbers)
     if isinstance(values, list | tuple):

@@ -94,6 +94,7 @@ BAD = {
     "header only": (b"a,b\n", "has a header and no rows"),
     "not utf-8": (b"a,b\n1,2\n3,caf\xe9\n", "line 3: must be UTF-8 (byte 0xe9 at offset 13)"),
     "utf-16": ("a,b\n1,2\n".encode("utf-16"), "looks like UTF-16: save it as UTF-8"),
+    "utf-32": ("a,b\n1,2\n".encode("utf-32"), "set data.text_encoding: utf-32"),
     "cut character": (b"a,b\n1,x\xc3", "must be UTF-8"),
     "short row": (b"a,b\n1,2\n3\n", "line 3: 2 cells are needed, as in the header (1 found)"),
     "long row": (b"a,b\n1,2\n3,4,5\n", "line 3: 2 cells are needed"),
