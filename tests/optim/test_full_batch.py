@@ -322,11 +322,12 @@ def test_a_line_search_without_such_a_point_ends_at_the_best_one():
     network, seen = Mlp([1, 1], dtype="float64"), []
     flat = network.params.flat
     flat[...] = 0.0
-    value = lambda at: seen.append(abs(at[0] - 0.3)) or seen[-1]  # noqa: E731
-    problem = objective(flat, value, lambda at: np.array([np.sign(at[0] - 0.3), 0.0]))
+    value = lambda at: seen.append(2 * abs(at[0] - 0.3)) or seen[-1]  # noqa: E731
+    problem = objective(flat, value, lambda at: np.array([2 * np.sign(at[0] - 0.3), 0]))
     Lbfgs(network).minimize(problem)
-    assert abs(flat[0] - 0.3) == min(seen) < 0.3
-    assert problem.gradient[0] == np.sign(flat[0] - 0.3)
+    assert 2 * abs(flat[0] - 0.3) == min(seen) < 0.6
+    assert seen[1] == pytest.approx(1.4)  # a step of length 1, whatever the gradient
+    assert problem.gradient[0] == 2 * np.sign(flat[0] - 0.3)
     assert len(seen) <= 27  # at the start, 25, and at the best one again
 
 
