@@ -12,7 +12,7 @@ import numpy as np
 from mlpengine.config.load import ConfigFile
 from mlpengine.config.reader import KeyPath
 from mlpengine.core.errors import DataError, FormulaError
-from mlpengine.core.files import read_mapping, similar_file
+from mlpengine.core.files import pasted, read_mapping, similar_file
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural, suggestion
 from mlpengine.data.features import Preprocessor, fold_rows, split_rows, task_of
@@ -372,7 +372,7 @@ def _read(
         text = f"there is no such file or data set (looked for {places}; data sets: {known})"
         resolved = file.path.with_name(RESOLVED)
         if file.path.name != RESOLVED and resolved.exists():  # the config of a run
-            text += f"; write mlpengine train {resolved}, a config with all paths"
+            text += f"; write mlpengine train {pasted(resolved)}, a config with all paths"
         raise file.wrong(
             ("data", key), text + (similar_file(beside) or suggestion(source, DATASETS))
         )
