@@ -93,7 +93,7 @@ def metrics_table(
         return []
     names = list(next(iter(measured.values())))
     scaled = isinstance(task, Regression) and task.scaled
-    titles = ["loss*" if n == "loss" and scaled else spaced(n) for n in names]
+    titles = cut_apart(["loss*" if n == "loss" and scaled else spaced(n) for n in names], 60)
     counts = {part_title(part): f"{rows[part]:,}" for part in measured}
     if len(names) > ROW_OF_METRICS:  # a row would be longer than 80 characters
         lines = [_line("", 20, *counts), _line("rows", 20, *counts.values())]
@@ -152,7 +152,7 @@ def mistakes(
     texts = [printable(str(label)) for label in labels]
     if task.threshold is not None:
         limit, positive = task.threshold.value, texts[task.threshold.positive]
-        name += f" at a threshold of {limit:.3f} for {positive}"
+        name += f" at a threshold of {limit:.3f} for {positive:.60}"
     heads, sides = cut_apart(texts, 12), cut_apart(texts, 20)
     width = max(7, *(len(text) + 2 for text in heads))
     first = max(len(text) for text in sides) + 2
@@ -176,7 +176,7 @@ def _commonest(truth: Array, predicted: Array, labels: Sequence[object], name: s
     lines = [f"{name}: {wrong:,} of {len(truth):,} rows are wrong; the most frequent confusions:"]
     for *pair, rows in commonest_mistakes(truth, predicted, SHOWN_MISTAKES):
         actual, taken = (printable(str(labels[number])) for number in pair)
-        lines.append(f"  {actual} predicted as {taken}: {rows:,}")
+        lines.append(f"  {actual:.60} predicted as {taken:.60}: {rows:,}")
     return lines
 
 

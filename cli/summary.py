@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from mlpengine.core.wording import networks_text, plural, printable
+from mlpengine.core.wording import cut_apart, networks_text, plural, printable
 from mlpengine.models.card import card
 from mlpengine.models.model import MODEL_FILE
 from mlpengine.training.loading import load
@@ -43,7 +43,7 @@ def command(run: Path, as_json: bool) -> None:
 def card_lines(known: dict[str, Any]) -> list[str]:
     """Return the facts of a model file as lines of text."""
     record = known["record"]
-    classes = f": {', '.join(map(printable, known['classes'][:SHOWN_LEVELS]))}"
+    classes = f": {', '.join(_shown(known['classes']))}"
     classes += ", ..." if len(known["classes"]) > SHOWN_LEVELS else ""
     networks = networks_text(known["networks"], known["architecture"], known["linear_models"])
     target = ", ".join(map(printable, known["target"]))
@@ -65,8 +65,12 @@ def card_lines(known: dict[str, Any]) -> list[str]:
     width = max(8, *(len(printable(one["name"])) + 2 for one in known["columns"]))
     lines += ["", f"{'column':<{width}}{'type':<10}levels"]
     for one in known["columns"]:
-        levels = [printable(level) for level in one["levels"][:SHOWN_LEVELS]]
+        levels = _shown(one["levels"])
         more = ["..."] * (len(one["levels"]) > SHOWN_LEVELS)
         text = f"{printable(one['name']):<{width}}{one['type']:<10}{', '.join([*levels, *more])}"
         lines.append(text.rstrip())
     return lines
+
+
+def _shown(levels: list[str]) -> list[str]:
+    return cut_apart([printable(level) for level in levels[:SHOWN_LEVELS]], 60)

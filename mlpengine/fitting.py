@@ -511,7 +511,7 @@ def _check_call(
         raise UsageError(
             f"{where}: target must be the name of a column of the table (got {quoted(table)} and "
             f"{quoted(target)}); write {FIT_EXAMPLE}, or, for arrays, "
-            "mlpengine.estimators.MlpClassifier().fit(x, y)"
+            "mlpengine.MlpRegressor().fit(x, y) or mlpengine.MlpClassifier().fit(x, y)"
         )
 
 

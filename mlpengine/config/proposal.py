@@ -15,6 +15,7 @@ from mlpengine.core.errors import DataError
 from mlpengine.core.wording import plural, printable
 from mlpengine.data.features import Profile, profile, split_rows
 from mlpengine.data.features.checks import KEEP_IF
+from mlpengine.data.features.leaks import DETERMINES
 from mlpengine.data.features.splits import SPLIT_PARTS, dividing_values
 from mlpengine.data.features.thresholds import FEW_LEVELS
 from mlpengine.data.tables import DATASETS, Table
@@ -306,6 +307,10 @@ def complete_config(
         lines.append(f"{plural(empty, 'row')} of {table.n_rows:,} left out: the target is missing")
     doubted = doubts(facts, target) if task in ("auto", None) and "loss" not in config else []
     warnings = [*doubted, *facts.misread()]
+    left_out = {*target, *facts.drop, *data.get("drop", ())}
+    if len({column.name for column in facts.columns} - left_out) == 1:
+        said = [leak.column for leak in facts.suspects if leak.reason == DETERMINES]
+        warnings += [f"column {name!r}: {DETERMINES}" for name in said]
     for line in warnings:
         _log.warning("warning: %s: %s", facts.source, line)
     if given := [*_given(config)]:

@@ -128,7 +128,7 @@ def read_tables(
             f"{table.source}: {plural(copied, 'repeated training row')}; equal rows "
             "become one row, with the sum of their row weights"
         )
-    remarks += _missing_parts(file, parts, table.source)
+    remarks += _odd_shares(file, parts, tables, table.source)
     remarks += _constant(preprocessor, table, rows["train"])
     remarks += _many_classes(preprocessor, table, sum(map(len, rows.values())))
     remarks += _commas(preprocessor, table)
@@ -148,12 +148,16 @@ def _check_other_rows(file: ConfigFile, part: str) -> None:
             raise file.wrong(("data", key), f"needs other rows than data.{other} (got {own})")
 
 
-def _missing_parts(file: ConfigFile, parts: Iterable[str], source: str) -> Iterator[str]:
-    """Yield a warning for each part that the split asks for and that has no rows."""
+def _odd_shares(
+    file: ConfigFile, parts: Iterable[str], own: Iterable[str], source: str
+) -> Iterator[str]:
+    """Yield a warning for each share of the split that gives no rows, or that has no effect."""
     shares = {"validation": file.config.validation_share, "test": file.config.data.split.test}
     for name, share in shares.items():
         if share and name not in parts:
             yield f"{source}: no {name} rows: there are too few rows of each class or group"
+        elif share and name in own:
+            yield f"{source}: data.split.{name} has no effect: another table has the {name} rows"
 
 
 def _constant(fitted: Preprocessor, table: Table, rows: Array) -> Iterator[str]:

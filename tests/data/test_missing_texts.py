@@ -274,6 +274,12 @@ def test_fit_warns_of_misread_columns(caplog):
     for part in (*parts, "'damaged' is dropped", f"subtract {2**62} from", "write floats"):
         assert all(part in text for text in told)
     assert all(part in checked for part in parts)
+    alone, given = {"a": numbers, "y": numbers**3}, {"split": {"test": 0.4}}
+    _, result = mlpengine.fit(alone, "y", test=alone, data=given, training={"epochs": 1})
+    for part in ("'a': it determines the target", "data.split.test has no effect"):
+        assert any(part in line for line in result.remarks)
+    with pytest.raises(DataError, match=r"data\.classes"):
+        mlpengine.fit(alone, "y", data={"classes": ["a", "b"]})
 
 
 def test_a_date_format_fits_the_columns_that_it_is_for(tmp_path):

@@ -124,10 +124,12 @@ class Profile:
             smallest, count = min(small.items(), key=lambda pair: pair[1])
             return [
                 f"{len(small):,} of {plural(len(self.classes), 'class', 'classes')} have fewer "
-                f"than {few:,.0f} rows, such as {smallest!r} with {count}; consider merging them"
+                f"than {few:,.0f} rows, such as {smallest!r:.60} with {count}; consider merging "
+                "them"
             ]
         return [
-            f"class {name!r}: only {plural(count, 'row')}; consider class weights, or merging it"
+            f"class {name!r:.60}: only {plural(count, 'row')}; consider class weights, or merging "
+            "it"
             for name, count in small.items()
         ]
 
@@ -169,7 +171,7 @@ class Profile:
         if self.task:
             report.append(f"task: {self.task}")
         report += [
-            f"  class {printable(name)}: {plural(rows, 'row')}"
+            f"  class {printable(name):.60}: {plural(rows, 'row')}"
             for name, rows in list(self.classes.items())[:LISTED_CLASSES]
         ]
         if len(self.classes) > LISTED_CLASSES:

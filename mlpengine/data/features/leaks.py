@@ -53,6 +53,9 @@ class Goal(NamedTuple):
         return cls(target, codes, counts, shuffled, task)
 
 
+DETERMINES = "it determines the target, value for value"
+
+
 def find_leaks(table: Table, names: Sequence[str], target: Array, task: TaskName) -> list[Leak]:
     """Return the columns that leak the target (rows,), class numbers or values.
 
@@ -80,8 +83,7 @@ def find_leaks(table: Table, names: Sequence[str], target: Array, task: TaskName
             reason = f"the time from {first!r} to it explains {100 * one.share:.1f} % of the target"
             leaks.append(Leak(last, one.share, reason))
     if sum(leak.is_target for leak in leaks) == len(names):
-        reason = "it determines the target, value for value"
-        return [one._replace(is_target=False, reason=reason) for one in leaks if one.is_target]
+        return [one._replace(is_target=False, reason=DETERMINES) for one in leaks if one.is_target]
     return leaks
 
 

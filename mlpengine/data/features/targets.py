@@ -445,6 +445,10 @@ def fit_target(
     chosen = task or task_of([table[name] for name in columns])
     for name in columns if chosen != "regression" else ():
         _complete(table, name)
+    if classes and chosen != "classification":
+        raise DataError(
+            f"{table.source}: data.classes needs task classification (got {chosen}); leave it out"
+        )
     if chosen == "classification":
         if len(columns) != 1:
             raise DataError(
