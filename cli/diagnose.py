@@ -12,7 +12,7 @@ from mlpengine.config.build import LoadedData, load_run_data, trainer_of
 from mlpengine.config.columns import cell_verdicts, column_verdicts, joint_list
 from mlpengine.config.fixed_config import fixed_config
 from mlpengine.core.errors import RunError, UsageError
-from mlpengine.core.files import missing, write_atomically
+from mlpengine.core.files import missing, pasted, write_atomically
 from mlpengine.diagnostics import (
     Diagnostics,
     Verdict,
@@ -60,7 +60,7 @@ def command(run: Path, fix: Path | None, as_json: bool) -> None:
     if not run.exists():
         raise missing(run, "run")
     if not run.is_dir():
-        text = f"a config is diagnosed by its run: write mlpengine train {run}"
+        text = f"a config is diagnosed by its run: write mlpengine train {pasted(run)}"
         raise UsageError(f"{run}: must be the directory of a run (got a file); {text}")
     report, lines, reported = _read(run)
     if fix is not None:

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 import click
@@ -15,7 +14,7 @@ import numpy as np
 from mlpengine.config import Override, load_config, parse_override
 from mlpengine.config.load import with_overrides
 from mlpengine.core.errors import MlpEngineError, UsageError
-from mlpengine.core.files import is_device, keep_input
+from mlpengine.core.files import is_device, keep_input, pasted
 from mlpengine.core.wording import printable
 from mlpengine.export import Exported, Package, export, format_of
 from mlpengine.export.c_train import MakeOptimizer, export_training
@@ -134,7 +133,7 @@ def command(
             shown = {"path": path, **{field: getattr(exported, field) for field in fields}}
             lines = [*map(_written, exported.paths), *_facts(exported)]
             if exported.self_test and package is None and not is_device(path):
-                build = f"cc -D{exported.self_test} {quote(str(path))} -o self_test -lm"
+                build = f"cc -D{exported.self_test} {pasted(path)} -o self_test -lm"
                 lines.append(f"self-test: {build} && ./self_test")
     if as_json:
         click.echo(json.dumps(shown, default=str))

@@ -10,7 +10,7 @@ import click
 from mlpengine.config.other_tasks import other_settings
 from mlpengine.config.proposal import Division, decisions, doubts, fitting_division, propose
 from mlpengine.core.errors import DataError, UsageError
-from mlpengine.core.files import is_device, keep_other_kinds, similar_file, write_atomically
+from mlpengine.core.files import is_device, keep_other_kinds, pasted, similar_file, write_atomically
 from mlpengine.core.wording import plural, suggestion
 from mlpengine.data.features import Profile, profile
 from mlpengine.data.features.checks import CORRECT, KEEP_IF, more_features
@@ -92,7 +92,7 @@ def command(
     """
     if Path(data).suffix in (".yaml", ".yml"):
         raise UsageError(
-            f"{data}: this is a config, not a table; train it with: mlpengine train {data}"
+            f"{data}: this is a config, not a table; train it with: mlpengine train {pasted(data)}"
         )
     detected = detect(data, target=target, group=group, progress=Meter(f"reading {data}"))
     table = detected.table
@@ -180,7 +180,7 @@ def command(
         say(f"decided: {line}", err=True)
     if path is not None and not device:
         say(f"wrote {path} and {path.with_name(SCHEMA_FILE)}")
-        say(f"next: mlpengine check {path}; mlpengine train {path}")
+        say(f"next: mlpengine check {pasted(path)}; mlpengine train {pasted(path)}")
 
 
 def _check_file(test: Path, data: Path) -> None:

@@ -19,6 +19,8 @@ class OutputPath(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path.  Raises: UsageError."""
         keep_own_files(value)
+        if value == "-" and self.type is Path:  # other commands write to stdout
+            raise UsageError(f"{value}: is no file; name one, or write /dev/stdout")
         return super().convert(value, param, ctx)
 
 

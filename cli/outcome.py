@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mlpengine.core.files import pasted
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import best_text, cut_apart, metric_text, plural, printable, spaced
 from mlpengine.models.metrics import commonest_mistakes, confusion_matrix
@@ -69,7 +70,7 @@ def outcome_data(session: "Session", result: Result, outcome: Mapping[str, Any])
     path = shortest(session.directory.path)
     lines += ["", f"{plural(result.epochs, 'epoch')} in {result.seconds:.1f} s{rate}{ending}{best}"]
     if result.ending in ("time", "interrupted") and session.checkpointers:
-        lines.append(f"resume with: mlpengine train --resume {path}")
+        lines.append(f"resume with: mlpengine train --resume {pasted(path)}")
     return "\n".join([*lines, str(path / MODEL_FILE)])
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from mlpengine.config import Override, load_config
 from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.core.errors import NumericalError, RunError, UsageError
+from mlpengine.core.files import pasted
 from mlpengine.core.wording import networks_text, plural
 from mlpengine.models.model import Model
 from mlpengine.step.ranks import Ranks
@@ -251,6 +252,6 @@ def opening(data: LoadedData, trainer: Trainer, session: Session | None = None) 
         done = len(session.loop.history.rows)
         lines.append(f"resumed  {session.resumed.path.name}, after {plural(done, 'whole epoch')}")
         if session.loop.ending:
-            more = f"--resume {shortest(session.directory.path)} --epochs {2 * done}"
+            more = f"--resume {pasted(shortest(session.directory.path))} --epochs {2 * done}"
             lines.append(f"complete the run has ended; for more epochs: train {more}")
     return "\n".join(lines)

@@ -21,7 +21,7 @@ from mlpengine.config.load import load_config
 from mlpengine.config.space import load_sweep
 from mlpengine.config.sweep import BEST, SETTINGS, SWEEP, SweepSection
 from mlpengine.core.errors import RunError, UsageError
-from mlpengine.core.files import write_atomically
+from mlpengine.core.files import pasted, write_atomically
 from mlpengine.core.system import EXIT_CODES, START_METHOD, interrupt, start_worker
 from mlpengine.core.wording import plural
 from mlpengine.data.tables import DATASETS
@@ -280,9 +280,9 @@ def sweep_text(study: "Study", outcome: dict[str, Any]) -> str:
         lines += [
             f"the best is trial {best['number']}; its weights:",
             f"{shortest(Path(best['model']))}",
-            f"mlpengine train {shortest(Path(best['config']))} gives the same weights",
+            f"mlpengine train {pasted(shortest(Path(best['config'])))} gives the same weights",
             *(str(shortest(Path(path))) for path in outcome["pages"]),
         ]
     if states["running"] or len(trials) < count:
-        lines.append(f"resume with: mlpengine sweep --join {shortest(study.directory)}")
+        lines.append(f"resume with: mlpengine sweep --join {pasted(shortest(study.directory))}")
     return "\n".join(lines)

@@ -20,6 +20,7 @@ from mlpengine.config.checking import TableCheck
 from mlpengine.config.columns import cell_verdicts, column_verdicts, joint_list
 from mlpengine.config.distilling import STUDENT_SECTIONS, Predict, Teacher, student_sections
 from mlpengine.config.load import ConfigFile, check_config, load_config
+from mlpengine.config.problems import OTHER_NAMES
 from mlpengine.config.proposal import complete_config, drop_rates
 from mlpengine.config.reader import Document
 from mlpengine.config.schema import Config
@@ -495,7 +496,7 @@ def _check_call(
 ) -> None:
     """Raise UsageError, with the right call, unless tables have columns and targets are names."""
     for key in config.keys() - Config.__dataclass_fields__.keys():
-        meant = "target" if key in ("y", "label") else key
+        meant = "target" if key in ("y", "label") else OTHER_NAMES.get(key, key)
         if where == NAME and (near := suggestion(meant, signature(fit).parameters)):
             raise UsageError(f"{where}: {key}: unknown argument{near}")
     for part, rows in given.items():

@@ -14,6 +14,7 @@ from mlpengine.config.load import ConfigFile, load_config
 from mlpengine.config.reader import KeyPath
 from mlpengine.config.tables import Tables, changed_files, read_tables, with_preprocessing
 from mlpengine.core.errors import DataError, UsageError
+from mlpengine.core.files import pasted
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
@@ -202,7 +203,7 @@ def load_run_data(run: Path, preprocessor: Preprocessor | None, command: str = "
 
     Raises: UsageError if the run has no config; `command` is one that also takes a file of rows.
     """
-    advice = f"; say which rows to use: mlpengine {command} {run} FILE" if command else ""
+    advice = f"; say which rows to use: mlpengine {command} {pasted(run)} FILE" if command else ""
     file = load_config(resolved_config(run, advice))
     for name in changed_files(run, file):
         _log.warning(f"warning: {name}: {CHANGED}")

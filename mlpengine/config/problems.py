@@ -179,7 +179,7 @@ def _unknown_key(path: KeyPath, data: Any) -> str:
     key = OTHER_NAMES.get(str(key), key)
     elsewhere, known = path_of(key, path), f" (valid here: {', '.join(valid)})"
     if not parent and not elsewhere and not suggestion(key, valid):
-        near = nearest(key, (str(one[-1]) for one in key_paths(Config)))
+        near = nearest(key, (str(one[-1]) for one in key_paths(Config)), 0.75)
         elsewhere = path_of(near) if near else None
     if elsewhere and elsewhere != path:
         return f"unknown key - did you mean {dotted(elsewhere)!r}?"

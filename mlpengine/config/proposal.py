@@ -321,15 +321,15 @@ def complete_config(
         if any(dropped):
             why = "training.folds" if one_network else "validation rows or training.seeds"
             lines.insert(-1, f"no folds and no ensemble member types, because of {why}")
+    if training.get("folds"):
+        proposed["data"]["split"].pop("validation", None)
     if one_network and share == 0 and not data.get("validation_source"):
         proposed["training"].pop("early_stopping", None)
     members = proposed["training"].get("members", [])
-    if data.get("encoding", "piecewise") != "piecewise" and "piecewise" in members:
-        members.remove("piecewise")
     loss = config.get("loss", "mse")
     name = loss.get("name") if isinstance(loss, Mapping) else loss
-    if name != "mse" and SMOOTH in members:
-        members.remove(SMOOTH)
+    unfit = {"piecewise": data.get("encoding", "piecewise") != "piecewise", SMOOTH: name != "mse"}
+    members[:] = [one for one in members if not unfit.get(one)]
     fill_missing(config, proposed)
     return lines, warnings
 

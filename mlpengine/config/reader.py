@@ -23,7 +23,7 @@ from ruamel.yaml.parser import Parser
 
 from mlpengine.config.unreadable import in_words
 from mlpengine.core.errors import ConfigError
-from mlpengine.core.files import similar_file
+from mlpengine.core.files import pasted, similar_file
 from mlpengine.data.tables import DATASETS, FORMATS
 
 MAX_BYTES = 1 << 19
@@ -126,8 +126,8 @@ def read_document(path: Path) -> Document:
 
 def _is_table(source: str) -> ConfigError:
     return ConfigError(
-        f"{source}: this is a table, not a config; write one for it with: mlpengine init {source} "
-        "--target COLUMN"
+        f"{source}: this is a table, not a config; write one for it with: "
+        f"mlpengine init {pasted(source)} --target COLUMN"
     )
 
 

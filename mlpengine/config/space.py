@@ -24,7 +24,9 @@ FIXED = (
     "training.folds",
     "training.threads",
 )
-"""Keys that a space must not have: they choose the rows that compare trials, or how trials run."""
+"""Keys that a space must not have.
+
+They set the task, the rows and their weights, or how trials run."""
 
 MEASURES_LOSS = (
     "loss",

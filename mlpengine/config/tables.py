@@ -12,7 +12,7 @@ import numpy as np
 from mlpengine.config.load import ConfigFile
 from mlpengine.config.reader import KeyPath
 from mlpengine.core.errors import DataError, FormulaError
-from mlpengine.core.files import read_mapping, similar_file
+from mlpengine.core.files import pasted, read_mapping, similar_file
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural, suggestion
 from mlpengine.data.features import Preprocessor, fold_rows, split_rows, task_of
@@ -31,7 +31,8 @@ from mlpengine.data.features.splits import SPLIT_PARTS, dividing_values
 from mlpengine.data.features.targets import ClassTarget, row_weights
 from mlpengine.data.features.thresholds import FEW_LEVELS
 from mlpengine.data.tables import DATASETS, Table, load_dataset, read_table
-from mlpengine.data.tables.dialect import CsvDialect
+from mlpengine.data.tables.dialect import CsvDialect, date_patterns
+from mlpengine.data.tables.parsing import dates
 from mlpengine.data.tables.progress import OnProgress
 from mlpengine.data.tables.reader import store_table
 from mlpengine.data.tables.rows import usable_rows
@@ -314,6 +315,8 @@ def read_source(
     known = list(fitted.target.columns) if fitted and fitted.target else None
     target = list(file.config.data.target) or known or _own_target(file, table)
     _check_columns(file, table)
+    if fitted is None:
+        _check_dates(file, table)
     history = history_of(file)
     table = history.extended(table)
     for name in history.names if fitted is None else ():
@@ -369,7 +372,7 @@ def _read(
         text = f"there is no such file or data set (looked for {places}; data sets: {known})"
         resolved = file.path.with_name(RESOLVED)
         if file.path.name != RESOLVED and resolved.exists():  # the config of a run
-            text += f"; write mlpengine train {resolved}, a config with all paths"
+            text += f"; write mlpengine train {pasted(resolved)}, a config with all paths"
         raise file.wrong(
             ("data", key), text + (similar_file(beside) or suggestion(source, DATASETS))
         )
@@ -435,6 +438,25 @@ def _check_columns(file: ConfigFile, table: Table) -> None:
             key = "lags" if one.function == "lag" else "rolling"
             text = f"a column is called {one.name!r} already; rename it in {table.source}"
             file.document.report(("data", key, one.source), text)
+    file.document.check()
+
+
+def _check_dates(file: ConfigFile, table: Table) -> None:
+    """Check that `data.date_format` fits the columns that it names, or fits one of all columns."""
+    forms = file.config.data.date_format
+    for name, form in forms.items() if isinstance(forms, dict) else ():
+        column, pattern = table[name], date_patterns(form)[""]
+        if column.kind == "date" or column.missing.all():
+            continue
+        missing = reading_of(file).missing
+        row = next(
+            (r for r in range(table.n_rows) if dates([column.text(r)], missing, pattern) is None), 0
+        )
+        text = f"must fit all values (got {form}, and {column.text(row)!r:.60} in "
+        file.document.report(("data", "date_format", name), f"{text}{table.where(name, row)})")
+    if isinstance(forms, str) and all(column.kind != "date" for column in table.columns.values()):
+        text = f"fits no column of {table.source} (got {forms}); correct it, or leave it out"
+        file.document.report(("data", "date_format"), text)
     file.document.check()
 
 

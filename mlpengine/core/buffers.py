@@ -40,7 +40,10 @@ def address_of(array: Array) -> int:
 
 
 def write_into(buffer: Array, value: Array, where: str) -> None:
-    """Copy `value` into `buffer` without broadcasting; messages of errors begin with `where`."""
+    """Copy `value` into `buffer` without broadcasting; messages of errors begin with `where`.
+
+    Raises: ShapeError; DtypeError; DataError for an integer that does not fit the buffer.
+    """
     if value is buffer:
         return
     if value.shape != buffer.shape:
@@ -50,6 +53,10 @@ def write_into(buffer: Array, value: Array, where: str) -> None:
         return
     if not np.can_cast(value.dtype, buffer.dtype, "same_kind"):
         raise DtypeError(f"{where}: dtype must be {buffer.dtype} (got {value.dtype})")
+    if buffer.dtype.kind == "i" and value.size and not np.can_cast(value.dtype, buffer.dtype):
+        limits, ends = np.iinfo(buffer.dtype), (int(value.min()), int(value.max()))
+        if beyond := [end for end in ends if not limits.min <= end <= limits.max]:
+            raise DataError(f"{where}: must fit {buffer.dtype} (got {beyond[0]}); count from 0")
     with np.errstate(all="ignore"):
         np.copyto(buffer, value, "same_kind")
 

@@ -3,6 +3,7 @@
 import json
 import os
 import secrets
+import shlex
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -96,6 +97,15 @@ def missing(path: Path, what: str) -> UsageError:
     near = f" - did you mean {str(usual)!r}?" if is_run(usual) else similar_file(path)
     near = near or f"; {_models_in(path.parent)}"
     return UsageError(shortened(f"{path}: there is no such {what}{near}"))
+
+
+def pasted(path: str | Path) -> str:
+    """Return a path as it stands in a printed command: quoted for the shell, never an option.
+
+    >>> pasted("my run/-a.csv"), pasted("-a.csv")
+    ("'my run/-a.csv'", './-a.csv')
+    """
+    return shlex.quote(f"./{path}" if str(path).startswith("-") else str(path))
 
 
 def keep_input(out: Path, source: str | Path, what: str) -> None:

@@ -111,8 +111,10 @@ def suggestion(wrong: object, names: Iterable[str]) -> str:
     return f" - did you mean {near!r}?" if near else ""
 
 
-def nearest(wrong: object, names: Iterable[str]) -> str | None:
+def nearest(wrong: object, names: Iterable[str], cutoff: float = 0.6) -> str | None:
     """Return the most similar name, or None; case matters only if names differ by case alone.
+
+    `cutoff` is the lowest similarity, from 0 to 1 (`difflib.SequenceMatcher.ratio`).
 
     >>> nearest("Prise", ["price", "Price", "size"])
     'Price'
@@ -124,7 +126,7 @@ def nearest(wrong: object, names: Iterable[str]) -> str | None:
     for name in names:
         if len(name) <= LONGEST_NAME:
             by_case.setdefault(normalize("NFC", name.lower()), []).append(name)
-    near = get_close_matches(normalize("NFC", text.lower()), by_case, 1, 0.6)
+    near = get_close_matches(normalize("NFC", text.lower()), by_case, 1, cutoff)
     return get_close_matches(text, by_case[near[0]], 1, 0.0)[0] if near else None
 
 

@@ -62,7 +62,11 @@ class Plan(NamedTuple):
         floats: Sequence[Array] = (),
         masks: Sequence[Array] = (),
     ) -> Calls:
-        """Yield the calls of the plan on these buffers, in the order of its fields."""
+        """Yield the calls of the plan on buffers.
+
+        `given` and `out` have an array for each node of the fields `given` and `outputs`, in the
+        same order.
+        """
         buffers = {OUT: out, FLOAT: floats, BOOLEAN: masks, GIVEN: given}
 
         def at(place: Place) -> Array:
@@ -112,7 +116,7 @@ def plan(
     Args:
         outputs: the formulas.
         given: variables and other nodes with known values.
-        alike: number of given nodes, counted from the first, that may be the same array.
+        alike: the first `alike` given nodes may all be the same array.
         overwritten: nodes with the old values of the first outputs.  The buffer of such an output
             holds the old value until the plan writes the new value.
     """

@@ -81,8 +81,9 @@ def sensitive_columns(mean: NetworkMean, x: Array, columns: Sequence[str], count
 
     `columns` has the column of each feature of `x`.  The sensitivity to a column is the first-order
     change of the outputs if the features of the column are permuted together, as a mean square over
-    some rows and all networks.  One backward pass per network gives the sensitivity to all columns:
-    with random signs as output gradients, squares add up over the outputs in expectation.
+    some rows and all networks.  One backward pass per network gives the sensitivity to all columns.
+    The pass adds up the changes of the outputs with random signs; the expected square of this sum
+    is the sum of the squared changes.
 
     Source: Hutchinson 1990, "A stochastic estimator of the trace", for the signs.
     """
@@ -191,8 +192,9 @@ def dependence(
 ) -> Dependence:
     """Return the partial dependence of a prediction on a column of a table.
 
-    `forward` maps features to outputs.  The column takes `points` quantiles of a number, or the
-    most frequent levels of a category.  Predictions are averaged over `rows` rows of the table.
+    `forward` maps features to outputs.  All rows get the same value in the column, one value after
+    another: `points` quantiles of a column of numbers or dates, or the most frequent levels of a
+    column of text.  Predictions are averaged over `rows` rows of the table.
 
     Source: Friedman 2001, section 8.2.
     """

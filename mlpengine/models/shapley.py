@@ -22,7 +22,9 @@ MULTIPLICATIONS = 1e9
 """Maximum number of multiplications per explanation, about 0.1 s of a core (Xeon, AVX-512)."""
 
 LEAST_PAIRS, MOST_PAIRS = 32, 1_000
-"""Minimum and maximum number of pairs of orders of the columns; a pair has one background row."""
+"""Minimum and maximum number of pairs of orders; see `shapley_values`.
+
+A pair is a random order of the columns and the reverse order, both for one background row."""
 
 PLOTTED_COLUMNS = 12
 """Maximum number of columns in a chart."""

@@ -14,7 +14,7 @@ from mlpengine.config.baselines import WORK, ScoredRows, score_of, scored_rows
 from mlpengine.config.build import CHANGED, LoadedData, load_data, trainer_of
 from mlpengine.config.tables import changed_files
 from mlpengine.core.errors import MlpEngineError
-from mlpengine.core.files import read_mapping
+from mlpengine.core.files import pasted, read_mapping
 from mlpengine.core.redaction import redacted, shown_path, without_directories
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
@@ -329,13 +329,12 @@ def settings_of(run: RunData, environment: Mapping[str, Any]) -> dict[str, Any]:
     command = environment.get("command")
     words = [redacted(str(word)) for word in command] if isinstance(command, list) else []
     first = [Path(words[0]).name] if words else []
-    again = ["mlpengine", "train", str(shown_path(run.path) / RESOLVED)] if run.path else []
     return {
         "config": text[:CONFIG_LENGTH],
         "shortened": len(text) > CONFIG_LENGTH,
         "seed": config.seed if config else None,
         "command": shlex.join([*first, *words[1:]]) if words else "",
-        "again": shlex.join(again),
+        "again": f"mlpengine train {pasted(shown_path(run.path) / RESOLVED)}" if run.path else "",
         **{k: v for k, v in environment.items() if k != "command"},
     }
 

@@ -1,6 +1,5 @@
 """The page of a report: HTML without scripts, readable on phones, screens and paper."""
 
-import shlex
 from collections.abc import Iterable, Mapping
 from math import isfinite
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mlpengine.core.files import pasted
 from mlpengine.core.wording import (
     best_text,
     cut_apart,
@@ -330,7 +330,7 @@ def drivers_section(data: Data) -> Markup | None:
         call = (
             "model.explain(table)"
             if data.get("in_memory")
-            else f"mlpengine explain {shlex.quote(data['path'])}"
+            else f"mlpengine explain {pasted(data['path'])}"
         )
         return tag("p", f"Left out: {known['skipped']}. ", tag("code", call), " computes it.")
     return explanation_markup(known)

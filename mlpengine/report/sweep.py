@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from mlpengine.core.files import pasted
 from mlpengine.core.redaction import shown_path, without_directories
 from mlpengine.core.wording import as_setting, plural, shown_name
 from mlpengine.drawing.markup import (
@@ -94,7 +95,7 @@ def _best_trial(data: Mapping[str, Any]) -> Markup | None:
     lines = [[key, shortened(as_setting(value), 60)] for key, value in best["values"].items()]
     parts: list[Content] = [scrolling_table(["setting", "value"], lines, "Its settings")]
     if best.get("config"):
-        command = f"mlpengine train {best['config']}"
+        command = f"mlpengine train {pasted(best['config'])}"
         parts += [tag("p", "Its config gives the same weights again:"),
                   tag("pre", tag("code", command))]  # fmt: skip
     return joined(*parts, tag("h3", "Its verdicts"), verdicts_section(data))

@@ -195,12 +195,14 @@ def _misfit(where: str, rows: Array | None, buffer: Array | None) -> str:
         wanted = ", ".join(map(str, ("rows", *buffer.shape[1:])))
         got = f"{rows.dtype}[{', '.join(map(str, rows.shape))}]"
         advice = ""
-        if rows.dtype.kind in "biuf" and prod(rows.shape[1:]) == prod(buffer.shape[1:]):
+        of_y = where.startswith("y")
+        kinds = "biuf" if of_y else "biufO"
+        if rows.dtype.kind in kinds and prod(rows.shape[1:]) == prod(buffer.shape[1:]):
             cast = f".astype({str(buffer.dtype)!r})" if rows.dtype != buffer.dtype else ""
             shape = ", ".join(map(str, (-1, *buffer.shape[1:])))
             cast += f".reshape({shape})" if rows.shape[1:] != buffer.shape[1:] else ""
             advice = f"; write {where}{cast}"
-        elif buffer.dtype.kind == "i":
+        elif of_y and buffer.dtype.kind == "i":
             advice = advice_on_y(rows[: len(buffer)], buffer[: len(rows)])
         return f"{where} must be {buffer.dtype}[{wanted}] (got {got}){advice}"
     return f"{where} must be C-contiguous; write np.ascontiguousarray({where})"

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from itertools import pairwise
 
 import numpy as np
@@ -12,13 +13,13 @@ from mlpengine.config.build import load_data
 from mlpengine.settings.recipes import folds_for
 
 
-@pytest.mark.parametrize("name", ["rows.csv", "rows.CSV", "rows", "rows.parquet"])
+@pytest.mark.parametrize("name", ["my rows.csv", "rows.CSV", "rows", "rows.parquet"])
 def test_a_table_given_as_a_config_is_called_a_table(name, mlpengine, tmp_path):
     (tmp_path / name).write_bytes(b"PAR1" if "parquet" in name else b"a,b\n1,2\n")
     answer = mlpengine("train", name)
     assert answer.code == 2
     assert f"{name}: this is a table, not a config" in answer.err
-    assert f"mlpengine init {name} --target" in answer.err
+    assert f"mlpengine init {shlex.quote(name)} --target" in answer.err
 
 
 MISSING = {

@@ -132,11 +132,11 @@ def test_ctrl_c_leaves_a_sweep_that_goes_on(sweep, mlpengine, monkeypatch):
     whole = mlpengine("sweep", "s.yaml", "-o", "whole", "-q", "--json")
     with monkeypatch.context() as patched:
         at_epoch(patched, 5, lambda: signal.raise_signal(signal.SIGINT))
-        ran = mlpengine("sweep", "s.yaml", "-o", "part")
+        ran = mlpengine("sweep", "s.yaml", "-o", "my part")
     assert ran.code == 130
     assert "1 trial of 3: 1 complete\n" in ran.out
-    assert "resume with: mlpengine sweep --join part" in ran.out
-    ran = mlpengine("sweep", "--join", "part", "-q", "--json")
+    assert "resume with: mlpengine sweep --join 'my part'" in ran.out
+    ran = mlpengine("sweep", "--join", "my part", "-q", "--json")
     by_slot = sorted(values(ran), key=str)
     assert by_slot == sorted(values(whole), key=str)
 
@@ -177,7 +177,7 @@ def test_two_sweeps_of_one_directory_share_the_trials(sweep, mlpengine, monkeypa
     """The second joins while the first trains."""
     whole = mlpengine("sweep", "s.yaml", "-o", "whole", "-q", "--json")
     with monkeypatch.context() as patched:
-        join = ("sweep", "--join", "part", "-q")
+        join = ("sweep", "--join", "my part", "-q")
         at_epoch(patched, 2, lambda: in_fork(*join))
         first = mlpengine("sweep", "s.yaml", "-o", "part", "-q", "--json")
     assert sorted(values(first), key=str) == sorted(values(whole), key=str)

@@ -22,6 +22,7 @@ def complaint(tmp_path, content, *settings):
 
 
 MISTAKES = {
+    "base: other.yaml": "base: unknown key (valid here: ",
     "modle: {}": ":2: modle: unknown key - did you mean 'model'?",
     "model: {hidden: [100000000]}": "hidden[0]: must be at most 1000000 (got 100000000)",
     "model: {foo: 1}": "model.foo: unknown key (valid here: network",

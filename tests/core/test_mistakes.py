@@ -66,6 +66,9 @@ setattr(step, "lr", 3)
 # attributes that are fixed
 setattr(step, "threads", 3)
     property 'threads' of 'TrainingStep' object has no setter
+# objects for many steps
+step.run_many(X.astype(object), Y, np.arange(8))
+    run_many: x must be float32[rows, 4] (got object[8, 4]) | write x.astype('float32')
 # integers for many steps
 step.run_many(X.astype(int).tolist(), Y, np.arange(8))
     run_many: x must be float32[rows, 4] (got int64[8, 4]) | write x.astype('float32')
@@ -97,6 +100,9 @@ training_step(MeanSquaredError())(X, Y)
 Loop(step, X, Y, epochs=1)
     loop: task | float32[8, 4]
     write Loop(step, Classification(3), Split(x, y), epochs=20)
+# a run within a run
+loop(callbacks=[type("Own", (Callback,), {"on_train_start": lambda _, one: one.run()})()]).run()
+    loop: serves one call at a time
 # a loop over texts
 Loop(step, Classification(3), Split(X, Y.astype(str)), epochs=1)
     loop: train.y must be int64[rows] | write labels, y = np.unique(y, return_inverse=True)
@@ -109,6 +115,12 @@ mlpengine.fit(X, Y)
 # a share of the rows as a table
 mlpengine.fit(COLUMNS, "price", validation=0.2)
     fit: validation must be a table (got 0.2) | data={'split': {'validation': 0.2}}
+# more folds than groups
+mlpengine.fit("penguins", "species", data={"split": {"group": "island"}}, training={"folds": 4})
+    fit: training.folds: | need at least 4 groups
+# the seed of scikit-learn
+mlpengine.fit(COLUMNS, "price", random_state=1)
+    random_state: | did you mean 'seed'?
 # fit of a column
 mlpengine.fit(COLUMNS, COLUMNS["price"])
     fit: target | write mlpengine.fit(table, target='price')

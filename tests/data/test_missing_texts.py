@@ -162,8 +162,9 @@ def test_columns_that_numpy_has_no_type_for():
         as_table({"d": ["a", 10**5000]})
 
 
-def test_nanoseconds_are_numbers():
-    times = 1_700_000_000 * 10**9 + 86_400 * 10**9 * np.arange(60)
+@pytest.mark.parametrize("start", [1_700_000_000, 157_766_400, -100_000_000])
+def test_nanoseconds_are_numbers(start):
+    times = start * 10**9 + 86_400 * 10**9 * np.arange(60)
     times[:2] = 0, -1  # for a missing time
     for table in (
         read_table(io.BytesIO(csv({"t": times, "x": X}))),
@@ -264,13 +265,28 @@ def test_fit_warns_of_misread_columns(caplog):
     table = {"a": numbers, "y": numbers + 1, "damaged": [*map(str, numbers[1:]), "abc"]}
     table["percent"] = [f"{k % 13} %" for k in range(100)]
     table["big"] = [2**62 + k * k for k in range(100)]
+    table["far"] = [(k - 50) * 9 * 10**16 + 1 for k in range(100)]
+    table["extreme"] = np.sign(numbers + 0.5) * 1.7e308
     table["rating"] = [*(str(k % 8) for k in range(99)), "odd"]
     _, result = mlpengine.fit(table, "y", training={"epochs": 1, "folds": None})
     checked, told = str(mlpengine.check(table, "y")), (caplog.text, str(result.remarks))
     parts = ("'a' is dropped: it is the target", "'percent': ", "'odd' in row 100")
-    for part in (*parts, "'damaged' is dropped", f"subtract {2**62} from"):
+    for part in (*parts, "'damaged' is dropped", f"subtract {2**62} from", "write floats"):
         assert all(part in text for text in told)
     assert all(part in checked for part in parts)
+
+
+def test_a_date_format_fits_the_columns_that_it_is_for(tmp_path):
+    rows = tmp_path / "rows.csv"
+    rows.write_text("w,z,y\n" + "".join(f"{k % 28 + 1}/01/2023,{k},{k % 7}\n" for k in range(60)))
+    for form, place in (
+        ("yyyy/mm/dd", ["date_format", "rows.csv"]),
+        ({"w": "mm/dd/yyyy"}, ["date_format.w", "line 14", "'13/01/2023'"]),
+        ({"z": "dd/mm/yyyy"}, ["date_format.z", "line 2", "'0'"]),
+    ):
+        with pytest.raises(mlpengine.ConfigError) as caught:
+            mlpengine.check(rows, "y", data={"date_format": form})
+        assert all(part in str(caught.value) for part in place)
 
 
 @pytest.mark.parametrize("spread", [100.0, 1.0])

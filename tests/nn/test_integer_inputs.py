@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mlpengine import Adam, Sgd, SoftmaxCrossEntropy, TrainingStep
-from mlpengine.core.errors import DtypeError, IndexRangeError, UsageError
+from mlpengine.core.errors import DataError, DtypeError, IndexRangeError, UsageError
 from mlpengine.nn import Network
 from mlpengine.tape import cat
 
@@ -105,6 +105,10 @@ def test_other_dtypes_and_numbers_out_of_range_are_named():
     step = TrainingStep(network, SoftmaxCrossEntropy(), Sgd(network), BATCH)
     with pytest.raises(DtypeError, match=r"x: dtype must be int64 \(got float64\)$"):
         step(rows["x"][:, :LENGTH], np.zeros(BATCH, int))
+    large = np.full((BATCH, LENGTH), 2**63, "uint64")
+    for call in (network.predict, lambda x: step(x * 0, x[:, 0])):
+        with pytest.raises(DataError, match=str(2**63)):
+            call(large)
     rows["tokens"][3, 1] = VOCABULARY
     with pytest.raises(IndexRangeError, match=f"{VOCABULARY}"):
         network.predict(rows["tokens"])

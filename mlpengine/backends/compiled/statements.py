@@ -1,9 +1,9 @@
 """Programs as data: statements, and functions made of statements.
 
-A statement is an object of a class in this module, with formulas for numbers and with text for
-whole numbers and addresses.  A statement may also be a line of text: C, or a call in C and
-JavaScript.  `printing` prints statements as C on vectors or on single numbers.  `javascript` in
-`mlpengine.backends.scalar` prints them as JavaScript.
+A statement is an object of a class in this module.  Its floating-point numbers are formulas; its
+whole numbers and addresses are text.  A statement may also be a line of text.  This line is C, or
+a call that is the same in C and in JavaScript.  `printing` prints statements as C on vectors or on
+single numbers.  `javascript` in `mlpengine.backends.scalar` prints them as JavaScript.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,10 @@ class ForLoop(NamedTuple):
 
 
 class ClaimLoop(NamedTuple):
-    """A loop over the units that the thread claims from list `number`, from `first` to `last`."""
+    """A loop in which the thread claims units of list `number` until no unit is left.
+
+    In the body, the variables ``first`` and ``last`` are the bounds of the claimed units.
+    """
 
     number: str
     body: Sequence["Statement"]
@@ -213,7 +216,8 @@ class CFunction:
         count: number of units, such as panels, that threads divide in all phases but ``rows``.
         times: number of rows for each row of the batch, in ``rows`` and ``reduce``.
         tile: a function that only this function calls.
-        by_columns: whether threads divide `count` units in ``rows``, too, instead of the rows.
+        by_columns: whether threads divide `count` units, not the rows of the batch, in the phase
+            ``rows``.
         takes_part: whether the function has a parameter ``part``, the calling thread's part.
         claims: how threads divide units: "" statically, ``before`` by a claim before each call,
             ``within`` by claims in the function.
@@ -261,7 +265,8 @@ class CFunction:
         """The statement that calls the function in its phase."""
         part = "part, " if self.takes_part else ""
         if self.phase == "rows" and not self.by_columns:
-            end = "last" if self.tile else "stop"  # a short batch has the same tiles
+            # the heights of tiles depend on `last`, so they are the same in a short batch
+            end = "last" if self.tile else "stop"
             return f"{self.name}(table, workspace, {part}{self._times('first', end)});"
         more = f", {self._times('begin', 'end')}" if self.phase == "reduce" else ""
         if self.claims == "within":

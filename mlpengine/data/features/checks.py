@@ -141,7 +141,7 @@ class Profile:
 
     def misread(self) -> list[str]:
         """Return a line for each column to correct or to reformat, and for each recoded target."""
-        marks = ("correct the ", "; multiply ", "subtract ")
+        marks = ("correct the ", "; multiply ", "to use them, ")
         damaged = {n: why for n, why in self.drop.items() if any(mark in why for mark in marks)}
         lines = [f"column {name!r} is dropped: {why}" for name, why in damaged.items()]
         return [
@@ -303,21 +303,23 @@ def _to_drop(table: Table, features: list[ColumnProfile]) -> dict[str, str]:
         elif column.kind in ("number", "integer"):
             own = table[column.name]
             extreme = np.flatnonzero(np.abs(own.values) > LIMIT)
-            if 0 < np.nanmax(own.values) - np.nanmin(own.values) < 1000 * EQUAL:
-                reasons[column.name] = "its numbers differ by less than 1e-297; multiply them"
-            elif len(extreme):
+            if len(extreme):
                 row = int(extreme[0])
                 reasons[column.name] = f"{own.text(row)} in {table.place(row)}; correct the value"
+            elif 0 < np.nanmax(own.values) - np.nanmin(own.values) < 1000 * EQUAL:
+                reasons[column.name] = "its numbers differ by less than 1e-297; multiply them"
     return reasons
 
 
 def _codes_text(levels: Sequence[str]) -> str:
-    """Return why whole numbers are read as texts, with advice if they are close together."""
+    """Return why whole numbers are read as texts, with advice if they are large numbers."""
     values = [*map(int, levels)]
-    is_near = max(values) - min(values) < FIRST_INEXACT <= max(map(abs, values))
-    if is_near and not any(level.lstrip("+-").startswith("0") for level in levels):
-        return f"whole numbers beyond 2**53; to use them, subtract {min(values)} from all"
-    return "whole numbers beyond 2**53, or with zeros before them"
+    is_large = max(map(abs, values)) >= FIRST_INEXACT
+    if not is_large or any(level.lstrip("+-").startswith("0") for level in levels if int(level)):
+        return "whole numbers beyond 2**53, or with zeros before them"
+    is_near = max(values) - min(values) < FIRST_INEXACT
+    how = f"subtract {min(values)} from all" if is_near else f"write floats, as {values[0]:e}"
+    return f"whole numbers beyond 2**53; to use them, {how}"
 
 
 def _variants(column: Column) -> str | None:

@@ -59,7 +59,7 @@ class NewRows:
         gaps, derived = [], False
         for name, count in self._gaps.items():
             share = self._columns[name]["missing"]
-            # rule of succession: few training rows without gaps do not show that there are none
+            # rule of succession: if a few training rows have no gaps, new rows may still have some
             likely = (share * self._trained_rows + 1) / (self._trained_rows + 2)
             expected = self._rows * likely
             if count > expected + ODDS * np.sqrt(expected * (1 - likely)):
@@ -70,7 +70,7 @@ class NewRows:
                 )
         hint = "lags and windows lack earlier rows; give --history, or model.table(rows, history)"
         if self._has_history:
-            hint = "lags and windows lack values of earlier rows, such as the target of future rows"
+            hint = "lags and windows lack values of earlier rows (new rows may have no target yet)"
         return [
             *_first(texts, "with texts that have no feature of their own"),
             *_first(far, "with rows far outside those trained on"),
@@ -188,7 +188,8 @@ def _distance(column: Column, quantiles: Array) -> float:
     largest = 0.0
     for side in ("left", "right"):
         share = np.searchsorted(known, places, side) / len(known)
-        rank = np.searchsorted(quantiles, places, side)  # the share is between quantiles
+        rank = np.searchsorted(quantiles, places, side)
+        # the share of training values up to a place is between low and high
         low, high = np.maximum(rank - 1, 0) / steps, np.minimum(rank, steps) / steps
         largest = max(largest, float(np.maximum(low - share, share - high).max()))
     return largest

@@ -125,7 +125,10 @@ def _folds_by_group(groups: Array, folds: int, generator: np.random.Generator) -
     """Put each group, the largest first, into the smallest fold so far."""
     names, members, counts = np.unique(groups, return_inverse=True, return_counts=True)
     if len(names) < folds:
-        raise DataError(f"folds: {folds} folds need at least {folds} groups (got {len(names)})")
+        raise DataError(
+            f"folds: {folds} folds need at least {folds} groups (these rows have {len(names)}); "
+            "take fewer folds, or a column with more groups"
+        )
     sizes = np.zeros(folds, np.int64)
     fold_of = np.empty(len(names), np.int64)
     order = generator.permutation(len(names))

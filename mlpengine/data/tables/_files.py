@@ -79,6 +79,10 @@ def refuse_other_format(start: bytes, where: str) -> None:
     """Check that the first bytes of a file do not belong to another format than CSV."""
     for pattern, (name, advice) in _FORMATS:
         if re.match(pattern, start, re.DOTALL | re.IGNORECASE):
+            if where == "standard input":
+                advice = re.sub(
+                    "let its name end in [.a-z0-9]*", "give the path of the file", advice
+                )
             raise DataError(f"{where}: is not CSV but {name}; {advice}")
 
 

@@ -175,15 +175,9 @@ def parsed_column(column: Column, table: Table, name: str, options: CsvOptions) 
 
 
 def times_of(column: Column) -> Column:
-    """Return a text column as numbers if all levels are times in nanoseconds since 1970.
-
-    If the levels repeat, they must be whole microseconds; other levels may be codes of this size.
-    """
+    """Return a text column as numbers if all levels are times in nanoseconds since 1970."""
     levels, filled = column.levels, int((column.values >= 0).sum())
-    repeat = len(levels) <= filled / 2
-    if repeat and not all(level.endswith("000") for level in levels if level not in ("0", "-1")):
-        return column
-    if (times := parsing.nanoseconds(levels)) is None:
+    if (times := parsing.nanoseconds(levels, repeat=len(levels) <= filled / 2)) is None:
         return column
     return _by_level(column, dict(zip(levels, times, strict=True)))
 

@@ -175,7 +175,8 @@ def _proposals(
     texts = {name: column for name, column in table.columns.items() if column.kind == "text"}
     values = {*texts[group].used_levels()} if group in texts else set()
     added: list[str] = []
-    for name in sorted(texts, key=lambda name: name not in target):
+    order, unclear = sorted(texts, key=lambda name: name not in target), set[str]()
+    for name in order:  # columns with unclear dates again at the end, when formats are known
         levels = texts[name].used_levels()
         gaps = [level for level in levels if level.lower() in GAPS and level not in values]
         filled = [level for level in levels if level not in gaps]
@@ -193,6 +194,10 @@ def _proposals(
         if name in target:
             values |= {*levels}
         if filled and len(forms := _date_formats(filled)) > 1:
+            if name not in unclear:
+                unclear.add(name)
+                order.append(name)
+                continue
             parts = " or ".join(f"the {_PARTS[form[0]]}" for form in forms)
             notes.append(
                 f"column {name!r}: {filled[0]!r} can have {parts} first; to use it as a date set "

@@ -38,6 +38,7 @@ _DECIMAL_COMMA = re.compile(r"[+-]?\d+(?:,\d+)?(?:[eE][+-]?\d+)?")
 _AMBIGUOUS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
 
 
+_INTEGER = re.compile(r"-?[1-9][0-9]{0,18}")
 _PADDED = re.compile(r"\s*0\d+\s*")
 _MAY_BE_PADDED = re.compile(r"(?:^|\n)[^\S\n]*0\d")
 _CLOCK = r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2}))?"
@@ -232,17 +233,19 @@ def _grouped(levels: Sequence[str], point: str, groups: str) -> list[float] | No
     return values
 
 
-def nanoseconds(levels: Sequence[str]) -> list[float] | None:
+def nanoseconds(levels: Sequence[str], *, repeat: bool) -> list[float] | None:
     """Return times in nanoseconds since 1970 as numbers; None if a level is no such time.
 
-    Times are whole numbers in the years 1980 to 2099.  Levels 0 and -1 are allowed, because they
-    may mean a missing time.
+    Times are whole numbers of 64 bits.  They are whole microseconds, or else, if levels do not
+    `repeat`, in the years 1980 to 2099; others may be codes of this size.  Levels 0 and -1 are
+    allowed, because they may mean a missing time.
     """
     times = [level for level in levels if level not in ("0", "-1")]
-    if not all(level.isdecimal() and level.isascii() for level in times):
+    if not times or not all(map(_INTEGER.fullmatch, times)):
         return None
     known = [*map(float, times)]
-    is_time = known and min(known) > 3.15e17 and max(known) < 4.1e18
+    is_late = not repeat and min(known) > 3.15e17 and max(known) < 4.1e18
+    is_time = is_late or all(level.endswith("000") for level in times)
     return [*map(float, levels)] if is_time else None
 
 

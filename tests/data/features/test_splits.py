@@ -121,7 +121,7 @@ def test_rows_of_one_time_are_in_one_fold_and_no_fold_is_empty(counts, folds):
 BAD_FOLDS = {
     "one": ((9, 1), {}, r"at least 2 are needed \(got 1\)"),
     "rows": ((3, 4), {}, r"4 folds need at least 4 rows \(got 3\)"),
-    "groups": ((9, 4), {"groups": np.arange(9) % 3}, r"at least 4 groups \(got 3\)"),
+    "groups": ((9, 4), {"groups": np.arange(9) % 3}, r"at least 4 groups \(these rows have 3\)"),
     "times": ((9, 4), {"times": np.arange(9) % 3}, r"at least 4 different times \(got 3\)"),
     "a gap": ((2, 2), {"times": np.array([1, np.nan])}, r"folds: a time is missing \(row 2\)"),
     "no group": ((2, 2), {"groups": np.array([np.nan, 1])}, r"a group is missing \(row 1\)"),

@@ -177,6 +177,10 @@ def test_an_order_that_cells_leave_open_is_asked_for(tmp_path):
     (note,) = detect(str(path)).notes
     assert "can have the day or the year first" in note
     assert note.endswith("set data.date_format to dd/mm/yy or yy/mm/dd")
+    path.write_text("when,other,x\n13/05/20,25/12/99,1\n14/06/21,-,1\n-,,1\n")
+    detected = detect(str(path), target=["x"])  # another column has the order
+    assert [column.kind for column in detected.table.columns.values()] == ["date", "date", "number"]
+    assert not any("when" in note and "first" in note for note in detected.notes)
 
 
 ALIKE = {
