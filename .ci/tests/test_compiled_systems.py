@@ -92,8 +92,8 @@ def test_a_compiler_is_asked_without_a_trace(tmp_path, monkeypatch):
 
 
 CHOSEN = (
-    *(("recipe", 2), ("smoothed", 1), ("layers alike", 2), ("clipped", 1)),
-    *(("waves", 2), ("short", 1), ("log_softmax", 2), ("recipe of doubles", 1)),
+    *(("some features", 2), ("smoothed", 1), ("layers alike", 2), ("clipped", 1)),
+    *(("chunks", 2), ("short", 1), ("log_softmax", 2), ("float64", 1)),
     *(("blocked", 2), ("bce", 1), ("softmax inside", 2), ("high tiles", 1)),
 )
 """Cases, and their threads, with programs that use all headers; two are compiled on each system."""

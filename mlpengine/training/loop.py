@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import numpy as np
 
-from mlpengine.core.buffers import Uncopyable
+from mlpengine.core.buffers import Uncopyable, second_call
 from mlpengine.core.errors import CheckpointError, NumericalError, UsageError
 from mlpengine.core.fields import COUNT
 from mlpengine.core.spec import Array
@@ -286,6 +286,7 @@ class Loop(Uncopyable):
         self._shares = self.ranks if several else None
         own = self._shares.share(len(each)) if self._shares else slice(None)
         self._own = frozenset(range(1, len(each) + 1)[own])
+        self._busy = False
         self._stop, self.until, self._odd_monitor = False, inf, False
         self.callbacks = in_order(callbacks)
         self._states = _by_name(self.callbacks)
@@ -392,7 +393,19 @@ class Loop(Uncopyable):
             member.stops = wanted
 
     def run(self) -> Result:
-        """Train until no epoch is left, or until `stop` is called."""
+        """Train until no epoch is left, or until `stop` is called.
+
+        Raises: TapeError if another call is running; NumericalError.
+        """
+        if self._busy:
+            raise second_call("loop")
+        self._busy = True
+        try:
+            return self._run()
+        finally:
+            self._busy = False
+
+    def _run(self) -> Result:
         for member in self.members:
             member.begin()
         self._call("on_train_start")

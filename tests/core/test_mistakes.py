@@ -100,6 +100,9 @@ training_step(MeanSquaredError())(X, Y)
 Loop(step, X, Y, epochs=1)
     loop: task | float32[8, 4]
     write Loop(step, Classification(3), Split(x, y), epochs=20)
+# a run within a run
+loop(callbacks=[type("Own", (Callback,), {"on_train_start": lambda _, one: one.run()})()]).run()
+    loop: serves one call at a time
 # a loop over texts
 Loop(step, Classification(3), Split(X, Y.astype(str)), epochs=1)
     loop: train.y must be int64[rows] | write labels, y = np.unique(y, return_inverse=True)
