@@ -327,7 +327,7 @@ def complete_config(
             why = "training.folds" if one_network else "validation rows or training.seeds"
             lines.insert(-1, f"no folds and no ensemble member types, because of {why}")
     if training.get("folds"):
-        proposed["data"]["split"].pop("validation", None)
+        proposed["data"].get("split", {}).pop("validation", None)
     if one_network and share == 0 and not data.get("validation_source"):
         proposed["training"].pop("early_stopping", None)
     members = proposed["training"].get("members", [])

@@ -128,7 +128,9 @@ def test_evaluate(at, trained):
 
 
 def test_evaluate_weighs_accuracy_and_confusion_matrix_alike(at, trained, tmp_path):
-    header, *lines = (trained / "flowers.csv").read_text().splitlines()
+    text = (trained / "flowers.csv").read_text().replace("rose", "rose" * 99)
+    (tmp_path / "even.csv").write_text(text)
+    header, *lines = text.splitlines()
     heavy = [f"{line},{1 + number % 5}" for number, line in enumerate(lines)]
     (tmp_path / "heavy.csv").write_text("\n".join([f"{header},weight", *heavy]) + "\n")
     assert (
@@ -144,6 +146,10 @@ def test_evaluate_weighs_accuracy_and_confusion_matrix_alike(at, trained, tmp_pa
         assert (matrix % 1).any()
         assert matrix.sum() == pytest.approx(found["rows"][part])
         assert matrix.trace() / matrix.sum() == pytest.approx(found[part]["accuracy"])
+    even = at("evaluate", tmp_path / "heavy", tmp_path / "even.csv")
+    assert "'weight'" in even.err
+    for shown in (even, at("summary", tmp_path / "heavy"), at("check", tmp_path / "h.yaml")):
+        assert max(map(len, shown.out.splitlines())) < 250
 
 
 NEW = "color,extra,width,length\nred,9,0.1,2.2\ngreen,9,,0.1\nblue,9,1,\n,9,0,2\n"
