@@ -139,7 +139,8 @@ def _longer(
     if checkpoint is None:
         if epochs is None:
             return []
-        raise UsageError(f"--epochs: {directory.path} holds no checkpoint to resume from")
+        text = "holds no checkpoint to resume from; leave out --epochs"
+        raise UsageError(f"--epochs: {directory.path} {text}")
     check_header(checkpoint)
     overrides = []
     number = epochs or checkpoint.header.get("epochs")

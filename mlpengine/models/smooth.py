@@ -11,7 +11,7 @@ from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array, DTypeLike
 from mlpengine.models.linear import of_features
 from mlpengine.models.task import Split
-from mlpengine.nn import Mlp
+from mlpengine.nn import Mlp, TabularNetwork
 from mlpengine.ops import MeanSquaredError
 from mlpengine.optim import BayesianRegularization, LevenbergMarquardt
 from mlpengine.step.step import TrainingStep
@@ -78,6 +78,14 @@ Such a network is in a local minimum.
 def smooth_units(inputs: int, outputs: int) -> int:
     """Return the number of hidden units of a network with `inputs` and `outputs`."""
     return min(UNITS, (PARAMETERS - outputs) // (inputs + 1 + outputs))
+
+
+def is_smooth(network: TabularNetwork) -> bool:
+    """Return whether a network has the layers of a smooth member: one of few units with tanh."""
+    inputs, *hidden, outputs = network.sizes
+    possible = {smooth_units(some, outputs) for some in range(1, inputs + 1)}
+    activation = network.describe()["settings"].get("activation")
+    return len(hidden) == 1 and hidden[0] in possible and activation == [{"name": "tanh"}]
 
 
 def check_smooth(loss: str, inputs: int, outputs: int, others: Sequence[str]) -> None:

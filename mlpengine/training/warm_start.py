@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterable, Sequence
 
 from mlpengine.core.errors import UsageError, at_setting
+from mlpengine.models.smooth import is_smooth
 from mlpengine.nn import TabularNetwork
 
 _log = logging.getLogger("mlpengine")
@@ -14,10 +15,11 @@ def copy_weights(sources: Iterable[TabularNetwork], networks: Sequence[TabularNe
 
     Raises: UsageError, with the setting, if the architectures differ.
     """
-    sources = [one for one in sources if not one.is_linear or one.sizes == networks[0].sizes]
-    if not sources:
+    given, alone = [*sources], 0
+    if not given:
         return
-    alone = 0
+    own = _units(networks[0])
+    sources = [one for one in given if _units(one) == own or not (one.is_linear or is_smooth(one))]
     for k, network in enumerate(networks):
         same = [one for one in sources if one.reads == network.reads]
         same = [one for one in same if one.sizes == network.sizes] or same
@@ -30,6 +32,10 @@ def copy_weights(sources: Iterable[TabularNetwork], networks: Sequence[TabularNe
             "have random initial weights: the model of the warm start has no network of their type"
         )
         _log.warning("warning: training.members: %d of %d networks %s", alone, len(networks), text)
+
+
+def _units(network: TabularNetwork) -> tuple[object, ...]:
+    return network.sizes, network.describe()["settings"].get("activation")
 
 
 def _copy_weights(source: TabularNetwork, mlp: TabularNetwork) -> None:
