@@ -241,6 +241,14 @@ class ClassSets(NamedTuple):
             ]
         return cls(chances[order], truth[order].astype(np.int64))
 
+    def drawn(self, classes: Array, rng: np.random.Generator) -> Array:
+        """Return a random probability of the true class from the rows of each class (rows,)."""
+        chances = rng.choice(self.chances, len(classes))  # for classes without a row
+        for k in np.unique(self.classes):
+            alike = classes == k
+            chances[alike] = rng.choice(self.chances[self.classes == k], int(alike.sum()))
+        return chances
+
     def contain(self, chances: Array, level: float, *, by_class: bool = False) -> Array:
         """Return which classes are in each row's set, bool, for chances (rows, classes).
 

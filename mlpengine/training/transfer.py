@@ -48,8 +48,8 @@ class CalibrationSet:
 
     `taught` are the teacher's predictions.  `drawn` are random targets.  For numbers, a target is
     the teacher's prediction plus a random out-of-fold error of the teacher.  For classes, a target
-    is a class, drawn with the predicted probabilities, and a random out-of-fold probability of a
-    true class.
+    is a class, drawn with the predicted probabilities, and a random out-of-fold probability of this
+    class where it was true.
 
     Shapes: x (rows, in_dim); taught (rows, targets or classes); drawn (rows, targets) or (rows, 2).
     """
@@ -121,7 +121,7 @@ class TransferSet:
         elif errors is not None:
             classes = (taught.cumsum(axis=1) < rng.random((held, 1))).sum(axis=1)
             classes = np.minimum(classes, taught.shape[1] - 1)
-            drawn = np.column_stack([classes, rng.choice(errors.chances, held)])
+            drawn = np.column_stack([classes, errors.drawn(classes, rng)])
         else:
             drawn = taught
         targets = np.concatenate([own, targets[:made]])
