@@ -62,12 +62,13 @@ def card_lines(known: dict[str, Any]) -> list[str]:
             f"score     {part_title(record['part'])}: {scores}",
         ]
     lines.append(f"written   {known['written']}, by the date of the file")
-    width = max(8, *(len(printable(one["name"])) + 2 for one in known["columns"]))
+    names = cut_apart([printable(one["name"]) for one in known["columns"]], 60)
+    width = max(8, *(len(name) + 2 for name in names))
     lines += ["", f"{'column':<{width}}{'type':<10}levels"]
-    for one in known["columns"]:
+    for name, one in zip(names, known["columns"], strict=True):
         levels = _shown(one["levels"])
         more = ["..."] * (len(one["levels"]) > SHOWN_LEVELS)
-        text = f"{printable(one['name']):<{width}}{one['type']:<10}{', '.join([*levels, *more])}"
+        text = f"{name:<{width}}{one['type']:<10}{', '.join([*levels, *more])}"
         lines.append(text.rstrip())
     return lines
 

@@ -34,7 +34,13 @@ from mlpengine.diagnostics.units import range_of
 from mlpengine.diagnostics.verdict import NOTE, Verdict, Verdicts, brief, percent, two_digits
 from mlpengine.ops import MeanSquaredError
 from mlpengine.optim import FullBatch
-from mlpengine.settings import FeatureSettings, Fix, NetworkSettings, TrainingSettings
+from mlpengine.settings import (
+    EarlyStopping,
+    FeatureSettings,
+    Fix,
+    NetworkSettings,
+    TrainingSettings,
+)
 from mlpengine.settings.network import OWN_OPTIONS
 from mlpengine.settings.run import VERDICTS
 
@@ -237,6 +243,9 @@ def nonfinite(diagnostics: Diagnostics) -> Verdict | None:
         Fix(TrainingSettings, "clip_norm", 1.0),
     ]
     others = rates(diagnostics, 0.1, 0.01)
+    if "early_stopping.monitor" in diagnostics.failure:  # the loss is finite, a metric is not
+        advice, others = "Let the loss choose the best epoch.", []
+        fix = [Fix(TrainingSettings, "early_stopping", EarlyStopping())]
     return Verdict("nonfinite", None, headline, evidence, skipped, 0.0, advice, fix, others=others)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlpengine.core.structure import finite
-from mlpengine.core.wording import metric_text, plural, printable, shown_name
+from mlpengine.core.wording import cut_apart, metric_text, plural, printable, shown_name
 from mlpengine.models.explain import Dependence, Importance
 from mlpengine.models.metrics import higher_is_better
 from mlpengine.models.task import PART_PHRASES
@@ -60,16 +60,17 @@ class Explanation(NamedTuple):
 
     def __str__(self) -> str:
         where, ranked = f"{self.rows:,} {PART_PHRASES[self.part]}", self.importances
-        width = max(12, *(len(printable(row.column)) + 2 for row in ranked))
+        names = cut_apart([printable(row.column) for row in ranked], 60)
+        width = max(12, *(len(name) + 2 for name in names))
         lines = [
             f"when a column's values are permuted ({where}):",
             f"{'':<{width}}{'loss rises by':>22}{f'{self.metric} falls by':>22}",
         ]
         lines += [
-            f"{printable(row.column):<{width}}"
+            f"{name:<{width}}"
             f" {f'{metric_text(row.loss)} +- {metric_text(row.loss_error)}':>21}"
             f" {f'{metric_text(row.metric)} +- {metric_text(row.metric_error)}':>21}"
-            for row in ranked
+            for name, row in zip(names, ranked, strict=True)
         ]
         if len(ranked) < self.columns:
             few = f"only the {len(ranked)} of {self.columns:,} columns"

@@ -152,13 +152,15 @@ class EntryLoss(Loss):
         """Check that the loss of an entry does not fall without limit as its output grows.
 
         Target (rows, targets); losses of several output or target columns are not checked.
-        Raises: UsageError with a target, if the loss falls between outputs 2**20 and 2**40.
+        Raises: UsageError with a target, if the loss falls between outputs 2**20 and 2**40, times
+            the largest target.
         """
         if self.columns > 1 or self.target_columns > 1:
             return
         some = target[evenly_spaced(len(target), BOUND_ROWS)].astype(np.float64)
+        scale = float(np.nanmax(np.abs(some), initial=1.0))
         with np.errstate(all="ignore"):
-            for sign in (-1.0, 1.0):
+            for sign in (-scale, scale):
                 near, far = (
                     self.formulas.values([np.full_like(some, sign * size)], [some])
                     for size in (2.0**20, 2.0**40)

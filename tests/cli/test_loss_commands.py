@@ -10,6 +10,7 @@ from scipy.stats import norm
 from mlpengine.core.errors import UsageError
 from mlpengine.data.tables import Column, Table
 from mlpengine.models.calibration import Residuals
+from mlpengine.ops import MeanSquaredError
 from mlpengine.training.loading import load
 
 RNG = np.random.default_rng(0)
@@ -60,6 +61,7 @@ def test_a_formula_needs_a_lower_bound(text, bounded, folder, mlpengine):
     ran = mlpengine("train", "c.yaml", "-q", "--set", "training.epochs=1")
     assert ran.code == (0 if bounded else 2)
     assert ("c.yaml:3: loss: formula: the loss must have a lower bound" in ran.err) != bounded
+    MeanSquaredError().check_bounded(np.array([[6e12], [np.nan]]))
 
 
 @pytest.mark.parametrize(("loss", "learned"), [("poisson", "none"), ("mse", "log")])

@@ -9,7 +9,7 @@ import numpy as np
 
 from mlpengine.core.errors import DataError
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import plural, printable
+from mlpengine.core.wording import cut_apart, plural, printable
 from mlpengine.data.features.column_kinds import (
     FeatureKind,
     are_codes,
@@ -158,7 +158,7 @@ class Profile:
 
     def lines(self) -> list[str]:
         """Return the facts as lines of text, without the warnings."""
-        names = [printable(column.name) for column in self.columns]
+        names = cut_apart([printable(column.name) for column in self.columns], 60)
         width = max(map(len, names), default=0)
         size = f"{plural(self.n_rows, 'row')}, {plural(len(self.columns), 'column')}"
         report = [f"{self.source}: {size}"]
