@@ -52,12 +52,12 @@ _ZIPPED = (
     (rb"", ("a zip archive", "unpack it")),
 )
 _PACKED = "unpack it, or pack it with gzip"
-_NAMED = "let its name end in {}, or unpack it"
+_NAMED = "give a file with a name that ends in {}, or unpack it"
 _FORMATS = (
     (rb"\x1f\x8b", ("packed with gzip", _NAMED.format(".gz"))),
     *((rb"PK\x03\x04.{26}" + names, told) for names, told in _ZIPPED),
-    (rb"PAR1[^ -~]", ("a Parquet file", "let its name end in .parquet")),
-    (rb"ARROW1\0", ("an Arrow (Feather) file", "let its name end in .feather")),
+    (rb"PAR1[^ -~]", ("a Parquet file", "give a file with a name that ends in .parquet")),
+    (rb"ARROW1\0", ("an Arrow (Feather) file", "give a file with a name that ends in .feather")),
     (rb"SQLite format 3\0", ("an SQLite database", "export the table as CSV")),
     (rb"\x93NUMPY", ("a NumPy array", "save the table as CSV or Parquet")),
     (rb"\x89HDF\r\n", ("an HDF5 file", "save the table as CSV or Parquet")),
@@ -79,10 +79,6 @@ def refuse_other_format(start: bytes, where: str) -> None:
     """Check that the first bytes of a file do not belong to another format than CSV."""
     for pattern, (name, advice) in _FORMATS:
         if re.match(pattern, start, re.DOTALL | re.IGNORECASE):
-            if where == "standard input":
-                advice = re.sub(
-                    "let its name end in [.a-z0-9]*", "give the path of the file", advice
-                )
             raise DataError(f"{where}: is not CSV but {name}; {advice}")
 
 

@@ -53,13 +53,19 @@ FRAME = pd.DataFrame({"a": [1.0, 2.0], "y": ["u", "v"]})
 
 
 FORMATS = {
-    "gzip": (gzip.compress(TEXT), "packed with gzip; give the path of the file, or unpack it"),
+    "gzip": (
+        gzip.compress(TEXT),
+        "packed with gzip; give a file with a name that ends in .gz, or unpack it",
+    ),
     "Excel": (zipped(xl__workbook_xml=b"<x/>"), "an Excel workbook; save the sheet as CSV"),
     "OpenDocument": (
         zipped(mimetype=b"application/vnd.oasis.opendocument.spreadsheet"),
         "an OpenDocument file; save the sheet as CSV",
     ),
-    "Parquet": (saved(FRAME.to_parquet), "a Parquet file; give the path of the file"),
+    "Parquet": (
+        saved(FRAME.to_parquet),
+        "a Parquet file; give a file with a name that ends in .parquet",
+    ),
     "pickle": (saved(FRAME.to_pickle), "a Python pickle; save the table as CSV or Parquet"),
     "HTML": (b"<!DOCTYPE html>\n<html>sign in, please</html>\n", "a web page; download the file"),
     "JSON": (b'[{"a": 1, "y": 2},\n {"a": 3, "y": 4}]\n', "JSON; save the table as CSV"),
