@@ -55,7 +55,9 @@ def test_a_repair_that_does_not_help_is_not_kept(mlpengine, dropped, monkeypatch
 
 def test_a_repair_that_may_help_by_chance_is_not_kept(mlpengine, dropped, monkeypatch):
     pairs = []
-    monkeypatch.setattr(fixing, "paired", lambda *pair: pairs.append(paired(*pair)) or (0.0, 9.0, 1.0))
+    monkeypatch.setattr(
+        fixing, "paired", lambda *pair: pairs.append(paired(*pair)) or (0.0, 9.0, 1.0)
+    )
     result = mlpengine("train", dropped, "--fix", "--json", "-q")
     assert "nothing helped by more than half a standard error" in result.err
     assert json.loads(result.out.splitlines()[-1])["better"].endswith("broken")
