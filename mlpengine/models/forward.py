@@ -64,7 +64,8 @@ def each_block(
 
     Each thread takes blocks of rows and uses one BLAS thread, because several BLAS threads are slow
     on a busy machine.  The number of threads changes no bit.  The number of rows decides between
-    machine code and NumPy; their bits differ.  With NumPy, a row's position may change its last bit.
+    machine code and NumPy; their bits differ.  With NumPy, the last bits of a row may depend on
+    its position.
     """
 
     def by_numpy(rows: Array) -> list[Array]:
