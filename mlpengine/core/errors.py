@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import ClassVar
 
+from mlpengine.core.redaction import redacted
 from mlpengine.core.wording import shortened
 
 __all__ = [
@@ -47,13 +48,15 @@ __all__ = [
 class MlpEngineError(Exception):
     """Base class of all errors; `exit_code` is the exit code of a command that fails.
 
-    `str` shortens long values in the message (see `shortened`).
+    `setting` is the path of the wrong setting, such as ("training", "freeze"), or () if unknown.
+    `str` shortens long values in the message (see `shortened`) and hides passwords (see `redacted`).
     """
 
     exit_code: ClassVar[int] = 1
+    setting: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return shortened(super().__str__())
+        return shortened(redacted(super().__str__()))
 
 
 class ShapeError(MlpEngineError, ValueError):
@@ -81,13 +84,9 @@ class GradcheckError(MlpEngineError, AssertionError):
 
 
 class UsageError(MlpEngineError):
-    """The command or the call is wrong, so the library did nothing.
-
-    `setting` is the path of the wrong setting, such as ("training", "freeze"), or () if unknown.
-    """
+    """The command or the call is wrong, so the library did nothing."""
 
     exit_code: ClassVar[int] = 2
-    setting: tuple[str, ...] = ()
 
 
 class ConfigError(UsageError, ValueError):
