@@ -49,7 +49,7 @@ class MlpEngineError(Exception):
     """Base class of all errors; `exit_code` is the exit code of a command that fails.
 
     `setting` is the path of the wrong setting, such as ("training", "freeze"), or () if unknown.
-    `str` shortens long values in the message (see `shortened`) and hides passwords (see `redacted`).
+    `str` shortens long values in the message (see `shortened`) and hides passwords (`redacted`).
     """
 
     exit_code: ClassVar[int] = 1
