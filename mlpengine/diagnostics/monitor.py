@@ -147,6 +147,7 @@ class Diagnostics(Uncopyable):
         self.feature_sizes: Array = np.zeros(0) if feature_sizes is None else feature_sizes
         self.feature_names = tuple(feature_names) or tuple(map(str, range(features)))
         self.failure, self.skipped, self.name_row = "", 0, name_row
+        self.failed_setting: tuple[str, ...] = ()
         self.loss, self.optimizer = loss, optimizer
         self.target_range, self.steps_per_epoch = target_range, steps_per_epoch
         self.extreme = extreme

@@ -243,7 +243,7 @@ def nonfinite(diagnostics: Diagnostics) -> Verdict | None:
         Fix(TrainingSettings, "clip_norm", 1.0),
     ]
     others = rates(diagnostics, 0.1, 0.01)
-    if "early_stopping.monitor" in diagnostics.failure:  # the loss is finite, a metric is not
+    if "monitor" in diagnostics.failed_setting:  # the loss is finite, a metric is not
         advice, others = "Let the loss choose the best epoch.", []
         fix = [Fix(TrainingSettings, "early_stopping", EarlyStopping())]
     return Verdict("nonfinite", None, headline, evidence, skipped, 0.0, advice, fix, others=others)

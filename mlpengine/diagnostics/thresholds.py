@@ -194,6 +194,7 @@ SURE_SHARE = tuned(0.2, "share of rows", "the sure rows: a simple model is sures
 SURE_ROWS = tuned(50, "rows", "least number of sure rows")
 SURE = tuned(1e-4, "probability", "chance of a false report of a shift, over all features")
 PROBABLE = tuned(2.0, "standard errors", "two models probably differ above this")
+SMALL_LEAD = tuned(1e-3, "share of the error", "a lead of one model up to this does not matter")
 CLEAR = tuned(3.5, "standard errors", "two models clearly differ above this; healthy: 3.3", CORPUS)
 SHIFT = tuned(0.25, "distance", "between distribution functions, too large; healthy: 0.2", CORPUS)
 CONTRADICTED = tuned(

@@ -437,7 +437,7 @@ class Model:
 
         Raises: UsageError unless both predict the same target; DataError as `evaluate`.
         """
-        from mlpengine.models.comparison import Comparison, Lead
+        from mlpengine.models.comparison import Comparison, Lead, level_of
 
         if not isinstance(other, Model):
             raise UsageError(f"compare: other must be a model (got {quoted(other)})")
@@ -466,7 +466,8 @@ class Model:
         both = {n: [(one[n]["value"], one[n]["error"]) for one in scores.values()] for n in metrics}
         ahead = scores["other"]["ahead"]
         wins = (ahead["value"] >= 0) == higher_is_better(metrics[0])
-        lead = Lead(metrics[0], "data", int(not wins), abs(ahead["value"]), ahead["error"])
+        level = level_of(metrics[0], scores)
+        lead = Lead(metrics[0], "data", int(not wins), abs(ahead["value"]), ahead["error"], level)
         return Comparison(names, len(part), both, lead)
 
     def _guess(self, part: Split) -> Guess:

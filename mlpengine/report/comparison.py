@@ -36,16 +36,17 @@ def lead_of(
     pair = paired(first, other, metric, judge)
     if pair is None:
         return None
-    value, error = pair
+    value, error, level = pair
     sign = 1 if higher_is_better(metric) else -1
     ahead = int(sign * value < 0)
-    return Lead(metric, first.part, ahead, float(f"{abs(value):.6g}"), float(f"{error:.6g}"))
+    value, error = float(f"{abs(value):.6g}"), float(f"{error:.6g}")
+    return Lead(metric, first.part, ahead, value, error, level)
 
 
 def paired(
     first: ScoredRows, other: ScoredRows, metric: str, judge: Threshold | None = None
-) -> tuple[float, float] | None:
-    """Return the lead of `first` over `other` in a metric, and its standard error.
+) -> tuple[float, float, float] | None:
+    """Return the lead of `first` over `other` in a metric, its standard error and the level.
 
     Returns None if they do not predict the same rows.
     """
@@ -57,5 +58,5 @@ def paired(
     if not same or not np.array_equal(first.rows.truth, other.rows.truth, equal_nan=True):
         return None
     guesses = [baselines.Guess(one.predicted, threshold=judge) for one in (first, other)]
-    value, error = paired_lead(metric, first.rows.truth, first.rows.weights, *guesses)
-    return value, error * float(np.sqrt(len(first.rows) / first.total))
+    value, error, level = paired_lead(metric, first.rows.truth, first.rows.weights, *guesses)
+    return value, error * float(np.sqrt(len(first.rows) / first.total)), level

@@ -190,7 +190,7 @@ class LoopDiagnostics(Callback):
 
     def on_exception(self, loop: Loop, error: Exception) -> None:
         """Record the error that ended the run, and write the earlier samples."""
-        self.core.failure = str(error)
+        self.core.failure, self.core.failed_setting = str(error), getattr(error, "setting", ())
         self._close()
 
     def on_fit_end(self, loop: Loop, result: Result) -> None:

@@ -546,10 +546,12 @@ class Loop(Uncopyable):
             return
         text = f"the validation metric {rule.monitor} must be finite (got {odd[0]}"
         if epoch == 1 and not any(isfinite(row[rule.monitor]) for row in rows):
-            raise NumericalError(
+            error = NumericalError(
                 f"epoch 1: {text}); set training.early_stopping.monitor to another metric, such as "
                 "loss"
             )
+            error.setting = ("training", "early_stopping", "monitor")
+            raise error
         self._odd_monitor = True
         networks = f" in {len(odd)} of {len(rows)} networks" if len(rows) > 1 else ""
         _log.warning(

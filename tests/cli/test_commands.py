@@ -293,7 +293,9 @@ def test_ls(at, trained, tmp_path):
     assert (listed["begun"]["ending"], listed["begun"]["value"]) == (None, None)
     lines = at("ls", runs).out.splitlines()
     assert f"accuracy {first['value']:.4f} (test)" in lines[-1]
-    assert "has not ended" in lines[2]
+    assert lines[2].endswith("has not ended")
+    (runs / "begun" / "failure.json").write_text("{}")
+    assert at("ls", runs).out.splitlines()[2].endswith("failed")
     for wrong in (tmp_path / "nothing", trained / "run"):
         assert at("ls", wrong).code == 2
 

@@ -161,8 +161,10 @@ def dividing_values(table: Table, key: str, name: str) -> Array:
     column = table[name]
     if column.missing.any():
         row = int(np.flatnonzero(column.missing)[0])
+        texts = f"; if a text such as NA is a {key}, set data.na_values: []"
         raise DataError(
-            f"{table.where(name, row)}: the {key} of a row is needed; fill it in, or delete the row"
+            f"{table.where(name, row)}: the {key} of a row is needed; fill it in, or delete the "
+            f"row{texts * (column.kind == 'text')}"
         )
     in_order = key != "time" or column.kind != "text"
     levels = [] if in_order else column.used_levels()
