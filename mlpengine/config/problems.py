@@ -14,7 +14,7 @@ from mlpengine.config.schema import Config
 from mlpengine.core.fields import Option
 from mlpengine.core.wording import nearest, suggestion
 from mlpengine.settings.base import EXPECTED, UNKNOWN, expected, options_of
-from mlpengine.settings.families import Family, Of
+from mlpengine.settings.families import EngineObject, Family
 
 
 def report_all(error: ValidationError, document: Document) -> None:
@@ -232,7 +232,7 @@ def _options_at(path: KeyPath, data: Any) -> Mapping[str, Option]:
             if name is None:
                 return {}
             data = data[name]
-        family = next((one for one in parts if isinstance(one, Of)), None)
+        family = next((one for one in parts if isinstance(one, EngineObject)), None)
         whole = family.complete(data) if family else None
         if family and isinstance(whole, dict):
             options = options_of(family.member(whole))
@@ -247,7 +247,7 @@ def _members(kind: Any) -> Iterator[Any]:
     for one in _parts(kind):
         if isinstance(one, Family):
             yield from one.members
-        elif isinstance(one, Of):
+        elif isinstance(one, EngineObject):
             yield one.member({})
         elif _is_mapping(one):
             yield from _members(get_args(one)[1])
@@ -264,7 +264,7 @@ def _parts(kind: Any) -> Iterator[Any]:
     if get_origin(kind) is Annotated:
         base, *marks = get_args(kind)
         yield from marks
-        if not any(isinstance(one, Of) for one in marks):
+        if not any(isinstance(one, EngineObject) for one in marks):
             yield from _parts(base)
     elif get_origin(kind) in (Union, UnionType):
         for one in get_args(kind):

@@ -390,9 +390,8 @@ def _encoding_and_members(
     features = sum(c.distinct if c.kind == "category" else 1 + (c.missing > 0) for c in columns)
     gaps = len(target) > 1 and any(c.missing for c in profile.columns if c.name in target)
     smooth = profile.task == "regression" and not gaps and not has_lags
-    numbers_from = features if smooth else None
     return encoded, members_for(
-        profile.n_rows, len(kinds), encoded=encoded, numbers_from=numbers_from
+        profile.n_rows, len(kinds), encoded=encoded, smooth_features=features if smooth else None
     )
 
 

@@ -66,8 +66,9 @@ def fill_missing(given: dict[str, Any], more: Mapping[str, Any]) -> None:
     A mapping in `given` with another name, such as another optimizer, gets no keys of `more`.
     A network gets only the options that it accepts.
     """
-    if given.get("network") in OWN_OPTIONS:
-        more = options_for(given["network"], more)
+    network = given.get("network")
+    if isinstance(network, str) and network in OWN_OPTIONS:
+        more = options_for(network, more)
     for key, value in more.items():
         if key not in given:
             given[key] = deepcopy(value)
