@@ -1,4 +1,4 @@
-"""Options of classes; the annotation of an option gives its limits and its description.
+"""Options of classes, with limits and descriptions in their annotations.
 
 An option is a field of a dataclass, or a keyword-only parameter of a constructor, such as
 ``delta: Annotated[Positive, "Where it turns linear."] = 1.0``.  `check_options` checks the options
@@ -23,7 +23,7 @@ from mlpengine.core.wording import plural, quoted
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a number, in the annotation of an option."""
+    """Limits of a number in the annotation of an option, such as `Positive`."""
 
     above: float | None = None
     at_least: float | None = None
@@ -32,7 +32,7 @@ class Limits:
     whole: bool = False
 
     def check(self, where: str, value: Any) -> Any:
-        """Return a float or, if `whole` is set, an int; raise UsageError, led by `where`."""
+        """Return `value` as a float (an int if `whole`); raise UsageError if it breaks a limit."""
         kind: Any = Integral if self.whole else Real
         if isinstance(value, kind) and not isinstance(value, bool):
             number = int(value) if self.whole else as_float(value)
@@ -89,12 +89,12 @@ Count: TypeAlias = Annotated[int, COUNT]
 
 
 class Given:
-    """Mark of an option that configs lack because it is rare or follows from data or step."""
+    """Mark of an option that config files do not have: it is rare, or the data determine it."""
 
 
 @dataclass(frozen=True)
 class ConfigKey:
-    """Mark of an option with another name in configs than in the class."""
+    """Mark of an option that has the name `name` in config files."""
 
     name: str
 
@@ -113,7 +113,7 @@ class Option(NamedTuple):
 
     @property
     def given(self) -> bool:
-        """Whether configs leave out the option (see `Given`)."""
+        """Whether config files do not have the option (see `Given`)."""
         return Given in self._marks
 
     @property
@@ -126,7 +126,7 @@ class Option(NamedTuple):
         return getattr(self.type, "__metadata__", ())
 
     def check(self, where: str, value: Any) -> Any:
-        """Return `value` in the type of the option; raise UsageError, led by `where`."""
+        """Return `value` converted to the type of the option; raise UsageError if it is invalid."""
         if isinstance(self.default, bool) and not isinstance(value, bool):
             raise UsageError(f"{where} must be True or False (got {quoted(value)})")
         if self.type is float:
@@ -151,13 +151,13 @@ class Option(NamedTuple):
 
 
 def _limits_in(kind: Any) -> Limits | None:
-    """Return the limits in an annotation, also inside an optional or a tuple; None if absent."""
+    """Return the limits in an annotation, even within a union or a tuple; None without limits."""
     marks = (*getattr(kind, "__metadata__", ()), *map(_limits_in, get_args(kind)))
     return next((mark for mark in marks if isinstance(mark, Limits)), None)
 
 
 def _tuple_in(kind: Any) -> Any:
-    """Return the tuple in an annotation, also inside an optional; None if absent."""
+    """Return the tuple type in an annotation, even within a union; None without a tuple."""
     if get_origin(kind) is tuple:
         return kind
     inner = get_args(kind)[:1] if get_origin(kind) is Annotated else get_args(kind)
@@ -165,7 +165,7 @@ def _tuple_in(kind: Any) -> Any:
 
 
 def as_float(number: Any) -> float:
-    """Return a real number as a float; integers beyond all floats are infinite."""
+    """Return a real number as a float; an integer too large for a float becomes infinite."""
     try:
         return float(number)
     except OverflowError:
@@ -199,7 +199,7 @@ def _options_of(kind: Any) -> Mapping[str, Option]:
 
 
 def _keyword_only(kind: type) -> dict[str, Parameter]:
-    """Return the keyword-only parameters of a constructor; for ``**others``, also its base's."""
+    """Return a constructor's keyword-only parameters; ``**others`` are parameters of the base."""
     parameters = signature(kind).parameters.values()
     own = {one.name: one for one in parameters if one.kind is Parameter.KEYWORD_ONLY}
     if any(one.kind is Parameter.VAR_KEYWORD for one in parameters) and kind.__base__:
