@@ -75,6 +75,12 @@ class Verdict:
         return self.layer_name or ("" if self.layer is None else f"layer {self.layer}")
 
     @property
+    def is_of_network(self) -> bool:
+        """Whether the verdict is about layers, or its fix changes the network or its optimizer."""
+        keys = ("model.", "optimizer.")
+        return self.layer is not None or any(key.startswith(keys) for key in by_key(self.fix))
+
+    @property
     def fix_text(self) -> str:
         """Settings of the fix as a call of `mlpengine.fit`; "" without a fix."""
         return call_text(by_key(self.fix)) if self.fix else ""

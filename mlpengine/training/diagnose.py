@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from math import inf, isnan, prod
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -136,6 +137,7 @@ class LoopDiagnostics(Callback):
         self._state: Mapping[str, Any] | None = None
         self._log: SampleLog | None = None
         self._measured = False
+        self.is_used = True  # whether the measured network is in the model
 
     def on_train_start(self, loop: Loop) -> None:
         """Create the diagnostics, with a loaded state if there is one, and open the file."""
@@ -210,7 +212,14 @@ class LoopDiagnostics(Callback):
                 for each in self._learners
             ]
             measure_rows(self.core, one.task, one.train, networks)
-        return Verdicts(without(verdicts(self.core), self._silence), in_loop=True)
+        told = without(verdicts(self.core), self._silence)
+        if not self.is_used:
+            text = "The model does not have the measured network (its ensemble weight is 0)."
+            told[:] = [
+                replace(one, evidence=f"{one.evidence} {text}") if one.is_of_network else one
+                for one in told
+            ]
+        return Verdicts(told, in_loop=True)
 
     def __repr__(self) -> str:
         return f"LoopDiagnostics({self.core!r})" if hasattr(self, "core") else "LoopDiagnostics()"

@@ -226,6 +226,7 @@ class Trainer:
         self.in_time, self.numbers, self.ranks = in_time, numbers, ranks
         self.calibration_set = calibration_set
         self._last: Loop | None = None
+        self._watch: LoopDiagnostics | None = None
         self.member_types = training.trained_members if numbers is not None else []
         each = training.folds or training.seeds or len(members) or 1
         self.seeds = seeds_of(settings.seed, each * (len(self.member_types) or 1))
@@ -398,9 +399,10 @@ class Trainer:
         if settings is None:
             return None
         every = None if settings.every == "auto" else settings.every
-        return LoopDiagnostics(
+        self._watch = LoopDiagnostics(
             path, every=every, silence=settings.silence, planned_split=self.planned_split
         )
+        return self._watch
 
     # results: the mean over member types, calibration, residuals, prediction sets
 
@@ -461,6 +463,8 @@ class Trainer:
                 threads=self.threads,
             )
             fitted = replace(fitted, mean=mean, ensemble_weights=weights)
+            if self._watch:
+                self._watch.is_used = any(one is self.networks[0] for one in mean.networks)
         mean, task = fitted.mean, self.task
         fitted = self._calibrated(fitted, train, lambda x: mean.out_of_fold(x, folds))
         scorer = Scorer(fitted.scored_loss, task, task.outputs, mean.networks[0].dtype)

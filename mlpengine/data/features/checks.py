@@ -284,6 +284,8 @@ def _to_drop(table: Table, features: list[ColumnProfile]) -> dict[str, str]:
     for column in features:
         if column.kind == "empty":
             reasons[column.name] = "all values are missing"
+        elif column.name.startswith("__index_level_"):  # pandas' name in Parquet files
+            reasons[column.name] = "the index of a pandas data frame"
         elif column.constant:
             reasons[column.name] = f"constant ({column.summary})"
         elif column.kind in ("text", "mixed") and (text := comma_text(table[column.name])):
