@@ -17,7 +17,7 @@ import numpy as np
 from mlpengine.config.baselines import linear_comparison
 from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.config.checking import TableCheck
-from mlpengine.config.columns import cell_verdicts, column_verdicts, joint_list
+from mlpengine.config.columns import cell_verdicts, column_verdicts, merged_verdicts
 from mlpengine.config.distilling import STUDENT_SECTIONS, Predict, Teacher, student_sections
 from mlpengine.config.load import ConfigFile, check_config, load_config
 from mlpengine.config.problems import OTHER_NAMES
@@ -169,7 +169,7 @@ class FitResult(Result):
         return {**vars(self), "trained": None}
 
 
-OF_OTHER_ROWS = ("source", "validation_source", "test_source", "transfer_set")
+ROW_SOURCES = ("source", "validation_source", "test_source", "transfer_set")
 """Keys in ``data`` of a run that a warm start leaves out."""
 
 
@@ -228,7 +228,7 @@ def fit(
         if is_run(path):
             own = load_config(resolved_config(path)).document.data
             config = as_config(config)
-            kept = {k: v for k, v in own["data"].items() if k not in OF_OTHER_ROWS}
+            kept = {k: v for k, v in own["data"].items() if k not in ROW_SOURCES}
             fill_missing(config, {**own, "data": kept})
         model = load(path)
     if model is not None and config.get("loss") is None:
@@ -383,7 +383,7 @@ def _measured(
         metrics=measured.metrics,
         spreads=measured.spreads,
         remarks=[*dict.fromkeys([*data.tables.remarks, *told, *map(str, of_columns)])],
-        verdicts=joint_list(file, of_data, of_run, measured),
+        verdicts=merged_verdicts(file, of_data, of_run, measured),
         decided=decided,
         trained=FitParts(data, model, fitted, measured.last),
     )

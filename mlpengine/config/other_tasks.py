@@ -1,4 +1,4 @@
-"""Settings for a target that may be times, counts, ordered classes or a series."""
+"""Settings that suit a target if it is a time, a count, an ordered class or a series."""
 
 import re
 from collections.abc import Sequence
@@ -8,10 +8,10 @@ from mlpengine.data.features import Profile
 from mlpengine.data.tables import Table
 
 EVENTS = {"event", "status", "dead", "died", "death", "failed", "churned", "censored"}
-"""Words in names of columns that tell whether an event was seen."""
+"""Words in the names of event columns (survival analysis)."""
 
 EXPOSURES = {"exposure", "insured", "population"}
-"""Words in names of columns of exposures."""
+"""Words in the names of exposure columns (insurance, epidemiology)."""
 
 ORDERS = (
     ("very low", "low", "medium", "moderate", "high", "very high"),
@@ -29,7 +29,7 @@ def other_settings(
 ) -> dict[str, str]:
     """Return settings of the section `data` as YAML, each with the condition under which it fits.
 
-    `facts` are of the columns that may be features, and `time` is the column that orders the rows.
+    `facts` describes the columns that may be features; `time` is the column that orders the rows.
     """
     if len(target) != 1 or facts.task == "survival":
         return {}
@@ -51,7 +51,7 @@ def other_settings(
             why = f"if {name} is a time until an event, and 1 means that it was seen (survival)"
             proposed[f"event: {value}"] = why
         elif column.is_integer and lowest == 0 and words & EXPOSURES and other.kind == "number":
-            proposed[f"exposure: {value}"] = f"with loss: poisson, if {name} counts events in it"
+            proposed[f"exposure: {value}"] = f"with loss: poisson, if {name} is a count"
         elif (is_date or one.name == time) and predicts_numbers and one.distinct == facts.n_rows:
             why = f"with split: {{time: {value}}}, if the rows are steps of a series"
             proposed[f"lags: {{{name}: [1, 2, 3]}}"] = why

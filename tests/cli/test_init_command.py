@@ -102,14 +102,14 @@ def test_init_refuses_what_cannot_divide_rows(mlpengine, tmp_path, options, text
 def test_init_tells_how_to_split_by_time(mlpengine, tmp_path):
     (tmp_path / "visits.csv").write_text("\n".join(VISITS))
     made = mlpengine("init", "visits.csv", "--target", "effect")
-    assert "decided: rows are split at random; if you predict later ones" in made.err
+    assert "decided: rows are split at random; to predict the future" in made.err
     assert "data.split.time: day" in made.err
     text = (tmp_path / "visits.yaml").read_text()
     hint = re.search(r"  # (split: .*)  # to predict the future", text)
     timed = re.sub(r"  split: \{.*\n", f"  {hint[1]}\n", text, count=1)
     (tmp_path / "timed.yaml").write_text(timed)
     checked = mlpengine("check", "timed.yaml")
-    assert "dropped: day (times of the split; its place in" in checked.out
+    assert "dropped: day (times of the split; its hour" in checked.out
 
 
 A = np.random.default_rng(0).integers(1, 90, 80)

@@ -45,7 +45,7 @@ def test_fit_is_init_and_train(capsys, table):
         *decided, given = result.decided
         told = [line for line in said.splitlines() if "decided" in line]
         assert [line.removeprefix("decided: ") for line in told] == decided
-        assert given == "as given in place of that: training.epochs"
+        assert given == "given instead: training.epochs"
         assert "dropped: number (data.drop; mlpengine check has the reasons)" in decided
 
 
@@ -63,8 +63,7 @@ def test_keys_that_are_given_take_the_place_of_those_of_init(table):
     assert model.loss == "mae"
     assert result.decided[-2].endswith("because of training.folds")
     assert result.decided[-1] == (
-        "as given in place of that: training.epochs, training.folds, model.hidden, optimizer, loss"
-        ", data.weight"
+        "given instead: training.epochs, training.folds, model.hidden, optimizer, loss, data.weight"
     )
     rows = table.iloc[:100], table.iloc[100:]
     model, result = mlpengine.fit(rows[0], "price", validation=rows[1], training={"epochs": 2})
