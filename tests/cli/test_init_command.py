@@ -131,7 +131,7 @@ def test_init_shows_what_else_a_table_may_be_for(line, mlpengine, tmp_path):
     answer = mlpengine("init", "rows.csv", "--target", "y")
     config = (tmp_path / "rows.yaml").read_text()
     shown = re.findall(r"^  # ((?:event|classes|exposure|lags): .*?)  # ", config, re.M)
-    told = re.findall("not taken: ((?:event|classes|exposure|lags): .*?), (?:if|with)", answer.err)
+    told = re.findall("not used: ((?:event|classes|exposure|lags): .*?), (?:if|with)", answer.err)
     assert shown == told == [line] * bool(line)
 
 
@@ -141,7 +141,7 @@ def test_times_of_one_day_are_no_order_of_days(mlpengine, tmp_path, day):
     (tmp_path / "t.csv").write_text("\n".join(["at,dose,effect", *rows]))
     made = mlpengine("init", "t.csv", "--target", "effect", "--time", "at")
     assert made.code == 0
-    assert ("warning: column 'at' has times of one day" in made.err) is (not day)
+    assert ("warning: column 'at' has times without dates" in made.err) is (not day)
 
 
 def test_a_data_set_in_place_of_a_config_is_told_so(mlpengine):
