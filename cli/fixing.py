@@ -120,7 +120,7 @@ def run_and_fix(begin: Start, session: Session, state: Stopping, shown: Shown) -
     if better is first:
         by_chance = " by more than half a standard error" * (best.score.value > before.value)
         scores = f"{best.score}, before {before}"
-        text = f"fix      nothing helped{by_chance} ({scores}); {shortest(first)} is kept"
+        text = f"fix      no better score{by_chance} ({scores}); {shortest(first)} is kept"
     elif corrected:
         unjudged = f"scores cannot judge {words(corrected)}"
         text += f"; {unjudged}: if this is wrong, keep {shortest(first)}"

@@ -74,7 +74,7 @@ def test_a_repair_that_may_help_by_chance_is_not_kept(mlpengine, dropped, monkey
     ],
 )
 def test_rows_that_are_not_test_rows_judge(metrics, value):
-    assert fixing.Judged.of(metrics).value == value
+    assert fixing.RunScore.of(metrics).value == value
 
 
 def test_a_failed_run_has_a_line_and_is_trained_once_more(mlpengine, dropped):
