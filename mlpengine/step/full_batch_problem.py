@@ -50,15 +50,15 @@ class BatchProblem:
         assert self._rows is not None
         self._rows.curvature(matrix)
 
-    def aim(self) -> None:
-        """Replace the targets by the current outputs of the network, until `restore`."""
+    def use_outputs_as_targets(self) -> None:
+        """Replace the targets by the current outputs of the network."""
         replay(self._bound.scratch.calls)
         target, output = self._bound.loss.target, self._bound.scratch.output
         np.copyto(self._target, target)
         np.copyto(target, output.reshape(target.shape))
 
-    def restore(self) -> None:
-        """Write the original targets back, after `aim`."""
+    def restore_targets(self) -> None:
+        """Write the original targets back."""
         np.copyto(self._bound.loss.target, self._target)
 
 
