@@ -181,7 +181,7 @@ class Values:
         if self.batch is None:
             return len(value.array)
         if not self.batch.times(len(value.array)):
-            raise UnsupportedError(f"{value!r}, in other rows than the batch's")
+            raise UnsupportedError(f"{value!r}: its rows are not the rows of the batch")
         return self.batch.rows
 
     def finish(self, output: Array | None = None) -> None:
