@@ -69,6 +69,9 @@ def _advice(path: KeyPath, value: Any, text: str, names: Sequence[str]) -> str:
     """Return the advice what to write instead of `value`, or ""; `text` is the problem."""
     if isinstance(value, list):
         return _as_mapping(path, value) if EXPECTED["model_type"] in text else ""
+    is_bare = value is None or isinstance(value, bool)  # null and true without quotes
+    if is_bare and text.startswith("must be text (") and isinstance(path[-1], int):
+        return '; write "null"' if value is None else "; write it in quotes"
     if isinstance(value, int | float):
         if "less than 1" in text and 1 < value <= 100:
             return f"; it is a share: write {value / 100:g}"

@@ -95,9 +95,9 @@ class Verdict:
 class Verdicts(list[Verdict]):
     """A list of verdicts: HTML in a notebook, text in a terminal.
 
-    Fixes are shown as calls of `mlpengine.fit`.  With `parameters`, the names of parameters by
-    config key, fixes are calls of an estimator; `in_loop`, calls of the engine's classes.
-    `settings` has the keywords of the call that trained.
+    Fixes are shown as calls of `mlpengine.fit`.  With `parameters`, a mapping from config keys to
+    names of parameters, fixes are shown as calls of an estimator.  With `in_loop`, fixes are shown
+    as calls of the engine's classes.  `settings` has the keywords of the call that trained.
     """
 
     def __init__(

@@ -33,7 +33,7 @@ class Expression(Operand):
 
     def __add__(self, other: Any) -> Any:
         if _is_number(other):
-            return self._apply(ops.ScalarAdd(other), self)
+            return self._apply(ops.ScalarAdd(+other), self)  # True is 1
         return self._apply(ops.Add(), self, other)
 
     def __radd__(self, other: Any) -> Any:
@@ -49,7 +49,7 @@ class Expression(Operand):
 
     def __mul__(self, other: Any) -> Any:
         if _is_number(other):
-            return self._apply(ops.ScalarMul(other), self)
+            return self._apply(ops.ScalarMul(+other), self)
         return self._apply(ops.Mul(), self, other)
 
     def __rmul__(self, other: Any) -> Any:

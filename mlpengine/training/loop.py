@@ -153,7 +153,7 @@ class Callback:
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load a state of `state_dict`."""
+        """Restore a state from `state_dict`."""
 
 
 HOOKS = tuple(name for name in vars(Callback) if name.startswith("on_"))
@@ -252,9 +252,8 @@ class Loop(Uncopyable):
             if validation is not None or not known or not whole:
                 given = f"{plural(len(each), 'step')}, {plural(size, 'fold')} of {len(folds)} rows"
                 raise UsageError(
-                    "loop: folds must be one for each training row, counted from 0, without a "
-                    "validation part and with equally many steps for each fold (got "
-                    f"{given})"
+                    "loop: folds must have the fold of each training row, from 0, as many steps "
+                    f"for each fold, and no validation part (got {given})"
                 )
             parts = [train.rows(np.flatnonzero(folds == k)) for k in range(size)]
         self.validation = parts[0]

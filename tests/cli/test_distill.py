@@ -184,7 +184,9 @@ def test_a_model_of_spread_teaches_spread():
     noisy = frame.assign(y=frame["y"] + np.random.default_rng(1).normal(0, 0.5, 300))
     quick = {"epochs": 60, "batch_size": 16, "folds": None}
     teacher, _ = fit(noisy, "y", loss="gaussian_nll", optimizer={"lr": 0.01}, training=quick)
-    student, _ = distill(noisy, "y", predict=teacher, loss="gaussian_nll", **SMALL)
+    student, _ = distill(
+        noisy, "y", predict=teacher, loss="gaussian_nll", made=1_000, training=quick
+    )
     stds = (model.predict_columns(frame)["y_std"].mean() for model in (teacher, student))
     assert next(stds) == pytest.approx(next(stds), rel=0.25)
     with pytest.raises(UsageError, match="needs a teacher that was trained with it"):
