@@ -86,7 +86,7 @@ class FitResult(Result):
             error (``+-``), or mean (``one network``) and deviation over seeds.  For a student: the
             metrics of its ``teacher`` and of a directly trained network (``direct``).
         remarks: a line for each fact to know, such as rows that were left out, or columns that
-            explain nearly all of the target or are dropped as the target in another coding.
+            explain nearly all of the target or are dropped as encodings of the target.
         decided: the decisions of ``mlpengine init`` for such a table, a line each with its keys,
             and the keys that were given instead of a decision; empty for a warm start.
         verdicts: problems of the data and the fit, except silenced ones.

@@ -429,7 +429,7 @@ def signal(diagnostics: Diagnostics) -> Verdict | None:
     headline = "Activations vanish"
     evidence = (
         "In the first step the standard deviation of this layer's outputs, over rows and units, "
-        f"is {two_digits(share)} times the one of {brief(diagnostics.layers[0].name)}; 0.1 to 1 "
+        f"is {two_digits(share)} times the value of {brief(diagnostics.layers[0].name)}; 0.1 to 1 "
         "is usual."
     )
     advice, fix = "Use another initializer or fewer layers.", unsaturated(diagnostics)
@@ -465,7 +465,7 @@ def outlier(diagnostics: Diagnostics) -> Verdict | None:
     headline = "One row outweighs its batch"
     evidence = (
         f"In step {largest.step} the gradient norm was {two_digits(largest.times)} times the usual "
-        f"one, {percent(largest.share)} of it from {diagnostics.name_row(largest.row)}."
+        f"norm; {percent(largest.share)} of it came from {diagnostics.name_row(largest.row)}."
     )
     norm, limit = rounded(largest.norm / largest.times), limits.OUTLIER_TIMES
     advice = f"Correct that row if a value is wrong, or set training.clip_norm to {norm:g}."

@@ -40,7 +40,7 @@ from mlpengine.settings.features import TaskName
 
 KEEP_IF = "keep it only if it is known when you predict, else list it under data.drop"
 
-USE_IT = "to use it, set data.drop to a list without it, such as []"
+USE_IT = "to use it, set data.drop: [], or a list without this column"
 
 CORRECT = "correct or clear the value"
 
@@ -108,7 +108,8 @@ class Profile:
         lines += [line for line in remarks if line not in lines]
         lines += [f"{o.text}; {CORRECT}" for o in self.outliers if o.column not in dropped]
         if self.target_missing:
-            lines.append(f"target: missing in {plural(self.target_missing, 'row')}; left out")
+            rows = plural(self.target_missing, "row")
+            lines.append(f"target: missing in {rows}; training leaves these rows out")
         if self.duplicates:
             lines.append(
                 f"{self.duplicates} of {self.n_rows} rows are copies of an earlier row; remove "
@@ -125,16 +126,16 @@ class Profile:
             return [
                 f"{len(small):,} of {plural(len(self.classes), 'class', 'classes')} have fewer "
                 f"than {few:,.0f} rows, such as {smallest!r:.60} with {count}; consider merging "
-                "them"
+                "classes"
             ]
         return [
             f"class {name!r:.60}: only {plural(count, 'row')}; consider class weights, or merging "
-            "it"
+            "it with another class"
             for name, count in small.items()
         ]
 
     def recodings(self, dropped: Collection[str]) -> list[str]:
-        """Return a line for each of `dropped` columns that is the target in another coding."""
+        """Return a line for each of `dropped` columns that encodes the target."""
         return [
             f"column {leak.column!r} is dropped: {leak.reason}; {USE_IT}"
             for leak in self.leaks
@@ -369,8 +370,8 @@ def _few_texts(table: Table, name: str) -> list[str]:
 def more_features(features: int, rows: int) -> str:
     """Return the warning for a table with more features than rows."""
     return (
-        f"there are more features than rows ({features:,} and {rows:,}): a network can "
-        "memorize them; leave out columns, or expect the validation score to be poor"
+        f"there are more features than rows ({features:,} and {rows:,}): a network can memorize "
+        "the rows and predict new rows badly; consider leaving out columns"
     )
 
 
