@@ -1,4 +1,4 @@
-"""Settings for a target that may be times, counts, ordered classes or a series."""
+"""Settings that suit a target if it is a time, a count, an ordered class or a series."""
 
 import re
 from collections.abc import Sequence
@@ -8,10 +8,10 @@ from mlpengine.data.features import Profile
 from mlpengine.data.tables import Table
 
 EVENTS = {"event", "status", "dead", "died", "death", "failed", "churned", "censored"}
-"""Words in names of columns that tell whether an event was seen."""
+"""Words in the names of event columns (survival analysis)."""
 
 EXPOSURES = {"exposure", "insured", "population"}
-"""Words in names of columns of exposures."""
+"""Words in the names of exposure columns (insurance, epidemiology)."""
 
 ORDERS = (
     ("very low", "low", "medium", "moderate", "high", "very high"),
@@ -29,7 +29,7 @@ def other_settings(
 ) -> dict[str, str]:
     """Return settings of the section `data` as YAML, each with the condition under which it fits.
 
-    `facts` are of the columns that may be features, and `time` is the column that orders the rows.
+    `facts` describes the columns that may be features; `time` is the column that orders the rows.
     """
     if len(target) != 1 or facts.task == "survival":
         return {}

@@ -34,10 +34,10 @@ from mlpengine.settings.training import SMOOTH, MemberType, trained
 
 
 class Division(NamedTuple):
-    """The column that divides the rows, and its key in ``data.split``.
+    """The column that divides the rows, and its key in ``data.split``: group or time.
 
-    Rows with equal values in the column are a block and stay together.  `blocks` limits the folds.
-    `has_lags` tells whether rows have columns of earlier rows.
+    Rows with equal values in the column stay together.  `blocks` is the number of distinct values;
+    it limits the folds.  `has_lags` tells whether the table has columns of lags or windows.
     """
 
     key: str
@@ -49,7 +49,7 @@ class Division(NamedTuple):
     def of(cls, profile: Profile, key: str, name: str) -> "tuple[Profile, Division]":
         """Return the profile and the division.
 
-        The profile loses the column of the division, except a time column of dates.
+        The returned profile lacks the column `name`, unless this is a time column of dates.
         """
         column = next(column for column in profile.columns if column.name == name)
         division = cls(key, name, column.distinct)
@@ -74,7 +74,7 @@ SCHEMA_LINE = "# yaml-language-server: $schema="
 def fitting_division(
     profile: Profile, table: Table, division: Division, *, own_test: bool
 ) -> Division:
-    """Return the division; `blocks` is lowered until training rows have enough for the folds.
+    """Return the division with so few `blocks` that the training rows have one for each fold.
 
     `table` has the rows with a target; `profile` is the result of `Division.of`.
     """
@@ -106,9 +106,9 @@ def propose(
 
     `test` is a separate file for the final score, instead of a fifth of the rows.  With a
     `division`, `profile` is the result of `Division.of`.  The column `event` is not in `profile`.
-    `others` are the result of `other_settings`; they become comments.
-    Columns are dropped, with the reason, if they are encodings of the target or cannot be
-    learned from.  Columns that explain nearly all of the target stay, with a comment.
+    `others` is the result of `other_settings`; these settings become comments.
+    A column is dropped, with a comment that says why, if it is the target in another coding or has
+    nothing to learn from.  Columns that explain nearly all of the target stay, with a comment.
     """
     if not {column.name for column in profile.columns} - {*target, *profile.drop}:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in profile.drop.items())
@@ -249,7 +249,7 @@ def _reading(profile: Profile, target: Sequence[str]) -> str:
 
 
 def doubts(profile: Profile, target: Sequence[str]) -> list[str]:
-    """Return a line if a target with few distinct numbers may be classes or quantities."""
+    """Return a line if a target with few distinct numbers may be classes or a quantity."""
     counts, reading = profile.classes.values(), _reading(profile, target)
     alike = len(counts) > 0 and max(counts) <= 2 * min(counts)
     return [f"column {target[0]!r}{reading}"] if reading and not alike else []
@@ -263,9 +263,9 @@ def complete_config(
 ) -> tuple[list[str], list[str]]:
     """Add the settings of `propose` that a config lacks; return `decisions` and logged warnings.
 
-    If the table lacks the target, nothing is added.
-    `kept` are columns that must not be dropped; `facts` is the profile of the table, if known.  If
-    the config has validation rows or `seeds`, folds are left out.
+    Nothing is added if the table lacks the target, and no folds if the config has validation rows
+    or `seeds`.  `kept` are columns that must not be dropped.  `facts` is the profile of the table,
+    if known.
 
     Raises: DataError for a target that cannot be learned, or as `propose`.
     """
@@ -376,8 +376,8 @@ def _encoding_and_members(
 ) -> tuple[bool, tuple[MemberType, ...]]:
     """Return whether numbers are encoded by quantile bins, and the ensemble member types.
 
-    A table with lags has plain and linear networks: a series may rise beyond its training rows, and
-    the other types are nearly constant there.
+    A table with lags gets only plain and linear members: a series may leave the range of its
+    training rows, and the other types are nearly constant outside this range.
     """
     left_out = {*profile.drop, *target}
     columns = [column for column in profile.columns if column.name not in left_out]
@@ -399,7 +399,7 @@ HOW = {"group": "rows of one group stay together", "time": "the newest rows are 
 
 
 def _dates(profile: Profile, target: Sequence[str]) -> list[str]:
-    """Return the date columns that are features, without columns of times of a single day."""
+    """Return the names of the date columns among the features, without times of a single day."""
     left_out = {*profile.drop, *target}
     dates = [c for c in profile.columns if c.kind == "date" and c.name not in left_out]
     return [c.name for c in dates if not c.is_of_one_day]

@@ -13,7 +13,7 @@ from functools import cache
 from inspect import Parameter, signature
 from math import inf
 from numbers import Integral, Real
-from typing import Annotated, Any, NamedTuple, TypeAlias, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, TypeAlias, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -78,6 +78,13 @@ PLAIN_NUMBER = {
     "function": lambda value: value.item() if isinstance(value, np.generic) else value,
 }
 
+PLAIN_TYPES: Mapping[Any, tuple[Any, str]] = {
+    float: (Real, "a number"),
+    int: (Integral, "a whole number"),
+    str: (str, "text"),
+}
+"""Annotations of options without limits: the type of their values, and how messages name it."""
+
 COUNT = Limits(at_least=1, whole=True)
 POSITIVE = Limits(above=0)
 
@@ -122,6 +129,11 @@ class Option(NamedTuple):
         return next((mark.name for mark in self._marks if isinstance(mark, ConfigKey)), self.name)
 
     @property
+    def plain_type(self) -> Any:
+        """Type of the option without limits and description."""
+        return get_args(self.type)[0] if get_origin(self.type) is Annotated else self.type
+
+    @property
     def _marks(self) -> tuple[Any, ...]:
         return getattr(self.type, "__metadata__", ())
 
@@ -129,11 +141,12 @@ class Option(NamedTuple):
         """Return `value` converted to the type of the option; raise UsageError if it is invalid."""
         if isinstance(self.default, bool) and not isinstance(value, bool):
             raise UsageError(f"{where} must be True or False (got {quoted(value)})")
-        if self.type is float:
-            if not isinstance(value, Real):
-                raise UsageError(f"{where} must be a number (got {quoted(value)})")
-            return as_float(value)
         limits = _limits_in(self.type)
+        if limits is None and self.plain_type in PLAIN_TYPES:
+            kind, text = PLAIN_TYPES[self.plain_type]
+            if not isinstance(value, kind) or isinstance(value, bool):
+                raise UsageError(f"{where} must be {text} (got {quoted(value)})")
+            return as_float(value) if self.plain_type is float else self.plain_type(value)
         if value is None or limits is None:
             return value
         base = _tuple_in(self.type)
@@ -181,10 +194,11 @@ def options_of(kind: Any) -> Mapping[str, Option]:
 def _options_of(kind: Any) -> Mapping[str, Option]:
     declared: Iterable[tuple[str, Any, Any]]
     if is_dataclass(kind):
+        types = _types_of(kind)
         declared = (
             (
                 one.name,
-                one.type,
+                types[one.name],
                 one.default_factory() if callable(one.default_factory) else one.default,
             )
             for one in fields(kind)
@@ -198,9 +212,17 @@ def _options_of(kind: Any) -> Mapping[str, Option]:
     return {name: Option(name, of, default) for name, of, default in declared}
 
 
+def _types_of(kind: Any) -> Mapping[str, Any]:
+    """Return the annotations of a class; those of ``from __future__ import annotations``, too."""
+    try:
+        return get_type_hints(kind, include_extras=True)
+    except NameError as error:
+        raise UsageError(f"{kind.__name__}: annotations of options: {error}; import it") from error
+
+
 def _keyword_only(kind: type) -> dict[str, Parameter]:
     """Return a constructor's keyword-only parameters; ``**others`` are parameters of the base."""
-    parameters = signature(kind).parameters.values()
+    parameters = signature(kind, eval_str=True).parameters.values()
     own = {one.name: one for one in parameters if one.kind is Parameter.KEYWORD_ONLY}
     if any(one.kind is Parameter.VAR_KEYWORD for one in parameters) and kind.__base__:
         own |= {n: one for n, one in _keyword_only(kind.__base__).items() if n not in own}

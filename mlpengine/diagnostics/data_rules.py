@@ -1,4 +1,4 @@
-"""The rules about data: errors of simple models, and differences of training and other rows."""
+"""Rules about data: errors of simple models, and differences between training and other rows."""
 
 from math import inf, isnan, nan
 
@@ -209,7 +209,7 @@ def labels(diagnostics: Diagnostics) -> Verdict | None:
         "and simple models are no better than a constant prediction, either."
     )
     no_fix, limit = "the data must be checked", limits.LEARNED
-    severity = NOTE if rare else "warning"  # right labels of rare classes are hard to predict
+    severity = NOTE if rare else "warning"  # rare classes are hard to predict
     return Verdict("labels", None, headline, evidence, share, limit, advice, no_fix=no_fix,
                    severity=severity)  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The last sample as a table: one line for each layer, and a few for the network."""
+"""The last sample as a table: a line for each layer, and some lines for the network."""
 
 from functools import partial
 from math import isnan
@@ -18,7 +18,7 @@ TITLE_WIDTHS = {
     "mean": 8,
     "std": 7,
 }
-"""Titles and widths of the columns: TABLE_WIDTH with spaces.  Names of layers may need more."""
+"""Titles and widths of columns; with spaces, TABLE_WIDTH in all.  Layer names may be wider."""
 
 
 LEGEND = """\

@@ -374,7 +374,7 @@ def narrowest(diagnostics: Diagnostics) -> float:
 
 
 def lags(diagnostics: Diagnostics) -> bool:
-    """Return whether a simple model predicts new rows better than the network its training rows.
+    """Return whether a simple model is better on new rows than the network on training rows.
 
     False for weighted classes, because the loss then does not minimize the number of errors.
     """
@@ -410,9 +410,9 @@ def nothing_learned(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def lowest_share(diagnostics: Diagnostics) -> float:
-    """Return the last loss / the loss of a constant prediction, the lower one of both parts.
+    """Return last loss / loss of a constant, in training or validation, whichever is lower.
 
-    Return 0 if the validation loss rose at the end, or without an epoch.
+    The result is 0 if the validation loss rose at the end, or without an epoch.
     """
     losses = validation_losses(diagnostics)
     rose = len(losses) > 1 and losses[-1] > losses[:-1].min()

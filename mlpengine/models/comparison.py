@@ -1,4 +1,4 @@
-"""The lead of one of two predictions of the same rows."""
+"""Comparison of two predictions of the same rows: which is better, and is this chance?"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -39,8 +39,8 @@ class Lead(NamedTuple):
         return self.value > max(PROBABLE * self.error, SMALL_LEAD * self.level) and self.error > 0
 
     def as_dict(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return metric, name of the one ahead, lead, error, and the better one of a clear lead."""
-        ahead = names[self.ahead] if self.value > 0 else None  # not for NaN
+        """Return the lead as data; `better` is None unless the lead is clear."""
+        ahead = names[self.ahead] if self.value > 0 else None  # also None for NaN
         part = "" if self.part == "data" else f"{self.part.replace('_', '-')} "
         return {
             "by": f"{part}{self.metric}",
@@ -55,8 +55,8 @@ def lead_text(data: Mapping[str, Any]) -> str:
     """Return the data of `Lead.as_dict` as text."""
     if data["by"] is None:
         return (
-            "no run is better: the scores are of different kinds or rows, or the data cannot be "
-            "read; in Python, model.compare(other, table) scores both on rows new to them"
+            "no run is better: the runs do not score the same rows by one metric, or the data "
+            "cannot be read; in Python, model.compare(other, table) scores both on rows new to them"
         )
     if data["ahead"] is None and data["difference"] != 0:
         return f"no model is better: {data['by']} has no value on these rows"

@@ -64,8 +64,8 @@ def each_block(
 
     Each thread takes blocks of rows and uses one BLAS thread, because several BLAS threads are slow
     on a busy machine.  The number of threads changes no bit.  The number of rows decides between
-    machine code and NumPy; their bits differ.  With NumPy, the last bits of a row may depend on
-    its position.
+    machine code and NumPy, which may differ in the last bits.  With NumPy, the last bits of a row
+    may also depend on the row's position.
     """
 
     def by_numpy(rows: Array) -> list[Array]:

@@ -22,7 +22,7 @@ from pydantic_core import CoreSchema, PydanticCustomError
 from pydantic_core.core_schema import definitions_schema, no_info_plain_validator_function
 
 from mlpengine.core.errors import UsageError
-from mlpengine.core.fields import Option, options_of
+from mlpengine.core.fields import Limits, Option, options_of
 from mlpengine.ops import LOSSES, Loss
 from mlpengine.optim import (
     OPTIMIZERS,
@@ -58,7 +58,9 @@ def _type_of(option: Option) -> Any:
     """Return the type of an option in a config; dataclasses are written as mappings."""
     if isinstance(option.default, bool):
         return Flag
-    base = get_args(option.type)[0] if get_origin(option.type) is Annotated else option.type
+    base = option.plain_type
+    if base in (float, int):  # not true, and no number in quotes
+        return Annotated[option.type, Limits(whole=base is int)]
     if get_origin(base) is tuple and get_args(base)[1:] == (Ellipsis,):
         return Annotated[base, one_or_more(get_args(base)[0])]
     for one in get_args(base):

@@ -398,7 +398,7 @@ def test_a_verdict_is_headline_evidence_advice_and_name():
          {"training.epochs": 60}),
         ({"baselines": NOISY}, "20 %", {}),
         ({"noted": [SPIKE], "quantities": {"gradient_norm": 1.0}},
-         "the gradient norm was 31 times the usual norm; 91 % of it came from training row 7.",
+         "31 times as large as usual; 91 % came from training row 7.",
          {"training.clip_norm": 0.16}),
         ({"extreme": ExtremeValue(7, 1, 21.0)}, "In training row 7 the feature '1' is 21 times",
          {"training.clip_norm": 1.0}),

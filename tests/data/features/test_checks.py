@@ -171,6 +171,10 @@ def test_duplicates():
     assert count_duplicates(Table(swapped)) == 0
 
 
+INDEX = "__index_level_0__"
+"""Pandas' name of an index without a name, in Parquet files."""
+
+
 def messy_table() -> Table:
     rare = np.where(np.arange(N) < 3, 1, 0)
     return Table(
@@ -183,6 +187,7 @@ def messy_table() -> Table:
             "gappy": Column(np.where(np.arange(N) % 3, np.nan, Y)),
             "damaged": Column(np.arange(N, dtype=np.int32), "text", (*map(str, range(N - 1)), "x")),
             "code": text(1 - rare),
+            INDEX: Column(Y.copy()),
             "comma": Column(np.arange(N, dtype=np.int32), "text", (*(f"{i},5" for i in range(N)),)),
             "fine": Column(Y.copy()),
             "y": text(rare, "class "),
@@ -196,11 +201,21 @@ def test_a_profile_tells_everything():
     assert found.task == "classification"
     assert found.classes == {"class 0": N - 3, "class 1": 3}
     assert [leak.column for leak in found.leaks] == ["code"]
-    assert list(found.drop) == ["id", "name", "same", "tiny", "empty", "damaged", "comma", "code"]
+    assert list(found.drop) == [
+        "id",
+        "name",
+        "same",
+        "tiny",
+        "empty",
+        "damaged",
+        INDEX,
+        "comma",
+        "code",
+    ]
     text = "\n".join(found.lines() + found.warnings())
     assert "'code'" not in "\n".join(found.warnings(["code"]))
     for part in (
-        "messy: 600 rows, 11 columns",
+        "messy: 600 rows, 12 columns",
         "column 'same': constant (4)",
         "column 'tiny': its numbers differ by less",
         "column 'id': row numbers",
