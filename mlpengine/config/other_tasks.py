@@ -48,7 +48,7 @@ def other_settings(
         value, words, other = quoted_yaml(one.name), {*_spaced(one.name).split()}, table[one.name]
         is_date = one.kind == "date" and not one.is_of_one_day
         if predicts_numbers and lowest > 0 and words & EVENTS and other.is_binary:
-            why = f"if {name} is the time until an event, and 1 marks a seen event (survival)"
+            why = f"if {name} is the time until an event, and 1 means that it happened (survival)"
             proposed[f"event: {value}"] = why
         elif column.is_integer and lowest == 0 and words & EXPOSURES and other.kind == "number":
             why = f"with loss: poisson, if {name} is a number of events in this exposure"

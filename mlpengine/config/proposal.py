@@ -162,7 +162,7 @@ MEANINGS = {
 """The ensemble member types in words."""
 
 COMMENTS = {
-    ("data", "transform_target"): "auto: log of a skewed target, if a trial model predicts better",
+    ("data", "transform_target"): "log of a skewed target, if a trial model then predicts better",
     ("schedule", "cosine"): "lr falls to zero over the epochs",
     ("training", "early_stopping"): "the best epoch's weights are kept",
 }

@@ -53,7 +53,7 @@ class Goal(NamedTuple):
         return cls(target, codes, counts, shuffled, task)
 
 
-DETERMINES = "it encodes the target: each of its values stands for one value of the target"
+DETERMINES = "each of its values stands for one value of the target"
 
 
 def find_leaks(table: Table, names: Sequence[str], target: Array, task: TaskName) -> list[Leak]:

@@ -221,7 +221,7 @@ def test_a_profile_tells_everything():
         "column 'id': row numbers",
         "column 'comma': 600 of 600 values are like '300,5'",
         "column 'gappy': 400 of 600 values are missing",
-        "column 'code': it encodes the target",
+        "column 'code': each of its values stands for one value of the target",
         "class 'class 1': only 3 rows",
         "class 0 (597), class 1 (3)",
     ):
