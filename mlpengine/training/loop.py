@@ -252,8 +252,9 @@ class Loop(Uncopyable):
             if validation is not None or not known or not whole:
                 given = f"{plural(len(each), 'step')}, {plural(size, 'fold')} of {len(folds)} rows"
                 raise UsageError(
-                    "loop: folds must have the fold of each training row, from 0, as many steps "
-                    f"for each fold, and no validation part (got {given})"
+                    "loop: folds must have the fold of each training row, counted from 0; the "
+                    "number of steps must be a multiple of the number of folds, and validation "
+                    f"must be None (got {given})"
                 )
             parts = [train.rows(np.flatnonzero(folds == k)) for k in range(size)]
         self.validation = parts[0]
