@@ -9,7 +9,7 @@ import numpy as np
 
 from mlpengine.config.baselines import linear_comparison
 from mlpengine.config.build import LoadedData, load_run_data, trainer_of
-from mlpengine.config.columns import cell_verdicts, column_verdicts, joint_list
+from mlpengine.config.columns import cell_verdicts, column_verdicts, merged_verdicts
 from mlpengine.config.fixed_config import fixed_config
 from mlpengine.core.errors import RunError, UsageError
 from mlpengine.core.files import missing, pasted, write_atomically
@@ -120,7 +120,7 @@ def _measured(
     with np.errstate(all="ignore"):  # large weights may overflow
         measure_rows(diagnostics, task, part, networks)
         diagnostics.baseline_score = linear_comparison(data, model.mean)
-    return joint_list(data.file, _columns(data), verdicts(diagnostics))
+    return merged_verdicts(data.file, _columns(data), verdicts(diagnostics))
 
 
 def _write_fix(path: Path, config: Path, reported: list[Verdict]) -> str:

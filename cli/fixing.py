@@ -130,6 +130,8 @@ def run_and_fix(begin: Start, session: Session, state: Stopping, shown: Shown) -
     if not failure and isfinite(best.score.value):
         data, lines = comparison(shortest(first), shortest(best.path))
         known = data | {"better": str(shortest(better))}
+    if corrected:  # no score judges a correction
+        del lines[-1:]
     with suppress(BrokenPipeError):
         say(json.dumps(known) if shown.as_json else "\n".join(["", *lines]))
 

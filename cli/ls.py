@@ -12,7 +12,7 @@ from mlpengine.core.wording import metric_text, printable
 from mlpengine.diagnostics.verdict import NOTE
 from mlpengine.models.task import OUT_OF_FOLD
 from mlpengine.training.result import read_result
-from mlpengine.training.run_directory import ENVIRONMENT_FILE
+from mlpengine.training.run_directory import ENVIRONMENT_FILE, FAILURE_FILE
 
 from .options import AS_JSON
 from .outcome import part_title
@@ -79,6 +79,7 @@ def described(path: Path) -> dict[str, Any]:
         "run": str(path),
         "started": environment.get("started"),
         "ending": result.get("ending"),
+        "failed": (path / FAILURE_FILE).exists(),
         "epochs": result.get("epochs"),
         "seconds": result.get("seconds"),
         "part": part,
@@ -103,5 +104,5 @@ def cells(run: dict[str, Any]) -> tuple[str, ...]:
     noted = [f"note: {name}" for name in run["notes"]]
     verdicts = ", ".join([*run["verdicts"], *noted]) or "nothing unusual"
     started = str(run["started"] or "-").replace("T", " ")[:16]
-    ended = verdicts if run["ending"] else "has not ended, or failed"
+    ended = verdicts if run["ending"] else "failed" if run["failed"] else "has not ended"
     return tuple(map(printable, (run["run"], started, score, str(run["data"] or "-"), ended)))

@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 
 from mlpengine.config.baselines import linear_comparison, score_of, scored_rows
 from mlpengine.config.build import LoadedData, fingerprints
-from mlpengine.config.columns import cell_verdicts, column_verdicts, joint_list
+from mlpengine.config.columns import cell_verdicts, column_verdicts, merged_verdicts
 from mlpengine.config.tables import digests
 from mlpengine.core.errors import (
     CheckpointError,
@@ -208,7 +208,7 @@ class Session:
     def verdicts(self) -> list[Verdict]:
         """Return all verdicts so far, warnings first; columns are judged at the end."""
         of_run = self.diagnostics.verdicts() if self.diagnostics else []
-        return joint_list(self.data.file, self.column_verdicts, of_run, self.measured)
+        return merged_verdicts(self.data.file, self.column_verdicts, of_run, self.measured)
 
     def close(self) -> None:
         """Close the files and unlock the run directory."""

@@ -76,11 +76,11 @@ def concordance(
 def _later(
     place: tuple[Array, Array], group: Array, weights: Array, left_out: Array | None = None
 ) -> Array:
-    """For each row, return the weight of the rows of its group that begin after its end.
+    """For each row, return the total weight of rows in the same group that begin after its end.
 
     `place` has the beginning and the end of each row.  Rows with a nonzero `left_out` get 0.
-    `concordance` sums over the bits of ranks: the higher one of two ranks has a 1 in the first bit
-    that differs.  Rows with equal higher bits are a group.
+    `concordance` compares ranks bit by bit.  Ranks with equal higher bits are a group; within a
+    group, ranks with the next bit 1 are higher than ranks with 0.
     """
     places = int(np.max(place, initial=0)) + 1
     key, last = (group * places + one for one in place)
@@ -95,8 +95,9 @@ def brier(times: Array, chances: Array, at: Array, weights: Array | None = None)
     """Return the mean squared error (times,) of probabilities of no event until each time in `at`.
 
     `chances` are these probabilities (rows, times).  Rows that were censored before a time do not
-    count.  In return, a row with an event before the time has the weight 1 / share(event), and a
-    later row 1 / share(time), where share(t) is the share of rows that are not censored until t.
+    count.  To compensate, a row with an event at time e before the time t has the weight
+    1 / share(e), and a later row has the weight 1 / share(t).  share(t) is the share of rows that
+    are not censored until t.
 
     Source: Graf et al. 1999, "Assessment and comparison of prognostic classification schemes for
     survival data", section 4.

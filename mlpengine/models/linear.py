@@ -24,7 +24,7 @@ NO_SIZE = 1e-12
 ITERATIONS, MEMORY, TOLERANCE = 100, 10, 1e-7
 """Limits of `minimize`: number of steps, number of stored pairs, and tolerance.
 
-The search ends when the expected fall of the value is below this share of the value.
+The search ends when the expected fall of the value is below the tolerance times the value.
 """
 
 MEMBER_TOLERANCE = 3e-4
@@ -169,7 +169,7 @@ def _singular(x: Array) -> tuple[Array, Array, Callable[[Array], Array]]:
     return sizes, left * sizes, lambda values: x.T @ (left @ (values / sizes[:, None]))
 
 
-@np.errstate(over="ignore", invalid="ignore")  # a step too far is halved
+@np.errstate(over="ignore", invalid="ignore")  # a step to an infinite value is halved
 def minimize(
     function: Callable[[Array], tuple[float, Array]], start: Array, tolerance: float = TOLERANCE
 ) -> Array:

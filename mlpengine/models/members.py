@@ -183,7 +183,7 @@ def best_weights(
 def inputs_of(member: str, numbers: Numbers, n_features: int) -> Array:
     """Return the mask (n_features,) of the features that a member type reads.
 
-    The features of `numbers` are the first ones.
+    The features of `numbers` come first.
     """
     read = np.ones(n_features, np.bool_)
     first = len(numbers.sources)

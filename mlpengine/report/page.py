@@ -74,7 +74,7 @@ def page(
     lead: Content,
     sections: Iterable[tuple[str, str, Markup | None]],
 ) -> str:
-    """Return a whole page: a lead, sections with anchors, and the data as JSON."""
+    """Return a whole page: `lead`, sections (key, title, content), and the data as JSON."""
     shown = [(key, name, body) for key, name, body in sections if body]
     links = [tag("li", tag("a", name, href=f"#{key}")) for key, name, _ in shown]
     bodies = [
@@ -338,7 +338,7 @@ def drivers_section(data: Data) -> Markup | None:
 
 def gradients_section(known: Data | None) -> Markup | None:
     """Return norms, update ratios, gradients by layer, units and the noise scale."""
-    if not known or not known["layers"]:  # the file has no sample
+    if not known or not known["layers"]:  # nothing was measured
         return None
     spikes = f" {plural(int(known['spikes'] or 0), 'spike')} of the norm."
     text = f"{plural(known['layers'], 'layer')}.{spikes}"
@@ -388,7 +388,7 @@ def hardest_section(known: Data | None) -> Markup | None:
             ]
         )
     unit = "" if classes else f" Errors are {known['unit']}."
-    text = f"Of the {PART_PHRASES[known['part']]}, those with the largest loss.{unit}"
+    text = f"The {PART_PHRASES[known['part']]} with the largest loss.{unit}"
     return joined(
         tag("p", text, class_="soft"),
         scrolling_table(head, lines, "Hardest rows", words=len(head), named=False),

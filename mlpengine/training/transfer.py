@@ -48,8 +48,8 @@ class CalibrationSet:
 
     `taught` are the teacher's predictions.  `drawn` are random targets.  For numbers, a target is
     the teacher's prediction plus a random out-of-fold error of the teacher.  For classes, a target
-    is a class, drawn with the predicted probabilities, and a random out-of-fold probability of this
-    class where it was true.
+    is a class, drawn with the predicted probabilities, and the out-of-fold probability that the
+    teacher gave a random row of this class.
 
     Shapes: x (rows, in_dim); taught (rows, targets or classes); drawn (rows, targets) or (rows, 2).
     """
@@ -61,7 +61,8 @@ class CalibrationSet:
     def calibrate(self, task: Task, forward: Callable[[Array], Array]) -> dict[str, Any]:
         """Return the residuals or prediction sets of a student.
 
-        They combine the teacher's errors on new rows with the student's distance from the teacher.
+        The result combines the teacher's errors on new rows and the student's distance from the
+        teacher.
         """
         if isinstance(task, Regression):
             predicted = task.predict(forward(self.x))
@@ -146,7 +147,7 @@ class TransferSet:
 
     @classmethod
     def load(cls, path: Path) -> "TransferSet":
-        """Read a file of `save`.  Raises: CheckpointError if it is another file, or damaged."""
+        """Read a file from `save`.  Raises: CheckpointError for another or a damaged file."""
         arrays, header = read_tensors(path)
         try:
             columns = tuple(map(str, header["transfer"]["columns"]))

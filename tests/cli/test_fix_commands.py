@@ -55,11 +55,13 @@ def test_a_repair_that_does_not_help_is_not_kept(mlpengine, dropped, monkeypatch
 
 def test_a_repair_that_may_help_by_chance_is_not_kept(mlpengine, dropped, monkeypatch):
     pairs = []
-    monkeypatch.setattr(fixing, "paired", lambda *pair: pairs.append(paired(*pair)) or (0.0, 9.0))
+    monkeypatch.setattr(
+        fixing, "paired", lambda *pair: pairs.append(paired(*pair)) or (0.0, 9.0, 1.0)
+    )
     result = mlpengine("train", dropped, "--fix", "--json", "-q")
     assert "nothing helped by more than half a standard error" in result.err
     assert json.loads(result.out.splitlines()[-1])["better"].endswith("broken")
-    assert all(0 < error < 0.05 < lead for lead, error in pairs)
+    assert all(0 < error < 0.05 < lead for lead, error, _ in pairs)
 
 
 @pytest.mark.parametrize(
@@ -121,3 +123,6 @@ def test_wrong_cells_are_corrected_in_every_repair(mlpengine, tmp_path):
     assert comparison["settings"]["data.na_values"][1] == ["-999", "-999.0"]
     assert comparison["settings"]["data.where"] == [None, "`y` <= 8"]
     assert "no score judges" in result.err
+    shown = mlpengine("train", path, "--fix", "-q", "--out", "shown")
+    assert "no score judges" in shown.err
+    assert "better:" not in shown.out

@@ -19,7 +19,7 @@ from mlpengine.data.tables.table import Table
 
 @dataclass(frozen=True, eq=False)
 class SyntheticRows:
-    """Synthetic rows: each is a row of a table with some values from a near row.
+    """Synthetic rows: each is a row of a table, with some values taken from a similar row.
 
     Shapes: base and other (rows,), row indices of the table; swapped (rows, columns), whether the
         value of the column comes from the other row.
@@ -92,6 +92,6 @@ def _neighbors(places: Array, rng: np.random.Generator) -> Array:
     for start in range(0, rows, DISTANCE_ROWS):
         numbers = np.arange(start, min(start + DISTANCE_ROWS, rows))
         distances = squares - 2 * (places[numbers] @ candidates.T)
-        distances[chosen == numbers[:, None]] = np.inf  # a row is no neighbor of itself
+        distances[chosen == numbers[:, None]] = np.inf  # a row is not its own neighbor
         near[numbers] = chosen[np.argpartition(distances, count - 1, axis=1)[:, :count]]
     return near

@@ -53,7 +53,7 @@ class Target(ABC):
 
 
 class ClassTarget(Target):
-    """A column of classes; class number i is `classes[i]`, sorted unless an order is given."""
+    """A column of classes; class i has the label `classes[i]`, sorted unless an order is given."""
 
     task = "classification"
 
@@ -134,7 +134,7 @@ class ClassTarget(Target):
 def deviation(values: Array, where: str) -> float:
     """Return the standard deviation of a target's numbers; 1 if all are equal.
 
-    Raises: DataError, led by `where`, for a range below the smallest normal number of float32.
+    Raises: DataError that begins with `where`, for a range below float32's smallest normal number.
     """
     span, least = float(np.ptp(values)), float(np.finfo(np.float32).tiny)
     if 0 < span < least:
@@ -184,14 +184,14 @@ class NumberTarget(Target):
         log: bool = False,
         exposure: str | None = None,
     ) -> "NumberTarget":
-        """Fit center and scale; `standardize` sets mean and deviation, or 0 and mean, or 0 and 1.
+        """Fit center and scale of each column.
 
-        With `log`, center and scale are computed from log(y).  With `bounded` or `log`, the bounds
-        are the range of each column.
+        With `standardize` True they are mean and deviation, with "mean" 0 and mean, with False 0
+        and 1.  With `log`, they are computed from log(y).  With `bounded` or `log`, the bounds are
+        the range of each column.
 
-        Raises: DataError if a single column has a missing value, or if one of several columns has
-            only missing values.  Also for a value that is infinite or no number or, with `log`, not
-            positive.
+        Raises: DataError for a value that is infinite, not a number or, with `log`, not positive;
+            for a missing value in a single column, and for one of several columns without values.
         """
         count, together = len(columns), _rates(table, columns, exposure)
         if log:
@@ -245,7 +245,7 @@ class NumberTarget(Target):
         values *= self.scale
         values += self.center
         if self.log:
-            with np.errstate(over="ignore"):  # bounds follow
+            with np.errstate(over="ignore"):  # the bounds below replace infinity
                 np.exp(values, out=values)
         if self.bounds is not None:
             np.maximum(values, self.bounds[0], out=values)
@@ -265,7 +265,7 @@ class NumberTarget(Target):
 
 
 class TimeTarget(NumberTarget):
-    """Times until an event: a column of times and one of events, or columns of two bounds.
+    """Times until an event: a column of times and a column of events, or two columns of bounds.
 
     An encoded row has two numbers: (t, inf) for an event at time t; (-low, high) for an event
     after `low` and at most at `high`, with `high` infinite if no event was seen.
@@ -293,8 +293,8 @@ class TimeTarget(NumberTarget):
         times = cls(columns, event).values(table)
         if not ((times[:, 0] > 0) | (times[:, 1] < np.inf)).any():
             raise DataError(
-                f"{table.where(event or columns[1])}: the event must be known of a training row at "
-                "least (it is censored in all); give more rows, or another split"
+                f"{table.where(event or columns[1])}: at least one training row must have an event "
+                "(all are censored); give more rows, or another split"
             )
         mean = float(np.abs(times[np.isfinite(times)]).mean())
         return cls(columns, event, mean if scaled else 1.0)
@@ -383,7 +383,7 @@ class MultiLabelTarget(Target):
 
 
 def check_target(table: Table, columns: Sequence[str]) -> None:
-    """Check that a single target column clearly has classes or clearly has numbers."""
+    """Check that a single target column has either numbers or classes, not a mixture."""
     if len(columns) != 1:
         return
     (name,) = columns
@@ -557,7 +557,7 @@ def _complete(table: Table, name: str, role: str = "the target") -> None:
 def check_positive(values: Array, where: Callable[[int, int], str]) -> None:
     """Check that targets (rows, columns) are positive.
 
-    Raises: DataError, led by ``where(row, column)``, for the first target that is not positive.
+    Raises: DataError for the first other target; the message begins with ``where(row, column)``.
     """
     if (values <= 0).any():
         row, column = (int(place) for place in np.argwhere(values <= 0)[0])

@@ -41,9 +41,9 @@ def as_table(
 ) -> Table:
     """Return data in memory as a table.
 
-    `data` is a data frame of pandas, polars or pyarrow; a mapping of column names to sequences; a
-    list of rows, mappings or named tuples with the same names; a mapping of names to single values,
-    one row; or a matrix of numbers.  `names` are the columns of a matrix.  With `names`, a row in a
+    `data` is a data frame of pandas, polars or pyarrow; a mapping from column names to sequences; a
+    list of rows, each a mapping or a named tuple; a single row, a mapping from column names to
+    values; or a matrix of numbers.  `names` are the columns of a matrix.  With `names`, a row in a
     list must have these columns and may lack others.  An empty list with `names` is a table without
     rows.
 
@@ -193,7 +193,7 @@ def _column(values: Any, name: str, source: str, options: CsvOptions) -> Column:
         return Column(array / np.timedelta64(1, "s"))
     as_text = name in options.text or (_is_categorical(values) and name not in options.numbers)
     if isinstance(values, list | tuple):
-        objects = list(values)  # NumPy would turn numbers beside text into text
+        objects = list(values)  # NumPy would convert numbers to text if one value is text
     else:
         objects = python_values(values) or array.tolist()
     return _of_objects(objects, name, where, as_text, options)
@@ -208,7 +208,7 @@ def python_values(column: Any) -> list[Any] | None:
 def _of_objects(
     values: list[Any], name: str, where: str, as_text: bool, options: CsvOptions
 ) -> Column:
-    """Return Python objects as a column of the kind that all known values have, else text."""
+    """Convert Python objects to a column of their common kind or, if kinds differ, to text."""
     gaps = [is_missing(value) for value in values]
     known = [value for value, gap in zip(values, gaps, strict=True) if not gap]
     missing = np.array(gaps, bool)

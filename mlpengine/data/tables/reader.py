@@ -90,9 +90,9 @@ def store_table(
     progress: OnProgress | None = None,
     **dialect: Any,
 ) -> Table:
-    """Return a table as `read_table`, with the columns in a file below `directory`.
+    """Read a table as `read_table`, but store the columns in a file below `directory`.
 
-    CSV, Parquet and Feather are read in blocks, so that memory holds only a few columns, and the
+    CSV, Parquet and Feather are read in blocks, so that memory holds at most a few columns and the
     distinct texts of all columns.  The columns `skip` are not read; their values are missing.
 
     Raises: DataError, also for another format; RunError if the file cannot be written.

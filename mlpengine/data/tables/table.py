@@ -53,7 +53,7 @@ class Column:
 
     @property
     def is_binary(self) -> bool:
-        """Whether all known values are 0 or 1."""
+        """Whether all values that are not missing are 0 or 1."""
         return self.kind != "text" and bool(np.isin(self.distinct(), (0, 1)).all())
 
     def distinct(self) -> Array:
@@ -65,11 +65,11 @@ class Column:
         return distinct
 
     def used_levels(self) -> list[str]:
-        """Return the levels that occur in a row, in order."""
+        """Return the sorted levels, without levels that no row has."""
         return [self.levels[code] for code in self.distinct()]
 
     def take(self, rows: Array | slice) -> "Column":
-        """Return the column of some rows."""
+        """Return the column with the given rows."""
         return Column(self.values[rows], self.kind, self.levels)
 
     def text(self, row: int) -> str:
@@ -81,7 +81,7 @@ class Column:
 
 
 def number_text(kind: ColumnKind, value: float) -> str:
-    """Return a value of a number, boolean or date column as text, as CSV files have it."""
+    """Return a number, boolean or date as text, in the notation of CSV."""
     if kind == "boolean":
         return "true" if value else "false"
     if kind == "date":
@@ -93,9 +93,9 @@ def number_text(kind: ColumnKind, value: float) -> str:
 class Table:
     """Ordered columns of equal length, read from `source`; a table never changes.
 
-    `first_line` is the line of the first row in a text file.  `origin` has the number of each row
-    in the source, from 0; None if the rows are 0, 1, 2, ...  In a text file, rows are counted in
-    lines from `first_line`.
+    `first_line` is the line of the first row in a text file.  `origin` has the row number of each
+    row in the source, from 0; None if the rows are 0, 1, 2, ...  If `first_line` is known, `origin`
+    counts lines after `first_line` instead of rows.
 
     Attributes:
         decimal_commas: whether a column of the file has numbers such as 1,5.
