@@ -239,8 +239,8 @@ def wrong_loss(diagnostics: Diagnostics) -> Verdict | None:
         return None
     headline = "Loss does not train for the mean"
     evidence = (
-        f"The {loss.name} loss is {percent(share)} of a constant prediction's, but the squared "
-        f"error is {percent(known.error)} of a constant prediction's."
+        f"Relative to a constant prediction, the {loss.name} loss is {percent(share)}, but the "
+        f"squared error is {percent(known.error)}."
     )
     advice = "If you want to predict the mean, set loss to mse; if not, ignore this."
     fix = [Fix(TrainingSettings, "loss", "mse")]
