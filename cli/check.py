@@ -123,7 +123,7 @@ def _compare(
             f"{one.column!r} {one.value:.3f}" + " (missing values)" * (one.value > one.values)
             for one in beyond
         )
-        say(f"drift beyond {limit:g}: {names}", err=True)
+        say(f"drift above {limit:g}: {names}", err=True)
     return NOT_MET if beyond else 0
 
 

@@ -152,7 +152,7 @@ def command(
         others=others,
     )
     decided = decisions(facts, names, division)
-    decided += [f"not used: {one}, {why} (a comment in the config)" for one, why in others.items()]
+    decided += [f"not set: {one}; use it {why}" for one, why in others.items()]
     shown_remarks = [
         *detected.notes,
         *doubts(facts, names),

@@ -183,7 +183,7 @@ def run_session(
             raise
         state.share_code(ranks)
         if not (shown.quiet or state.code):
-            say("evaluating the weights of the best epoch (* above: a network improved)", err=True)
+            say("evaluating the best epoch of each network (* above: a network improved)", err=True)
         outcome = session.finish(result)
         lost = False
         try:

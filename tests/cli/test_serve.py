@@ -269,7 +269,7 @@ def test_a_prediction_that_is_not_finite_is_refused():
     status, answer, _ = ask("unbounded", row)
     assert status == 422
     assert "row 1: its prediction is not a finite number" in answer["detail"]
-    assert "column 'size': 1 row far outside those trained on" in answer["detail"]
+    assert "column 'size': 1 row far outside the training range" in answer["detail"]
 
 
 @pytest.mark.parametrize("count", [1, 3])
