@@ -191,7 +191,7 @@ def unflushed(seconds: float) -> Iterator[None]:
     """Let `sync` do nothing in the first `seconds` of the ``with`` block.
 
     Use this for files that are quick to write again.  A power cut may leave such files empty or
-    missing; the end of the process does not.
+    missing; a killed process does not.
     """
     token = _flushed_from.set(monotonic() + seconds)
     try:

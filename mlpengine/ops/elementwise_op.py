@@ -41,7 +41,7 @@ class Formulas:
     residuals: Mapping[str, Expr]
     forward: Plan
     backward: Mapping[tuple[bool, ...], Plan]
-    """A plan for each choice of gradients; the key tells for each operand whether it is wanted."""
+    """A plan for each choice of gradients; the key has a bool for each operand: it is wanted."""
 
     @cached_property
     def signature(self) -> Signature:

@@ -120,7 +120,7 @@ class LossFormulas:
 
     @cached_property
     def locations(self) -> tuple[int, ...]:
-        """The output columns that shift with the target: these slopes and the target's sum to 0."""
+        """Output columns that shift with the target: their slopes are minus its slope in total."""
         rng, count = np.random.default_rng(0), len(self.outputs)
         points = rng.normal(size=(count, 8 * count + 8))
         targets = [rng.uniform(0.1, 0.9, points.shape[1:])] * len(self.targets)

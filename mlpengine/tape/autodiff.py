@@ -43,8 +43,8 @@ class Tensor(Expression):
     """An array and, if the tensor is tracked, the op that computed the array.
 
     `from_inner` makes a tensor.  Tensors have the operators and methods of `Expression`.  Integer,
-    bool and quantized tensors are never tracked.  Do not change an array that a tracked op has read
-    before the last call of `backward`.
+    bool and quantized tensors are never tracked.  Until the last call of `backward`, do not change
+    arrays that tracked ops have read.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Tensor(Expression):
         return self
 
     def retain_grad(self) -> "Tensor":
-        """Let `backward` also compute the gradient of this result of an op; return the tensor.
+        """Let `backward` return the gradient of this tensor, even if it is no leaf.
 
         Raises: TapeError if the tensor is not tracked.
         """
@@ -176,7 +176,7 @@ def backward(root: Tensor, *, retain_graph: bool = False) -> "EagerGradients":
     if not isinstance(root, Tensor):
         raise TapeError(
             f"backward: needs a tensor (got {type(root).__name__}). Gradients are plain arrays; "
-            f"Tape.gradient records gradients that have gradients themselves"
+            f"for gradients of gradients, use Tape.gradient"
         )
     if not root.wants_grad:
         raise TapeError(f"backward: the root must be tracked; see require_grad ({root!r})")

@@ -41,8 +41,8 @@ class BackwardPlan:
         flowing = [r for r in self.forward.records if not r.op.stops_gradient]
         self._dependent = dependents(flowing, (*self.wanted, *self.retain))
         self._plan_seeds()
-        # The ops that read a value come after the op that computes the value.  In reverse order,
-        # the gradient of the value is therefore complete before the latter op needs it.
+        # Ops that read a value come after the op that computes the value.  In reverse order, they
+        # complete the gradient of the value before that op reads the gradient.
         for record in reversed(self.forward.records):
             self._plan_record(record)
         for node in (*self.wanted, *self.retain):
@@ -74,7 +74,7 @@ class BackwardPlan:
         return Buffer(label, spec, storage)
 
     def _plan_seeds(self) -> None:
-        """Use the seed of an output as its gradient; copy it for an output that is also read."""
+        """Use the seed of an output as its gradient; copy the seed of a leaf or an operand."""
         consumed = {x.index for r in self.forward.records for x in r.operands if x is not None}
         for node in self.forward.outputs:
             if node.index in self.seeds or node.index not in self._dependent:

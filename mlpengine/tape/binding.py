@@ -239,7 +239,7 @@ def _require_finite(array: Array, what: str) -> None:
 
 
 def _checked_forward(instructions: Iterable[Instruction]) -> Calls:
-    """Yield the calls of all steps, with a check of the outputs after each step."""
+    """Yield the calls of all steps; check the outputs after each step."""
     for step in instructions:
         yield from step.calls
         for y in step.writes:
@@ -250,7 +250,7 @@ def _checked_forward(instructions: Iterable[Instruction]) -> Calls:
 def _checked_backward(
     instructions: Sequence[Instruction], gradients: Iterable[tuple[str, Array]]
 ) -> Calls:
-    """Yield the calls of all steps, with checks of dy before each op and of `gradients` at last."""
+    """Yield the calls of all steps; check dy before each op, and `gradients` at the end."""
     for step in instructions:
         if step.kind == "backward":
             for dy in as_tuple(step.reads[0]):

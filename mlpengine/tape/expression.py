@@ -211,7 +211,7 @@ class Expression(Operand):
         return self._apply(ops.Embedding(), self, index)
 
     def struct_field(self, field: int, fields: int | Sequence[int], axis: int = -1) -> Any:
-        """Return a field of x, the concatenation of `fields` (their number, or their sizes)."""
+        """Return field number `field` of x; `fields` is the number of fields, or their sizes."""
         sizes = fields if isinstance(fields, int) else tuple(fields)
         return self._apply(ops.StructField(field, sizes, axis), self)
 
@@ -249,7 +249,7 @@ class Expression(Operand):
         return self._apply(ops.Dropout(rate, ops.Philox.drawn(rng)), self)
 
     def ssm_scan(self, b: Any, x: Any, h0: Any = None) -> Any:
-        """Return all states of h_t = a_t * h_(t-1) + b_t * x_t; a (..., time, channels) is self."""
+        """Return all h_t = self_t * h_(t-1) + b_t * x_t, with shapes (..., time, channels)."""
         return self._apply(ops.SsmScan(), self, b, x, h0)
 
     def softmax_cross_entropy(

@@ -64,7 +64,7 @@ class ForwardPlan:
         return value.is_leaf or self._root(value) in self._kept
 
     def _root(self, value: Value) -> int:
-        """Return the index of the value in the same memory (see `aliases`)."""
+        """Return the index of the value whose memory `value` uses (see `aliases`)."""
         return self._alias.get(value.index, value.index)
 
     def _keep_for_backward(self, rematerialization: Rematerialization) -> None:
@@ -117,7 +117,7 @@ class ForwardPlan:
         storage = self.buffer(x).storage
         assert storage is not None
         # An in-place op overwrites x.  No later step may read x or a view of x (`storage.last`).
-        # No other operand may share the storage, because an op reads operands in any order.
+        # No other operand may share the storage, because the op may read that operand later.
         same_size = storage.nbytes == y.spec.nbytes and x.spec.dtype == y.spec.dtype
         others = [self.buffer(other).storage for other in record.operands[1:] if other is not None]
         last_use = storage.last <= time and self._last_use[x.index] == time

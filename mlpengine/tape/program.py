@@ -31,7 +31,7 @@ class Program(Uncopyable):
         rematerialization: "keep", or "balanced" to save memory by computing cheap values twice.
         differentiable: whether `backward` is available; False saves memory.
         keep: further nodes; `value` returns their values after `forward`.
-        retain: nodes that are no leaves; `grad` returns their gradients after `backward`.
+        retain: inner nodes; `grad` returns their gradients after `backward`.
         inputs: arrays of the caller to read inputs from, by name; others are allocated.
         gradients: arrays of the caller for gradients, by name of the leaf; others are allocated.
         check_finite: raise NumericalError if a value or a gradient is not finite.
@@ -207,7 +207,7 @@ class Program(Uncopyable):
             parts = list(seed)  # type: ignore[arg-type]
             if len(parts) != len(self.outputs):
                 raise ShapeError(
-                    f"backward: needs a seed for each output ({len(self.outputs)} of them) "
+                    f"backward: needs a seed for each of {len(self.outputs)} outputs "
                     f"(got {len(parts)})"
                 )
         for node, part in zip(self.outputs, parts, strict=True):
@@ -215,7 +215,7 @@ class Program(Uncopyable):
         backward.run()
 
     def _write_seed(self, node: Node, part: ArrayLike | None) -> None:
-        """Write the gradient by an output, unless the output depends on no leaf with a gradient."""
+        """Write the gradient by an output, if backward needs this gradient."""
         seed = self._seeds.get(node.index)
         if seed is None:
             return

@@ -26,8 +26,8 @@ StoredItem = tuple[str, int]
 UNLIMITED = 1 << 62
 """Capacity of edges that no minimum cut contains."""
 
-MIN_GAIN = 1.05
-"""Accepted memory, as a multiple of the least memory, if less is computed again."""
+TOLERATED = 1.05
+"""Multiple of the least memory that is accepted if it saves recomputation."""
 
 
 def shared_work(record: Record) -> dict[str, Spec]:
@@ -48,9 +48,9 @@ def items_to_keep(
 ) -> set[StoredItem]:
     """Return the items to keep until backward, so that backward gets all of `needed`.
 
-    Items in `free` are kept anyway.  `alias` maps a value to the value in the same memory.  To
-    compute a chain of cheap ops again takes memory for the values of the chain.  If a chain is too
-    long to save memory, the items that backward needs from the chain are kept.
+    Items in `free` are kept anyway.  `alias` maps a value to the value whose memory it uses (see
+    `aliases`).  Computing a chain of cheap ops again takes memory for all values of the chain.  If
+    a chain is too long to save memory, the items that backward needs from the chain are kept.
     """
     steps = [_Step.of(record, alias) for record in records]
     sizes = {item: nbytes for step in steps for item, nbytes in step.made.items()}
@@ -70,7 +70,7 @@ def items_to_keep(
     costs = {limit: limit + total(kept | needed_of_longer(limit)) for limit, _ in chains}
     costs[0] = total(set(needed).difference(free))
     # Of limits with about equal memory, take the lowest, because it recomputes least.
-    limit = min(n for n, cost in costs.items() if cost <= MIN_GAIN * min(costs.values()))
+    limit = min(n for n, cost in costs.items() if cost <= TOLERATED * min(costs.values()))
     longer = needed_of_longer(limit)
     if not longer:
         return kept

@@ -118,8 +118,8 @@ class Tape:
             kind = np.dtype(object)
         if kind.kind not in "biuf":
             raise DtypeError(
-                f"input: dtype must be one of NumPy's numbers (got {dtype!r}); a name is written "
-                f"input({sizes}, name='x')"
+                f"input: dtype must be one of NumPy's numbers (got {dtype!r}); to give a name, "
+                f"write input({sizes}, name='x')"
             )
         spec = Spec(sizes, kind)
         if wants_grad and not spec.is_float:
@@ -132,7 +132,7 @@ class Tape:
         On a tape made by `over`, the parameter is already in `params`: its name is enough, and the
         numbers in `array` are ignored.
         Raises: DtypeError unless the dtype is float32 or float64; TapeError if a program already
-            uses `params`, or if `params` has no such name; ShapeError if it has another shape.
+            uses `params`, or if the name is not in `params`; ShapeError for another shape there.
         """
         if isinstance(array, str):
             return self._parameter_of(array)
@@ -201,7 +201,7 @@ class Tape:
         """Record the gradient of the sum of `y` with respect to one node, or to each of several.
 
         The gradient is differentiable, so a loss may contain it, as a gradient penalty does.
-        Raises: TapeError if `y` does not depend on `xs`, or for an op without a recorded gradient.
+        Raises: TapeError if `y` does not depend on `xs`, or for an op without a gradient rule.
         """
         self._need_nodes("gradient", [y, *xs])
         if integers := [x for x in (y, *xs) if not x.spec.is_float]:
@@ -286,7 +286,7 @@ class Tape:
 
     @classmethod
     def over(cls, params: Flat, rng: Philox | None = None) -> "Tape":
-        """Return an empty tape on which `parameter` returns the views of `params`."""
+        """Return an empty tape with the parameters `params`."""
         return cls(rng=rng, _params=params)
 
     def rebatched(self, batch_size: int) -> "Tape":
