@@ -160,7 +160,7 @@ def target_scale(diagnostics: Diagnostics) -> Verdict | None:
         size, limit = diagnostics.baseline, limits.SMALL_LOSS
         evidence = f"Predicting a constant has a loss of {size:.1e}, so the gradients are nearly 0."
         advice = "Multiply the formula of the loss so that this value becomes about 1."
-        fix, no_fix = [], "a factor of the loss is no setting"
+        fix, no_fix = [], "a factor of the loss is not a setting"
     elif times > limits.OFF_CENTER and not size > limit:
         headline, mean = "Target is not centered", sqrt(max(times**2 - 1, 0.0))
         evidence = f"Its mean is {two_digits(mean)} times its standard deviation; 0 is usual."

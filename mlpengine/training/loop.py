@@ -380,8 +380,8 @@ class Loop(Uncopyable):
         """End training after the current step, or after the current call of many steps.
 
         Training ends within milliseconds.  A signal handler, another thread or any rank may call
-        this method.  Outside a `run`, the next run ends.  A later `run` continues with the next
-        row.
+        this method.  If no `run` is active, the next one ends at once.  A later `run` continues
+        with the next row.
         """
         self._want_stop(True)
 

@@ -21,7 +21,7 @@ ONE_NETWORK, DEVIATION, OF_MEAN = "one network", "+-", "mean of all"
 out-of-fold estimate for the mean of all networks."""
 
 SPREADS = {
-    DEVIATION: "+-: the standard error of each metric or, of seeds, the standard deviation",
+    DEVIATION: "+-: the standard error of each metric or, with seeds, the standard deviation",
     OF_MEAN: "mean of all: estimated scores on new rows, predicted by the mean of all networks",
 }
 """Explanations of titles."""

@@ -215,7 +215,7 @@ class OnlineRegressor(_Online):
         self._target, self._y = _Scale(1, memory), np.zeros((batch, 1))
 
     def learn_one(self, x: Mapping[str, Any], y: float) -> None:
-        """Learn one row.  Raises: DataError for an invalid row or target, and beyond 1e100."""
+        """Learn one row.  Raises: DataError for an invalid row or target, such as 1e101."""
         row, number = self._checked(x), inf
         if isinstance(y, Real | Decimal) and not _is_missing(y):
             number = float(_plain(y, "learn_one: y") or 0)

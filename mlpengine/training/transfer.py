@@ -78,8 +78,8 @@ class CalibrationSet:
 class TransferSet:
     """Predictions of a teacher for training rows, and for synthetic rows made from training rows.
 
-    The rows of `mixed` without targets are the calibration set, with `taught` and `drawn` as in
-    `CalibrationSet`.  `threshold` is the threshold of teacher and student.
+    `mixed` has the synthetic rows; the last of them, without targets, are the calibration set, with
+    `taught` and `drawn` as in `CalibrationSet`.  `threshold` is for teacher and student.
 
     `targets` are probabilities, or numbers in the units of the table.  `beside` holds outputs of
     other models by part and title.  `checksum` is the checksum of the training rows.
