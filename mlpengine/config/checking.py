@@ -19,7 +19,7 @@ class TableCheck(NamedTuple):
         facts: types, missing values and ranges of columns; classes, leaks, duplicate rows.
         dropped: the columns that training leaves out, each with the reason in the data, if any.
         warnings: a line for each problem of a column that is not dropped, and for each dropped
-            column that is the target in another coding.
+            column that encodes the target.
     """
 
     facts: Profile

@@ -38,7 +38,7 @@ def other_settings(
     for order in ORDERS:
         if len(classes) > 2 and classes.keys() <= {*order}:
             listed = ", ".join(quoted_yaml(classes[one]) for one in order if one in classes)
-            proposed[f"classes: [{listed}]"] = "with loss: ordinal, if their order counts"
+            proposed[f"classes: [{listed}]"] = "with loss: ordinal, if the classes are ordered"
     if column.kind != "number":
         return proposed
     lowest, predicts_numbers = column.values[~column.missing].min(), facts.task == "regression"
@@ -48,12 +48,13 @@ def other_settings(
         value, words, other = quoted_yaml(one.name), {*_spaced(one.name).split()}, table[one.name]
         is_date = one.kind == "date" and not one.is_of_one_day
         if predicts_numbers and lowest > 0 and words & EVENTS and other.is_binary:
-            why = f"if {name} is a time until an event, and 1 means that it was seen (survival)"
+            why = f"if {name} is the time until an event, and 1 means that it happened (survival)"
             proposed[f"event: {value}"] = why
         elif column.is_integer and lowest == 0 and words & EXPOSURES and other.kind == "number":
-            proposed[f"exposure: {value}"] = f"with loss: poisson, if {name} is a count"
+            why = f"with loss: poisson, if {name} is a number of events in this exposure"
+            proposed[f"exposure: {value}"] = why
         elif (is_date or one.name == time) and predicts_numbers and one.distinct == facts.n_rows:
-            why = f"with split: {{time: {value}}}, if the rows are steps of a series"
+            why = f"with split: {{time: {value}}}, if the rows are a time series"
             proposed[f"lags: {{{name}: [1, 2, 3]}}"] = why
     return proposed
 

@@ -154,15 +154,15 @@ def propose(
 
 
 MEANINGS = {
-    "plain": "networks",
-    "piecewise": "networks that read numbers by quantile bins",
-    "linear": "linear models",
-    "smooth": "small tanh networks",
+    "plain": "a network",
+    "piecewise": "a network with quantile-bin features",
+    "linear": "a linear model",
+    "smooth": "a small tanh network",
 }
 """The ensemble member types in words."""
 
 COMMENTS = {
-    ("data", "transform_target"): "auto: log of a skewed target, if a trial model predicts better",
+    ("data", "transform_target"): "log of a skewed target, if a trial model then predicts better",
     ("schedule", "cosine"): "lr falls to zero over the epochs",
     ("training", "early_stopping"): "the best epoch's weights are kept",
 }
@@ -210,28 +210,28 @@ def decisions(
     ]
     encoded, members = _encoding_and_members(profile, target, division)
     each = len(trained(members)) or 1
-    networks = f"{each * folds} networks of" if folds else "one network of"
-    hidden = "-".join(map(str, run.network.hidden)) + " units"
+    networks = f"{each * folds} networks with" if folds else "one network with"
+    hidden = f"hidden layers of {' and '.join(map(str, run.network.hidden))} units"
     epochs = plural(run.training.epochs, "epoch")
     keys = "training.folds, model.hidden, training.epochs"
     lines.append(f"{networks} {hidden}, up to {epochs} ({keys})")
     if members:
-        texts = (f"{MEANINGS[one]} ({one})" for one in members)
-        lines.append(f"ensemble of {', '.join(texts)}: training.members")
+        texts = (f"{one} ({MEANINGS[one]})" for one in members)
+        lines.append(f"models in each fold (training.members): {', '.join(texts)}")
     elif encoded:
-        lines.append("numbers also by quantile bins (data.encoding)")
+        lines.append("numbers also get quantile-bin features (data.encoding)")
     if division:
         kept = HOW[division.key]
         lines.append(f"{kept}: by {printable(division.name)} (data.split.{division.key})")
     elif dates := _dates(profile, target):
         lines.append(
-            f"rows are split at random; to predict the future, test on the newest rows: "
-            f"data.split.time: {_one_line(dates[0])}"
+            "the split is random; to predict the future, test on the newest rows instead "
+            f"(data.split.time: {_one_line(dates[0])})"
         )
     dropped = [name for name in profile.drop if name not in target]
     if dropped:
         shown = ", ".join(dropped[:5]) + (", ..." if len(dropped) > 5 else "")
-        lines.append(f"dropped: {_one_line(shown)} (data.drop; mlpengine check has the reasons)")
+        lines.append(f"columns left out (data.drop): {_one_line(shown)}; check prints the reasons")
     return lines
 
 
@@ -242,9 +242,9 @@ def _reading(profile: Profile, target: Sequence[str]) -> str:
     if column.kind not in ("number", "integer") or not 2 < column.distinct <= FEW_LEVELS:
         return ""
     if profile.task == "classification":
-        return f": {number}, taken for classes; data.task: regression predicts a number"
+        return f": {number}, read as classes; to predict a number, set data.task: regression"
     if profile.task == "regression":
-        return f": {number}, taken as they are; data.task: classification predicts classes"
+        return f": {number}, read as numbers; to predict classes, set data.task: classification"
     return ""
 
 
@@ -304,7 +304,7 @@ def complete_config(
     proposed = parse_yaml(text, "init", Document("init"))
     lines = decisions(facts, target, division)
     if empty := table.n_rows - int(has_target(table, target).sum()):
-        lines.append(f"{plural(empty, 'row')} of {table.n_rows:,} left out: the target is missing")
+        lines.append(f"{plural(empty, 'row')} of {table.n_rows:,} left out: no target value")
     doubted = doubts(facts, target) if task in ("auto", None) and "loss" not in config else []
     warnings = [*doubted, *facts.misread()]
     left_out = {*target, *facts.drop, *data.get("drop", ())}
@@ -314,7 +314,7 @@ def complete_config(
     for line in warnings:
         _log.warning("warning: %s: %s", facts.source, line)
     if given := [*_given(config)]:
-        lines.append(f"given instead: {', '.join(given)}")
+        lines.append(f"kept as you set them: {', '.join(given)}")
     if "loss" in config:
         proposed.pop("loss", None)
     drop_rates(proposed, config.get("optimizer"))
@@ -355,7 +355,7 @@ def _section_of(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return section if isinstance(section, Mapping) else {}
 
 
-ENCODING = "  encoding: piecewise  # quantile bins of each number are inputs, too; or none"
+ENCODING = "  encoding: piecewise  # numbers also get quantile-bin features; or none"
 
 
 def drop_rates(sections: dict[str, Any], optimizer: Any) -> None:
@@ -424,7 +424,8 @@ def _split(
     if division:
         texts.append(f"{division.key}: {quoted_yaml(division.name)}")
         how = f"; {HOW[division.key]}"
-    lines = [f"  split: {{{', '.join(texts)}}}  # other rows: training{how}"] if texts else []
+    rest = f"other rows are for training{how}"
+    lines = [f"  split: {{{', '.join(texts)}}}  # {rest}"] if texts else []
     if division:
         return lines
     if dates := _dates(profile, target):
@@ -479,7 +480,7 @@ def _missing(profile: Profile, target: Sequence[str]) -> list[str]:
     if not gaps:
         return []
     shown = ", ".join(gaps[:5]) + (", ..." if len(gaps) > 5 else "")
-    what = "filled with the mean; a 0/1 feature marks gaps of"
+    what = "missing values become the mean, and a 0/1 feature marks them, in"
     return [f"  missing: indicator  # {what}: {_one_line(shown)}"]
 
 
@@ -487,9 +488,9 @@ def _balance(profile: Profile) -> list[str]:
     if len(profile.classes) < 2:
         return []
     shown = sorted(profile.classes.items(), key=lambda pair: -pair[1])[:4]
-    counts = ", ".join(f"{count:,} of {name}" for name, count in shown)
+    counts = ", ".join(f"{name} ({count:,})" for name, count in shown)
     more = ", ..." if len(profile.classes) > len(shown) else ""
-    return [f"  class_weights: none  # or balanced; rows: {_one_line(counts)}{more}"]
+    return [f"  class_weights: none  # or balanced; rows of each class: {_one_line(counts)}{more}"]
 
 
 def _one_line(text: str) -> str:

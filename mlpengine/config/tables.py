@@ -175,7 +175,7 @@ def _many_classes(fitted: Preprocessor, table: Table, rows: int) -> Iterator[str
         name = fitted.target.columns[0] if fitted.target else ""
         yield (
             f"{table.source}: column {name!r}: {plural(count, 'different number')} in "
-            f"{plural(rows, 'row')} are taken for classes; data.task: regression predicts numbers"
+            f"{plural(rows, 'row')}, read as classes; to predict numbers, set data.task: regression"
         )
 
 

@@ -23,7 +23,7 @@ from mlpengine.core.wording import plural, quoted
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a number in the annotation of an option, such as `Positive`."""
+    """Limits of a number, for the annotation of an option (see `Positive`)."""
 
     above: float | None = None
     at_least: float | None = None
@@ -83,7 +83,7 @@ PLAIN_TYPES: Mapping[Any, tuple[Any, str]] = {
     int: (Integral, "a whole number"),
     str: (str, "text"),
 }
-"""Annotations of options without limits: the type of their values, and how messages name it."""
+"""Type of the values, and its name in messages, for options that are annotated without limits."""
 
 COUNT = Limits(at_least=1, whole=True)
 POSITIVE = Limits(above=0)
@@ -213,7 +213,7 @@ def _options_of(kind: Any) -> Mapping[str, Option]:
 
 
 def _types_of(kind: Any) -> Mapping[str, Any]:
-    """Return the annotations of a class; those of ``from __future__ import annotations``, too."""
+    """Return the annotations of a class, even with ``from __future__ import annotations``."""
     try:
         return get_type_hints(kind, include_extras=True)
     except NameError as error:
@@ -221,7 +221,7 @@ def _types_of(kind: Any) -> Mapping[str, Any]:
 
 
 def _keyword_only(kind: type) -> dict[str, Parameter]:
-    """Return a constructor's keyword-only parameters; ``**others`` are parameters of the base."""
+    """Return the keyword-only parameters; ``**others`` adds the parameters of the base class."""
     parameters = signature(kind, eval_str=True).parameters.values()
     own = {one.name: one for one in parameters if one.kind is Parameter.KEYWORD_ONLY}
     if any(one.kind is Parameter.VAR_KEYWORD for one in parameters) and kind.__base__:

@@ -192,8 +192,8 @@ def make_directory(directory: Path) -> None:
 def unflushed(seconds: float) -> Iterator[None]:
     """Let `sync` do nothing in the first `seconds` of the ``with`` block.
 
-    Use this for files that are quick to write again.  A power cut may leave such files empty or
-    missing; the end of the process does not.
+    Use this for files that are quick to write again.  A power cut, but not a killed process, may
+    leave such files empty or missing.
     """
     token = _flushed_from.set(monotonic() + seconds)
     try:

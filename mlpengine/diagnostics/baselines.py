@@ -268,8 +268,8 @@ class Copies(NamedTuple):
     """Shares of the validation rows that repeat training rows.
 
     Attributes:
-        near: share of rows nearer to a training row than chance allows, but not equal to one.
-        equal: share of rows equal to a training row, beyond the share of training rows that equal
+        near: share of rows nearer to a training row than chance allows, but not equal to it.
+        equal: share of rows equal to a training row, minus the share of training rows that equal
             another training row.
     """
 
@@ -277,7 +277,7 @@ class Copies(NamedTuple):
     equal: float = nan
 
 
-@np.errstate(all="ignore")  # of rows that are all equal
+@np.errstate(all="ignore")  # all rows may be equal
 def copies_of(x: Array, other: Array) -> Copies:
     """Return the shares of rows of `other` that repeat a row of `x`.
 

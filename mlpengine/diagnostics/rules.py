@@ -160,7 +160,7 @@ def target_scale(diagnostics: Diagnostics) -> Verdict | None:
         size, limit = diagnostics.baseline, limits.SMALL_LOSS
         evidence = f"Predicting a constant has a loss of {size:.1e}, so the gradients are nearly 0."
         advice = "Multiply the formula of the loss so that this value becomes about 1."
-        fix, no_fix = [], "a factor of the loss is no setting"
+        fix, no_fix = [], "a factor of the loss is not a setting"
     elif times > limits.OFF_CENTER and not size > limit:
         headline, mean = "Target is not centered", sqrt(max(times**2 - 1, 0.0))
         evidence = f"Its mean is {two_digits(mean)} times its standard deviation; 0 is usual."
@@ -269,7 +269,7 @@ def lr_high(diagnostics: Diagnostics) -> Verdict | None:
         more = f", and momentum makes later steps up to {two_digits(gain)} times as large"
     evidence = (
         f"A step changed the weights by {two_digits(ratio)} times their norm{more}; about "
-        f"{limits.GUIDE_RATIO} is usual, in the first step up to {limits.AIM}."
+        f"{limits.GUIDE_RATIO} is usual (up to {limits.AIM} in the first step)."
     )
     times = max(2.0, start_ratio(diagnostics) / limits.AIM)
     fix = lr_fix(diagnostics, 1 / times)
@@ -307,7 +307,7 @@ def lr_low(diagnostics: Diagnostics) -> Verdict | None:
     headline = "Learning rate is too low"
     evidence = (
         f"No step changed the weights by more than {two_digits(largest)} times their norm; about "
-        f"{limits.GUIDE_RATIO} is usual, in the first step up to {limits.AIM}."
+        f"{limits.GUIDE_RATIO} is usual (up to {limits.AIM} in the first step)."
     )
     fix = suited_lr_fix(diagnostics)
     advice = lr_advice(fix, f"Multiply it by {two_digits(limits.AIM / start_ratio(diagnostics))}.")

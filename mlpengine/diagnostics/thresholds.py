@@ -38,7 +38,7 @@ FAST_RATIO = tuned(
 )
 VERY_FAST_RATIO = tuned(0.5, "update / weights", "`lr_high` above this in any case", CORPUS)
 SLOW_RATIO = tuned(1e-4, "update / weights", "`lr_low` below this; healthy: 2.8e-3", CORPUS)
-SLOW_START = tuned(3e-3, "update / weights", "too low a rate in step 1; healthy: 4.4e-3", CORPUS)
+SLOW_START = tuned(3e-3, "update / weights", "raise the rate below this; healthy: 4.4e-3", CORPUS)
 CLIPPED = tuned(0.9, "share of steps", "`clip_low` if more are clipped; healthy: 0.1", CORPUS)
 COEFFICIENT = tuned(0.05, "clipped norm / norm", "`clip_low` if the median is lower", CORPUS)
 LARGE_MOMENTUM = tuned(0.97, "momentum", "`momentum_high` above this; healthy: 0.9", CORPUS)
@@ -110,9 +110,7 @@ FITTED = tuned(0.9, "constant loss", "a network with a larger training loss cann
 BEHIND = tuned(
     0.1, "constant loss", "`underfitting`: a simple model leads by more; healthy: 0.02", CORPUS
 )
-RISE = tuned(
-    0.08, "constant loss", "`overfitting`: rise after the best epoch; healthy: 0.04", CORPUS
-)
+RISE = tuned(0.08, "constant loss", "`overfitting` if the loss rises more; healthy: 0.04", CORPUS)
 RELATIVE_RISE = tuned(0.1, "lowest loss", "`overfitting` only if the loss rises more", CORPUS)
 MEMORIZED_GAP = tuned(0.1, "constant loss", "MEMORIZED needs a larger gap; healthy: 0.3", CORPUS)
 MEMORIZED = tuned(15.0, "validation / training loss", "`overfitting` above; healthy: 1.8", CORPUS)

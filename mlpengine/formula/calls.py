@@ -88,7 +88,7 @@ class Plan(NamedTuple):
                 yield from copied(source, out[i])
 
     def _to_copy(self) -> list[int]:
-        """Return the outputs to copy or fill at the end; no copy overwrites a later source."""
+        """Return the outputs to copy or fill at the end, each after its old value has been read."""
         sources = {i: self.places.get(node) for i, node in enumerate(self.outputs)}
         sources = {i: place for i, place in sources.items() if place != (OUT, i)}
         copies: list[int] = []
@@ -117,8 +117,8 @@ def plan(
         outputs: the formulas.
         given: variables and other nodes with known values.
         alike: the first `alike` given nodes may all be the same array.
-        overwritten: the nodes that read the old values of the first outputs, such as a parameter
-            before an update in place.
+        overwritten: nodes for the old values of the first outputs, such as a parameter before its
+            update.  The plan writes the new value into the buffer of the old value.
     """
     return _plan(tuple(outputs), tuple(given), alike, tuple(overwritten))
 
@@ -191,7 +191,7 @@ class _Planner:
         follows: bool,
     ) -> None:
         self.outputs, self.given, self.nodes = outputs, given, nodes
-        self.follows = follows  # prefer the buffer of the output that depends on a value
+        self.follows = follows  # whether a value prefers the buffer of the output made from it
         self.time = {n: i for i, n in enumerate(self.nodes)}
         self.last = {a: i for i, n in enumerate(self.nodes) for a in n.args}
         self.place: dict[Expr, Place] = {n: (GIVEN, i) for i, n in enumerate(given)}
@@ -271,7 +271,7 @@ class _Planner:
         return None if node is None else self.own[node]
 
     def _is_writable(self, place: Place, time: int, node: Expr | None) -> bool:
-        """Return whether the step at `time` may write `node`, or work if None, into a buffer."""
+        """Return whether the step at `time` may write to a buffer; for a work buffer, node=None."""
         holder = self.holder.get(place)
         return holder is None or self._is_over(holder, time, node)
 

@@ -227,7 +227,7 @@ class Function(NamedTuple):
     Attributes:
         gradient: ``gradient(dy, node, *args)`` returns a gradient, or None, for each argument.
         numpy: a ufunc, or a generator ``rule(*args, out, *floats, *masks)`` of bound calls.
-        c: C code with a ``{}`` for each argument; macros define its names for single numbers.
+        c: C code with a ``{}`` for each argument, such as ``v_exp({})``.
         onnx: name of the operator, or a function that returns a formula of other functions.
         expensive: whether keeping the value for backward is faster than computing it again.
         arity: number of arguments.
@@ -575,7 +575,7 @@ def _is_expensive(node: Expr) -> bool:
 def _free_of(dy: Expr, roots: Sequence[Expr]) -> list[Expr]:
     """Return the largest subexpressions of `roots` that do not depend on `dy`.
 
-    Instead of a bool, the list has its arguments: kept values must have the dtype of the operands.
+    Bools are replaced by their arguments, because kept values have the dtype of the operands.
     """
     depends: set[Expr] = set()
     for node in order(roots):

@@ -124,7 +124,7 @@ def softplus(x: Array, out: Array, workspace: Array, more: Array) -> Calls:
 
 
 def log1p_exp_of_minus_abs(x: Array, out: Array, workspace: Array, more: Array) -> Calls:
-    """Compute log(1 + exp(-abs(x))), with a small relative error for every x; `out` is not `x`.
+    """Compute log(1 + exp(-abs(x))) with a small relative error; `out` must not be `x`.
 
     With e = exp(-abs(x)) and the rounded sum u = 1 + e, the value is log(u) + (e - (u - 1)) / u.
     The second term corrects the rounding of u.  In float32, these eight calls are faster than
@@ -203,7 +203,7 @@ def normal_tail(z: Array, out: Array, u: Array) -> Calls:
 
 
 def normal_cdf(x: Array, out: Array, workspace: Array, more: Array, mask: Array) -> Calls:
-    """Compute Phi(x): with z = abs(x), Phi(-z) for x < 0, else 1 - Phi(-z); `out` is not `x`."""
+    """Compute Phi(x) as Phi(-z) for x < 0, else 1 - Phi(-z), z = abs(x); `out` must not be `x`."""
     z, tail = out, more
     yield call(np.abs, x, z)
     yield from bounded(np.minimum, z, TAIL_END[x.itemsize], z)

@@ -48,8 +48,8 @@ def in_steps(
 ) -> list[tuple[str, Expr]]:
     """Return steps (name, function of variables and constants) that compute `outputs`.
 
-    Each node becomes one step, in the order of computation.  `given` maps known nodes to their
-    names, or to variables or constants.  Steps that are not outputs get names such as ``t0``.
+    Each node becomes one step, in the order of computation.  `given` maps known nodes to names,
+    variables or constants.  Steps that are not outputs get names such as ``t0``.
     """
     known = {node: variable(x) if isinstance(x, str) else x for node, x in given.items()}
     wanted = {node: name for name, node in reversed(list(outputs.items()))}
@@ -114,7 +114,7 @@ SCALAR_FUNCTIONS = {
     "not_finite": "!is_finite({})",
     "floor": "M(floor)({})",
 }
-"""C of functions that only exports use, on single numbers, such as an entry of a vector."""
+"""C of functions that only exported programs use, such as reading an entry of a vector."""
 
 C_MASKS = {"vec": "ivec", "real": "int", "double": "int"}
 """The C type of a bool, by the C type of a number."""

@@ -92,12 +92,12 @@ def _later(
 
 
 def brier(times: Array, chances: Array, at: Array, weights: Array | None = None) -> Array:
-    """Return the mean squared error (times,) of probabilities of no event until each time in `at`.
+    """Return the Brier score of `chances` (rows, times) at each time in `at`.
 
-    `chances` are these probabilities (rows, times).  Rows that were censored before a time do not
-    count.  To compensate, a row with an event at time e before the time t has the weight
-    1 / share(e), and a later row has the weight 1 / share(t).  share(t) is the share of rows that
-    are not censored until t.
+    `chances` are probabilities that the event has not happened by a time; the score is their mean
+    squared error.  Rows that were censored before a time t do not count.  To compensate, a row with
+    an event at time e before t has the weight 1 / share(e), and a later row the weight
+    1 / share(t).  share(t) is the share of rows that are not censored until t.
 
     Source: Graf et al. 1999, "Assessment and comparison of prognostic classification schemes for
     survival data", section 4.
@@ -127,10 +127,10 @@ def integrated(scores: Array, at: Array) -> float:
 def calibration(
     times: Array, chances: Array, at: float, weights: Array | None = None
 ) -> tuple[Array, Array, Array]:
-    """Compare probabilities (rows,) of no event until a time with events, in `GROUPS` of rows.
+    """Compare probabilities (rows,) that no event has happened by the time `at` with real events.
 
-    Groups have rows with similar probabilities.  Return, for each group, the mean probability, the
-    share of rows without an event (`kaplan_meier`), and the weight.
+    The `GROUPS` groups have rows with similar probabilities.  Return, for each group, the mean
+    probability, the share of rows without an event (`kaplan_meier`), and the weight.
     """
     rows = np.ones(len(times)) if weights is None else np.asarray(weights, np.float64)
     groups = np.array_split(np.argsort(chances, kind="stable"), min(GROUPS, len(times)))

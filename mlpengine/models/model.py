@@ -837,7 +837,7 @@ def _check_background(cells: object, columns: Sequence[str]) -> None:
     conform(cells, dict[str, list[float | str | None]], "background")
     assert isinstance(cells, Mapping)
     if {*cells} != {*columns} or len({*map(len, cells.values())}) > 1:
-        raise CheckpointError("background: needs equally many cells of each column that is read")
+        raise CheckpointError("background: must have as many cells in every column that is read")
 
 
 def _ensemble_weights(description: Mapping[str, Any], networks: int) -> tuple[float, ...]:

@@ -590,7 +590,7 @@ class Regression(Task):
         return 2 * float(np.dot(self._pinballs(scored, levels), np.diff(ends)))
 
     def _apart(self, scored: Scored, levels: Sequence[float]) -> float:
-        """Return the largest difference between a level and the share of targets below it."""
+        """Return the largest difference between level and share of targets below the quantile."""
         pairs, truth = zip(self._predictions(scored.output), levels, strict=True), scored.truth
         return max(
             abs(metrics.on_known(metrics.share_below, truth, q, scored.weights) - level)

@@ -20,7 +20,7 @@ def need_floats(where: str, **operands: Spec | None) -> None:
     if not all(spec.is_float and spec.dtype == present[0].dtype for spec in present):
         raise DtypeError(
             f"{where}: operands need one floating dtype ({listing(**operands)}); "
-            "write x.astype(dtype) of an array, x.cast(dtype) of a node"
+            "convert an array by x.astype(dtype), and a node by x.cast(dtype)"
         )
 
 

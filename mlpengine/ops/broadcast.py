@@ -8,9 +8,9 @@ from mlpengine.core.spec import Array, Calls, call
 from mlpengine.ops._constant import ones
 
 NARROW = 32
-"""Maximum number of entries for which `largest` transposes the entries before it reduces them.
+"""Maximum length of rows that `largest` transposes before it takes their maxima.
 
-NumPy would reduce many short rows slowly, one by one."""
+NumPy would reduce short rows slowly, one by one."""
 
 
 def unbroadcast(wide: Array, out: Array) -> Calls:

@@ -88,7 +88,7 @@ class EntryLoss(Loss):
         """The exponent p with which derivatives of the loss scale, or None if no p exists.
 
         If all targets are multiplied by c, and log(c) is added to the first output, then the
-        derivatives by it are multiplied by c**p.  So the scale of targets changes no best weight.
+        derivative by this output is multiplied by c**p, so the best weights do not change.
         """
         return self.formulas.scaling
 
@@ -96,8 +96,8 @@ class EntryLoss(Loss):
     def predictions(self) -> Sequence[Prediction]:
         """The predictions for a target.
 
-        If several outputs shift with the target, each of them is a prediction.  Otherwise there is
-        one: the output that shifts, or the first if none shifts; with a log link, exp(output).
+        If several outputs shift with the target, each of them is a prediction.  Otherwise the only
+        prediction is the output that shifts, or the first; with a log link, exp of this output.
         """
         f = self.formulas
         if len(f.locations) < 2:
@@ -131,7 +131,7 @@ class EntryLoss(Loss):
         return np.full_like(mean, np.nan)
 
     def outside(self, t: Any) -> Any:
-        """Return a mask of the targets `t`, an array or a formula, outside `target_range`."""
+        """Return a mask of targets outside `target_range`; `t` is an array or a formula."""
         low, high = self.target_range
         below = t <= low if self.open_below else t < low
         return below if isinf(high) else below | (t > high)
@@ -151,7 +151,7 @@ class EntryLoss(Loss):
     def check_bounded(self, target: Array) -> None:
         """Check that the loss of an entry does not fall without limit as its output grows.
 
-        Shapes: target (rows, targets).  A loss with several columns an entry is not checked.
+        Shapes: target (rows, targets).  A loss with several columns for an entry is not checked.
         Raises: UsageError if the loss at the output 2**40 * m or -2**40 * m is below the loss at
             2**20 * m or -2**20 * m; m is the largest absolute target, at least 1.
         """

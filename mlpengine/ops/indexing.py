@@ -38,7 +38,7 @@ class Gather(GradOp, name="gather"):
         others = [pair for i, pair in enumerate(lengths) if i != axis]
         if len(index.shape) != len(x.shape) or any(n != m and 1 not in (n, m) for n, m in others):
             raise ShapeError(
-                f"gather: index must have the rank of x and fit it on all axes but {axis} "
+                f"gather: index must have the rank of x and broadcast on all axes but {axis} "
                 f"({listing(x=x, index=index)})"
             )
         shape = [m if n == 1 else n for n, m in lengths]
@@ -233,7 +233,7 @@ def _check(index: Array, flat: Array, length: int, what: str) -> None:
 
 
 def _widened(index: Array, workspace: Array) -> tuple[Array, tuple[Call, ...]]:
-    """Return the index with the dtype `WIDE`, and the calls that convert it, if it needs them."""
+    """Return the index with the dtype `WIDE`, and the calls, if needed, that convert the index."""
     if index.dtype == WIDE:
         return index, ()
     wide = workspace[0, ...]
@@ -241,10 +241,10 @@ def _widened(index: Array, workspace: Array) -> tuple[Array, tuple[Call, ...]]:
 
 
 def _nonnegative(index: Array, workspace: Array, length: int) -> tuple[Array, tuple[Call, ...]]:
-    """Return a buffer for the index with -1 replaced by length - 1 and so on, and its calls.
+    """Return a buffer for the index without negative entries, and the calls that fill the buffer.
 
-    As an unsigned number, a negative index is huge.  So the result is the unsigned minimum of index
-    and index + length.  This is much faster than `numpy.remainder`.
+    A negative index stands for index + length.  As an unsigned number it is huge, so the result is
+    the unsigned minimum of both.  This is much faster than `numpy.remainder`.
     """
     wide, calls = _widened(index, workspace)
     counted: Array = workspace[1, ...]

@@ -1,4 +1,4 @@
-"""The base class of all losses: ops with one number as output that you can also call directly."""
+"""The base class of losses: ops that return one number and that you can also call directly."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -204,7 +204,7 @@ class Loss(GradOp):
         `target` is the spec of the targets; a loss that accepts class indices or probabilities
         needs it.  If `output` has only some of the rows, `mean_rows` is the number of all rows; the
         values and gradients of the parts then add up to the mean.  `memory` is the bound loss of a
-        larger batch, to use the first rows of its buffers.  `weight` is a shared buffer of weights.
+        larger batch; the new loss uses its first rows.  `weight` is a shared buffer of weights.
         """
         x = Spec.of(output)
         if d_output is not None and Spec.of(d_output) != x:

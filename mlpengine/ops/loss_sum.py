@@ -112,7 +112,7 @@ class LossSum:
         )
 
     def values(self, bound: BoundLoss) -> dict[str, float]:
-        """Return the value of each loss by name, without its weight, after a replay."""
+        """Return the value of each loss by name, without its weight, after a run."""
         return {n: float(part.value) / self.weights[n] for n, part in bound.parts.items()}
 
     def __repr__(self) -> str:

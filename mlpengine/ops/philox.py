@@ -23,7 +23,7 @@ GROUP = 8
 """Number of blocks in a group: the words 0 and 1 of all its blocks precede their words 2 and 3."""
 
 BLOCKS_AT_ONCE = 8192
-"""Maximum number of blocks for one set of NumPy calls; their 64 bytes a block fit into the cache.
+"""Maximum number of blocks for one set of NumPy calls: at 64 bytes a block, they fit into cache.
 
 If a step needs fewer blocks, the calls compute the blocks of several steps."""
 
@@ -87,7 +87,7 @@ class Philox:
         self.state[1] += np.uint64(1)
 
     def draw(self, stream: int, out: Array, lines: int = 1) -> Calls:
-        """Yield the calls that write bytes of `stream` into `out` (..., columns) of uint8.
+        """Yield the calls that write bytes of `stream`, a number, into `out` (..., columns), uint8.
 
         `out` is filled as a matrix (rows, columns), with `lines` rows for each row of the batch.
         """

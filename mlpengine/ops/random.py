@@ -21,7 +21,7 @@ class Dropout(GradOp, name="dropout"):
     Each entry uses one random byte, so p is `rate` rounded to a multiple of 1/256, from 1/256 to
     255/256; only a rate of 0 gives p = 0.  The mask depends only on the seed and the step of `rng`,
     on `layer`, and on the position of the entry; it is equal on every backend.  Forward of layer 0
-    advances `rng` to the next step before it draws.  Evaluation records no dropout.
+    advances `rng` to the next step before it draws.  In evaluation, no dropout is recorded.
 
     Shapes: x (..., columns), y (..., columns).
     Backward: dx = dy * mask, with the mask of the last forward.

@@ -84,7 +84,7 @@ class Detach(_Moved, name="detach"):
     """The same value without a gradient.
 
     Shapes: x (...), y (...).
-    Backward: dx = 0.  Backward skips ops that only x depends on.
+    Backward: dx = 0.  Backward skips ops that are needed only for x.
     """
 
     stops_gradient = True
@@ -106,7 +106,7 @@ class Cat(GradOp, name="cat"):
     `sizes` are the lengths of the operands along the axis.  They are needed only if an operand with
     a gradient lies between operands without a gradient.
 
-    Shapes: operands have equal shapes except along `axis`; the length of y is the sum of lengths.
+    Shapes: operands (..., n_i, ...), y (..., sum of n_i, ...), with the lengths n_i along `axis`.
     Backward: each operand gets its part of dy.
     Raises: ShapeError unless the operands agree on rank, dtype and all other axes.
     """

@@ -160,7 +160,7 @@ def _rise(z: Expr, end: Expr) -> Expr:
 
 
 def _mirrored(z: Expr, end: Expr) -> tuple[Expr, Expr]:
-    """Return (z, end) if z > 0, else (-end, -z), which is as probable and needs no lower tail."""
+    """Return (z, end) if z > 0, else the mirrored interval (-end, -z) of the same probability."""
     return where(z > 0, z, -end), where(z > 0, end, -z)
 
 

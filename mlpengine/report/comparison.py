@@ -1,4 +1,4 @@
-"""The lead of the better of two runs on the same rows, row by row."""
+"""Compare two runs on the same rows: the lead of the better run, with its standard error."""
 
 from collections.abc import Sequence
 
@@ -18,9 +18,9 @@ def lead_of(
 ) -> Lead | None:
     """Return the lead of the better of two runs.
 
-    If a threshold has costs, the metric is the mean cost; the first such costs count for both runs.
-    Returns None unless both runs have the same metric, table, target and classes, and predicted the
-    same rows; and for a warm start with other rows.
+    If a run's threshold has costs, the metric is the mean cost, with the costs of the first such
+    run.  Returns None if the runs differ in metric, table, target, classes or predicted rows, or if
+    a warm start may have been trained on the predicted rows.
     """
     scores = [one.data["score"] for one in collected if one.data.get("score")]
     models = [one.data["model"] for one in collected if one.data.get("model")]

@@ -153,7 +153,7 @@ class Callback:
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load a state of `state_dict`."""
+        """Restore a state from `state_dict`."""
 
 
 HOOKS = tuple(name for name in vars(Callback) if name.startswith("on_"))
@@ -252,9 +252,9 @@ class Loop(Uncopyable):
             if validation is not None or not known or not whole:
                 given = f"{plural(len(each), 'step')}, {plural(size, 'fold')} of {len(folds)} rows"
                 raise UsageError(
-                    "loop: folds must be one for each training row, counted from 0, without a "
-                    "validation part and with equally many steps for each fold (got "
-                    f"{given})"
+                    "loop: folds must have the fold of each training row, counted from 0; the "
+                    "number of steps must be a multiple of the number of folds, and validation "
+                    f"must be None (got {given})"
                 )
             parts = [train.rows(np.flatnonzero(folds == k)) for k in range(size)]
         self.validation = parts[0]
@@ -380,8 +380,8 @@ class Loop(Uncopyable):
         """End training after the current step, or after the current call of many steps.
 
         Training ends within milliseconds.  A signal handler, another thread or any rank may call
-        this method.  Outside a `run`, the next run ends.  A later `run` continues with the next
-        row.
+        this method.  If no `run` is active, the next one ends at once.  A later `run` continues
+        with the next row.
         """
         self._want_stop(True)
 

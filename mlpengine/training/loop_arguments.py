@@ -40,7 +40,7 @@ def check_stopping(step: TrainingStep, task: Task, stopping: Any, *, validated: 
 
 
 def check_fit(step: TrainingStep, task: Task, train: Split, validation: Split | None) -> None:
-    """Raise UsageError for other outputs than the network's, ShapeError for wrong data."""
+    """Raise UsageError if the task does not fit the network, ShapeError for wrong data."""
     parts = {"train": train} if validation is None else {"train": train, "validation": validation}
     for name, part in parts.items():
         if not isinstance(part, Split):
@@ -51,7 +51,7 @@ def check_fit(step: TrainingStep, task: Task, train: Split, validation: Split | 
     bound = step.bound(step.batch_size)
     x, y, weights = bound.buffers
     for name, part in parts.items():
-        # beside training rows with probabilities, validation rows may have labels
+        # targets may be probabilities in training and labels in validation
         same = getattr(part.y, "ndim", 0) == getattr(train.y, "ndim", 0)
         data = (
             part.x if isinstance(part.x, np.ndarray | NamedRows) else x,  # or rows in a file

@@ -43,7 +43,7 @@ class Progress(Callback):
         self._shown = seen if shown is None else shown
         self._live = seen if live is None else live
         self._due, self._width = 0.0, 0
-        self._output: Any = None  # of the notebook's cell
+        self._output: Any = None  # the display in a notebook's cell
 
     def __enter__(self) -> Self:
         return self

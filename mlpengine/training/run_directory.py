@@ -195,4 +195,4 @@ def resolved_config(run: Path, advice: str = "") -> Path:
         raise missing(run, "run")
     if advice:
         raise UsageError(f"{run}: holds no {RESOLVED}{advice}")
-    raise not_a_run(run, f"{RESOLVED}, so it is no run directory")
+    raise not_a_run(run, f"{RESOLVED}, so it is not a run directory")

@@ -48,8 +48,8 @@ class CalibrationSet:
 
     `taught` are the teacher's predictions.  `drawn` are random targets.  For numbers, a target is
     the teacher's prediction plus a random out-of-fold error of the teacher.  For classes, a target
-    is a class, drawn with the predicted probabilities, and a random out-of-fold probability of this
-    class where it was true.
+    is a class, drawn with the predicted probabilities, and the out-of-fold probability that the
+    teacher gave a random row of this class.
 
     Shapes: x (rows, in_dim); taught (rows, targets or classes); drawn (rows, targets) or (rows, 2).
     """
@@ -61,7 +61,8 @@ class CalibrationSet:
     def calibrate(self, task: Task, forward: Callable[[Array], Array]) -> dict[str, Any]:
         """Return the residuals or prediction sets of a student.
 
-        They combine the teacher's errors on new rows with the student's distance from the teacher.
+        The result combines the teacher's errors on new rows and the student's distance from the
+        teacher.
         """
         if isinstance(task, Regression):
             predicted = task.predict(forward(self.x))
@@ -77,8 +78,8 @@ class CalibrationSet:
 class TransferSet:
     """Predictions of a teacher for training rows, and for synthetic rows made from training rows.
 
-    The rows of `mixed` without targets are the calibration set, with `taught` and `drawn` as in
-    `CalibrationSet`.  `threshold` is the threshold of teacher and student.
+    `mixed` has the synthetic rows; the last of them, without targets, are the calibration set, with
+    `taught` and `drawn` as in `CalibrationSet`.  `threshold` is for teacher and student.
 
     `targets` are probabilities, or numbers in the units of the table.  `beside` holds outputs of
     other models by part and title.  `checksum` is the checksum of the training rows.
@@ -146,7 +147,7 @@ class TransferSet:
 
     @classmethod
     def load(cls, path: Path) -> "TransferSet":
-        """Read a file of `save`.  Raises: CheckpointError if it is another file, or damaged."""
+        """Read a file from `save`.  Raises: CheckpointError for another or a damaged file."""
         arrays, header = read_tensors(path)
         try:
             columns = tuple(map(str, header["transfer"]["columns"]))

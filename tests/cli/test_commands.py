@@ -84,7 +84,7 @@ def test_init_drops_what_gives_the_answer_away(trained):
     assert data.source == "flowers.csv"
     assert data.missing == "indicator"
     reasons = {line.split()[1]: line for line in lines if line.startswith("    - ")}
-    assert "the target in another coding" in reasons["answer"]
+    assert "stands for one value of the target" in reasons["answer"]
     assert "row numbers" in reasons["id"]
     assert "constant" in reasons["unit"]
 

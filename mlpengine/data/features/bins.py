@@ -43,7 +43,7 @@ class Bins:
         return names
 
     def encode(self, values: Array, out: Array) -> None:
-        """Write components (rows, components) of `values` (rows, features) without NaN to `out`."""
+        """Write the components (rows, components) of `values` (rows, features), without NaN."""
         values.take(self.columns, 1, out, "clip")
         np.subtract(out, self.left, out=out)
         np.maximum(out, self.low, out=out)  # np.clip with a row of limits takes longer

@@ -40,7 +40,7 @@ from mlpengine.settings.features import TaskName
 
 KEEP_IF = "keep it only if it is known when you predict, else list it under data.drop"
 
-USE_IT = "to use it, set data.drop to a list without it, such as []"
+USE_IT = "to use it, set data.drop: [], or a list without this column"
 
 CORRECT = "correct or clear the value"
 
@@ -108,7 +108,8 @@ class Profile:
         lines += [line for line in remarks if line not in lines]
         lines += [f"{o.text}; {CORRECT}" for o in self.outliers if o.column not in dropped]
         if self.target_missing:
-            lines.append(f"target: missing in {plural(self.target_missing, 'row')}; left out")
+            rows = plural(self.target_missing, "row")
+            lines.append(f"target: missing in {rows}; training leaves these rows out")
         if self.duplicates:
             lines.append(
                 f"{self.duplicates} of {self.n_rows} rows are copies of an earlier row; remove "
@@ -125,11 +126,11 @@ class Profile:
             return [
                 f"{len(small):,} of {plural(len(self.classes), 'class', 'classes')} have fewer "
                 f"than {few:,.0f} rows, such as {smallest!r:.60} with {count}; consider merging "
-                "them"
+                "classes"
             ]
         return [
             f"class {name!r:.60}: only {plural(count, 'row')}; consider class weights, or merging "
-            "it"
+            "it with another class"
             for name, count in small.items()
         ]
 
@@ -372,7 +373,7 @@ def more_features(features: int, rows: int) -> str:
     """Return the warning for a table with more features than rows."""
     return (
         f"there are more features than rows ({features:,} and {rows:,}): a network can memorize "
-        "the rows; leave out columns, or expect the validation score to be poor"
+        "the rows and predict new rows badly; consider leaving out columns"
     )
 
 

@@ -105,7 +105,7 @@ def marked_number(column: Column) -> tuple[str, str] | None:
 def comma_text(column: Column) -> str | None:
     """Return a warning about a text column with numbers such as 1,5 or 1.234,5.
 
-    The result is None unless one pair of decimal and thousands marks reads nearly all levels.
+    The result is None unless nearly all levels are numbers with the same decimal mark.
     """
     if column.kind != "text":
         return None
@@ -140,7 +140,7 @@ def comma_text(column: Column) -> str | None:
 
 
 def _read_by_marks(levels: Sequence[str]) -> tuple[Marks, dict[str, float]]:
-    """Return the marks that read most levels as numbers, and these numbers by level."""
+    """Return the marks that read most levels as numbers, and the number of each such level."""
     return max(
         ((marks, _numbers_by(levels, marks)) for marks in NUMBER_MARKS),
         key=lambda pair: len(pair[1]),
@@ -153,7 +153,7 @@ def _numbers_by(levels: Iterable[str], marks: Marks) -> dict[str, float]:
 
 
 def _numbers(levels: Iterable[str], *, padded: bool = True) -> dict[str, float]:
-    """Return the numbers among the levels, by level.
+    """Return the number of each level that is a number.
 
     If more levels have decimal commas than points, a point does not mark decimals.
     """

@@ -72,8 +72,8 @@ class NewRows:
         if self._has_history:
             hint = "lags and windows lack values of earlier rows (new rows may have no target yet)"
         return [
-            *_first(texts, "with texts that have no feature of their own"),
-            *_first(far, "with rows far outside those trained on"),
+            *_first(texts, "with texts unknown to the model"),
+            *_first(far, "with rows far outside the training range"),
             *_first(gaps, "with more missing values than in training"),
             *([hint] if derived else []),
         ]
@@ -104,8 +104,8 @@ def unknown_remarks(preprocessor: Preprocessor, unknown: Mapping[str, Counter[st
         if (more := len(texts) - len(listed)) > 0:
             listed.append(plural(more, "other text"))
         remarks.append(
-            f"column {name!r}: {plural(texts.total(), 'row')} with a text that has no feature of "
-            f"its own: {', '.join(listed)}; such texts are {why}"
+            f"column {name!r}: {plural(texts.total(), 'row')} with a text unknown to the model: "
+            f"{', '.join(listed)}; such texts are {why}"
         )
     return remarks
 
@@ -114,7 +114,7 @@ def far_remarks(preprocessor: Preprocessor, far: Mapping[str, tuple[int, str]]) 
     """Return a line for each column in `far`: the number of far rows, and an example."""
     columns = preprocessor.summary["columns"]
     return [
-        f"column {name!r}: {plural(count, 'row')} far outside those trained on, such as {value} "
+        f"column {name!r}: {plural(count, 'row')} far outside the training range, such as {value} "
         f"({_range(columns[name], preprocessor.kinds[name] == 'date')})"
         for name, (count, value) in far.items()
     ]

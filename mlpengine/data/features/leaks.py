@@ -53,7 +53,7 @@ class Goal(NamedTuple):
         return cls(target, codes, counts, shuffled, task)
 
 
-DETERMINES = "it determines the target, value for value"
+DETERMINES = "each of its values stands for one value of the target"
 
 
 def find_leaks(table: Table, names: Sequence[str], target: Array, task: TaskName) -> list[Leak]:
@@ -80,8 +80,8 @@ def find_leaks(table: Table, names: Sequence[str], target: Array, task: TaskName
     for first, last in combinations(dates, 2):
         between = Column(columns[last].values - columns[first].values)
         if (one := find_leak(last, between, goal)) and last not in (leak.column for leak in leaks):
-            reason = f"the time from {first!r} to it explains {100 * one.share:.1f} % of the target"
-            leaks.append(Leak(last, one.share, reason))
+            explained = f"explains {100 * one.share:.1f} % of the target"
+            leaks.append(Leak(last, one.share, f"the time from {first!r} to {last!r} {explained}"))
     if sum(leak.is_target for leak in leaks) == len(names):
         return [one._replace(is_target=False, reason=DETERMINES) for one in leaks if one.is_target]
     return leaks
@@ -101,16 +101,16 @@ def find_leak(name: str, column: Column, goal: Goal) -> Leak | None:
     if (codes >= 0).sum() < MIN_LEAK_ROWS:
         return None
     if is_recoding_of_target(codes, goal, ordered=column.kind != "text"):
-        return Leak(name, 1.0, "it is the target in another coding, value for value", True)
+        return Leak(name, 1.0, DETERMINES, True)
     filled = goal.codes[codes >= 0]
     if goal.task == "classification" and (filled == filled[0]).all():
         share = len(filled) / goal.counts[filled[0]]
         if share > 0.5 and len(filled) < len(codes):
-            return Leak(name, share, "it is filled in for one class alone")
+            return Leak(name, share, "it has values in rows of one class only")
     has_groups = column.kind == "text" or 2 * EACH_SIDE * len(distinct) <= len(codes)
     if goal.task == "classification":
         share = share_of_classes(codes, goal, has_groups=has_groups)
-        reason = f"alone it avoids {100 * share:.1f} % of the errors of guessing"
+        reason = f"alone it avoids {100 * share:.1f} % of the errors of a constant prediction"
     else:
         near = share_of_squares(codes, goal, has_groups=has_groups)
         share = max(near, share_of_line(column, goal.values))
@@ -118,7 +118,7 @@ def find_leak(name: str, column: Column, goal: Goal) -> Leak | None:
         ranks = (np.cumsum(goal.counts) - (goal.counts + 1) / 2)[goal.codes]
         ordered = share_of_squares(codes, goal._replace(values=ranks), has_groups=has_groups)
         if share < ANSWER and ordered >= ORDER:
-            reason = f"alone it gives the order of the target (R2 of ranks {ordered:.3f})"
+            reason = f"alone it predicts the order of target values (R2 of ranks {ordered:.3f})"
             return Leak(name, ordered, reason)
     return Leak(name, share, reason) if share >= ANSWER else None
 

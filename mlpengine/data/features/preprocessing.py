@@ -238,7 +238,7 @@ class Preprocessor:
                 problems.append(
                     f"{table.where(name)}: {plural(levels, 'different text')} in "
                     f"{plural(table.n_rows, 'row')} cannot be learned from; "
-                    f"put it under drop, or under categorical{f'; {comma}' if comma else ''}"
+                    f"list the column under drop or categorical{f'; {comma}' if comma else ''}"
                 )
             elif kind == "mixed":
                 try:

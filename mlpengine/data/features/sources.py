@@ -174,8 +174,8 @@ def check_numeric(table: Table, name: str) -> None:
 
 def _cell_error(table: Table, name: str, row: int, value: float) -> DataError:
     if np.isnan(value):
-        fix = "is missing (missing: error); fill it, or choose mean, median or indicator"
-        return DataError(f"{table.where(name, row)}: {fix}")
+        fix = "fill it in, or set data.missing to mean, median or indicator"
+        return DataError(f"{table.where(name, row)}: the value is missing; {fix}")
     return DataError(
         f"{table.where(name, row)}: must be finite and within {LIMIT:g} ({value}); correct the "
         "value, or leave it empty"

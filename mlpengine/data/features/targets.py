@@ -186,9 +186,9 @@ class NumberTarget(Target):
     ) -> "NumberTarget":
         """Fit center and scale of each column.
 
-        With `standardize` True they are mean and deviation, with "mean" 0 and mean, with False 0
-        and 1.  With `log`, they are computed from log(y).  With `bounded` or `log`, the bounds are
-        the range of each column.
+        (center, scale) is (mean, deviation) if `standardize` is True, (0, mean) if `standardize` is
+        "mean", else (0, 1).  With `log`, they are computed from log(y).  With `bounded` or `log`,
+        the bounds are the range of each column.
 
         Raises: DataError for a value that is infinite, not a number or, with `log`, not positive;
             for a missing value in a single column, and for one of several columns without values.
@@ -557,7 +557,7 @@ def _complete(table: Table, name: str, role: str = "the target") -> None:
 def check_positive(values: Array, where: Callable[[int, int], str]) -> None:
     """Check that targets (rows, columns) are positive.
 
-    Raises: DataError for the first other target; the message begins with ``where(row, column)``.
+    Raises: DataError, beginning with ``where(row, column)``, for the first that is not positive.
     """
     if (values <= 0).any():
         row, column = (int(place) for place in np.argwhere(values <= 0)[0])
@@ -582,13 +582,13 @@ def _numbers(table: Table, name: str, role: str = "the target", *, gaps: bool = 
             if row is None and not odd:
                 advice = "write the decimal mark of the training rows in all values"
             if role == "the event":
-                advice = "write 1 where it was seen and 0 where the time is censored"
+                advice = "write 1 for a seen event and 0 for a censored time"
             if role == "the label":
                 advice = "write 1 for yes and 0 for no"
             if role == "the target" and len(odd) == len(column.levels):
                 advice = "for classes write data.task: classification"
                 if gaps:
-                    advice = "several targets are all numbers, or all labels of 0 and 1"
+                    advice = "several targets must be all numbers, or all labels of 0 and 1"
         where = table.where(name, row)
         raise DataError(f"{where}: {role} must be a number ({value!r:.60}); {advice}")
     values = column.values.astype(np.float64)

@@ -10,7 +10,7 @@ FEW_LEVELS = tuned(
 )
 MIN_COUNTS = tuned(5, "distinct values", "counts from 0 on have at least this many")
 MIN_MARKS = tuned(6, "distinct values", "grades have at least this many")
-RARER = tuned(20, "times", "the largest of counts is this much rarer than the most frequent")
+RARER = tuned(20, "times", "the largest count is this much rarer than the most frequent count")
 ROWS_PER_CLASS = tuned(5, "rows", "a class has at least this many rows on average")
 MIXED_SHARE = tuned(0.9, "share of levels", "if more are numbers, the other texts are mistakes")
 FEW_TEXTS = tuned(0.02, "share of values", "at most this share of texts among numbers: mistakes")

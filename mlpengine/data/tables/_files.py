@@ -19,7 +19,7 @@ from mlpengine.core.wording import quoted
 Opener = Callable[[], BinaryIO]
 
 BOMB_BYTES, BOMB_RATIO = 4 << 20, 400
-"""A compressed file is refused if it has more unpacked bytes, and a larger ratio to packed bytes.
+"""Limits of unpacked bytes, and of unpacked / packed bytes; a file above both limits is refused.
 
 Real tables have ratios of 5 to 50."""
 

@@ -316,7 +316,7 @@ def _sample(lines: list[str]) -> list[str]:
 
 
 def sniff(lines: list[str]) -> str:
-    """Return the delimiter with the most cells per line, if all lines have as many cells."""
+    """Return the delimiter that gives the most cells per line, and equally many in all lines."""
     best, cells = ",", 1
     for delimiter in DELIMITERS:
         try:

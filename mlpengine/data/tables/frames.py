@@ -138,9 +138,8 @@ def _columns_of_rows(
     for number, row in enumerate(rows, 1):
         if lacking := [name for name in needed if name not in row]:
             raise DataError(
-                f"{source}: row {number}: {', '.join(map(repr, lacking))} must be there, as in "
-                f"other rows (it has {', '.join(map(repr, row)) or 'nothing'}); None is a missing "
-                "value"
+                f"{source}: row {number}: must have {', '.join(map(repr, lacking))}, as other rows "
+                f"(it has {', '.join(map(repr, row)) or 'nothing'}); write None for a missing value"
             )
     return {str(name): [row.get(name) for row in rows] for name in known}
 
@@ -176,8 +175,8 @@ def _column(values: Any, name: str, source: str, options: CsvOptions) -> Column:
     values = with_missing(values)
     array = _as_array(values, where)
     if array.ndim == 0:
-        text = "as many values as in other columns are needed"
-        raise DataError(f"{where}: {text} (one, {values!r:.40})")
+        text = "must have as many values as other columns"
+        raise DataError(f"{where}: {text} (got one, {values!r:.40})")
     if array.ndim != 1:
         raise DataError(f"{where}: must be one-dimensional (shape {array.shape})")
     kind = array.dtype.kind
