@@ -13,12 +13,12 @@ from mlpengine.nn.scratch import Scratch
 
 
 class CompiledMlp:
-    """The forward pass of a scratch in one call; `Mlp.compile` makes it.
+    """The forward pass of a network as one compiled program; `Network.compile` makes it.
 
     Each call reads the network's current parameters.  Use one object for each thread.
 
     Attributes:
-        input: (batch, in_dim), the buffer that `run` reads; write rows into it to save a copy.
+        input: (batch, in_dim), the buffer that `run` reads; to avoid a copy, write rows into it.
         output: (batch, out_dim), a view, valid until the next call.
 
     Raises: CompileError if there is no compiler, or if an op has no compiled rule.

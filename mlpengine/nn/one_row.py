@@ -18,8 +18,8 @@ class OneRow:
     """The forward pass over one row for networks of one architecture.
 
     Write the features to `input` (1, in_dim), and call the object to compute `outputs` (networks,
-    1, out_dim).  For a `Population` of dense layers, `together` is True: each NumPy call computes a
-    product or a function for all networks, because small networks spend most time in calls.
+    1, out_dim).  If the networks are a `Population` of dense layers, `together` is True: each NumPy
+    call computes one op of all networks.  Small networks spend most of their time in such calls.
     """
 
     def __init__(self, networks: Sequence[Network]) -> None:
@@ -55,7 +55,7 @@ class OneRow:
 
 
 class _Together:
-    """The calls of one network's program, on arrays with a leading axis for the networks."""
+    """The forward pass of all networks: arrays get a first axis for the networks."""
 
     def __init__(self, networks: Population[Any], x: Array, program: Forward) -> None:
         self._params, self._block = networks[0].params.flat, networks.params
@@ -87,14 +87,14 @@ class _Together:
         return x is not None and (_place(x), x.shape) in self._shared
 
     def written(self, x: Any) -> Array:
-        """Return the buffer (networks, ...) for a value in the first network."""
+        """Return the buffer (networks, ...) for the array `x` of the first network."""
         key = _place(x), x.shape
         if key not in self._buffers:
             self._buffers[key] = np.empty((len(self._block), *x.shape), x.dtype)
         return self._buffers[key]
 
     def _read(self, x: Any) -> Array | None:
-        """Return `x` for all networks: a buffer, a view of parameters or a shared value."""
+        """Return the array (networks, ...) for `x`: a buffer, parameters, or (1, ...) if equal."""
         if x is None:
             return None
         if (_place(x), x.shape) in self._buffers:

@@ -1,4 +1,4 @@
-"""Formulas from an optimizer's `numbers` and `update`; every backend uses these formulas."""
+"""Recording of an optimizer's `numbers` and `update` as formulas, for all backends."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -14,9 +14,9 @@ def update_formulas(
     moments: Iterable[str],
     average: float | None,
 ) -> tuple[dict[str, Expr], dict[str, Expr]]:
-    """Return the formulas `numbers` and `outputs` of an `Update`.
+    """Return the formulas of the optimizer's `numbers` and of its `update`.
 
-    With `average`, the outputs also update the moment ``average`` with this decay.
+    With `average`, the moment ``average`` is also updated, with this decay.
     Raises: UsageError for an unknown or missing name.
     """
     where = type(optimizer).__name__

@@ -126,7 +126,7 @@ mlpengine.fit(COLUMNS, COLUMNS["price"])
     fit: target | write mlpengine.fit(table, target='price')
 # a network's weights for a step
 step.load_state_dict(mlp.state_dict())
-    training step: needs what step.state_dict() returned | got a network's
+    training step: state must come from step.state_dict() | got a network's state
     write mlp.load_state_dict(state)
 # classes from 1
 step(X, Y % 3 + 1)
