@@ -81,6 +81,8 @@ def first_line(path: Path) -> str:
 def similar_file(path: Path) -> str:
     """Return `` - did you mean 'x'?`` for a similar path, or "" if there is none."""
     folder = path.parent
+    if os.path.lexists(path):
+        return " (the link leads nowhere)" if path.is_symlink() else ""
     with suppress(OSError):
         if not folder.is_dir():
             siblings = (other.name for other in folder.parent.iterdir() if other.is_dir())
