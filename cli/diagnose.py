@@ -47,13 +47,14 @@ Examples:
     "--fix",
     type=OUTPUT_FILE,
     metavar="FILE",
-    help="Write the config with the settings that the verdicts ask for, commented.",
+    help="Write a config with the settings that fix the problems, with comments.",
 )
 @AS_JSON
 def command(run: Path, fix: Path | None, as_json: bool) -> None:
     """Explain how the run in directory RUN went.
 
-    The command shows the last measurement of gradients and units, and the verdicts.
+    The command shows the last measurement of gradients and units, and the verdicts: the problems
+    that were found.
     """
     if fix is not None and fix.exists():
         raise UsageError(f"--fix: must be a new file ({fix} exists)")
@@ -124,7 +125,7 @@ def _measured(
 
 
 def _write_fix(path: Path, config: Path, reported: list[Verdict]) -> str:
-    """Write the config with the settings of the verdicts' fixes; return a line about it."""
+    """Write a config with the settings of the verdicts' fixes; return a line of text about it."""
     settings = combined_fix(reported)
     if not settings:
         return "no verdict asks for a setting; nothing was written"

@@ -18,8 +18,8 @@ from .options import AS_JSON
 from .outcome import part_title
 from .streams import say
 
-JUDGING_PARTS = ("test", OUT_OF_FOLD, "validation", "train")
-"""Parts of a run; the score of the first existing part is shown."""
+SCORED_PARTS = ("test", OUT_OF_FOLD, "validation", "train")
+"""Parts of a run; the score of the first part that exists is shown."""
 
 COLUMNS = ("run", "started", "score", "data", "verdicts")
 
@@ -36,8 +36,8 @@ Examples:
 def command(directory: Path, as_json: bool) -> None:
     """List the runs in DIRECTORY (by default runs), the newest last.
 
-    Shows when a run started, its score on test rows (else on out-of-fold, validation or training
-    rows), its data and the names of its verdicts.
+    The list shows the start of each run, its score on test rows (else on out-of-fold, validation or
+    training rows), its data and the names of its verdicts.
     """
     if directory.is_file():
         raise UsageError(f"{directory}: is a file; name a directory of runs")
@@ -58,7 +58,7 @@ def command(directory: Path, as_json: bool) -> None:
 
 
 def described(path: Path) -> dict[str, Any]:
-    """Return facts about a run as data; `ending` is None if the run has not ended."""
+    """Return facts about a run, ready for JSON; `ending` is None if the run has not ended."""
     try:
         environment = read_mapping(path / ENVIRONMENT_FILE)
     except (OSError, ValueError):
@@ -67,7 +67,7 @@ def described(path: Path) -> dict[str, Any]:
         result = read_result(path)
     except (RunError, UsageError):
         result = {}
-    part = next((name for name in JUDGING_PARTS if result.get(name)), None)
+    part = next((name for name in SCORED_PARTS if result.get(name)), None)
     scores = result.get(part, {}) if part else {}
     named = ["cost", *(name for name in scores if name != "loss"), "loss"]
     metric = next((name for name in named if name in scores), None)

@@ -30,10 +30,10 @@ SHOWN_CLASSES = 10
 
 SHOWN_MISTAKES = 5
 MOSTLY_LINEAR = 0.8
-"""From this weight of linear models on, a line of the result says that networks add little."""
+"""If linear models have at least this weight, the result says that hidden layers add little."""
 
 ROW_OF_METRICS = 5
-"""Maximum metrics for a table with a row for each part; with more, parts are columns."""
+"""Maximum metrics of a table with a row for each part; for more metrics, parts are columns."""
 
 
 def outcome_data(session: "Session", result: Result, outcome: Mapping[str, Any]) -> str:
@@ -86,9 +86,9 @@ def metrics_table(
 ) -> list[str]:
     """Return a table of metrics with a row for each part; with many metrics, parts are columns.
 
-    `spreads` has metrics by part and title, for further rows below the row of the part.  `in_time`
-    states whether the folds follow each other in time.  `warm_start` states whether rows may have
-    trained the networks of a warm start.
+    `spreads` has further rows below a part: metrics by part and title.  `in_time` tells whether
+    each fold is a period of time.  `warm_start` tells whether the networks of a warm start may have
+    been trained on the measured rows.
     """
     if not measured:
         return []

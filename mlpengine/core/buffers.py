@@ -61,14 +61,14 @@ def write_into(buffer: Array, value: Array, where: str) -> None:
         np.copyto(buffer, value, "same_kind")
 
 
-def hides_entries(values: Any) -> bool:
+def has_masked_entries(values: Any) -> bool:
     """Return whether `values` is a masked array with a masked entry."""
     return hasattr(values, "filled") and bool(np.ma.is_masked(values))
 
 
 def with_missing(values: Any) -> Any:
     """Return `values`, or a copy with NaN, NaT or None in place of the masked entries."""
-    if not hides_entries(values):
+    if not has_masked_entries(values):
         return values
     kind = values.dtype.kind
     if kind in "mM":
@@ -86,7 +86,7 @@ def unmasked(values: Any, where: str) -> Array:
     Raises: DataError if an entry is masked; ShapeError if NumPy cannot convert the values, such as
         lists of different lengths or PyTorch tensors that require a gradient.
     """
-    if hides_entries(values):
+    if has_masked_entries(values):
         count = plural(int(np.count_nonzero(values.mask)), "entry", "entries")
         raise DataError(
             f"{where}: must have no masked entries (got {count} of {values.size:,}); write "

@@ -81,6 +81,8 @@ def first_line(path: Path) -> str:
 def similar_file(path: Path) -> str:
     """Return `` - did you mean 'x'?`` for a similar path, or "" if there is none."""
     folder = path.parent
+    if os.path.lexists(path):
+        return " (the link leads nowhere)" if path.is_symlink() else ""
     with suppress(OSError):
         if not folder.is_dir():
             siblings = (other.name for other in folder.parent.iterdir() if other.is_dir())
@@ -190,8 +192,8 @@ def make_directory(directory: Path) -> None:
 def unflushed(seconds: float) -> Iterator[None]:
     """Let `sync` do nothing in the first `seconds` of the ``with`` block.
 
-    Use this for files that are quick to write again.  A power cut may leave such files empty or
-    missing; a killed process does not.
+    Use this for files that are quick to write again.  A power cut, but not a killed process, may
+    leave such files empty or missing.
     """
     token = _flushed_from.set(monotonic() + seconds)
     try:

@@ -117,8 +117,8 @@ def plan(
         outputs: the formulas.
         given: variables and other nodes with known values.
         alike: the first `alike` given nodes may all be the same array.
-        overwritten: nodes for the old values of the first outputs, which the plan overwrites, such
-            as a parameter that is updated in place.
+        overwritten: nodes for the old values of the first outputs, such as a parameter before its
+            update.  The plan writes the new value into the buffer of the old value.
     """
     return _plan(tuple(outputs), tuple(given), alike, tuple(overwritten))
 
@@ -191,7 +191,7 @@ class _Planner:
         follows: bool,
     ) -> None:
         self.outputs, self.given, self.nodes = outputs, given, nodes
-        self.follows = follows  # prefer, for a value, the buffer of the output computed from it
+        self.follows = follows  # whether a value prefers the buffer of the output made from it
         self.time = {n: i for i, n in enumerate(self.nodes)}
         self.last = {a: i for i, n in enumerate(self.nodes) for a in n.args}
         self.place: dict[Expr, Place] = {n: (GIVEN, i) for i, n in enumerate(given)}

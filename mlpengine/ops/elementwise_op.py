@@ -41,7 +41,7 @@ class Formulas:
     residuals: Mapping[str, Expr]
     forward: Plan
     backward: Mapping[tuple[bool, ...], Plan]
-    """A plan for each choice of gradients; the key has a bool for each operand: it is wanted."""
+    """A plan for each choice of gradients; (True, False) is the first operand's gradient only."""
 
     @cached_property
     def signature(self) -> Signature:

@@ -36,7 +36,7 @@ class LossFormulas:
 
     The loss of an entry is ``value_scale * entry``.  Its derivative by output column k is
     ``scales[k] * slopes[k]``.  The last slopes are derivatives by the target columns.  The constant
-    factors are separate, because the mean can divide them by the number of entries beforehand.
+    factors are separate, so that they are multiplied together with 1 / entries of the mean.
     """
 
     outputs: tuple[Expr, ...]
@@ -97,11 +97,8 @@ class LossFormulas:
         outputs = [y, *(np.full_like(y, 0.3) for _ in self.outputs[1:])]
 
         def is_best(target: Array) -> bool:
-            return bool(
-                np.allclose(
-                    self.slope(0, outputs, [target] * len(self.targets)), 0, atol=ZERO_SLOPE
-                )
-            )
+            slope = self.slope(0, outputs, [target] * len(self.targets))
+            return bool(np.allclose(slope, 0, atol=ZERO_SLOPE))
 
         return is_best(np.exp(y)) and not is_best(y)
 
@@ -120,7 +117,10 @@ class LossFormulas:
 
     @cached_property
     def locations(self) -> tuple[int, ...]:
-        """Output columns that shift with the target: their slopes are minus its slope in total."""
+        """The output columns that shift with the target.
+
+        The slopes by these columns add up to minus the slope by the target.
+        """
         rng, count = np.random.default_rng(0), len(self.outputs)
         points = rng.normal(size=(count, 8 * count + 8))
         targets = [rng.uniform(0.1, 0.9, points.shape[1:])] * len(self.targets)
@@ -133,11 +133,7 @@ class LossFormulas:
         moves = np.allclose(of_outputs[:, chosen].sum(axis=1), -of_target, atol=ZERO_SLOPE)
         return tuple(np.flatnonzero(chosen).tolist()) if moves and chosen.any() else ()
 
-    def lowest(
-        self,
-        targets: Sequence[Array],
-        total: Callable[[Array], Array],
-    ) -> list[Array]:
+    def lowest(self, targets: Sequence[Array], total: Callable[[Array], Array]) -> list[Array]:
         """Return, for each output column, the constant (1,) with the lowest loss.
 
         Coordinate descent: each round sets one column after the other to the point where the slope

@@ -40,7 +40,7 @@ class _Normalization(GradOp):
         features = Spec(self._cube(x)[1:2], x.dtype)
         if not features.size or any(s not in (None, features) for s in (scale, bias)):
             raise ShapeError(
-                f"{self.name}: scale and bias need one entry per feature, one or more "
+                f"{self.name}: x needs a feature, and scale and bias one entry per feature "
                 f"({listing(x=x, scale=scale, bias=bias)})"
             )
         return x
@@ -169,7 +169,7 @@ class RunningStatistics:
         for running, before in zip((self.mean, self.variance), self._before, strict=True):
             running[...] = before
 
-    def moved(self, mean: Array, variance: Array, count: int, workspace: Array) -> Calls:
+    def update(self, mean: Array, variance: Array, count: int, workspace: Array) -> Calls:
         """Yield the calls that update the statistics with a batch of `count` rows.
 
         `variance` is the biased variance of the batch; the update uses the unbiased variance.
@@ -227,7 +227,7 @@ class BatchNorm(_Normalization, name="batch_norm"):
             yield from super()._centered(x, workspace, xhat, variance, mean, sums)
             if self.running is not None:
                 count = x.size // len(mean)
-                yield from self.running.moved(mean[:, 0], variance[:, 0], count, sums[0])
+                yield from self.running.update(mean[:, 0], variance[:, 0], count, sums[0])
         elif self.running is not None:
             yield call(np.subtract, x, self.running.mean[:, None], xhat)
             yield call(np.copyto, variance[:, 0], self.running.variance)
@@ -240,7 +240,7 @@ class BatchNorm(_Normalization, name="batch_norm"):
 
 
 def _check_running(running: RunningStatistics | None, training: bool, x: Spec) -> None:
-    """Raise ShapeError unless the running statistics fit x, and training has two rows or more."""
+    """Raise ShapeError if the running statistics do not fit x, or if training has only one row."""
     rows = x.size // x.shape[1]
     if training and rows < 2:
         raise ShapeError(

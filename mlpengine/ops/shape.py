@@ -106,7 +106,7 @@ class Cat(GradOp, name="cat"):
     `sizes` are the lengths of the operands along the axis.  They are needed only if an operand with
     a gradient lies between operands without a gradient.
 
-    Shapes: operands have equal shapes except along `axis`; their lengths there add up in y.
+    Shapes: operands (..., n_i, ...), y (..., sum of n_i, ...), with the lengths n_i along `axis`.
     Backward: each operand gets its part of dy.
     Raises: ShapeError unless the operands agree on rank, dtype and all other axes.
     """

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlpengine.backends.update_rules import largest_factor
-from mlpengine.core.buffers import Uncopyable, hides_entries, quiet_runner, replay, write_into
+from mlpengine.core.buffers import Uncopyable, has_masked_entries, quiet_runner, replay, write_into
 from mlpengine.core.errors import DtypeError, NumericalError, ShapeError
 from mlpengine.core.named import NamedRows, arrays_by_name, arrays_in
 from mlpengine.core.rows import gather_rows
@@ -187,7 +187,7 @@ def _misfit(where: str, rows: Array | None, buffer: Array | None) -> str:
     if rows is None or buffer is None:
         same = rows is buffer
         return "" if same else f"{where} must be given if and only if the step is weighted"
-    if not isinstance(rows, np.ndarray) or hides_entries(rows):
+    if not isinstance(rows, np.ndarray) or has_masked_entries(rows):
         return f"{where} must be an array in memory, without masked entries (got {quoted(rows)})"
     if _fits(rows, buffer):
         return ""

@@ -72,7 +72,7 @@ class Tensor(Expression):
     def __eq__(self, other: object) -> bool:
         if other is None:
             return False
-        raise TapeError(f"tensor: has no order; compare its inner() ({self!r})")
+        raise TapeError(f"tensor: cannot be compared; compare its inner() ({self!r})")
 
     __lt__ = __le__ = __gt__ = __ge__ = __eq__
 

@@ -261,7 +261,7 @@ class Expression(Operand):
         label_smoothing: float = 0.0,
         ignore_index: int | None = None,
     ) -> Any:
-        """Return the mean of -log softmax(output)[target], in nats."""
+        """Return the mean of -log(softmax(x)[target]), in nats."""
         weights = None if class_weights is None else tuple(class_weights)
         op = ops.SoftmaxCrossEntropy(weights, label_smoothing, ignore_index)
         return self._apply(op, self, target, weight)

@@ -94,7 +94,7 @@ def _matrix_transpose(x: Any) -> Any:
 
 
 def _times(dy: Any, w: Any) -> Any:
-    """Record dy @ w; for one row (equal for all rows) as a sum, computed once per compiled step."""
+    """Record dy @ w; for a single row of dy, record a sum, which compiled steps compute once."""
     one = dy.ndim == w.ndim == 2 and dy.shape[0] == 1
     return (dy.T * w).sum(axis=0, keepdims=True) if one else dy @ w
 

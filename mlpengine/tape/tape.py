@@ -132,7 +132,7 @@ class Tape:
         On a tape made by `over`, the parameter is already in `params`: its name is enough, and the
         numbers in `array` are ignored.
         Raises: DtypeError unless the dtype is float32 or float64; TapeError if a program already
-            uses `params`, or if the name is not in `params`; ShapeError for another shape there.
+            uses `params`, or if the name is not in `params`; ShapeError if its shape differs.
         """
         if isinstance(array, str):
             return self._parameter_of(array)
@@ -219,9 +219,9 @@ class Tape:
     ) -> Node:
         """Name the layer that computes `output`; return `output`.
 
-        The layer gets the parameters that no earlier layer has and, with `alone`, that `output`
-        depends on.  Messages and diagnostics use the name.  Diagnostics read the gradient by
-        `pre_activation`, by default the gradient by the output.
+        The layer gets the parameters that no earlier layer has; with `alone`, it gets only
+        parameters that `output` depends on.  Messages and diagnostics use the name.  Diagnostics
+        read the gradient by `pre_activation`, by default the gradient by the output.
         Raises: TapeError if another layer has the name.
         """
         if any(layer.name == name for layer in self.layers):

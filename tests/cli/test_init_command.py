@@ -140,7 +140,7 @@ def test_times_of_one_day_are_no_order_of_days(mlpengine, tmp_path, day):
     (tmp_path / "t.csv").write_text("\n".join(["at,dose,effect", *rows]))
     made = mlpengine("init", "t.csv", "--target", "effect", "--time", "at")
     assert made.code == 0
-    assert ("warning: column 'at' has times of one day" in made.err) is (not day)
+    assert ("warning: column 'at' has times without dates" in made.err) is (not day)
 
 
 def test_a_data_set_in_place_of_a_config_is_told_so(mlpengine):

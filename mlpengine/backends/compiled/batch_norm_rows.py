@@ -57,7 +57,7 @@ def _forward(op: BatchNorm, instruction: InstructionLike) -> Iterator[BatchNormP
     yield BatchNormPart("variance", op, (_matrix(x), mean), (xhat, rstd))
     if op.running is not None:
         count = xhat.size // len(mean)
-        calls = tuple(op.running.moved(mean, rstd, count, work["sums"][0]))
+        calls = tuple(op.running.update(mean, rstd, count, work["sums"][0]))
         yield BatchNormPart("moved", op, (mean, rstd), (), calls=calls)
     yield BatchNormPart("normalized", op, (xhat, rstd, scale, bias), (y,))
 
