@@ -119,7 +119,6 @@ def importances(
     *,
     permuted_columns: Iterable[str] | None = None,
     repeats: int = 5,
-    seed: int = 0,
 ) -> list[Importance]:
     """Return the importance of each column, the largest rise of the loss first.
 
@@ -130,7 +129,7 @@ def importances(
     Sources: Breiman 2001, section 10; Efron and Tibshirani 1993, chapter 11, for the jackknife of
     groups of rows.
     """
-    rng = np.random.Generator(np.random.PCG64(seed))
+    rng = np.random.Generator(np.random.PCG64(0))
     headline, count = scorer.task.headline[0], len(part)
     stacked = repeats if repeats * count <= STACKED_ROWS else 1
     every = np.tile(np.arange(count), repeats)  # rows of all repetitions

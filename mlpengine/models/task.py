@@ -543,7 +543,7 @@ class Regression(Task):
             known["nll"] = self._nll  # such a loss predicts mean and deviation
         levels = [one.level for one in self.loss.predictions if one.level is not None]
         if len(levels) == len(self.loss.predictions):
-            known["pinball"] = lambda s: self._pinball(s, levels)
+            known["pinball"] = lambda s: float(np.mean(self._pinballs(s, levels)))
             if len(levels) > 1:
                 known["crps"] = lambda s: self._crps(s, levels)
             known["calibration_error"] = lambda s: self._apart(s, levels)
@@ -570,9 +570,6 @@ class Regression(Task):
         mean, deviation = self._predictions(scored.output)
         given = scored.truth, mean, deviation, scored.weights
         return metrics.on_known(metrics.gaussian_nll, *given)
-
-    def _pinball(self, scored: Scored, levels: Sequence[float]) -> float:
-        return float(np.mean(self._pinballs(scored, levels)))
 
     def _pinballs(self, scored: Scored, levels: Sequence[float]) -> list[float]:
         pairs = zip(self._predictions(scored.output), levels, strict=True)

@@ -39,8 +39,9 @@ class RunDirectory:
     releases it when the process ends.
     """
 
-    def __init__(self, path: Path, lock: int | None = None) -> None:
-        self.path, self._lock = path, lock
+    def __init__(self, path: Path, lock: int) -> None:
+        self.path = path
+        self._lock: int | None = lock
 
     @classmethod
     def create(cls, path: Path) -> "RunDirectory":

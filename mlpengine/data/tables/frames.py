@@ -64,7 +64,9 @@ def as_table(
         hasattr(row, "keys") and not isinstance(row, Mapping) for row in data
     ):
         data = [dict(row) for row in data]  # rows of a database, or of a pandas data frame
-    if type(data).__name__ == "Series" and all(isinstance(n, str) for n in _names_of(data)):
+    if type(data).__name__ == "Series" and all(
+        isinstance(name, str) for name in getattr(data, "index", [None])
+    ):
         data = data.to_dict()  # a row of a pandas data frame
     if isinstance(data, str | bytes | os.PathLike):
         raise DataError(f"{source}: a table in memory is needed (got {data!r:.60})")
@@ -88,11 +90,6 @@ def as_table(
     return Table(
         {name: _column(values, name, source, options) for name, values in columns.items()}, source
     )
-
-
-def _names_of(series: Any) -> list[Any]:
-    """Return the names in the index of a pandas series; [None] for other series."""
-    return list(getattr(series, "index", [None]))
 
 
 def is_scalar(value: Any) -> bool:
