@@ -93,7 +93,7 @@ class Gradients:
         self._shorter: dict[int, Gradients] = {}
 
     def bind(self, scratch: Scratch) -> Backward:
-        """Return the program of a backward pass after `scratch`; the first call makes it."""
+        """Return the backward program for forward passes of `scratch`; the first call makes it."""
         bound = self._bound.get(id(scratch))
         if bound is None:
             bound = scratch, self._bind(scratch)

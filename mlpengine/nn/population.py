@@ -52,7 +52,7 @@ class Population(Sequence[N]):
         length = -(-len(self[0].params) // line) * line
         self._block = zeros(Spec((len(self), length), self[0].dtype))
         for k, member in enumerate(self):
-            member.move_to(self._block, k)
+            member.params.move_to(self._block, k)
 
     @property
     def params(self) -> Array:

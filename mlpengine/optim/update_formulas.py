@@ -35,7 +35,7 @@ def update_formulas(
     wrong += [n for n in outputs if n not in vectors or n == "g"]
     if wrong or len(set(known)) < len(known):
         raise UsageError(
-            f"{where}: update must read and return names that are known, each once "
+            f"{where}: update must read and return known names, each once "
             f"(unknown {wrong}, known {known})"
         )
     if average is not None:
