@@ -1,7 +1,7 @@
 """Values of a generated program: each write to an array makes a new value.
 
-In NumPy, arrays share memory at different times.  Here, each write makes a new `MatrixValue`, so
-that kernels can be fused and reordered; values get their places in memory later.
+In NumPy, the same memory holds several arrays, one after another.  Here, each write makes a new
+`MatrixValue`.  So kernels can be fused and reordered before values get their places in memory.
 """
 
 import re
@@ -204,8 +204,8 @@ class Values:
 
         A final value is in the caller's array if its rows are whole vectors of `lanes` numbers, or
         if it is in `any_length` (its kernels accept rows of any length).  All other values are in
-        the program's own memory: the caller's arrays share memory in NumPy's order of the ops, and
-        kernels may run in another order.  No two final values share memory.
+        the program's own memory: kernels may run in another order than NumPy's calls, and could
+        overwrite an array that is still needed.  No two final values share memory.
         """
         exceptions = set(any_length)
         for value in self.all:

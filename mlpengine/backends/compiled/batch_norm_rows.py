@@ -143,7 +143,7 @@ def _scaled(
     part: BatchNormPart,
     values: Values,
 ) -> Iterator[Kernel]:
-    """Yield the kernels of y = (x - mean) * rstd * scale + bias; if `mean` is None, it is 0."""
+    """Yield the kernels of y = (x - mean) * rstd * scale + bias.  None leaves a term out."""
     kernels = list[Kernel]()
     vectors = {"mean": mean, "rstd": rstd, "scale": scale, "bias": bias}
     names = {
