@@ -290,9 +290,9 @@ class Model:
     def explain(self, data: Any, *, curves: int = CURVES) -> Explanation:
         """Return which columns the predictions depend on, and how; `data` has the targets, too.
 
-        The importance of a column is the rise of the loss, and the fall of R2 or accuracy, if the
-        values of the column are permuted among the rows; importances have standard errors.  Up to
-        `curves` of the most important columns get partial dependence.  Do not use training rows.
+        The values of a column are permuted among the rows.  The importance of the column is the
+        rise of the loss, and the fall of R2 or accuracy, with standard errors.  Up to `curves` of
+        the most important columns get partial dependence.  Do not use training rows.
 
         Raises: DataError as `evaluate`, and for fewer than two rows.
         """
@@ -342,7 +342,7 @@ class Model:
 
         Contributions are Shapley values: the mean change of the prediction if the column's value in
         a background row is replaced by the value in `row`.  `background` is a table, such as the
-        training rows.  By default, it is the rows that the model keeps (`with_background`).
+        training rows.  By default, the rows that the model keeps are used (`with_background`).
 
         Raises: DataError as `predict`, for more or less than one row, and without background rows;
             UsageError for a model that keeps no rows.

@@ -65,10 +65,10 @@ class RowOrigins(NamedTuple):
         """Return source and position of a row, for messages."""
         return f"{self.rows.source}: {self.rows.place(row)}"
 
-    def of(self, numbers: Array) -> "RowOrigins":
+    def of(self, indices: Array) -> "RowOrigins":
         """Return the origins of the rows with these indices."""
         rows = self.rows
-        origin = numbers if rows.origin is None else rows.origin[numbers]
+        origin = indices if rows.origin is None else rows.origin[indices]
         table = Table({}, rows.source, first_line=rows.first_line, origin=origin)
         return self._replace(rows=table)
 
@@ -117,11 +117,11 @@ class Split:
     def __repr__(self) -> str:
         return f"Split({plural(len(self), 'row')}, x {quoted(self.x)}, y {quoted(self.y)})"
 
-    def rows(self, numbers: Array) -> "Split":
+    def rows(self, indices: Array) -> "Split":
         """Return a copy of the rows with these indices."""
-        weights = None if self.weights is None else self.weights[numbers]
-        places = None if self.places is None else self.places.of(numbers)
-        return Split(self.x[numbers], self.y[numbers], self.truth[numbers], weights, places)
+        weights = None if self.weights is None else self.weights[indices]
+        places = None if self.places is None else self.places.of(indices)
+        return Split(self.x[indices], self.y[indices], self.truth[indices], weights, places)
 
 
 def _compact(rows: Any, where: str, *, labels: bool) -> Any:

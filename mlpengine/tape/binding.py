@@ -224,7 +224,7 @@ class Backward(_Bound):
 
 
 def _require_finite(array: Array, what: str) -> None:
-    """Raise NumericalError with the first position unless all entries of `what` are finite."""
+    """Raise NumericalError for the first entry that is not finite; `what` names the array."""
     if isfinite(np.add.reduce(array, None)):
         return
     nonfinite = ~np.isfinite(array)  # a sum of finite entries may overflow

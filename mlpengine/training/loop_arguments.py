@@ -54,7 +54,7 @@ def check_fit(step: TrainingStep, task: Task, train: Split, validation: Split | 
         # targets may be probabilities in training and labels in validation
         same = getattr(part.y, "ndim", 0) == getattr(train.y, "ndim", 0)
         data = (
-            part.x if isinstance(part.x, np.ndarray | NamedRows) else x,  # or rows in a file
+            part.x if isinstance(part.x, np.ndarray | NamedRows) else x,  # else rows are in a file
             part.y if isinstance(part.y, np.ndarray | NamedRows) and same else y,
             weights if part.weights is None or not step.weighted else part.weights,
         )

@@ -22,7 +22,7 @@ from mlpengine.data.tables.table import Column, Table, column_of, number_text
 _log = logging.getLogger("mlpengine")
 
 LARGEST = int(np.finfo(np.float64).max)
-"""The largest whole number in float64; Python refuses to convert much larger ones to text."""
+"""The largest float64; Python refuses to convert much larger integers to text."""
 
 _FIRST_DAY = date(1970, 1, 1)
 _GAPS = ("NAType", "NaTType")
