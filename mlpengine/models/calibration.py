@@ -275,7 +275,7 @@ class ClassSets(NamedTuple):
         if not (chances >= 0).all() or chances[-1] > 1 or (np.diff(chances) < 0).any():
             raise CheckpointError(f"{SET_CHANCES}: must be sorted probabilities")
         if numbers is None or numbers.shape != chances.shape or numbers.dtype.kind != "i":
-            raise CheckpointError(f"{SET_CLASSES}: must be a class number for each probability")
+            raise CheckpointError(f"{SET_CLASSES}: must be a class index for each probability")
         if numbers.min() < 0 or numbers.max() >= classes:
             raise CheckpointError(f"{SET_CLASSES}: must be numbers of {classes} classes")
         return cls(chances, numbers)

@@ -80,9 +80,9 @@ class Split:
     Several inputs or targets are a mapping of names to arrays.  Data frames become arrays, and
     arrays that are not contiguous are copied.  `places` has the origin of rows of a table.  `x` may
     be `PreparedRows`, features in a file; `windows` then shuffle the rows in blocks.
-    Shapes: x (rows, in_dim); y in the shape that the loss takes; truth (rows,) class numbers, or
+    Shapes: x (rows, in_dim); y in the shape that the loss takes; truth (rows,) class indices, or
     (rows, outputs) in the target's own units, by default y; weights (rows,) or None.
-    Dtype: x and y have the network's dtype; class numbers in y are integers.
+    Dtype: x and y have the network's dtype; class indices in y are integers.
     """
 
     x: Any
@@ -150,7 +150,7 @@ class Scored:
 
     @cached_property
     def predicted(self) -> Array:
-        """Predicted class numbers, 0 or 1 for each label, or numbers in the target's units."""
+        """Predicted class indices, 0 or 1 for each label, or numbers in the target's units."""
         return self.task.predict(self.output)
 
     @cached_property
@@ -209,7 +209,7 @@ class Task(ABC):
 
     @abstractmethod
     def predict(self, output: Array) -> Array:
-        """Return predictions: class numbers, 0 or 1 for each label, or numbers in their units."""
+        """Return predictions: class indices, 0 or 1 for each label, or numbers in their units."""
 
     def probabilities(self, output: Array) -> Array | None:
         """Return float64 probabilities (rows, classes) or (rows, labels); None for regression."""
@@ -295,7 +295,7 @@ class Threshold(NamedTuple):
     costs: tuple[NonNegative, NonNegative] | None = None
 
     def predict(self, probabilities: Array) -> Array:
-        """Return class numbers (rows,) for probabilities (rows, 2)."""
+        """Return class indices (rows,) for probabilities (rows, 2)."""
         above = probabilities[:, self.positive] > self.value
         return np.where(above, self.positive, 1 - self.positive)
 
