@@ -195,7 +195,9 @@ def _check_file(test: Path, data: Path) -> None:
 def remarks(facts: Profile) -> list[str]:
     """Return warnings about the table, a line each."""
     lines = facts.misread()
-    lines += [f"column {leak.column!r} stays: {leak.reason}; {KEEP_IF}" for leak in facts.suspects]
+    lines += [
+        f"column {leak.column!r} is kept, but {leak.reason}; {KEEP_IF}" for leak in facts.suspects
+    ]
     lines += [f"{o.text}; {CORRECT}" for o in facts.outliers if o.column not in facts.drop]
     if facts.target_missing:
         lines.append(

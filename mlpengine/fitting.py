@@ -58,8 +58,6 @@ if TYPE_CHECKING:
 
 FIT_EXAMPLE = "mlpengine.fit(table, target='price')"
 
-DISTILL_EXAMPLE = "mlpengine.distill(table, target='price', predict=model)"
-
 _log = logging.getLogger("mlpengine")
 
 NAME = "fit"
@@ -318,7 +316,7 @@ def distill(
     if not isinstance(teacher, Model) and not callable(teacher):
         raise UsageError(
             f"distill: predict must be a model, a run or a function (got {quoted(predict)}); write "
-            f"{DISTILL_EXAMPLE}"
+            "mlpengine.distill(table, target='price', predict=model)"
         )
     given = {"validation": validation, "test": test}
     one = as_config(config)

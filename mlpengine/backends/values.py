@@ -1,7 +1,7 @@
 """Values of a generated program: each write to an array makes a new value.
 
-In NumPy, arrays share memory at different times.  Here, each write makes a new `MatrixValue`, so
-that kernels can be fused and reordered; values get their places in memory later.
+In NumPy, the same memory holds several arrays, one after another.  Here, each write makes a new
+`MatrixValue`.  So kernels can be fused and reordered before values get their places in memory.
 """
 
 import re
@@ -47,7 +47,7 @@ class Batch(NamedTuple):
         given = [array for array in self.gathered if array is not None]
         if given:
             return "rows" if address_of(leaf) in map(address_of, given) else "parameters"
-        if self.parameters is not None and _share_memory(leaf, self.parameters):
+        if self.parameters is not None and np.may_share_memory(leaf, self.parameters):
             return "parameters"
         return "rows" if leaf.ndim > 1 and self.times(len(leaf)) else "parameters"
 
@@ -143,7 +143,7 @@ class Values:
                     return value
                 other = other or value
             elif value.overlaps(fresh) and array.nbytes:
-                raise UnsupportedError(f"{array.shape} reads a part of {value!r}")
+                raise UnsupportedError(f"an array {array.shape} is only a part of {value!r}")
         if other is not None:
             fresh.written, fresh.kind = True, other.kind
             self.reshaped.append((other, fresh))
@@ -204,8 +204,8 @@ class Values:
 
         A final value is in the caller's array if its rows are whole vectors of `lanes` numbers, or
         if it is in `any_length` (its kernels accept rows of any length).  All other values are in
-        the program's own memory: the caller's arrays share memory in NumPy's order of the ops, and
-        kernels may run in another order.  No two final values share memory.
+        the program's own memory: kernels may run in another order than NumPy's calls, and could
+        overwrite an array that is still needed.  No two final values share memory.
         """
         exceptions = set(any_length)
         for value in self.all:
@@ -231,8 +231,3 @@ def _require_plain(array: Array) -> None:
         raise UnsupportedError("arrays must be contiguous")
     if array.dtype not in (np.float32, np.float64, np.int64):
         raise UnsupportedError(f"dtype {array.dtype}")
-
-
-def _share_memory(array: Array, other: Array) -> bool:
-    first, second = address_of(array), address_of(other)
-    return first < second + other.nbytes and second < first + array.nbytes

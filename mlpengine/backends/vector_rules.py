@@ -9,7 +9,7 @@ from mlpengine.ops.op import Direction
 
 
 class VectorRule:
-    """Formulas of an op's output ``y``, or of ``dx`` for an operand ``x``, in variables `given`."""
+    """The formulas of an op: ``y`` in forward, ``dx`` and so on in backward; `given`: variables."""
 
     def __init__(self, given: Mapping[str, Expr], outputs: Mapping[str, Expr]) -> None:
         self.given, self.outputs = given, outputs

@@ -147,14 +147,14 @@ class Teacher:
             return Residuals.of(validation.truth - predicted, predicted)
         return ClassSets.of(predicted, validation.truth)
 
-    def _label(self, mixed: SyntheticRows | None) -> tuple[Array, Array]:
+    def _label(self, synthetic: SyntheticRows | None) -> tuple[Array, Array]:
         """Return a student's targets and the teacher's predictions.
 
-        They are for the training rows or, if given, for the synthetic rows `mixed`.
+        They are for the training rows or, if given, for the rows `synthetic`.
         """
 
         def rows_of(column: str, rows: Array) -> Array:
-            return rows if mixed is None else rows[mixed.sources([column])[column]]
+            return rows if synthetic is None else rows[synthetic.sources([column])[column]]
 
         predicted, loss = self._predicted("train", rows_of), self.data.loss
         if not isinstance(loss, GaussianNll | Quantile | Survival) or loss.columns == 1:

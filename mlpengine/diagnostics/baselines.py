@@ -399,7 +399,7 @@ class RandomUnits:
 
 
 def contradictions(classes: Array, guess: Array, candidates: Array) -> tuple[float, float, Array]:
-    """Return the share of contradicted rows among the surest rows, its error, and these rows.
+    """Return the contradicted rows among the surest rows: share, standard error, and row indices.
 
     A row is contradicted if a model predicts another class.  Only rows in the mask `candidates`
     (rows,) count; without any, the share and its standard error are NaN.  `guess` (rows, classes)

@@ -23,7 +23,7 @@ TITLE_WIDTHS = {
 
 LEGEND = """\
 grad RMS: root mean square of the weights' gradient
-update: weight change in a step / weights (norms); usually 0.001 before lr decay
+update: norm of weight change / norm of weights; usually 0.001 before lr decay
 dead|sat: share of units that are always 0 (relu) or saturated (tanh, sigmoid)
 mean, std: mean and standard deviation of the activations
 gradient noise scale: batches of more rows hardly improve a step"""

@@ -371,7 +371,7 @@ class Diagnostics(Uncopyable):
             replay(probes.rows.norm_calls)
             norms = probes.rows.norms
             largest = int(norms.argmax())
-            few = probes.rows.unknown or len(norms) < SMALL_BATCH  # then every share is large
+            few = probes.rows.unknown or len(norms) < SMALL_BATCH  # each row has a large share
             share = nan if few else float(norms[largest] / norms.sum())
         row = int(rows[largest]) if rows is not None else largest
         self.noted.append(Spike(step, norm, norm / self.spikes.usual, row, share))

@@ -236,7 +236,8 @@ def overfitting(diagnostics: Diagnostics) -> Verdict | None:
             f"After epoch {half} the validation loss stays near {two_digits(final)}, "
             f"{two_digits(final / scale / max(last, 1e-9))} times the training loss."
         )
-    fewer = [Fix(NetworkSettings, "hidden", [max(8, n // 4) for n in hidden_units(diagnostics)])]
+    hidden = [max(8, layer.units // 4) for layer in diagnostics.layers[:-1]]
+    fewer = [Fix(NetworkSettings, "hidden", hidden)]
     others = [[Fix(NetworkSettings, "dropout", 0.3)], *([fewer] if fewer[0].value else [])]
     if diagnostics.stops_early:
         advice = (
@@ -249,11 +250,6 @@ def overfitting(diagnostics: Diagnostics) -> Verdict | None:
     fix = [Fix(TrainingSettings, "early_stopping", EarlyStopping())]
     return Verdict("overfitting", None, headline, evidence, rise / scale, limit, advice, fix,
                    others=others)  # fmt: skip
-
-
-def hidden_units(diagnostics: Diagnostics) -> list[int]:
-    """Return the number of units of each hidden layer."""
-    return [layer.units for layer in diagnostics.layers[:-1]]
 
 
 def imbalance(diagnostics: Diagnostics) -> Verdict | None:

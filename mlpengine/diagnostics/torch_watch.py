@@ -100,7 +100,7 @@ class TorchWatch(Watch):
             self._listen()
 
     def _verdicts(self) -> list[Verdict]:
-        """Return the verdicts; a mistake in the loop may explain all others, so it comes alone."""
+        """Return the verdicts, or only a mistake in the loop, which may explain all others."""
         if self._mistake:
             return [self._mistake]
         found = super()._verdicts()

@@ -70,13 +70,12 @@ from mlpengine.formula.targets import (
     numexpr_text,
     onnx_node,
 )
-from mlpengine.formula.text import FUNCTION_NAMES, parse, parse_number
+from mlpengine.formula.text import parse, parse_number
 
 __all__ = [
     "BINDS",
     "C_MASKS",
     "FUNCTIONS",
-    "FUNCTION_NAMES",
     "SCALARS",
     "Expr",
     "Function",

@@ -545,9 +545,9 @@ def saved_for_backward(y: Expr, grads: Sequence[Expr], dy: Expr) -> list[Expr]:
     """Return the values that forward keeps for backward, besides `y` and the operands.
 
     A gradient is a sum of products of `dy` and factors without `dy`.  Forward computes and keeps a
-    factor with two expensive functions, or with one and more than `MAX_RECOMPUTED` cheap functions.
-    Backward computes the other factors.  If forward computes the expensive function of such a
-    factor anyway, forward keeps the value of this function.
+    factor with several expensive functions, or with one expensive function and more than
+    `MAX_RECOMPUTED` cheap functions.  Backward computes the other factors.  If forward computes the
+    expensive function of such a factor anyway, it keeps the value of this function.
     """
     forward = set(order([y]))
     kept: dict[Expr, None] = {}

@@ -1,7 +1,7 @@
 """NumPy calls for constants, masks, and functions that are missing or slow in NumPy.
 
-A function with a parameter `out` yields bound calls that write its value into `out`.  Unless its
-docstring says otherwise, `out` may be its first array, and must not overlap another array.
+A function with a parameter `out` yields bound calls that write its value into `out`.  `out` may be
+the first array argument, unless the docstring forbids it, but must not overlap another argument.
 """
 
 from functools import lru_cache

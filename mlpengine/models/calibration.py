@@ -91,8 +91,8 @@ class Residuals:
     """Out-of-fold errors for intervals; the width of an interval depends on the prediction.
 
     An error is target minus prediction.  Stored errors are multiplied by the square root of
-    `error_of_mean`, because the mean of all networks has smaller errors, and then divided by the
-    usual size of errors at the prediction.  `scales` are these sizes, in the units of the
+    `error_of_mean`, because the mean of all networks has smaller errors.  Then each is divided by
+    the usual size of errors at its prediction.  `scales` are these sizes, in the units of the
     targets, at the predictions `places`; between places they are interpolated linearly.
 
     Shapes: `errors` (errors, targets), sorted; `places` (places, targets), increasing, and
@@ -275,7 +275,7 @@ class ClassSets(NamedTuple):
         if not (chances >= 0).all() or chances[-1] > 1 or (np.diff(chances) < 0).any():
             raise CheckpointError(f"{SET_CHANCES}: must be sorted probabilities")
         if numbers is None or numbers.shape != chances.shape or numbers.dtype.kind != "i":
-            raise CheckpointError(f"{SET_CLASSES}: must be a class number for each probability")
+            raise CheckpointError(f"{SET_CLASSES}: must be a class index for each probability")
         if numbers.min() < 0 or numbers.max() >= classes:
             raise CheckpointError(f"{SET_CLASSES}: must be numbers of {classes} classes")
         return cls(chances, numbers)

@@ -23,7 +23,7 @@ class Lead(NamedTuple):
         part: the rows: ``data``, or the part of a run.
         ahead: number of the run or model with the better value, 0 or 1.
         value, error: the lead (not negative) and its standard error.
-        level: the worse value of the two: its distance from 1 if higher is better, else from 0.
+        level: distance of the worse value from the best possible value, 1 or 0.
     """
 
     metric: str

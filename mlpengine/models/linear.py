@@ -156,8 +156,8 @@ def _singular(x: Array) -> tuple[Array, Array, Callable[[Array], Array]]:
     """Return the singular values of `x`, and the rows of `x` in right singular coordinates.
 
     The third result is a function from weights (vectors, outputs) of these coordinates to weights
-    of the columns.  Eigenvectors of x.T @ x or of x @ x.T, the smaller matrix, are faster than a
-    singular value decomposition, but give less exact small singular values.  With fewer rows than
+    of the columns.  Eigenvectors of x.T @ x, or of x @ x.T if it is smaller, take less time than a
+    singular value decomposition, but small singular values are less exact.  With fewer rows than
     columns, vectors with a singular value near 0 are left out.
     """
     if len(x) >= x.shape[1]:

@@ -22,7 +22,7 @@ WEIGHT_ROUNDS = 20
 """Number of rounds of `best_weights`; weights are multiples of 1/20."""
 
 USELESS = 2.0
-"""Limit of the loss of the first smooth network, as a multiple of the loss of the best other type.
+"""The loss of the first smooth network may be this many times the loss of the best other type.
 
 Both losses are on the rows of the network's fold.  Beyond the limit, the ensemble has no smooth
 networks.  On more than `SEVERAL_MEMBERS_ROWS` rows, where training takes long, the limit is 1.

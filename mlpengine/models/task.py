@@ -65,10 +65,10 @@ class RowOrigins(NamedTuple):
         """Return source and position of a row, for messages."""
         return f"{self.rows.source}: {self.rows.place(row)}"
 
-    def of(self, numbers: Array) -> "RowOrigins":
+    def of(self, indices: Array) -> "RowOrigins":
         """Return the origins of the rows with these indices."""
         rows = self.rows
-        origin = numbers if rows.origin is None else rows.origin[numbers]
+        origin = indices if rows.origin is None else rows.origin[indices]
         table = Table({}, rows.source, first_line=rows.first_line, origin=origin)
         return self._replace(rows=table)
 
@@ -80,9 +80,9 @@ class Split:
     Several inputs or targets are a mapping of names to arrays.  Data frames become arrays, and
     arrays that are not contiguous are copied.  `places` has the origin of rows of a table.  `x` may
     be `PreparedRows`, features in a file; `windows` then shuffle the rows in blocks.
-    Shapes: x (rows, in_dim); y in the shape that the loss takes; truth (rows,) class numbers, or
+    Shapes: x (rows, in_dim); y in the shape that the loss takes; truth (rows,) class indices, or
     (rows, outputs) in the target's own units, by default y; weights (rows,) or None.
-    Dtype: x and y have the network's dtype; class numbers in y are integers.
+    Dtype: x and y have the network's dtype; class indices in y are integers.
     """
 
     x: Any
@@ -117,11 +117,11 @@ class Split:
     def __repr__(self) -> str:
         return f"Split({plural(len(self), 'row')}, x {quoted(self.x)}, y {quoted(self.y)})"
 
-    def rows(self, numbers: Array) -> "Split":
+    def rows(self, indices: Array) -> "Split":
         """Return a copy of the rows with these indices."""
-        weights = None if self.weights is None else self.weights[numbers]
-        places = None if self.places is None else self.places.of(numbers)
-        return Split(self.x[numbers], self.y[numbers], self.truth[numbers], weights, places)
+        weights = None if self.weights is None else self.weights[indices]
+        places = None if self.places is None else self.places.of(indices)
+        return Split(self.x[indices], self.y[indices], self.truth[indices], weights, places)
 
 
 def _compact(rows: Any, where: str, *, labels: bool) -> Any:
@@ -150,7 +150,7 @@ class Scored:
 
     @cached_property
     def predicted(self) -> Array:
-        """Predicted class numbers, 0 or 1 for each label, or numbers in the target's units."""
+        """Predicted class indices, 0 or 1 for each label, or numbers in the target's units."""
         return self.task.predict(self.output)
 
     @cached_property
@@ -209,7 +209,7 @@ class Task(ABC):
 
     @abstractmethod
     def predict(self, output: Array) -> Array:
-        """Return predictions: class numbers, 0 or 1 for each label, or numbers in their units."""
+        """Return predictions: class indices, 0 or 1 for each label, or numbers in their units."""
 
     def probabilities(self, output: Array) -> Array | None:
         """Return float64 probabilities (rows, classes) or (rows, labels); None for regression."""
@@ -295,7 +295,7 @@ class Threshold(NamedTuple):
     costs: tuple[NonNegative, NonNegative] | None = None
 
     def predict(self, probabilities: Array) -> Array:
-        """Return class numbers (rows,) for probabilities (rows, 2)."""
+        """Return class indices (rows,) for probabilities (rows, 2)."""
         above = probabilities[:, self.positive] > self.value
         return np.where(above, self.positive, 1 - self.positive)
 
@@ -543,7 +543,7 @@ class Regression(Task):
             known["nll"] = self._nll  # such a loss predicts mean and deviation
         levels = [one.level for one in self.loss.predictions if one.level is not None]
         if len(levels) == len(self.loss.predictions):
-            known["pinball"] = lambda s: self._pinball(s, levels)
+            known["pinball"] = lambda s: float(np.mean(self._pinballs(s, levels)))
             if len(levels) > 1:
                 known["crps"] = lambda s: self._crps(s, levels)
             known["calibration_error"] = lambda s: self._apart(s, levels)
@@ -570,9 +570,6 @@ class Regression(Task):
         mean, deviation = self._predictions(scored.output)
         given = scored.truth, mean, deviation, scored.weights
         return metrics.on_known(metrics.gaussian_nll, *given)
-
-    def _pinball(self, scored: Scored, levels: Sequence[float]) -> float:
-        return float(np.mean(self._pinballs(scored, levels)))
 
     def _pinballs(self, scored: Scored, levels: Sequence[float]) -> list[float]:
         pairs = zip(self._predictions(scored.output), levels, strict=True)

@@ -44,7 +44,7 @@ class GradientMemory:
         if input_gradient:
             shapes = {n: s for n, s in mlp.in_shapes.items() if mlp.in_dtypes[n] == mlp.dtype}
             if not shapes:
-                raise UsageError("gradients: integers have no gradient (input_gradient=True)")
+                raise UsageError("gradients: input_gradient=True needs an input that is not int64")
             rows = {n: zeros(Spec((batch_size, *s), mlp.dtype)) for n, s in shapes.items()}
             d_input = one_or_named(rows)
         return cls(Flat(mlp.params.specs), mlp.empty_outputs(batch_size), d_input)
@@ -93,7 +93,7 @@ class Gradients:
         self._shorter: dict[int, Gradients] = {}
 
     def bind(self, scratch: Scratch) -> Backward:
-        """Return the program of a backward pass after `scratch`; the first call makes it."""
+        """Return the backward program for forward passes of `scratch`; the first call makes it."""
         bound = self._bound.get(id(scratch))
         if bound is None:
             bound = scratch, self._bind(scratch)

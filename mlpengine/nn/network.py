@@ -140,7 +140,7 @@ class Network(Recordable):
         """Return the forward pass over `batch_size` rows, without dropout, as machine code.
 
         Machine code treats denormal numbers (below 1.2e-38 in float32) as zero.
-        Raises: CompileError if there is no compiler, or an op has no compiled rule; UsageError for
+        Raises: CompileError if there is no compiler, or an op cannot be compiled; UsageError for
             several inputs or outputs.
         """
         from mlpengine.nn.compiled import CompiledMlp

@@ -25,7 +25,7 @@ InputLike = ShapeLike | tuple[str, ShapeLike]
 INTEGERS = np.dtype(np.int64)
 """Dtype of integer inputs."""
 
-NO_NAMES = ("", "input", "__metadata__")
+RESERVED_NAMES = ("", "input", "__metadata__")
 """Names that no parameter may have, because the input and the metadata of files have them."""
 
 SHOWN_PARAMETERS = 20
@@ -138,7 +138,7 @@ class Recordable(Saved):
             raise UsageError(f"{self._where}: buffers must not be parameters (got {min(twice)!r})")
         parameters = {**parameters, **(buffers or {})}
         for name in parameters:
-            if not isinstance(name, str) or name in NO_NAMES:
+            if not isinstance(name, str) or name in RESERVED_NAMES:
                 raise UsageError(f"{self._where}: a parameter must not be called {name!r}")
         arrays = {n: v for n, v in parameters.items() if isinstance(v, np.ndarray)}
         values = {n: numeric(v, f"{self._where}: {n}") for n, v in arrays.items()}
@@ -383,10 +383,6 @@ class Recordable(Saved):
             "parameters": {name: list(spec.shape) for name, spec in self.params.specs.items()},
         }
 
-    def move_to(self, block: Array, row: int) -> None:
-        """Move the parameters into row `row` of `block`; call this before binding any buffers."""
-        self.params.move_to(block, row)
-
     def __repr__(self) -> str:
         return f"{type(self).__name__}({plural(len(self.params), 'parameter')}, {self.dtype.name})"
 
@@ -403,7 +399,7 @@ def _advice_on_names(own: Sequence[str], given: Sequence[str]) -> str:
             f"for name, value in state.items()}})"
         )
     return (
-        f"{text}; if they are in this order, write "
+        f"{text}; if the arrays are in this order, write "
         "mlp.load_state_dict(dict(zip(mlp.state_dict(), state.values())))"
     )
 

@@ -262,8 +262,8 @@ def _check_labels(where: str, labels: Array, classes: int) -> None:
 def _losses(probs: Array, rows: Array, vectors: Array, *, one_sum: bool) -> Calls:
     """Yield the calls that turn `probs` from shifted logits into sum(q) softmax / batch.
 
-    The calls also write loss / batch of each row into the last of `vectors` and, unless `one_sum`
-    (sum(q) is 1 in every row), the logarithm of the sum of exponentials into the first.
+    The calls also write loss / batch of each row into the last of `vectors`.  Unless `one_sum`
+    tells that sum(q) is 1, they write the log of the row's sum of exponentials into the first.
     """
     shift, total, mass, logs, loss = vectors
     columns = ones(probs.shape[1], probs.dtype)

@@ -299,11 +299,13 @@ class EntryLoss(Loss):
                 yield from f.backward[k].calls(given, [slot], *work)
             scale = f.scales[k]
             if scale not in numbers:
-                numbers[scale] = factors[k, ...]
+                factor = numbers[scale] = factors[k, ...]
                 if -scale in numbers:
-                    yield call(np.negative, numbers[-scale], numbers[scale])
+                    yield call(np.negative, numbers[-scale], factor)
+                elif dy is None:
+                    factor[...] = scale * share
                 else:
-                    yield from scaled_dy(dy, scale * share, numbers[scale])
+                    yield call(np.multiply, dy, np.array(scale * share), factor)
             yield call(np.multiply, slope, numbers[scale], slot)
 
         if d_output is not None:
@@ -378,11 +380,3 @@ def weighted(slot: Array, weight: Array | None) -> Calls:
     """Yield the call that multiplies each row of a gradient by its weight, if there are weights."""
     if weight is not None:
         yield call(np.multiply, by_row(slot), weight[:, None], by_row(slot))
-
-
-def scaled_dy(dy: Array | None, scale: float, factor: Array) -> Calls:
-    """Yield the call that writes ``dy * scale`` into `factor`; if dy is None, write `scale` now."""
-    if dy is None:
-        factor[...] = scale
-    else:
-        yield call(np.multiply, dy, np.array(scale), factor)

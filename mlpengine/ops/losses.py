@@ -306,7 +306,7 @@ class Ordinal(EntryLoss, name="ordinal"):
     Threshold k separates the classes up to k from the classes above k.  Its loss is
     -log(probability of the side with the target).  The probability of a side is the sum of the
     softmax probabilities of its classes.  So a prediction of a distant class costs more.
-    Shapes: output (batch, classes), target (batch, 1) with class numbers from 0 as floats.
+    Shapes: output (batch, classes), target (batch, 1) with class indices from 0 as floats.
 
     Source: McCullagh 1980, "Regression models for ordinal data" (cumulative logits); Frank and
     Hall 2001, "A simple approach to ordinal classification" (one binary problem per threshold).
@@ -372,9 +372,9 @@ class MeanLoss(EntryLoss):
 class Poisson(MeanLoss, name="poisson"):
     """Predicts the mean of counts, or of other numbers that are at least 0.
 
-    The loss is the negative log-likelihood of a Poisson distribution, without the constant
-    log(target!): exp(output) - target * output, averaged over all entries.  The output is the
-    logarithm of the mean.
+    The loss is, up to a constant, the negative log-likelihood of a Poisson distribution:
+    exp(output) - target * output, averaged over all entries.  The output is the logarithm of the
+    mean.
     Backward: d_output = dy * (exp(output) - target) / entries.
     Raises: IndexRangeError in forward for a target below 0, with its row and value.
     """
@@ -390,9 +390,9 @@ class Poisson(MeanLoss, name="poisson"):
 class Gamma(MeanLoss, name="gamma"):
     """Predicts the mean of positive numbers; penalizes relative errors.
 
-    The loss is the negative log-likelihood of a gamma distribution, without terms that do not
-    contain the output: output + target * exp(-output), averaged over all entries.  The output is
-    the logarithm of the mean.
+    The loss is, up to a constant, the negative log-likelihood of a gamma distribution:
+    output + target * exp(-output), averaged over all entries.  The output is the logarithm of the
+    mean.
     Backward: d_output = dy * (1 - target * exp(-output)) / entries.
     Raises: IndexRangeError in forward for a target that is not positive, with its row and value.
     """
@@ -412,9 +412,9 @@ class Tweedie(MeanLoss, name="tweedie"):
     """Predicts the mean of amounts that are often exactly 0, such as claims or rainfall.
 
     The target is modeled as the sum of a Poisson number of gamma amounts, with variance
-    mean**power.  The loss is the negative log-likelihood without terms that do not contain the
-    output: exp((2 - power) output) / (2 - power) + target exp((1 - power) output) / (power - 1),
-    averaged over all entries.  The output is the logarithm of the mean.
+    mean**power.  The loss is, up to a constant, the negative log-likelihood:
+    exp((2 - power) output) / (2 - power) + target exp((1 - power) output) / (power - 1), averaged
+    over all entries.  The output is the logarithm of the mean.
     Raises: IndexRangeError in forward for a target below 0, with its row and value.
 
     Source: Jorgensen 1987, "Exponential dispersion models".
@@ -440,8 +440,8 @@ class Tweedie(MeanLoss, name="tweedie"):
 class NegativeBinomial(MeanLoss, name="negative_binomial"):
     """Predicts the mean of counts that vary more than Poisson counts.
 
-    The variance is mean + dispersion * mean**2.  The loss is the negative log-likelihood without
-    terms that do not contain the output, averaged over all entries:
+    The variance is mean + dispersion * mean**2.  The loss is, up to a constant, the negative
+    log-likelihood, averaged over all entries:
     (target + 1 / dispersion) log(1 + dispersion exp(output)) - target * output.
     The output is the logarithm of the mean.
     Backward: d_output = dy * ((target + 1 / dispersion) p - target) / entries, with
@@ -478,8 +478,8 @@ def _log(mean: Array) -> Array:
 class GaussianNll(EntryLoss, name="gaussian_nll"):
     """Predicts the mean and the standard deviation of the target.
 
-    The loss is the negative log-likelihood of a normal distribution, without the constant
-    log(2 pi) / 2: (s + (mean - target)**2 exp(-s)) / 2, averaged over all entries of the target.
+    The loss is, up to a constant, the negative log-likelihood of a normal distribution:
+    (s + (mean - target)**2 exp(-s)) / 2, averaged over all entries of the target.
     Shapes: output (batch, 2 * targets), with mean and s = log(variance) for each target; target
     (batch, targets).
     Source: Nix and Weigend 1994, equation 2.

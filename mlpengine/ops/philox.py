@@ -87,7 +87,7 @@ class Philox:
         self.state[1] += np.uint64(1)
 
     def draw(self, stream: int, out: Array, lines: int = 1) -> Calls:
-        """Yield the calls that write bytes of `stream`, a number, into `out` (..., columns), uint8.
+        """Yield the calls that write bytes of stream number `stream` into `out` (..., columns).
 
         `out` is filled as a matrix (rows, columns), with `lines` rows for each row of the batch.
         """

@@ -48,8 +48,8 @@ class Survival(EntryLoss, name="survival"):
     censoring); an infinite bound means right censoring.
 
     An entry has two outputs: the location y and the logarithm s of the scale of log(time).  Let
-    z = (log(abs(time)) - y) exp(-s), and let end be the same for the bound.  The loss of an
-    observed event is s - log(density(z)).  The loss of a censored event is
+    z = (log(abs(time)) - y) exp(-s) and end = (log(bound) - y) exp(-s).  The loss of an observed
+    event is s - log(density(z)).  The loss of a censored event is
     -log(distribution(end) - distribution(z)).  The density of z is normal for `lognormal`,
     exp(z - exp(z)) for `weibull`, and logistic for `loglogistic`.  The mean is over all entries.
     Shapes: output (batch, 2 * entries); target (batch, 2 * entries).

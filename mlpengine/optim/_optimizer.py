@@ -95,8 +95,8 @@ class Optimizer(ABC):
 
     The NumPy calls and the compiled step are made from these formulas.  For all optimizers:
 
-    * `step` replays calls that are bound at the first step with a gradient object.  It allocates
-      nothing and never writes to the gradients.
+    * The first `step` with a `Gradients` object binds its calls, and later steps replay them.  They
+      allocate nothing.  No step writes to the gradients.
     * The learning rate of a step is `lr` times ``schedule(steps)``, with ``schedule(0)`` at the
       first step.
     * Weight decay is decoupled from the gradient, as in PyTorch's AdamW.  Before the update, a

@@ -22,7 +22,7 @@ def update_formulas(
     where = type(optimizer).__name__
     taken = ["lr", "t", *hyper]
     if [a.name for a in parameters_of(type(optimizer).numbers)] != taken:
-        raise UsageError(f"{where}: the parameters of numbers must be {', '.join(taken)}")
+        raise UsageError(f"{where}: the arguments of numbers() must be {', '.join(taken)}")
     returned = optimizer.numbers(*map(variable, taken))
     numbers = {name: _formula(value) for name, value in returned.items()}
     vectors = ["p", "g", *moments]
@@ -35,7 +35,7 @@ def update_formulas(
     wrong += [n for n in outputs if n not in vectors or n == "g"]
     if wrong or len(set(known)) < len(known):
         raise UsageError(
-            f"{where}: update must read and return names that are known, each once "
+            f"{where}: update must read and return known names, each once "
             f"(unknown {wrong}, known {known})"
         )
     if average is not None:

@@ -108,12 +108,10 @@ EXPECTED: Mapping[str, str] = {
     **dict.fromkeys(("float_type", "float_parsing"), "a number"),
     "bool_type": "true or false",
     "string_type": "text",
-    "tuple_type": "a list",
-    "list_type": "a list",
-    "model_type": "a mapping of keys",
-    "dataclass_type": "a mapping of keys",
-    "dict_type": "a mapping of keys",
-    "mapping_type": "a mapping of keys",
+    **dict.fromkeys(("tuple_type", "list_type"), "a list"),
+    **dict.fromkeys(
+        ("model_type", "dataclass_type", "dict_type", "mapping_type"), "a mapping of keys"
+    ),
     "finite_number": "a finite number",
     "greater_than": "greater than {gt}",
     "greater_than_equal": "at least {ge}",

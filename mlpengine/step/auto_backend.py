@@ -60,7 +60,7 @@ def choose_backend(steps: int, mlp: TabularNetwork, batch_size: int) -> str:
     weights = sum(in_dim * out_dim for in_dim, out_dim in sizes)
     biases = sum(out_dim for _, out_dim in sizes)
     saved = SAVED_BY_CALLS + SAVED_BY_PARAMETER * (weights + biases)
-    saved += SAVED_BY_MULTIPLICATION * 3 * batch_size * weights  # backward is two thirds
+    saved += SAVED_BY_MULTIPLICATION * 3 * batch_size * weights  # forward 1, backward 2
     saved += SAVED_BY_DROPPED_UNIT * batch_size * mlp.dropped_units
     pays = steps * saved >= MIN_SHARE_SAVED * seconds_to_compile(mlp)
     return auto_backend()[0] if pays else "numpy"

@@ -47,7 +47,7 @@ class BoundStep(Uncopyable):
     loss: BoundLoss
     calls: tuple[Call, ...]
     fused: "Executor | None" = None
-    """One compiled program for the whole step and its update, or None; `calls` is then empty."""
+    """The whole step with its update as one program, or None; if it exists, `calls` is empty."""
     update: "Executor | None" = None
     """A compiled program for gradient norm, clipping and update, run after `calls`, or None."""
 
@@ -125,8 +125,8 @@ class BoundStep(Uncopyable):
     def find_fault(self, first: int = 0, *, alone: bool = True) -> Fault | None:
         """Return the position of the first NaN or infinity, or None.
 
-        `first` is the batch's row index of the first row in these buffers.  If `alone` is False,
-        other buffers hold further rows, and gradients summed over all rows are not searched.
+        `first` is the batch's row index of the first row in these buffers.  If other buffers hold
+        rows of the same batch, `alone` is False: sums over all rows are then not searched.
         Raises: IndexRangeError if a label or target is the cause.
         """
         quiet_runner()(replay, self.loss.forward)

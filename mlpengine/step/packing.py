@@ -21,7 +21,7 @@ _ARRAY, _FLOAT = "$array", "$float"
 
 @contextmanager
 def restoring() -> Iterator[None]:
-    """Turn an error that a state of wrong structure causes into a CheckpointError."""
+    """Turn KeyError, TypeError and similar errors in this context into CheckpointError."""
     try:
         yield
     except (CheckpointError, NumericalError):

@@ -262,7 +262,7 @@ class TrainingStep:
             self._checked = True
 
     def take_targets_as(self, y: Any) -> bool:
-        """Make the step accept targets like `y`, such as class probabilities for labels.
+        """Make the step accept targets like `y`, such as class probabilities instead of labels.
 
         Return False if the step accepts such targets already, or if the loss refuses them.
         """
@@ -466,7 +466,7 @@ class TrainingStep:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load a `state_dict`; the next steps then have the same bits.  Load all of it or nothing.
+        """Load a `state_dict`, to continue with the same bits; after an error, nothing is changed.
 
         Raises: CheckpointError if the state belongs to another network or optimizer.
         """

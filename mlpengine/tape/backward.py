@@ -41,8 +41,8 @@ class BackwardPlan:
         flowing = [r for r in self.forward.records if not r.op.stops_gradient]
         self._dependent = dependents(flowing, (*self.wanted, *self.retain))
         self._plan_seeds()
-        # Ops that read a value come after the op that computes the value.  In reverse order, they
-        # complete the gradient of the value before that op reads the gradient.
+        # The ops that read a value are recorded after the op that made the value.  So in reverse
+        # order, the gradient of a value is complete before the op that made the value reads it.
         for record in reversed(self.forward.records):
             self._plan_record(record)
         for node in (*self.wanted, *self.retain):

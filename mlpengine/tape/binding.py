@@ -57,13 +57,8 @@ class Instruction(Uncopyable):
     calls: tuple[Call, ...]
     step: object
 
-    @property
-    def text(self) -> str:
-        """The step as text."""
-        return str(self.step)
-
     def __str__(self) -> str:
-        return f"{self.text}   [{len(self.calls)} calls]"
+        return f"{self.step}   [{len(self.calls)} calls]"
 
 
 def bind(
@@ -229,7 +224,7 @@ class Backward(_Bound):
 
 
 def _require_finite(array: Array, what: str) -> None:
-    """Raise NumericalError with the first position unless all entries of `what` are finite."""
+    """Raise NumericalError for the first entry that is not finite; `what` names the array."""
     if isfinite(np.add.reduce(array, None)):
         return
     nonfinite = ~np.isfinite(array)  # a sum of finite entries may overflow
@@ -240,24 +235,23 @@ def _require_finite(array: Array, what: str) -> None:
 
 def _checked_forward(instructions: Iterable[Instruction]) -> Calls:
     """Yield the calls of all steps; check the outputs after each step."""
-    for step in instructions:
-        yield from step.calls
-        for y in step.writes:
+    for one in instructions:
+        yield from one.calls
+        for y in one.writes:
             if y is not None and y.dtype.kind == "f":
-                yield call(_require_finite, y, f"forward: the value of {step.text}")
+                yield call(_require_finite, y, f"forward: the value of {one.step}")
 
 
 def _checked_backward(
     instructions: Sequence[Instruction], gradients: Iterable[tuple[str, Array]]
 ) -> Calls:
     """Yield the calls of all steps; check dy before each op, and `gradients` at the end."""
-    for step in instructions:
-        if step.kind == "backward":
-            for dy in as_tuple(step.reads[0]):
+    for one in instructions:
+        if one.kind == "backward":
+            what = f"backward: the gradient that reaches {one.step}"
+            for dy in as_tuple(one.reads[0]):
                 if dy is not None:
-                    yield call(
-                        _require_finite, dy, f"backward: the gradient that reaches {step.text}"
-                    )
-        yield from step.calls
+                    yield call(_require_finite, dy, what)
+        yield from one.calls
     for name, gradient in gradients:
         yield call(_require_finite, gradient, f"backward: the gradient of {name}")

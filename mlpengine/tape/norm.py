@@ -74,7 +74,7 @@ class GlobalNorm:
         return GlobalNorm, (self._flat,)
 
     def _from_doubtful_sums(self, sums: list[float]) -> float:
-        """Return the norm from sums of squares; compute sums that are too large or small again."""
+        """Return the norm from sums of squares; replace sums that are too large or too small."""
         norm = 0.0
         for total, chunk in zip(sums, self._chunks, strict=True):
             part = sqrt(total) if self._min_sum < total < inf else self._scaled_norm(chunk)

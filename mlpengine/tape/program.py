@@ -211,18 +211,12 @@ class Program(Uncopyable):
                     f"(got {len(parts)})"
                 )
         for node, part in zip(self.outputs, parts, strict=True):
-            self._write_seed(node, part)
+            buffer = self._seeds.get(node.index)  # None if backward does not need this seed
+            if buffer is not None and part is None:
+                buffer.fill(1)
+            elif buffer is not None:
+                write_into(buffer, np.asarray(part), f"backward: seed of {node.name}")
         backward.run()
-
-    def _write_seed(self, node: Node, part: ArrayLike | None) -> None:
-        """Write the gradient by an output, if backward needs this gradient."""
-        seed = self._seeds.get(node.index)
-        if seed is None:
-            return
-        if part is None:
-            seed.fill(1)
-        else:
-            write_into(seed, np.asarray(part), f"backward: seed of {node.name}")
 
     def value(self, node: Node) -> Array:
         """Return the value of a leaf, an output, or a node in ``keep``."""

@@ -37,7 +37,7 @@ CHECKED_ROWS = 512
 """Number of training rows that must have finite outputs with the final weights."""
 
 HOPELESS = 1e12
-"""A run fails if its loss is more than this number of times the loss of the best constant."""
+"""A run fails if its loss exceeds HOPELESS times the loss of the best constant output."""
 
 _log = logging.getLogger("mlpengine")
 

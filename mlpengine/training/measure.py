@@ -22,7 +22,7 @@ out-of-fold estimate for the mean of all networks."""
 
 SPREADS = {
     DEVIATION: "+-: the standard error of each metric or, with seeds, the standard deviation",
-    OF_MEAN: "mean of all: estimated scores on new rows, predicted by the mean of all networks",
+    OF_MEAN: "mean of all: estimated scores on new rows for the mean prediction of all networks",
 }
 """Explanations of titles."""
 

@@ -31,7 +31,7 @@ def is_of_notebook(stream: TextIO) -> bool:
 class Progress(Callback):
     """Shows the epochs, in a single line that is rewritten or in a line for each epoch.
 
-    As a context manager, it clears the rewritten line at the end.
+    As a context manager, a `Progress` clears the rewritten line at the end.
 
     Args:
         shown: whether to show anything; by default, if a person sees stderr.

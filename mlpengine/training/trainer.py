@@ -430,7 +430,8 @@ class Trainer:
         """Return the trained networks, with measurements on rows that were not used to train them.
 
         With folds, the measurements are the best ensemble weights of the member types (linear
-        networks may be added), and the residuals of numbers or the probabilities of true classes.
+        networks may be added) and, for numbers, the residuals or, for classes, the probabilities of
+        the true classes.
 
         If folds follow each other in time, residuals come from the newest folds only, because
         networks that also trained on later rows have smaller errors on earlier rows.  In this case,

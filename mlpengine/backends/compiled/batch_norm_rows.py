@@ -143,7 +143,7 @@ def _scaled(
     part: BatchNormPart,
     values: Values,
 ) -> Iterator[Kernel]:
-    """Yield the kernels of y = (x - mean) * rstd * scale + bias; if `mean` is None, it is 0."""
+    """Yield the kernels of y = (x - mean) * rstd * scale + bias.  None leaves a term out."""
     kernels = list[Kernel]()
     vectors = {"mean": mean, "rstd": rstd, "scale": scale, "bias": bias}
     names = {
@@ -202,7 +202,7 @@ def _given(array: Array | None) -> Array:
 
 
 def _wide(vector: MatrixValue, columns: int, values: Values, kernels: list[Kernel]) -> MatrixValue:
-    """Return a vector over columns: entries of `vector` repeated by a kernel that is added."""
+    """Return `vector` with entries repeated for the columns of a feature; add to `kernels`."""
     times = columns // vector.columns
     if times == 1:
         return vector

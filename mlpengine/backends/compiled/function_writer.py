@@ -49,7 +49,7 @@ class Writer:
         """Return `rows` / rows of the batch.  Raises: UnsupportedError if it is not whole."""
         times, others = divmod(rows, max(self.batch, 1))
         if others or not (times or self.batch == 0):
-            raise UnsupportedError(f"row count {rows} in a program over {self.batch}")
+            raise UnsupportedError(f"{rows} rows in a program for {self.batch} rows")
         return max(times, 1)
 
     def add(

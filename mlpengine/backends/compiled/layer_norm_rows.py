@@ -152,7 +152,7 @@ def _gradients(
     slope = None if dx is None else values.write(dx, "d_layer_norm_")
     kernels: list[Kernel] = []
     if dy.kind != "rows" and (dscale is not None or dbias is not None):
-        raise UnsupportedError("the gradient of the scale of normalized parameters")
+        raise UnsupportedError("the gradient of scale or bias if parameters are normalized")
     if slope or product:
         kernels.append(LayerNormGradients(dy, scale, *kept, slope, product))
     if product is not None:

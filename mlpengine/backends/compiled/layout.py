@@ -17,7 +17,7 @@ from mlpengine.ops.philox import padded_columns
 
 
 class _Reservation(NamedTuple):
-    """Memory in the workspace; besides functions that name it, `phases` use it, too."""
+    """Memory in the workspace, for functions that name it, and for headers in `phases`."""
 
     kind: str
     nbytes: int
@@ -72,7 +72,7 @@ class Layout:
     def reserve(
         self, name: str, count: int, kind: str = "real", phases: Sequence[Phase] = ()
     ) -> None:
-        """Reserve `count` numbers of the C type `kind` in the workspace, in use in `phases`."""
+        """Reserve `count` numbers of the C type `kind`; headers use these numbers in `phases`."""
         size = {"real": self.itemsize, "uint8_t": 1}.get(kind, 8)
         self._reserved[name] = _Reservation(kind, count * size, phases)
 
@@ -138,7 +138,7 @@ class Layout:
         return [each for each in (name, limit) if each is not None and self.knows(each)]
 
     def declare(self, names: Iterable[str], table: Sequence[str] = ()) -> Iterator[str]:
-        """Yield the C declarations of the buffers `names`; `table` lists the names in ``table``."""
+        """Yield the C declarations of the buffers `names`; `table` has their order, if given."""
         places = {name: f"({self.kind(name)} *)table[{i}]" for i, name in enumerate(table)}
         known, pointer = (places, places.get) if table else (self._pointers, self.pointer)
         for name in dict.fromkeys(names):

@@ -59,7 +59,7 @@ class LossRows(Kernel):
         slot, total = instruction.writes
         assert total is not None
         if len(output.array.shape) != 2:
-            raise UnsupportedError("losses of anything but rows of outputs")
+            raise UnsupportedError("a loss of outputs that are not (rows, columns)")
         d_output = None if slot is None else values.write(slot, "d_output")
         rows = output.rows if instruction.mean_rows is None else instruction.mean_rows
         rows = max(rows, 1)
@@ -366,7 +366,7 @@ class CrossEntropyRows(LossRows):
         return f"vec q = ({mixed}) * {by_column}{counts};"
 
     def _check_label(self) -> Sequence[Statement]:
-        """Return the statements that read the label of row i; a label out of range is marked."""
+        """Return the statements that read the label of row i, or set ``bad_label``."""
         if self.target.array.dtype.kind == "f":
             return ()
         ignore = self.op.ignore_index

@@ -141,7 +141,7 @@ def _find_phase(kernel: Kernel, batch: Batch) -> None:
 
 
 class EarlierReads:
-    """Check that no kernel overwrites an input of the program before another kernel reads it."""
+    """Checks that no kernel overwrites an input of the program before another kernel reads it."""
 
     def __init__(self) -> None:
         self._reads: list[tuple[Kernel, MatrixValue]] = []

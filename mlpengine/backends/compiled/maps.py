@@ -132,9 +132,9 @@ def _spread(
         return value
     lead = len(shape) - len(given)
     if any(n not in (1, m) for n, m in zip(given, shape[lead:], strict=True)):
-        raise UnsupportedError(f"{value!r} along the rows of the batch")
+        raise UnsupportedError(f"{value!r}: cannot be broadcast along the rows of the batch")
     if value.kind == "rows" and lead:
-        raise UnsupportedError(f"{value!r} along the columns of {shape}")
+        raise UnsupportedError(f"{value!r}: cannot be broadcast to {shape}")
     alike = value.rows == value.columns == 1 and value.kind != "rows"
     if alike:  # a single number becomes a vector for all rows
         given, shape = (1,), shape[-1:]

@@ -179,7 +179,7 @@ def _part(
     if source is not None:
         plain = source.dtype == to.dtype and to.dtype.kind == "f"
         if not plain and not (scalar and source.dtype.kind == "i"):
-            raise UnsupportedError(f"{source.dtype} as {to.dtype}")
+            raise UnsupportedError(f"conversion of {source.dtype} to {to.dtype}")
         value = next(v for v in read if _lies_in(source, v.array))
         given.append((np.broadcast_to(source, to.shape), value))
     strides = [tuple(n // array.itemsize for n in array.strides) for array, _ in given]
@@ -196,7 +196,7 @@ def _by_rows(
     count: int,
     factor: float = 1.0,
 ) -> Entries:
-    """Return a copy over `axes` as a copy for each of `count` rows along the first axis."""
+    """Return the copy over `axes`, divided into `count` rows along the first axis."""
     if count == 1:
         return Entries(source, axes, starts, (0,) * len(starts), factor)
     rows = [out.array.size // count]

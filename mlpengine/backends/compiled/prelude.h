@@ -112,7 +112,7 @@ INLINE void store_every(real *p, vec v, const int64_t n, const int64_t stride) {
   UNROLL for (int64_t i = 0; i < n; i++) p[i * stride] = v[i];
 }
 
-/* A vector with x in all lanes.  x - 0 costs no instruction; x + 0 would, because -0 + 0 is 0. */
+/* A vector with x in all lanes.  x - 0 costs no instruction.  x + 0 costs one, to turn -0 into 0. */
 INLINE vec splat(real x) { return x - (vec){0}; }
 
 /* vselect: a where `mask` is set, else b.  vmax and vmin: maximum and minimum; a NaN in `a` stays NaN.

@@ -29,7 +29,7 @@ INLINE void pack_transposed_inline(real *restrict panel, const real *restrict w,
   const int64_t repeats = columns < LANES && width == LANES;
 #if defined(TRANSPOSE_BY_SIXTEEN)
   for (int64_t k = 0; k < depth; k += 16)
-    for (int64_t v = 0; v < width; v += 16) { /* 16 rows of w after the other, then the next columns */
+    for (int64_t v = 0; v < width; v += 16) { /* 16 columns of w at a time, for all its rows */
       vec r[16], block[16];
       const real *from = w + (j + v) * ld + k;
       const int64_t rows = columns - j - v, n = MIN(16, depth - k);
@@ -99,8 +99,8 @@ SHARED void repeat_columns(real *restrict panel, const int64_t rows, const int64
 }
 
 /* Pack `rows` rows of `terms` entries of `a` for a tile, so that the entries of a term are contiguous.
-   In `a`, rows are a_row entries apart, and terms a_term entries.  A stored vector may reach into the
-   next term, which is stored later, but not beyond the tile. */
+   In `a`, rows are a_row entries apart, and terms a_term entries.  A store of a whole vector may also
+   overwrite the start of the next term, which is packed later.  No store reaches beyond the tile. */
 SHARED void pack_tile(real *restrict tile, const real *restrict a, const int64_t a_row,
                       const int64_t a_term, const int64_t rows, const int64_t terms) {
   int64_t k = 0;

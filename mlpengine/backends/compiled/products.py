@@ -264,9 +264,9 @@ def _claims(
 ) -> Literal["", "before", "within"]:
     """Return how threads divide tiles or, if `panels` is not 0, panels (see `CFunction.claims`).
 
-    A few tiles or panels are divided statically ("").  Tiles with several passes are, too, because
-    each pass adds to sums that this thread stored.  Panels with packed rows are, too, because a
-    thread packs the rows once for all its panels.
+    The division is static ("") in three cases: there are few tiles or panels; tiles have several
+    passes, so that a thread must add to the sums that it stored; or rows are packed, so that a
+    thread packs them once for all its panels.
     """
     few = MIN_CLAIMABLE * threads
     if panels:

@@ -63,7 +63,7 @@ class SelectedEntries(Kernel):
         assert out is not None
         axis = 0 if isinstance(op, Embedding) else op.axis % x.ndim
         if x.shape[axis] > EXACT[x.itemsize]:
-            raise UnsupportedError(f"{op.name} of {x.shape[axis]} entries, in {x.dtype}")
+            raise UnsupportedError(f"{op.name}: {x.shape[axis]} entries, too many for {x.dtype}")
         x_strides, index_strides = [*contiguous(x.shape)], [*contiguous(index.shape)]
         pitch, x_strides[axis] = x_strides[axis], 0
         if isinstance(op, Gather):  # axes of length 1 repeat

@@ -34,7 +34,7 @@ from mlpengine.ops import Mean, Mul, Sub, Sum, Var
 
 @dataclass(eq=False, repr=False)
 class RowSums(Kernel):
-    """Sums of x times `factor`: x has the shape `shape`, the sums `kept` (summed axes have 1)."""
+    """Sums of x times `factor`; x has the shape `shape`; in `kept`, summed axes have length 1."""
 
     x: MatrixValue
     out: MatrixValue

@@ -32,9 +32,9 @@ FLAGS = (
 """Flags of all compilers.
 
 -ffast-math is missing, because it hides NaN, and a library linked with it changes the
-floating-point mode of the whole process.  -ffp-contract=off: the compiler must not fuse
-multiplications and additions by itself.  Whether it does depends on the surrounding code, so that
-the number of threads would change bits.  `multiply_add` of prelude.h fuses explicitly.
+floating-point mode of the whole process.  -ffp-contract=off keeps the compiler from fusing
+multiplications and additions: it would fuse in some places only, so that results would depend on
+the number of threads.  `multiply_add` of prelude.h fuses explicitly.
 """
 
 SECONDS = 600.0
@@ -208,7 +208,7 @@ def find_target(command: tuple[str, ...], level: str = "native") -> CompileTarge
         flag, macros = _first_accepted(command, levels[name].flags)
         if flag is None or not levels[name].macros <= macros:
             flags = " or ".join(levels[name].flags)
-            raise CompileError(f"compiler: {shlex.join(command)} must know {flags}")
+            raise CompileError(f"compiler: {shlex.join(command)} must accept {flags}")
     features = sorted(m for m in macros if m.startswith(("__AVX", "__FMA", "__ARM_FEATURE")))
     cpu = " ".join([platform.machine(), cpu_model(), *features])
     return CompileTarget(command, about, cpu, name, flag, *levels[name][:2])

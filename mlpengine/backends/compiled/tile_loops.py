@@ -130,7 +130,7 @@ def _is_long(product: MatrixProduct) -> bool:
 
 
 def _vectors(tiling: Tiling) -> str:
-    """Return C for the number of rows of vectors in a tile, after `joined` rows form a vector."""
+    """Return C for the number of rows of vectors in a tile; `joined` rows of c share a vector."""
     return "rows" if tiling.joined == 1 else f"(rows + {tiling.joined - 1}) / {tiling.joined}"
 
 

@@ -48,8 +48,8 @@ with AVX-512, one thread, GCC 12, November 2026)."""
 FEW_TERMS = 16384
 """Minimum multiplications in each row of a product for tiles of more than 8 rows.
 
-In 64-256-128-10 with a batch of 32, a minimum of 8,192 gave tiles of 12 or 13 rows, made no step
-faster, and compiling took 0.13 s longer (the same machine)."""
+With 8,192, 64-256-128-10 with a batch of 32 would have tiles of 12 or 13 rows: no step was faster,
+and compiling took 0.13 s longer (same machine as above)."""
 
 Packing = Literal["none", "panels", "transposed"]
 

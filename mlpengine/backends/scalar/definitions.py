@@ -86,9 +86,9 @@ class ScalarFunction(NamedTuple):
 Definition = Constants | ScalarFunction
 
 
-def c_text(statements: Iterable[Statement], indent: str = "  ") -> str:
+def c_text(statements: Iterable[Statement]) -> str:
     """Return statements as lines of C."""
-    return "".join(f"{line}\n" for line in print_statements(statements, SCALAR_C, indent))
+    return "".join(f"{line}\n" for line in print_statements(statements, SCALAR_C, "  "))
 
 
 def c_definitions(definitions: Iterable[Definition]) -> str:

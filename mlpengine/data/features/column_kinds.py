@@ -46,11 +46,11 @@ def kind_of(column: Column) -> FeatureKind:
     """Return the kind of a column as a feature.
 
     A level is a distinct text of a text column.  A column with more than FEW_LEVELS levels is
-    `mixed` if nearly all levels are numbers, except codes of equal length, such as postal codes
-    with leading zeros.  Another text column is a `category` if it has at most FEW_LEVELS levels, or
-    at most half as many levels as non-missing values.  All others, such as names and ids, are
-    `text`, and cannot be features.  An `integer` column is a number, unless the setting
-    `categorical` lists the column.
+    `mixed` if nearly all levels are numbers.  Codes of equal length, such as postal codes with
+    leading zeros, are not `mixed`.  Another text column is a `category` if it has at most
+    FEW_LEVELS levels, or at most half as many levels as non-missing values.  All others, such as
+    names and ids, are `text`, and cannot be features.  An `integer` column is a number, unless the
+    setting `categorical` lists the column.
     """
     if column.kind != "text":
         if column.missing.all():
@@ -172,9 +172,9 @@ def _numbers(levels: Iterable[str], *, padded: bool = True) -> dict[str, float]:
 def odd_row(column: Column) -> int | None:
     """Return the row to report if a text column should be numbers; None if all are numbers.
 
-    If a row is a number, the result is the first row that is not.  Without numbers, the result is
-    the first row with another format (boolean, date or text) than most rows.  If all formats are
-    equal, the result is the first row with a value.
+    If any row is a number, the result is the first row that is not a number.  Without numbers, it
+    is the first row with another format (boolean, date or text) than most rows.  If all formats are
+    equal, it is the first row with a value.
     """
     numbers = _numbers(column.levels)
     if len(numbers) == len(column.levels):
@@ -194,8 +194,8 @@ def odd_row(column: Column) -> int | None:
 def few_texts(column: Column) -> tuple[int, int] | None:
     """Return the first row with a text, and the number of such rows, if most rows are numbers.
 
-    The result is None unless the column is a category, at least one row is a text, and at most the
-    share FEW_TEXTS of the non-missing values.  Codes such as 007 are texts.
+    The result is None if the column is not a category, if no row is a text, or if texts are more
+    than the share FEW_TEXTS of the non-missing values.  Codes such as 007 are texts.
     """
     if kind_of(column) != "category":
         return None

@@ -110,15 +110,15 @@ def find_leak(name: str, column: Column, goal: Goal) -> Leak | None:
     has_groups = column.kind == "text" or 2 * EACH_SIDE * len(distinct) <= len(codes)
     if goal.task == "classification":
         share = share_of_classes(codes, goal, has_groups=has_groups)
-        reason = f"alone it avoids {100 * share:.1f} % of the errors of a constant prediction"
+        reason = f"it alone avoids {100 * share:.1f} % of the errors of a constant prediction"
     else:
         near = share_of_squares(codes, goal, has_groups=has_groups)
         share = max(near, share_of_line(column, goal.values))
-        reason = f"alone it explains {100 * share:.1f} % of the target (R2 {share:.3f})"
+        reason = f"it alone explains {100 * share:.1f} % of the target (R2 {share:.3f})"
         ranks = (np.cumsum(goal.counts) - (goal.counts + 1) / 2)[goal.codes]
         ordered = share_of_squares(codes, goal._replace(values=ranks), has_groups=has_groups)
         if share < ANSWER and ordered >= ORDER:
-            reason = f"alone it predicts the order of target values (R2 of ranks {ordered:.3f})"
+            reason = f"it alone predicts the order of target values (R2 of ranks {ordered:.3f})"
             return Leak(name, ordered, reason)
     return Leak(name, share, reason) if share >= ANSWER else None
 

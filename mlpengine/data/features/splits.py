@@ -83,11 +83,11 @@ def fold_rows(
 ) -> Array:
     """Return the fold of each row, int64 from 0; equal seeds give equal folds (PCG64).
 
-    The sizes of random folds differ by at most one row.  With `labels`, folds are stratified: they
-    also differ by at most one row of each class.  With `groups`, the rows of a group are in one
-    fold, and the sizes of folds are balanced.  With `times`, the folds follow each other in time,
-    and rows with equal times stay together.  Without `groups` and `times`, rows with equal values
-    in `duplicates` are in one fold, and count as one row.
+    The sizes of random folds differ by at most one row.  With `labels`, folds are stratified: the
+    numbers of rows of a class also differ by at most one.  With `groups`, the rows of a group are
+    in one fold, and the sizes of folds are balanced.  With `times`, the folds follow each other in
+    time, and rows with equal times stay together.  Without `groups` and `times`, rows with equal
+    values in `duplicates` are in one fold, and count as one row.
 
     Raises: DataError for fewer than 2 folds, too few rows, groups or times, a missing group or
         time, or more than one of `labels`, `groups` and `times`.

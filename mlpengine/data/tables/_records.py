@@ -119,8 +119,8 @@ class TextSource:
         at_end: whether the stream has no bytes after `waiting`.
     """
 
-    def __init__(self, stream: BinaryIO, where: str, line: int = 1) -> None:
-        self.stream, self.where, self.line = stream, where, line
+    def __init__(self, stream: BinaryIO, where: str) -> None:
+        self.stream, self.where, self.line = stream, where, 1
         self.waiting, self.at_end = b"", False
         self.fill(_START)
         self._wide = wide_encoding(self.waiting)

@@ -22,7 +22,7 @@ from mlpengine.data.tables.table import Column, Table, column_of, number_text
 _log = logging.getLogger("mlpengine")
 
 LARGEST = int(np.finfo(np.float64).max)
-"""The largest whole number in float64; Python refuses to convert much larger ones to text."""
+"""The largest float64; Python refuses to convert much larger integers to text."""
 
 _FIRST_DAY = date(1970, 1, 1)
 _GAPS = ("NAType", "NaTType")
@@ -64,7 +64,9 @@ def as_table(
         hasattr(row, "keys") and not isinstance(row, Mapping) for row in data
     ):
         data = [dict(row) for row in data]  # rows of a database, or of a pandas data frame
-    if type(data).__name__ == "Series" and all(isinstance(n, str) for n in _names_of(data)):
+    if type(data).__name__ == "Series" and all(
+        isinstance(name, str) for name in getattr(data, "index", [None])
+    ):
         data = data.to_dict()  # a row of a pandas data frame
     if isinstance(data, str | bytes | os.PathLike):
         raise DataError(f"{source}: a table in memory is needed (got {data!r:.60})")
@@ -88,11 +90,6 @@ def as_table(
     return Table(
         {name: _column(values, name, source, options) for name, values in columns.items()}, source
     )
-
-
-def _names_of(series: Any) -> list[Any]:
-    """Return the names in the index of a pandas series; [None] for other series."""
-    return list(getattr(series, "index", [None]))
 
 
 def is_scalar(value: Any) -> bool:

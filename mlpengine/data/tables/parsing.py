@@ -15,7 +15,7 @@ MISSING = frozenset({"", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None
 EMPTY = frozenset({""})
 
 FEW_GAPS = 5
-"""In a text column, a text in MISSING is a level if more rows than this have the text."""
+"""A text in MISSING is a level of a text column if more than this many rows have the text."""
 
 FIRST_INEXACT = 2.0**53
 """From here on, float64 cannot hold every whole number; a column with such numbers stays text."""
@@ -236,9 +236,9 @@ def _grouped(levels: Sequence[str], point: str, groups: str) -> list[float] | No
 def nanoseconds(levels: Sequence[str], *, repeat: bool) -> list[float] | None:
     """Return times in nanoseconds since 1970 as numbers; None if a level is not such a time.
 
-    Times are whole numbers of 64 bits.  Numbers of this size may also be codes, so all levels must
-    be whole microseconds, or in the years 1980 to 2099 if levels do not `repeat`.  Levels 0 and -1
-    are allowed, because they may mean a missing time.
+    Times are whole numbers of 64 bits.  Codes may have this size, too.  All levels must therefore
+    be whole microseconds or, if levels do not `repeat`, times in the years 1980 to 2099.  Levels 0
+    and -1 are allowed, because they may mean a missing time.
     """
     times = [level for level in levels if level not in ("0", "-1")]
     if not times or not all(map(_INTEGER.fullmatch, times)):

@@ -46,7 +46,7 @@ def read_table(
     N/A, NaN, null, None and ? are missing in columns of numbers and dates.  In a text column that
     is not in `labels`, such a text is missing if at most `FEW_GAPS` rows have the text.
 
-    Numbers may be written as 1e-3, inf or, if no number is ambiguous (1,234), as 1,5.  Columns in
+    Numbers may be written as 1e-3, inf or 1,5; ambiguous numbers (1,234) are refused.  Columns in
     `text` are text.  Columns with whole numbers beyond 2**53 or codes such as 007 are text, unless
     they are in `numbers`.  Dates in ISO 8601 or dd.mm.yyyy, times of day and true/false are
     recognized.  `dialect` are options of `CsvDialect`: delimiter, decimal, thousands,

@@ -256,7 +256,7 @@ def part_of(target: Path) -> Path:
 
 
 def complete_file(target: Path, description: Mapping[str, Any]) -> None:
-    """Rename a finished file to `target`, then write its description, which makes it valid."""
+    """Rename a finished file to `target`, then make it valid by writing its description."""
     with writing(target):
         system.replace(part_of(target), target)
         description = {**description, "crc32": _checksum(target, description)}
