@@ -205,7 +205,8 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
                 smooth.  `ensemble_weights_` are the weights of these types in the mean.  "plain"
                 alone takes a third of the default's time.
             settings: further settings by config key, such as
-                ``{"training.clip_norm": 1.0, "schedule.name": "cosine"}``.
+                ``{"training.clip_norm": 1.0, "schedule.name": "cosine"}``.  They replace the
+                parameters of the same keys.
             threads: number of threads of a fit; scikit-learn runs several fits in parallel.
             warm_start: whether `fit` continues with the weights, optimizer, scaling and classes of
                 the last fit.

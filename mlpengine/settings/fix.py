@@ -123,6 +123,7 @@ def keywords(
             put(sections, key, value)
         elif key in parameters:
             sections[parameters[key]] = value
+            sections.get("settings", {}).pop(key, None)
         else:
             sections.setdefault("settings", {})[key] = value
     return sections
