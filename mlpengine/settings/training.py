@@ -42,7 +42,7 @@ Action: TypeAlias = Literal["stop", "skip"]
 MAX_NETWORKS = 1_000
 """Largest number of networks that are trained together."""
 
-FEWEST_WAITED = 10
+FEWEST_WAITED = 6
 """Minimum number of epochs for the patience `auto`."""
 
 Several: TypeAlias = Annotated[int, Limits(at_least=2, at_most=MAX_NETWORKS, whole=True)]

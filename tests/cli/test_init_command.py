@@ -156,7 +156,7 @@ def test_init_says_what_it_decided(mlpengine, tmp_path):
     assert shown["decided"][:3] == [
         "classification of grade (data.task): 6 different numbers, taken for classes; "
         "data.task: regression predicts a number",
-        "16 networks of 64-64 units, up to 200 epochs "
+        "16 networks of 64-64 units, up to 100 epochs "
         "(training.folds, model.hidden, training.epochs)",
         "ensemble of networks (plain), networks that read numbers by quantile bins (piecewise), "
         "linear models (linear): training.members",
