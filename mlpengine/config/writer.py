@@ -1,4 +1,4 @@
-"""Config trees as YAML that reads back as the same values."""
+"""Write configs as YAML that reads back as the same values."""
 
 import json
 from collections.abc import Mapping

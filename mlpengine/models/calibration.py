@@ -26,10 +26,8 @@ MAX_PLACES, ROWS_OF_PLACE = 10, 80
 """Maximum number of `Residuals.places`, and minimum number of rows for each place."""
 
 CHANCE_OF_RANGE = 1.5
-"""Factor c in the share c / (level * sqrt(n)).
-
-By chance, the shortest range with a share `level` of n errors is shorter than the symmetric range
-by up to this share.
+"""Factor c.  The shortest range that holds a share `level` of n errors may be shorter than the
+symmetric range; chance explains a difference up to the share c / (level * sqrt(n)).
 """
 
 SMALLEST_SCALE = 0.01
@@ -54,9 +52,9 @@ def error_of_mean(
 
     One network's error is known from out-of-fold rows.  With folds, no rows are new to all
     networks, so the gain of averaging must be estimated on rows that trained the networks.  There,
-    errors and differences between networks are smaller by about the same factor.  If training moves
-    the outputs by a share h towards the labels, a share 1 - h of both remains.  The relative gain
-    of averaging is thus about the same as on new rows.
+    errors and differences between networks are smaller by about the same factor: if training moves
+    the outputs by a share h towards the labels, a share 1 - h of errors and differences remains.
+    The relative gain of averaging is thus about the same as on new rows.
 
     `outputs` maps the features of at most `COMPARED_ROWS` rows to outputs (folds, rows, out_dim),
     by the networks of each fold.  The error is the squared error for numbers, and `mean_loss` for
@@ -92,9 +90,9 @@ def error_of_mean(
 class Residuals:
     """Out-of-fold errors for intervals; the width of an interval depends on the prediction.
 
-    An error is target minus prediction.  Stored errors are multiplied by the root of
-    `error_of_mean`, because the mean of all networks has smaller errors.  They are then divided by
-    the usual size of errors at the prediction.  `scales` are these sizes, in the units of the
+    An error is target minus prediction.  Stored errors are multiplied by the square root of
+    `error_of_mean`, because the mean of all networks has smaller errors.  Then each is divided by
+    the usual size of errors at its prediction.  `scales` are these sizes, in the units of the
     targets, at the predictions `places`; between places they are interpolated linearly.
 
     Shapes: `errors` (errors, targets), sorted; `places` (places, targets), increasing, and
@@ -152,7 +150,7 @@ class Residuals:
         return predictions + low * scale, predictions + high * scale
 
     def ends(self, level: float) -> tuple[Array, Array]:
-        """Return the ends (targets,) of `interval`, minus prediction, divided by scale."""
+        """Return (end - prediction) / scale (targets,) for both ends of `interval`."""
         level, count = checked_level(level), len(self.errors)
         inside = min(count, ceil(level * (count + 1)))
         half = np.sort(np.abs(self.errors), axis=0)[inside - 1]
@@ -242,8 +240,8 @@ class ClassSets(NamedTuple):
         return cls(chances[order], truth[order].astype(np.int64))
 
     def drawn(self, classes: Array, rng: np.random.Generator) -> Array:
-        """Return a random probability of the true class from the rows of each class (rows,)."""
-        chances = rng.choice(self.chances, len(classes))  # for classes without a row
+        """Draw a probability for each of the true `classes` (rows,), from rows of this class."""
+        chances = rng.choice(self.chances, len(classes))  # remains for classes without rows
         for k in np.unique(self.classes):
             alike = classes == k
             chances[alike] = rng.choice(self.chances[self.classes == k], int(alike.sum()))
@@ -263,7 +261,7 @@ class ClassSets(NamedTuple):
         return np.asarray(chances >= [_lowest(own, level) for own in each])
 
     def lowest(self, level: float) -> float:
-        """Return the threshold of sets with this level: the lowest probability of a class."""
+        """Return the threshold at this level: the lowest probability of a class in a set."""
         return _lowest(self.chances, level)
 
     @classmethod
@@ -277,7 +275,7 @@ class ClassSets(NamedTuple):
         if not (chances >= 0).all() or chances[-1] > 1 or (np.diff(chances) < 0).any():
             raise CheckpointError(f"{SET_CHANCES}: must be sorted probabilities")
         if numbers is None or numbers.shape != chances.shape or numbers.dtype.kind != "i":
-            raise CheckpointError(f"{SET_CLASSES}: must be a class number for each probability")
+            raise CheckpointError(f"{SET_CLASSES}: must be a class index for each probability")
         if numbers.min() < 0 or numbers.max() >= classes:
             raise CheckpointError(f"{SET_CLASSES}: must be numbers of {classes} classes")
         return cls(chances, numbers)

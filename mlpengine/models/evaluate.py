@@ -71,7 +71,7 @@ class Scorer:
         return self.mean_losses(output, part)["loss"]
 
     def mean_losses(self, output: Array, part: Split) -> dict[str, float]:
-        """Return mean losses by `loss_names`; losses of single outputs are without their factor."""
+        """Return the means of `loss_names`; losses of outputs are not multiplied by a factor."""
         totals = dict.fromkeys(loss_names(self.loss), 0.0)
         with np.errstate(over="ignore", invalid="ignore"):
             for start in range(0, len(part), FORWARD_ROWS):
@@ -118,7 +118,7 @@ def standard_errors(
     """Return the standard error of loss and metrics over the rows of a split (jackknife).
 
     Blocks of rows are left out in turn.  Blocks are random, unless `blocks` (rows,) has the block
-    of each row: rows that depend on each other belong into one block.
+    number of each row: rows that depend on each other belong in one block.
 
     Source: Quenouille 1956, delete-a-group.
     """

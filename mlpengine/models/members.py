@@ -21,8 +21,10 @@ WEIGHT_ROUNDS = 20
 """Number of rounds of `best_weights`; weights are multiples of 1/20."""
 
 EARLY = 1 / 4
-"""Share of the epochs: if all best epochs are before it, rows are noisy or few, and smooth networks
-are not tried."""
+"""Smooth networks are not tried if all best epochs are before this share of the epochs.
+
+The rows are then noisy or few.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,10 +111,10 @@ def best_mean(
     `mean` has the networks that the training loop trained.  Linear and smooth networks are fitted
     here; their inputs are the features times one of `projections` (see `linear_projections`).
     `seed` is for the initial weights of smooth networks.  Smooth networks are left out if the first
-    one is no better on its fold than the best other type, or if the last best epoch came after a
-    share `trained` of the epochs below `EARLY`.  `losses` are the training loss, for
-    linear networks, and the evaluation loss.  The ensemble weights minimize the evaluation loss of
-    out-of-fold outputs.  Types with weight 0 are left out of the mean.
+    one is no better on its fold than the best other type, or if the last best epoch, as a share
+    `trained` of all epochs, is below `EARLY`.  `losses` are the training loss, for linear networks,
+    and the evaluation loss.  The ensemble weights minimize the evaluation loss of out-of-fold
+    outputs.  Types with weight 0 are left out of the mean.
     """
     task, networks, outputs = mean.task, [*mean.networks], mean.of_each_type(train.x, folds)
     scorer = Scorer(losses[1], task, task.outputs, networks[0].dtype)
@@ -179,7 +181,7 @@ def best_weights(
 def inputs_of(member: str, numbers: Numbers, n_features: int) -> Array:
     """Return the mask (n_features,) of the features that a member type reads.
 
-    The features of `numbers` are the first ones.
+    The features of `numbers` come first.
     """
     read = np.ones(n_features, np.bool_)
     first = len(numbers.sources)

@@ -29,7 +29,7 @@ class DiagnosticsSettings:
     """Measurements of gradients, updates and units during training."""
 
     every: Literal["auto"] | Count = Field(
-        default="auto", description="Steps between two samples; auto: as many as cost under 2 %."
+        default="auto", description="Steps between two measurements; auto: they cost under 2 %."
     )
     silence: Annotated[tuple[VerdictName, ...], one_or_more(VerdictName)] = Field(
         default=(), description="Names of verdicts to leave out."

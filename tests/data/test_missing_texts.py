@@ -15,6 +15,7 @@ import mlpengine
 from mlpengine import MlpClassifier, MlpRegressor
 from mlpengine.core.errors import DataError
 from mlpengine.data.features import Preprocessor, profile
+from mlpengine.data.features.splits import dividing_values
 from mlpengine.data.tables import read_table
 from mlpengine.data.tables.detect import detect
 from mlpengine.data.tables.frames import as_table
@@ -303,3 +304,10 @@ def test_a_small_spread_beside_a_large_mean_is_learned_from(spread):
     assert np.corrcoef(fitted.transform(table).features[:, 0], z)[0, 1] > 0.99
     rounded = as_table({"x": 0.1 + np.arange(300) % 3 * 2e-17})
     assert Preprocessor().fit(rounded).constant == ["x"]
+
+
+@pytest.mark.parametrize("key", ["group", "series"])
+def test_a_missing_group_has_the_way_to_read_its_text(key):
+    table = read_table(io.BytesIO(csv({"g": ["NA", *"aabb"], "y": range(5)})))
+    with pytest.raises(DataError, match=r"line 2, column 'g'.*data\.na_values: \[\]"):
+        dividing_values(table, key, "g")

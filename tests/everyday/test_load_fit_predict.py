@@ -242,7 +242,7 @@ def test_unknown_texts_are_counted_in_one_line(penguins, caplog):
     with caplog.at_level(logging.WARNING, "mlpengine"):
         model.predict([*odd, *rows])
         assert len(caplog.messages) == 1
-        assert "column 'island': 3 rows with a text that has no feature" in caplog.messages[0]
+        assert "column 'island': 3 rows with a text unknown to" in caplog.messages[0]
         assert "'Biscø' (1 row, near 'Biscoe'), 'X' (2 rows);" in caplog.messages[0]
         caplog.clear()
         twin = copy.copy(model)

@@ -109,7 +109,7 @@ def _is_worse(table: Table, before: Table) -> bool:
 def _with_thousands(
     source: str, table: Table, reading: CsvDialect, notes: list[str], target: Sequence[str]
 ) -> CsvDialect:
-    """Return the format with thousands ".", if points in numbers can all be read as in 1.234."""
+    """Return the format with thousands ".", if all points can be read as in 1.234 for 1234."""
     grouped = replace(reading, decimal=",", thousands=".")
     again = read_table(source, labels=target, **grouped.to_dict())
     numbers = [name for name, column in table.columns.items() if column.kind == "number"]
@@ -176,7 +176,7 @@ def _proposals(
     values = {*texts[group].used_levels()} if group in texts else set()
     added: list[str] = []
     order, unclear = sorted(texts, key=lambda name: name not in target), set[str]()
-    for name in order:  # columns with unclear dates again at the end, when formats are known
+    for name in order:  # columns with unclear dates come again at the end, with known formats
         levels = texts[name].used_levels()
         gaps = [level for level in levels if level.lower() in GAPS and level not in values]
         filled = [level for level in levels if level not in gaps]
