@@ -174,8 +174,8 @@ def _exchanged(count: int, groups: int, rng: np.random.Generator) -> Array:
     """
     order = np.arange(count)
     for k in range(groups):
-        mixed = rng.permutation(np.arange(k, count, groups))
-        order[mixed] = np.roll(mixed, 1)
+        permuted = rng.permutation(np.arange(k, count, groups))
+        order[permuted] = np.roll(permuted, 1)
     return order
 
 

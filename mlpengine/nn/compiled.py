@@ -40,7 +40,7 @@ class CompiledMlp:
             )
         except UnsupportedError as reason:
             raise CompileError(
-                f"compile: every op must have a compiled rule (got {reason}); use predict, or "
+                f"compile: every op must have C code (got {reason}); use predict, or "
                 "export the network to C"
             ) from reason
         self.input: Array = scratch.input

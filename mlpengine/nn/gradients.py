@@ -44,7 +44,7 @@ class GradientMemory:
         if input_gradient:
             shapes = {n: s for n, s in mlp.in_shapes.items() if mlp.in_dtypes[n] == mlp.dtype}
             if not shapes:
-                raise UsageError("gradients: integers have no gradient (input_gradient=True)")
+                raise UsageError("gradients: input_gradient=True needs an input that is not int64")
             rows = {n: zeros(Spec((batch_size, *s), mlp.dtype)) for n, s in shapes.items()}
             d_input = one_or_named(rows)
         return cls(Flat(mlp.params.specs), mlp.empty_outputs(batch_size), d_input)

@@ -94,7 +94,7 @@ def activation_from_dict(description: dict[str, Any]) -> GradOp:
     except (TypeError, ValueError, IndexError) as error:
         raise UsageError(f"activation: must be an op on one operand ({name}: {error})") from error
     if not fits:
-        raise UsageError(f"activation: must return the shape that it is given ({name} does not)")
+        raise UsageError(f"activation: must keep the shape of its input ({name} does not)")
     return op
 
 

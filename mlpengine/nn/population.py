@@ -39,7 +39,7 @@ class Population(Sequence[N]):
         count = COUNT.check("population: count", count)
         seeds = range(count) if seeds is None else seeds
         if len(seeds) != count:
-            raise UsageError(f"population: needs a seed for each of {count} (got {len(seeds)})")
+            raise UsageError(f"population: seeds must be {count} numbers (got {len(seeds)})")
         if not all(isinstance(s, int | np.integer) and s >= 0 for s in seeds):
             raise UsageError(f"population: seeds must be whole numbers from 0 (got {seeds!r})")
         self._members = tuple(mlp.like(seed=int(seed)) for seed in seeds)

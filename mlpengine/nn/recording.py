@@ -399,7 +399,7 @@ def _advice_on_names(own: Sequence[str], given: Sequence[str]) -> str:
             f"for name, value in state.items()}})"
         )
     return (
-        f"{text}; if they are in this order, write "
+        f"{text}; if the arrays are in this order, write "
         "mlp.load_state_dict(dict(zip(mlp.state_dict(), state.values())))"
     )
 

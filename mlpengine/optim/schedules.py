@@ -226,7 +226,7 @@ class OneCycleSchedule(_TimedSchedule, name="one_cycle"):
     Source: Smith and Topin 2018, arXiv 1708.07120, section 3, with cosines instead of lines.
     """
 
-    rise: Annotated[Fraction, "Share of steps with rising rate."] = 0.3
+    rise: Annotated[Fraction, "Share of the steps before the highest learning rate."] = 0.3
     initial: Annotated[NonNegative, Given, "Share of the base learning rate at the start."] = 1 / 25
     final: Annotated[NonNegative, Given, "Share of the base learning rate at the end."] = (
         1 / 250_000

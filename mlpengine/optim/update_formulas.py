@@ -22,7 +22,7 @@ def update_formulas(
     where = type(optimizer).__name__
     taken = ["lr", "t", *hyper]
     if [a.name for a in parameters_of(type(optimizer).numbers)] != taken:
-        raise UsageError(f"{where}: the parameters of numbers must be {', '.join(taken)}")
+        raise UsageError(f"{where}: the arguments of numbers() must be {', '.join(taken)}")
     returned = optimizer.numbers(*map(variable, taken))
     numbers = {name: _formula(value) for name, value in returned.items()}
     vectors = ["p", "g", *moments]

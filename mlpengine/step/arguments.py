@@ -90,7 +90,7 @@ def check_full_batch(step: Any, asked: str) -> str:
                 "every loss"
             )
         network.check_rows(training=True)
-        reason = f"{name} has no compiled rule"
+        reason = f"{name} has no C code"
         if asked == "compiled":
             from mlpengine.step.auto_backend import NUMPY_RUNS  # imported late: slow
 

@@ -28,7 +28,7 @@ class BatchProblem:
         self._bound, self._calls = bound, bound.calls
         self.gradient: Array = bound.grads.flat
         self.count = bound.scratch.batch_size * sum(mlp.out_sizes.values())
-        self._rows = _Rows(mlp, bound) if needs_rows else None
+        self._gauss_newton = _GaussNewton(mlp, bound) if needs_rows else None
         self._forward = (*bound.scratch.calls, *bound.loss.forward)
         self._target = np.zeros_like(bound.loss.target) if needs_rows else np.zeros(0)
 
@@ -47,8 +47,8 @@ class BatchProblem:
 
         Shapes: matrix (n, n), for n trained parameters.
         """
-        assert self._rows is not None
-        self._rows.curvature(matrix)
+        assert self._gauss_newton is not None
+        self._gauss_newton.curvature(matrix)
 
     def use_outputs_as_targets(self) -> None:
         """Replace the targets by the current outputs of the network."""
@@ -85,7 +85,7 @@ class FullBatchSteps:
         return loss, norm
 
 
-class _Rows:
+class _GaussNewton:
     """Computes the Gauss-Newton matrix from blocks of the Jacobian of the outputs.
 
     Blocks have the shape (parameters, rows), because NumPy is slow if the last axis is short.

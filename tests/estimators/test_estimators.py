@@ -34,6 +34,7 @@ from sklearn.utils.estimator_checks import (  # noqa: E402
 from mlpengine.core.errors import install_line  # noqa: E402
 from mlpengine.estimators import MlpClassifier, MlpRegressor  # noqa: E402
 from mlpengine.estimators._estimator import warn_once  # noqa: E402
+from mlpengine.settings.fix import keywords  # noqa: E402
 
 ESTIMATORS = [MlpClassifier, MlpRegressor]
 
@@ -406,3 +407,9 @@ def test_without_the_extra_the_error_says_how_to_install_it(monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     with pytest.raises(MissingExtraError, match=re.escape(install_line("sklearn"))):
         import mlpengine.estimators  # noqa: F401
+
+
+def test_a_fix_replaces_a_key_in_settings():
+    given = {"settings": {"optimizer.lr": 10.0, "training.clip_norm": 1.0}}
+    fix = keywords({"optimizer.lr": 0.1}, {"optimizer.lr": "lr"}, given)
+    assert fix == {"lr": 0.1, "settings": {"training.clip_norm": 1.0}}

@@ -280,12 +280,12 @@ def column_of(values: Array, where: str) -> Column:
     if kind in "iuf":
         return Column(values)
     if kind == "M":
-        held = ~np.isnat(values)
-        seconds = np.where(held, np.inf, np.nan)
+        in_range = ~np.isnat(values)
+        seconds = np.where(in_range, np.inf, np.nan)
         if np.can_cast(values.dtype, _DATE_RANGE.dtype, "safe"):  # finer units hold fewer years
             first, last = _DATE_RANGE.astype(values.dtype)
-            held = (values >= first) & (values <= last)
-        seconds[held] = values[held].astype(_DATE_RANGE.dtype).astype(np.float64) / 1e6
+            in_range = (values >= first) & (values <= last)
+        seconds[in_range] = values[in_range].astype(_DATE_RANGE.dtype).astype(np.float64) / 1e6
         return date_column(seconds, where)
     if kind in "UT" or (kind == "O" and all(isinstance(value, str) for value in values)):
         levels, codes = np.unique(values, return_inverse=True)
