@@ -128,7 +128,7 @@ class Residuals:
         scales = np.maximum(scales, SMALLEST_SCALE * scales.max(axis=0))
         scales[:, scales.max(axis=0) == 0] = 1.0
         kept = cls(errors, places, scales)
-        return replace(kept, errors=_few_sorted(errors / kept._scale(predictions)))
+        return replace(kept, errors=_sorted_quantiles(errors / kept._scale(predictions)))
 
     def interval(self, predictions: Array, level: float) -> tuple[Array, Array]:
         """Return lower ends and upper ends (rows, targets) for predictions (rows, targets).
@@ -291,7 +291,7 @@ def _lowest(chances: Array, level: float) -> float:
     return float(chances[outside]) if outside >= 0 else 0.0
 
 
-def _few_sorted(values: Array) -> Array:
+def _sorted_quantiles(values: Array) -> Array:
     """Sort values along axis 0; more than `MAX_RESIDUALS` values are replaced by quantiles."""
     if len(values) <= MAX_RESIDUALS:
         return np.sort(values, axis=0)

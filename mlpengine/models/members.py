@@ -21,7 +21,7 @@ from mlpengine.settings.training import LINEAR, SMOOTH, MemberType
 WEIGHT_ROUNDS = 20
 """Number of rounds of `best_weights`; weights are multiples of 1/20."""
 
-USELESS = 2.0
+MAX_LOSS_RATIO = 2.0
 """The loss of the first smooth network may be this many times the loss of the best other type.
 
 Both losses are on the rows of the network's fold.  Beyond the limit, the ensemble has no smooth
@@ -132,12 +132,12 @@ def best_mean(
         others = [mean_loss(output) for output in outputs]
         with_smooth, rows = outputs[int(np.argmin(others))].copy(), np.flatnonzero(folds == 0)
 
-        useless = USELESS if len(train) <= SEVERAL_MEMBERS_ROWS else 1.0
+        ratio = MAX_LOSS_RATIO if len(train) <= SEVERAL_MEMBERS_ROWS else 1.0
 
         def helps(first: TabularNetwork) -> bool:
             (with_smooth[rows],) = outputs_of([first], train.x[rows])
             share = len(rows) / len(train)
-            return mean_loss(with_smooth) < (1 + share * (useless - 1)) * min(others)
+            return mean_loss(with_smooth) < (1 + share * (ratio - 1)) * min(others)
 
         smooth = smooth_networks(
             train,

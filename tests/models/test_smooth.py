@@ -158,7 +158,7 @@ def test_the_first_network_decides_whether_others_are_trained(
 ):
     made, train = [], smooth._training
     monkeypatch.setattr(smooth, "_training", lambda *a, **o: made.append(1) or train(*a, **o))
-    monkeypatch.setattr(members, "USELESS", limit)
+    monkeypatch.setattr(members, "MAX_LOSS_RATIO", limit)
     monkeypatch.setattr(members, "SEVERAL_MEMBERS_ROWS", few_rows)
     training = {"folds": 2, "members": ["plain", "smooth"], "epochs": 1}
     model, _ = fit(TABLE | {"y": truth(X)}, "y", **OPTIONS, training=training)
