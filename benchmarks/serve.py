@@ -156,7 +156,7 @@ def damaged(row: dict[str, Any]) -> Iterator[bytes]:
 
 
 def kilobytes(process: int) -> int | None:
-    """Return the memory of a process in kB; 0 if the system does not report it."""
+    """Return the memory of a process in kB; None if the system does not report it."""
     try:
         text = Path(f"/proc/{process}/status").read_text(encoding="utf-8")
     except OSError:

@@ -236,7 +236,8 @@ class _Plain:
                 case "bool":
                     return text.lower() == "true"
                 case "int":
-                    number = int(text, 0 if _prefixed(text) else 10)
+                    prefix = text.lstrip("+-")[:2].lower()
+                    number = int(text, 0 if prefix in ("0x", "0o") else 10)
                     str(number)  # raises ValueError for a hexadecimal number of too many digits
                     return number
                 case "float":
@@ -248,7 +249,3 @@ class _Plain:
             return None
         self.document.report(path, f"tags are not allowed ({tag[:40]})")
         return None
-
-
-def _prefixed(text: str) -> bool:
-    return text.lstrip("+-")[:2].lower() in ("0x", "0o")

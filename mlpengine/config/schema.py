@@ -1,4 +1,4 @@
-"""The schema of a config: the settings of a run, and settings that only files have."""
+"""The schema of a config: the settings of a run, and settings that exist only in config files."""
 
 from collections.abc import Iterator
 from dataclasses import fields
@@ -202,7 +202,7 @@ class Config:
             yield name and name in taken_by, text, "data", "split", key
 
         for key in ("lags", "rolling"):
-            text = "needs data.split.time, the column of the order of rows, and no data.stream"
+            text = "needs data.split.time (the column that orders the rows), and no data.stream"
             usable = data.split.time and not data.stream
             yield getattr(data, key) and not usable, text, "data", key
 

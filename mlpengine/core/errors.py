@@ -68,7 +68,7 @@ class DtypeError(MlpEngineError, TypeError):
 
 
 class IndexRangeError(MlpEngineError, IndexError):
-    """An index or class number is out of range; the message gives its value and its position."""
+    """An index, such as a class index, is out of range; the message gives value and position."""
 
 
 class TapeError(MlpEngineError, RuntimeError):

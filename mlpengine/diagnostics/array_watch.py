@@ -168,7 +168,7 @@ class Watch:
         return Verdicts(self._verdicts())
 
     def _verdicts(self) -> list[Verdict]:
-        return [_in_words(verdict) for verdict in verdicts(self.core)]
+        return [_without_keys(verdict) for verdict in verdicts(self.core)]
 
     def _repr_html_(self) -> str:
         if not self.steps:
@@ -254,7 +254,7 @@ def _of_update(weights: Array, gradients: Any, before: Array | None) -> dict[str
     return measured
 
 
-def _in_words(verdict: Verdict) -> Verdict:
+def _without_keys(verdict: Verdict) -> Verdict:
     """Replace the config keys in the advice of a verdict by words."""
     advice = verdict.advice
     for pattern, words in WORDS.items():

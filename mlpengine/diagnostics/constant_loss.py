@@ -89,7 +89,7 @@ def weight_scale(mlp: Network) -> float:
 def baseline_loss(loss: Loss, y: Array, outputs: int, weights: Array | None = None) -> float:
     """Return the loss of the best constant prediction; a network that learns has a lower loss.
 
-    Shapes: y as in the loss, (rows,) class numbers or (rows, outputs); weights (rows,).
+    Shapes: y as in the loss, (rows,) class indices or (rows, outputs); weights (rows,).
     """
     return loss_of_constant(loss, y, loss.best_constant(y, outputs, weights), weights)
 

@@ -64,7 +64,7 @@ class VerdictRule(NamedTuple):
 RULES: list[VerdictRule] = []
 """The rules, causes first."""
 
-OF_RATES = {"clip_low", "few_steps", "lr_high", "lr_low", "noise_scale", "unfinished", "unsteady"}
+LR_RULES = {"clip_low", "few_steps", "lr_high", "lr_low", "noise_scale", "unfinished", "unsteady"}
 """Verdicts that do not apply to full-batch optimizers, because these search their step length."""
 
 
@@ -91,19 +91,19 @@ def add_rule(
 def verdicts(diagnostics: Diagnostics) -> Verdicts:
     """Return the verdicts on a run: causes first, notes last, and none with a reported cause."""
     reported: dict[str, Verdict] = {}
-    unasked = OF_RATES if isinstance(diagnostics.optimizer, FullBatch) else ()
+    ignored = LR_RULES if isinstance(diagnostics.optimizer, FullBatch) else ()
     for check, _, causes in RULES:
         if causes.isdisjoint(reported):
             verdict = check(diagnostics)
-            if verdict is not None and verdict.name not in unasked:
+            if verdict is not None and verdict.name not in ignored:
                 reported[verdict.name] = verdict
     if not reported and (verdict := LAST_RESORT(diagnostics)) is not None:
         reported[verdict.name] = verdict
     ordered = sorted(reported.values(), key=lambda verdict: verdict.severity == NOTE)
-    return Verdicts(_suited(diagnostics, verdict) for verdict in ordered)
+    return Verdicts(_for_network(diagnostics, verdict) for verdict in ordered)
 
 
-def _suited(diagnostics: Diagnostics, verdict: Verdict) -> Verdict:
+def _for_network(diagnostics: Diagnostics, verdict: Verdict) -> Verdict:
     """Return a verdict that suits the network; for an `Mlp`, the verdict itself.
 
     For other networks, add the name of the layer, and remove settings that the network lacks.

@@ -203,12 +203,6 @@ def network_title(step: DeviceStep) -> str:
     )
 
 
-def reals(step: DeviceStep) -> int:
-    """Return the number of reals in a state."""
-    vectors = 1 + len(step.update.moments)
-    return vectors * step.parameters + len(("lr", "norm"))
-
-
 def scratch(step: DeviceStep) -> int:
     """Return the number of reals on the stack of train or of predict, whichever is larger."""
     return max(1, step.step.size, step.forward.size)

@@ -103,7 +103,7 @@ def _clipped(graph: Graph, x: str) -> str:
 
 
 def _source(graph: Graph, source: Source, computed: Mapping[str, str]) -> str:
-    """Return an unscaled feature: a column, the time between two dates, or the sine of a date."""
+    """Return an unscaled feature: a column, the time between two dates, or a sine of a date."""
     if source.minus:
         return graph.node("Sub", source.column, source.minus)
     if not source.part:

@@ -17,7 +17,7 @@ from mlpengine.core.errors import UsageError
 from mlpengine.core.files import checked_path
 from mlpengine.core.wording import quoted
 from mlpengine.export._device import DeviceStep, MakeOptimizer
-from mlpengine.export._device_c import header, network_title, reals, scratch, source
+from mlpengine.export._device_c import header, network_title, scratch, source
 from mlpengine.export._device_test import self_test
 from mlpengine.export._model_c import why_double
 from mlpengine.export._package import (
@@ -139,12 +139,13 @@ def export_training(
     if whole is not None and real == "float" and (reason := why_double(whole)):
         _log.warning("warning: %s: %s; %s", file, reason, DOUBLE)
     size = 4 if real == "float" else 8
+    reals = (1 + len(step.update.moments)) * step.parameters + 2  # lr and norm
     return DeviceFiles(
         file,
         head,
         test,
         tuple(others),
-        reals(step) * size + 8,
+        reals * size + 8,
         scratch(step) * size,
         title,
     )

@@ -24,7 +24,7 @@ SWEEPS, REPLACEMENTS = 4, 50
 def background_rows(
     table: Table, texts: Collection[str], predict: Callable[[Table], Array], count: int
 ) -> dict[str, list[Any]]:
-    """Return up to `count` rows similar to the rows of `table`, as a list of cells per column.
+    """Return up to `count` rows similar to the rows of `table`, as a list of values per column.
 
     Each number is replaced by a number of similar rank from another row, so correlations remain.
     The columns `texts` are not changed.  Rows with few numbers, or with numbers that many rows

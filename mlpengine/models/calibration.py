@@ -128,7 +128,7 @@ class Residuals:
         scales = np.maximum(scales, SMALLEST_SCALE * scales.max(axis=0))
         scales[:, scales.max(axis=0) == 0] = 1.0
         kept = cls(errors, places, scales)
-        return replace(kept, errors=_few_sorted(errors / kept._scale(predictions)))
+        return replace(kept, errors=_sorted_quantiles(errors / kept._scale(predictions)))
 
     def interval(self, predictions: Array, level: float) -> tuple[Array, Array]:
         """Return lower ends and upper ends (rows, targets) for predictions (rows, targets).
@@ -275,7 +275,7 @@ class ClassSets(NamedTuple):
         if not (chances >= 0).all() or chances[-1] > 1 or (np.diff(chances) < 0).any():
             raise CheckpointError(f"{SET_CHANCES}: must be sorted probabilities")
         if numbers is None or numbers.shape != chances.shape or numbers.dtype.kind != "i":
-            raise CheckpointError(f"{SET_CLASSES}: must be a class number for each probability")
+            raise CheckpointError(f"{SET_CLASSES}: must be a class index for each probability")
         if numbers.min() < 0 or numbers.max() >= classes:
             raise CheckpointError(f"{SET_CLASSES}: must be numbers of {classes} classes")
         return cls(chances, numbers)
@@ -291,7 +291,7 @@ def _lowest(chances: Array, level: float) -> float:
     return float(chances[outside]) if outside >= 0 else 0.0
 
 
-def _few_sorted(values: Array) -> Array:
+def _sorted_quantiles(values: Array) -> Array:
     """Sort values along axis 0; more than `MAX_RESIDUALS` values are replaced by quantiles."""
     if len(values) <= MAX_RESIDUALS:
         return np.sort(values, axis=0)

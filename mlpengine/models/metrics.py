@@ -3,7 +3,7 @@
 Every function takes the targets and predictions of all rows, and optional row weights.  The values
 equal scikit-learn's.  Docstrings state the result where scikit-learn warns or raises.
 
-Shapes: class targets (rows,) of class numbers; multi-label targets (rows, labels) of 0 and 1;
+Shapes: class targets (rows,) of class indices; multi-label targets (rows, labels) of 0 and 1;
 probabilities (rows, classes), (rows, labels) or (rows,) for the positive class alone; regression
 targets and predictions (rows,) or (rows, outputs).
 """
@@ -21,7 +21,7 @@ from mlpengine.core.wording import quoted
 PredictionKind = Literal["labels", "probabilities", "numbers"]
 """Kind of predictions that a metric compares with targets.
 
-"labels" are class numbers, or 0 and 1 for each label; "numbers" are in the target's units.
+"labels" are class indices, or 0 and 1 for each label; "numbers" are in the target's units.
 """
 
 MetricFunction = Callable[[Array, Array, Array | None], float]
@@ -376,7 +376,7 @@ def _columns(values: Array) -> Array:
 def commonest_mistakes(target: Array, predicted: Array, count: int) -> list[tuple[int, int, int]]:
     """Return (class, predicted class, number of rows) of the `count` commonest mistakes.
 
-    Equally common mistakes are in the order of class numbers.
+    Equally common mistakes are in the order of class indices.
     """
     wrong, classes = target != predicted, int(predicted.max(initial=0)) + 1
     cells, rows = np.unique(target[wrong] * classes + predicted[wrong], return_counts=True)

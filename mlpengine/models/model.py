@@ -115,10 +115,10 @@ class Model:
     """One or more networks with their preprocessing and their loss (a name and options).
 
     `predict`, `predict_proba` and `evaluate` take a table in any form: a data frame of pandas,
-    polars or pyarrow, a mapping of names to columns, a list of rows (mappings of names to cells), a
-    single row, a path, or a matrix with the model's `columns` in order.  Named columns may be in
-    any order, and further columns are ignored.  Any number of threads may call these methods.  A
-    single network predicts a single row in memory in some tens of microseconds.
+    polars or pyarrow; a mapping from names to columns; a list of rows, or a single row, as mappings
+    from names to values; a path; or a matrix with the model's `columns` in order.  Named columns
+    may be in any order, and further columns are ignored.  Any number of threads may call these
+    methods.  A single network predicts a single row in memory in some tens of microseconds.
 
     With `populations`, the model has several networks, and the prediction is the mean of all
     networks' predictions; `mlp` is the first network.  The networks of a population have one
@@ -128,7 +128,7 @@ class Model:
     `residuals` are out-of-fold errors, scaled to the size of the mean's errors.  `sets` has the
     out-of-fold probabilities of the true classes.  `record` describes the training, if known
     (`TrainingRecord`).  With a `threshold`, one of two classes is predicted if its probability is
-    above the threshold, instead of 0.5.  `background` has rows for `explain_row`, as cells by
+    above the threshold, instead of 0.5.  `background` has rows for `explain_row`, as values by
     column (`with_background`).  `Mlp.load` can read the file of a single network, too.
     """
 
@@ -188,7 +188,7 @@ class Model:
         Shapes: (rows,), or (rows, targets) for several targets.  A multi-label model predicts 0 or
         1 for each label.
 
-        Raises: DataError for a table without a needed column, or with an unusable cell.
+        Raises: DataError for a table without a needed column, or with an unusable value.
         """
         predicted = self._task.predict(self.outputs(data))
         if isinstance(self._task, Classification):
@@ -723,7 +723,7 @@ class Model:
 
     @cached_property
     def _labels(self) -> Array:
-        """Labels by class number; dtype object unless all are numbers or all are booleans."""
+        """Labels by class index; dtype object unless all are numbers or all are booleans."""
         kinds = {type(label) for label in self.preprocessor.classes}
         plain = kinds <= {int, float} or kinds == {bool}
         return np.array(self.preprocessor.classes, None if plain else object)
@@ -833,11 +833,11 @@ class Model:
             raise CheckpointError(f"{path}: {error}") from error
 
 
-def _check_background(cells: object, columns: Sequence[str]) -> None:
-    conform(cells, dict[str, list[float | str | None]], "background")
-    assert isinstance(cells, Mapping)
-    if {*cells} != {*columns} or len({*map(len, cells.values())}) > 1:
-        raise CheckpointError("background: must have as many cells in every column that is read")
+def _check_background(background: object, columns: Sequence[str]) -> None:
+    conform(background, dict[str, list[float | str | None]], "background")
+    assert isinstance(background, Mapping)
+    if {*background} != {*columns} or len({*map(len, background.values())}) > 1:
+        raise CheckpointError("background: must have all columns, each with as many values")
 
 
 def _ensemble_weights(description: Mapping[str, Any], networks: int) -> tuple[float, ...]:

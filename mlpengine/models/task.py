@@ -80,9 +80,9 @@ class Split:
     Several inputs or targets are a mapping of names to arrays.  Data frames become arrays, and
     arrays that are not contiguous are copied.  `places` has the origin of rows of a table.  `x` may
     be `PreparedRows`, features in a file; `windows` then shuffle the rows in blocks.
-    Shapes: x (rows, in_dim); y in the shape that the loss takes; truth (rows,) class numbers, or
+    Shapes: x (rows, in_dim); y in the shape that the loss takes; truth (rows,) class indices, or
     (rows, outputs) in the target's own units, by default y; weights (rows,) or None.
-    Dtype: x and y have the network's dtype; class numbers in y are integers.
+    Dtype: x and y have the network's dtype; class indices in y are integers.
     """
 
     x: Any
@@ -150,7 +150,7 @@ class Scored:
 
     @cached_property
     def predicted(self) -> Array:
-        """Predicted class numbers, 0 or 1 for each label, or numbers in the target's units."""
+        """Predicted class indices, 0 or 1 for each label, or numbers in the target's units."""
         return self.task.predict(self.output)
 
     @cached_property
@@ -209,7 +209,7 @@ class Task(ABC):
 
     @abstractmethod
     def predict(self, output: Array) -> Array:
-        """Return predictions: class numbers, 0 or 1 for each label, or numbers in their units."""
+        """Return predictions: class indices, 0 or 1 for each label, or numbers in their units."""
 
     def probabilities(self, output: Array) -> Array | None:
         """Return float64 probabilities (rows, classes) or (rows, labels); None for regression."""
@@ -259,7 +259,7 @@ class Task(ABC):
         """Add a metric to `headline`.  Raises: UsageError for a metric that the task lacks."""
         known = ("loss", *self.all_metrics, *self.patterns)
         is_text = isinstance(name, str)
-        if not is_text or not (name in ("loss", *self.all_metrics) or self._numbered(name)):
+        if not is_text or not (name in ("loss", *self.all_metrics) or self._parsed_metric(name)):
             listed = ", ".join(known)
             raise UsageError(f"this task has {listed} (got {name!r}){suggestion(name, known)}")
         if name not in ("loss", *self.headline):
@@ -268,7 +268,7 @@ class Task(ABC):
     def metrics(self, output: Array, part: Split, *, full: bool = False) -> dict[str, float]:
         """Return the metrics in `headline` over all rows; with `full`, all metrics of the task."""
         known = self.all_metrics
-        known |= {n: m for n in self.headline if n not in known and (m := self._numbered(n))}
+        known |= {n: m for n in self.headline if n not in known and (m := self._parsed_metric(n))}
         scored = Scored(self, output, part)
         return {name: known[name](scored) for name in (known if full else self.headline)}
 
@@ -276,7 +276,7 @@ class Task(ABC):
         """Return one of `all_metrics` over all rows."""
         return self.all_metrics[name](Scored(self, output, part))
 
-    def _numbered(self, name: str) -> Metric | None:
+    def _parsed_metric(self, name: str) -> Metric | None:
         """Return the metric of a name with a number, such as "pinball_0.9", or None."""
         return None
 
@@ -295,7 +295,7 @@ class Threshold(NamedTuple):
     costs: tuple[NonNegative, NonNegative] | None = None
 
     def predict(self, probabilities: Array) -> Array:
-        """Return class numbers (rows,) for probabilities (rows, 2)."""
+        """Return class indices (rows,) for probabilities (rows, 2)."""
         above = probabilities[:, self.positive] > self.value
         return np.where(above, self.positive, 1 - self.positive)
 
@@ -505,7 +505,7 @@ class Regression(Task):
         given = {str(o.leaf): wide[:, :, k] for k, o in enumerate(self.loss.formulas.outputs)}
         return self.target.inverse(evaluate(formula, given))
 
-    def _numbered(self, name: str) -> Metric | None:
+    def _parsed_metric(self, name: str) -> Metric | None:
         """Return the pinball loss at a level: of the predicted quantile, or else of `predict`."""
         level = _level(name)
         if level is None:
@@ -546,7 +546,7 @@ class Regression(Task):
             known["pinball"] = lambda s: float(np.mean(self._pinballs(s, levels)))
             if len(levels) > 1:
                 known["crps"] = lambda s: self._crps(s, levels)
-            known["calibration_error"] = lambda s: self._apart(s, levels)
+            known["calibration_error"] = lambda s: self._quantile_error(s, levels)
         return known
 
     def _deviance(self, scored: Scored, predicted: Array | None = None) -> float:
@@ -586,7 +586,7 @@ class Regression(Task):
         ends = [0.0, *((a + b) / 2 for a, b in pairwise(levels)), 1.0]
         return 2 * float(np.dot(self._pinballs(scored, levels), np.diff(ends)))
 
-    def _apart(self, scored: Scored, levels: Sequence[float]) -> float:
+    def _quantile_error(self, scored: Scored, levels: Sequence[float]) -> float:
         """Return the largest difference between level and share of targets below the quantile."""
         pairs, truth = zip(self._predictions(scored.output), levels, strict=True), scored.truth
         return max(
@@ -617,7 +617,7 @@ class CensoredTimes(Regression):
         given = -times[None] / self.target.scale, np.full((1, len(times)), np.inf)
         return np.exp(-self.loss.formulas.values([y, s], given))
 
-    def _numbered(self, name: str) -> Metric | None:
+    def _parsed_metric(self, name: str) -> Metric | None:
         try:
             time = float(name.removeprefix("brier_"))
         except ValueError:
@@ -715,9 +715,9 @@ class OutputTasks(Task):
             for metric, measure in task.all_metrics.items()
         }
 
-    def _numbered(self, name: str) -> Metric | None:
+    def _parsed_metric(self, name: str) -> Metric | None:
         for output, task in self.tasks.items():
-            metric = task._numbered(name.removesuffix(f" of {output}"))
+            metric = task._parsed_metric(name.removesuffix(f" of {output}"))
             if metric and name.endswith(f" of {output}"):
                 return _of_output(output, metric)
         return None

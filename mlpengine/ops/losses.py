@@ -306,7 +306,7 @@ class Ordinal(EntryLoss, name="ordinal"):
     Threshold k separates the classes up to k from the classes above k.  Its loss is
     -log(probability of the side with the target).  The probability of a side is the sum of the
     softmax probabilities of its classes.  So a prediction of a distant class costs more.
-    Shapes: output (batch, classes), target (batch, 1) with class numbers from 0 as floats.
+    Shapes: output (batch, classes), target (batch, 1) with class indices from 0 as floats.
 
     Source: McCullagh 1980, "Regression models for ordinal data" (cumulative logits); Frank and
     Hall 2001, "A simple approach to ordinal classification" (one binary problem per threshold).

@@ -165,12 +165,13 @@ def _collect(run: RunData, effort: ReportBudget, *, whole: bool) -> Collected:
     notes = list(run.notes)
     environment = _read_json(run.path / ENVIRONMENT_FILE, notes) if run.path else {}
     scored: ScoredRows | None = None
+    targets = ", ".join(run.model.target) if run.model else "nothing"
     data: dict[str, Any] = {
         "format": REPORT_FORMAT,
         "kind": "run",
         "in_memory": run.path is None,
         "path": str(shown_path(run.path)) if run.path else "trained in memory",
-        "name": run.path.name if run.path else f"a model of {_targets(run)}",
+        "name": run.path.name if run.path else f"a model of {targets}",
         "ending": run.result.get("ending"),
         "failure": run.failure,
         "result": {
@@ -358,10 +359,6 @@ def _read_json(path: Path, notes: list[str]) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         notes.append(f"{path.name} cannot be read: {_line(error)}")
     return {}
-
-
-def _targets(run: RunData) -> str:
-    return ", ".join(run.model.target) if run.model else "nothing"
 
 
 def _line(error: BaseException) -> str:

@@ -309,8 +309,8 @@ def _matrix(known: Data) -> Markup:
     )  # fmt: skip
 
 
-def _by_class(known: Data, count: int = 20) -> Markup:
-    order = np.argsort(array_of(known["recall"]), kind="stable")[:count]
+def _by_class(known: Data) -> Markup:
+    order = np.argsort(array_of(known["recall"]), kind="stable")[:20]
     lines = [
         [known["classes"][k], known["class_rows"][k], number(known["recall"][k], 3),
          number(known["precision"][k], 3)]

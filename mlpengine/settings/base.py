@@ -41,7 +41,7 @@ def _in_a_list(value: Any) -> Any:
 
 
 def one_or_more(item: Any) -> BeforeValidator:
-    """Return the annotation for a tuple.  A file may write a list, one item, or null for ()."""
+    """Return the annotation for a tuple: in a file, a list, a single item, or null (empty)."""
     return BeforeValidator(_in_a_list, json_schema_input_type=item | list[item] | None)
 
 
@@ -51,8 +51,7 @@ Texts: TypeAlias = Annotated[tuple[str, ...], one_or_more(str)]
 class Names:
     """Annotation for a text: one of `names`, or a text that `others` accepts without UsageError.
 
-    Every text is accepted if `names` is empty.  This is a registry before the import of the module
-    that fills the registry.
+    If `names` is empty, every text is accepted: a registry is empty until its module is imported.
     """
 
     def __init__(
@@ -108,12 +107,10 @@ EXPECTED: Mapping[str, str] = {
     **dict.fromkeys(("float_type", "float_parsing"), "a number"),
     "bool_type": "true or false",
     "string_type": "text",
-    "tuple_type": "a list",
-    "list_type": "a list",
-    "model_type": "a mapping of keys",
-    "dataclass_type": "a mapping of keys",
-    "dict_type": "a mapping of keys",
-    "mapping_type": "a mapping of keys",
+    **dict.fromkeys(("tuple_type", "list_type"), "a list"),
+    **dict.fromkeys(
+        ("model_type", "dataclass_type", "dict_type", "mapping_type"), "a mapping of keys"
+    ),
     "finite_number": "a finite number",
     "greater_than": "greater than {gt}",
     "greater_than_equal": "at least {ge}",

@@ -71,7 +71,7 @@ class FeatureSettings:
     )
     series: str | None = Field(
         default=None,
-        description="Column that names the series of a row; lags and windows stay in it.",
+        description="Column with the series of a row; lags and windows do not cross series.",
     )
     where: str | None = Field(
         default=None, description="Condition for rows to use, such as price > 0 and carat < 3."

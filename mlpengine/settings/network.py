@@ -100,10 +100,10 @@ def options_for(network: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: value
         for name, value in options.items()
-        if name not in foreign and (network == "mlp" or not _is_of_layers(name, value))
+        if name not in foreign
+        and (
+            network == "mlp"
+            or name not in ("activation", "dropout")
+            or not (isinstance(value, list | tuple) and len(value) > 1)
+        )
     }
-
-
-def _is_of_layers(name: str, value: Any) -> bool:
-    """Return whether the value of an option is a list with one item for each layer."""
-    return name in ("activation", "dropout") and isinstance(value, list | tuple) and len(value) > 1

@@ -380,13 +380,13 @@ def measure_baselines(
     x, truth = as_rows(train.x[rows]), train.truth[rows]
     places, turn = np.arange(len(rows)), np.arange(len(networks))[:, None]
     turn = (places + turn) % len(networks)
-    knows = np.stack([np.isin(rows, network.used) for network in networks])
-    owner = turn[knows[turn, places].argmax(axis=0), places]
+    is_training_row = np.stack([np.isin(rows, network.used) for network in networks])
+    network_of_row = turn[is_training_row[turn, places].argmax(axis=0), places]
     outputs = first.predict(x if not others else x[:1])
     if others:
         outputs = np.empty((len(rows), outputs.shape[1]), outputs.dtype)
         for k, network in enumerate(networks):
-            if (own := owner == k).any():
+            if (own := network_of_row == k).any():
                 outputs[own] = network.predict(x[own])
     predicted = task.predict(outputs)
     if isinstance(task, Regression) and not task.has_errors:  # censored times: no simple model

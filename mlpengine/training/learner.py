@@ -36,8 +36,8 @@ from mlpengine.training.history import EpochRow, History
 CHECKED_ROWS = 512
 """Number of training rows that must have finite outputs with the final weights."""
 
-HOPELESS = 1e12
-"""A run fails if its loss exceeds HOPELESS times the loss of the best constant output."""
+EXPLODED = 1e12
+"""A run fails if its loss exceeds EXPLODED times the loss of the best constant output."""
 
 _log = logging.getLogger("mlpengine")
 
@@ -318,7 +318,7 @@ class Learner(Uncopyable):
             )
         (constant,) = constant_losses(self.step.loss, self.step.mlp.outputs, [(head.y, None)])
         loss = self.evaluator.run(head)["loss"]
-        if loss > HOPELESS * constant > 0 and ending != "interrupted":
+        if loss > EXPLODED * constant > 0 and ending != "interrupted":
             raise NumericalError(
                 f"step {self.steps}: the training loss exploded (it is {loss:.3g}, and a constant "
                 f"prediction has {constant:.3g}); lower the learning rate"

@@ -63,7 +63,7 @@ def check_fit(step: TrainingStep, task: Task, train: Split, validation: Split | 
         if isinstance(task, OutputTasks):
             need_names(part.truth, task.tasks, "Split: truth", more=True)
         elif isinstance(task, Classification) and np.ndim(part.truth) > 1:
-            text = f"loop: {name}.truth must be class numbers (got shape {part.truth.shape})"
+            text = f"loop: {name}.truth must be class indices (got shape {part.truth.shape})"
             raise ShapeError(f"{text}; write Split(x, y, truth=classes), with one for each row")
     outputs = step.mlp.outputs
     if isinstance(task, LossOnly | OutputTasks) or task.outputs == outputs:

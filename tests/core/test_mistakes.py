@@ -108,7 +108,7 @@ Loop(step, Classification(3), Split(X, Y.astype(str)), epochs=1)
     loop: train.y must be int64[rows] | write labels, y = np.unique(y, return_inverse=True)
 # probabilities without classes
 Loop(training_step(), Classification(3), Split(X, np.eye(3, dtype="f4")[Y]), epochs=1)
-    loop: train.truth must be class numbers (got shape (8, 3)) | truth=classes
+    loop: train.truth must be class indices (got shape (8, 3)) | truth=classes
 # fit of two arrays
 mlpengine.fit(X, Y)
     fit: target | float32[8, 4] and ndarray int64[8] | MlpClassifier().fit(x, y)

@@ -34,6 +34,7 @@ from sklearn.utils.estimator_checks import (  # noqa: E402
 from mlpengine.core.errors import install_line  # noqa: E402
 from mlpengine.estimators import MlpClassifier, MlpRegressor  # noqa: E402
 from mlpengine.estimators._estimator import warn_once  # noqa: E402
+from mlpengine.settings.fix import keywords  # noqa: E402
 
 ESTIMATORS = [MlpClassifier, MlpRegressor]
 
@@ -112,7 +113,7 @@ def test_text_labels(iris):
     chances = model.predict_proba(x)
     np.testing.assert_allclose(chances.sum(axis=1), 1, rtol=1e-12)
     assert (model.classes_[chances.argmax(axis=1)] == model.predict(x)).all()
-    assert (model.n_iter_, len(model.loss_curve_), model.best_epoch_) == (200, 200, 200)
+    assert (model.n_iter_, len(model.loss_curve_), model.best_epoch_) == (100, 100, 100)
     assert model.score(x, y) > 0.95
     codes = (y == "setosa").astype(object)  # scikit-learn's score refuses such labels
     assert model.fit(x, codes).score(x, codes) > 0.95
@@ -406,3 +407,9 @@ def test_without_the_extra_the_error_says_how_to_install_it(monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     with pytest.raises(MissingExtraError, match=re.escape(install_line("sklearn"))):
         import mlpengine.estimators  # noqa: F401
+
+
+def test_a_fix_replaces_a_key_in_settings():
+    given = {"settings": {"optimizer.lr": 10.0, "training.clip_norm": 1.0}}
+    fix = keywords({"optimizer.lr": 0.1}, {"optimizer.lr": "lr"}, given)
+    assert fix == {"lr": 0.1, "settings": {"training.clip_norm": 1.0}}

@@ -10,9 +10,9 @@ from mlpengine.core.errors import DataError
 from mlpengine.core.spec import Array
 from mlpengine.data.features.options import Options
 from mlpengine.data.features.thresholds import (
+    CLEAR_RATIO,
     MAX_ONE_HOT,
     ONE_HOT_ROWS,
-    SAYS_MUCH,
     SMALLEST_VALUE,
     WEIGHED_CODES,
 )
@@ -75,7 +75,7 @@ class Category:
         """
         if self.size > WEIGHED_CODES:
             ratio = variance_ratio(self.encode(table), target)
-            self.value = float(np.clip((ratio - 1) / SAYS_MUCH, SMALLEST_VALUE, 1))
+            self.value = float(np.clip((ratio - 1) / CLEAR_RATIO, SMALLEST_VALUE, 1))
 
     @property
     def size(self) -> int:

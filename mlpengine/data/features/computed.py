@@ -113,11 +113,11 @@ def with_columns(
             )
         values[wrong] = np.nan
         part = part.join(Table({column.name: Column(values)}, table.source))
-        computed[column.name] = Column(values if rows is None else _spread(values, rows, table))
+        computed[column.name] = Column(values if rows is None else _at_rows(values, rows, table))
     return table.join(Table(computed, table.source))
 
 
-def _spread(values: Array, rows: Array, table: Table) -> Array:
+def _at_rows(values: Array, rows: Array, table: Table) -> Array:
     all_rows = np.full(table.n_rows, np.nan)
     all_rows[rows] = values
     return all_rows

@@ -37,7 +37,7 @@ FUNCTIONS: Mapping[str, Callable[[Array], Array]] = {
 """Functions from windows (rows, length) to one number per window, by name.
 
 Missing values are left out; a window with only missing values gives NaN.  `std` divides by the
-number of known values.  `mlpengine.export._lags_c` has the same functions in C.
+number of values that are not missing.  `mlpengine.export._lags_c` has the same functions in C.
 """
 
 

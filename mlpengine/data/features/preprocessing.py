@@ -371,7 +371,7 @@ class Preprocessor:
         kinds: dict[str, str] = {name: one.kind for name, one in self.operands.items()}
         for name, kind in (kinds | self.kinds).items():
             column = table[name]
-            if kind == "date" and (row := self._undated_row(name, column)) is not None:
+            if kind == "date" and (row := self._row_without_date(name, column)) is not None:
                 raise DataError(
                     f"{table.where(name, row)}: a date is needed, in the format of training "
                     f"({column.text(row)!r:.60}); correct the value, or leave it empty"
@@ -386,7 +386,7 @@ class Preprocessor:
                     f"({column.text(row)!r:.60})"
                 )
 
-    def _undated_row(self, name: str, column: Column) -> int | None:
+    def _row_without_date(self, name: str, column: Column) -> int | None:
         """Return the first row with a text that is not a date; None if all are dates."""
         if column.kind != "text":
             return None

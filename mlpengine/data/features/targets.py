@@ -45,7 +45,7 @@ class Target(ABC):
 
     @abstractmethod
     def encode(self, table: Table) -> Array:
-        """Return the targets of a table: int64 (n,) class numbers, or float64 (n, columns)."""
+        """Return the targets of a table: int64 (n,) class indices, or float64 (n, columns)."""
 
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:
@@ -102,7 +102,7 @@ class ClassTarget(Target):
         return len(self.classes)
 
     def encode(self, table: Table) -> Array:
-        """Return int64 class numbers.
+        """Return int64 class indices.
 
         Raises: DataError for the first row with a missing or unknown label.
         """
@@ -124,7 +124,7 @@ class ClassTarget(Target):
         return codes
 
     def decode(self, codes: Array) -> list[Label]:
-        """Return the label of each class number."""
+        """Return the label of each class index."""
         return [self.classes[code] for code in codes]
 
     def state_dict(self) -> dict[str, Any]:

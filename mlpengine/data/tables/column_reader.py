@@ -208,7 +208,7 @@ def _without(levels: Sequence[str], texts: frozenset[str]) -> Sequence[str]:
 
 
 def boolean_or_date(column: Column, name: str, options: CsvOptions) -> Column:
-    """Return a text column as booleans or dates, if all known texts are booleans or dates."""
+    """Return a text column as booleans or dates if all texts that are not missing allow it."""
     known = _without(column.levels, options.reading.missing)
     if (answers := parsing.booleans(known)) is not None:
         return _by_level(column, dict(zip(known, answers, strict=True)), "boolean")

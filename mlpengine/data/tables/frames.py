@@ -209,21 +209,21 @@ def _of_objects(
     known = [value for value, gap in zip(values, gaps, strict=True) if not gap]
     missing = np.array(gaps, bool)
     if all(isinstance(value, bool | np.bool_) for value in known):
-        return Column(_spread(known, missing), "boolean" if known else "number")
+        return Column(_with_gaps(known, missing), "boolean" if known else "number")
     whole = [value for value in known if isinstance(value, int | np.integer)]
     is_exact = name in options.numbers or all(abs(int(value)) < FIRST_INEXACT for value in whole)
     if is_exact and all(isinstance(value, int | float | Decimal | np.number) for value in known):
         try:
-            return Column(_spread(known, missing))
+            return Column(_with_gaps(known, missing))
         except OverflowError:
             raise DataError(f"{where}: numbers must fit into float64") from None
     if all(isinstance(value, date) for value in known):
-        return Column(_spread([_seconds(value) for value in known], missing), "date")
+        return Column(_with_gaps([_seconds(value) for value in known], missing), "date")
     if all(isinstance(value, time) for value in known):  # times of the first day
         moments = [datetime.combine(_FIRST_DAY, value) for value in known]
-        return Column(_spread([_seconds(moment) for moment in moments], missing), "date")
+        return Column(_with_gaps([_seconds(moment) for moment in moments], missing), "date")
     if all(isinstance(value, timedelta) for value in known):
-        return Column(_spread([value.total_seconds() for value in known], missing))
+        return Column(_with_gaps([value.total_seconds() for value in known], missing))
     texts = [_text(value, where, row) for row, value in enumerate(values)]
     source = where.removesuffix(f": column {name!r}")
     column = text_column(texts, name, source, options, as_text)
@@ -277,7 +277,7 @@ def _refuse_equal_labels(values: list[Any], column: Column, where: str) -> None:
         _log.warning(text, where, pairs)
 
 
-def _spread(known: Sequence[Any], missing: Array) -> Array:
+def _with_gaps(known: Sequence[Any], missing: Array) -> Array:
     values = np.full(len(missing), np.nan)
     values[~missing] = np.fromiter(map(float, known), np.float64, len(known))
     return values
