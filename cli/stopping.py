@@ -23,7 +23,7 @@ HANGUP = 129
 
 
 def handled() -> list[signal.Signals]:
-    """Return the signals that end a command, without a hangup signal that nohup ignores."""
+    """Return the signals that end a command, without a hangup that `nohup` ignores."""
     return [
         number
         for number, code in EXIT_CODES.items()

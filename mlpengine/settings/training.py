@@ -42,7 +42,7 @@ Action: TypeAlias = Literal["stop", "skip"]
 MAX_NETWORKS = 1_000
 """Largest number of networks that are trained together."""
 
-MIN_PATIENCE = 10
+MIN_PATIENCE = 6
 """Minimum patience in epochs with ``patience="auto"``."""
 
 Several: TypeAlias = Annotated[int, Limits(at_least=2, at_most=MAX_NETWORKS, whole=True)]
