@@ -83,7 +83,7 @@ def comparison(first: Path, second: Path) -> tuple[dict[str, Any], list[str]]:
 def run_scores(result: Mapping[str, Any]) -> dict[str, Score]:
     """Return the metrics of a run by part and name, in the order of the parts.
 
-    With several seeds, the means over networks and their standard errors are added.
+    With several seeds, the mean metrics of the single networks are added, with standard errors.
     """
     shown: dict[str, Score] = {}
     for part in SHOWN_PARTS:

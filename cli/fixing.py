@@ -38,13 +38,13 @@ MOST_TRIED = 5
 """Maximum number of repairs that are tried in short runs."""
 
 CLOSE = 0.01
-"""The first repair with a score within this relative difference of the best score is chosen."""
+"""Relative difference below which scores of short runs are equal; then the first repair wins."""
 
 LEAD = 0.5
 """A repair is kept if its score is higher by more than this many standard errors."""
 
 UNRELIABLE = ("constant", "shifted", "too_good")
-"""Verdicts that say that scores on the validation rows are unreliable."""
+"""Verdicts that mean: scores on the validation rows are unreliable."""
 
 
 class RunScore(NamedTuple):
@@ -56,7 +56,7 @@ class RunScore(NamedTuple):
 
     @classmethod
     def of(cls, metrics: Mapping[str, Mapping[str, float | None]]) -> "RunScore":
-        """Choose the metric that compares runs, from the metrics by part, except the test rows."""
+        """Choose the metric that compares runs, not on test rows; `metrics` are by part."""
         known = metrics.get(OUT_OF_FOLD) or metrics.get("validation") or {}
         for name in ("macro_f1", "r2", *known):
             value = known.get(name)
@@ -139,7 +139,7 @@ def run_and_fix(begin: Start, session: Session, state: Stopping, shown: Shown) -
 def to_try(
     said: Sequence[Verdict], file: ConfigFile
 ) -> tuple[dict[str, Any], list[dict[str, Any]], str]:
-    """Return corrections of the data, the repairs to try, and a reason for having no repair."""
+    """Return corrections of the data, repairs to try, and the reason if there is no repair."""
     corrected, settings = corrections(said, file), repairs(said)
     reason = "no verdict asks for a setting"
     unfit = [one.name for one in said if one.name in UNRELIABLE and one.severity != NOTE]
@@ -150,7 +150,7 @@ def to_try(
 
 
 class Repaired(NamedTuple):
-    """A run with a repair, its score, and whether its verdicts ask for more settings."""
+    """A run with a repair, its score, and whether its verdicts have further fixes."""
 
     path: Path
     score: RunScore

@@ -53,7 +53,7 @@ Examples:
 @click.option(
     "--test",
     metavar="FILE",
-    help="A separate table for the final score; else a fifth of DATA (data.test_source).",
+    help="A separate table for the final score (data.test_source); by default a fifth of DATA.",
 )
 @click.option(
     "--group",

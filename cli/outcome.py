@@ -15,7 +15,7 @@ from mlpengine.models.task import OUT_OF_FOLD, Classification, Regression, Split
 from mlpengine.settings.training import LINEAR
 from mlpengine.training.learner import ENDINGS
 from mlpengine.training.loop import Result
-from mlpengine.training.measure import DEVIATION, DIRECT, OF_MEAN, SPREADS
+from mlpengine.training.measure import DEVIATION, DIRECT, OF_MEAN, ONE_NETWORK, SPREADS
 from mlpengine.training.result import TOO_GOOD
 
 if TYPE_CHECKING:
@@ -111,8 +111,9 @@ def metrics_table(
             for subtitle, further in (spreads or {}).get(part, {}).items():
                 texts = (metric_text(further.get(name)) for name in names)
                 lines.append(_line(f"  {subtitle}", width, "", *texts))
-    if any(DIRECT in part for part in (spreads or {}).values()):
-        lines.append(f"{DIRECT}: a network of the same size, trained on the targets of the table")
+    for title in (ONE_NETWORK, DIRECT):
+        if any(title in part for part in (spreads or {}).values()):
+            lines.append(SPREADS[title])
     if warm_start:
         lines.append(f"warning: {TOO_GOOD}")
     elif OUT_OF_FOLD in measured:

@@ -224,5 +224,7 @@ def follow(
     with trainer.pinned():
         result = loop.run()
         state.share_code(ranks)
-        if result.ending != "interrupted" and len(loop.members) == 1:  # else, rank 0 measures alone
+        if (
+            result.ending != "interrupted" and len(loop.members) == 1
+        ):  # other results are measured by rank 0
             measure(trainer.finish(result), data.parts)

@@ -45,7 +45,7 @@ TICK = 0.2
 
 
 class _Connection(H11Protocol):
-    """A connection that is closed if a request takes too long, or if there are too many others."""
+    """A connection that is closed if a request takes too long, or if there are too many."""
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -62,7 +62,7 @@ class _Connection(H11Protocol):
         return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
 
     def _close_unless_new(self, before: Any) -> None:
-        """Close the connection if it has no newer request than `before`, at the last check."""
+        """Close the connection if its request is still `before`, the request at the last check."""
         if self.cycle is before:
             self.transport.abort()
         else:

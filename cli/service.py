@@ -40,7 +40,7 @@ SMALL_BODY = 1 << 14
 Larger bodies are answered in one thread, so that small bodies do not wait for large bodies."""
 
 CELLS_TOLD, NAMES_COMPARED = 20, 100
-"""Maximum wrong values that an error names, and maximum unknown names to search for a typo."""
+"""Maximum wrong values that an error lists, and maximum unknown names that it checks for typos."""
 
 PAGE = Path(__file__).with_name("service.html")
 

@@ -193,7 +193,7 @@ class Session:
         self.directory.write(RESOLVED, self._config)
 
     def run(self) -> Result:
-        """Train; if a number is not finite, print and save the verdicts."""
+        """Train.  If training fails with a number that is not finite, print and save verdicts."""
         (self.directory.path / FAILURE_FILE).unlink(missing_ok=True)
         try:
             return self.loop.run()
@@ -355,7 +355,7 @@ class Session:
             if None not in (now, then) and now != then:
                 _log.warning(
                     "warning: %s differ from the checkpoint's (%s, now %s): "
-                    "the last bits of the result may, too",
+                    "the last bits of the result may differ, too",
                     name, *differing(then, now),
                 )  # fmt: skip
         self.loop.load_state_dict(checkpoint.state)

@@ -23,7 +23,7 @@ HANGUP = 129
 
 
 def handled() -> list[signal.Signals]:
-    """Return the signals that end a command; SIGHUP is left out if nohup ignores it."""
+    """Return the signals that end a command, without a hangup that `nohup` ignores."""
     return [
         number
         for number, code in EXIT_CODES.items()

@@ -41,7 +41,7 @@ with importing("mlpengine sweep", "sweep"):
 TRIALS, JOURNAL_FILE = "trials", "journal.log"
 
 RETRIES = 3
-"""Maximum number of times that a trial is queued again after its worker was killed."""
+"""Maximum retries of a trial after its worker was killed."""
 
 WARMUP = 5
 """The median pruner ends no trial in the first ``epochs // WARMUP`` epochs."""

@@ -49,7 +49,7 @@ Examples:
     "--warm-start",
     type=click.Path(path_type=Path),
     metavar="RUN",
-    help="Fine-tune RUN: begin with its weights and preprocessing; its config replaces CONFIG.",
+    help="Fine-tune RUN: begin with its weights and preprocessing; by default use its config.",
 )
 @overrides_like("optimizer.lr=0.1")
 @click.option(

@@ -168,7 +168,7 @@ class FitResult(Result):
 
 
 ROW_SOURCES = ("source", "validation_source", "test_source", "transfer_set")
-"""Keys in ``data`` of a run that are not taken over by a warm start."""
+"""Keys of ``data`` in a run's config that a warm start does not use."""
 
 
 def fit(
@@ -197,12 +197,13 @@ def fit(
         validation: a separate table, instead of a share of `table`.
         test: a separate table for the test, instead of a share of `table`.
         warm_start: a model or a run directory (fine-tuning).  Training begins with the weights,
-            preprocessing and loss of this model.  Settings of a run directory that `config` does
-            not give are used again.
+            preprocessing and loss of this model.  Settings are taken from the run directory, unless
+            `config` gives them.
         callbacks: callbacks of the training loop.
         progress: whether to show progress on stderr; by default in a terminal and in a notebook.
-        time_limit: seconds after the call when training ends, but after at least one epoch; then
-            ``result.ending`` is ``time``.  Measuring the best epoch takes further time.
+        time_limit: maximum seconds from the call to the end of training; at least one epoch is
+            trained.  If the limit ends training, ``result.ending`` is ``time``.  Measuring the best
+            epoch takes further time.
         config: the sections of a config by name, such as ``model={"hidden": [32]}``,
             ``optimizer="adamw"`` or ``training={"epochs": 20}``.  `table` and `target` replace
             ``data.source`` and ``data.target``.
@@ -285,8 +286,8 @@ def distill(
     metrics of the teacher, and of a network of the same size that learned the table's targets.
     They are for test rows; without test rows, for validation rows.
 
-    The student has intervals or prediction sets if the teacher is a model that has them, or a
-    function with validation rows.  The function must not have learned the validation rows.
+    A student has intervals or prediction sets if its teacher is a model that has them.  If the
+    teacher is a function, validation rows are needed, which the function must not have learned.
 
     Args:
         table: the rows that the teacher learned, in any form that `fit` accepts.

@@ -1,5 +1,6 @@
 """Comparison of a model with baselines, on rows that did not train the model."""
 
+from math import nan
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from mlpengine.models.task import OUT_OF_FOLD, PART_PHRASES, Classification, Spl
 from mlpengine.settings import Fix, NetworkSettings, TrainingSettings
 from mlpengine.settings.base import options_of
 from mlpengine.settings.network import OWN_OPTIONS
+from mlpengine.settings.training import LINEAR
 
 SCORED, SCORED_VALUES = 10_000, 1 << 24
 """Maximum rows, evenly spaced, and maximum output values of these rows, for metrics and charts."""
@@ -117,7 +119,8 @@ def linear_comparison(data: LoadedData, mean: NetworkMean) -> BaselineScore | No
 
     Returns None without such rows, for a linear model, and for predictions that are not finite.
     Test rows are not used: a user who applies the fix would choose the model by its test score.
-    The fix replaces the model by a linear model, or adds a linear model to each fold.
+    The fix replaces the model by a linear model, or adds a linear model to each fold.  An ensemble
+    with a linear model is not compared; only its own score is measured.
     """
     config = data.file.config
     if (data.folds is None and "validation" not in data.parts) or not config.model.hidden:
@@ -125,6 +128,11 @@ def linear_comparison(data: LoadedData, mean: NetworkMean) -> BaselineScore | No
     scored = scored_rows(data, mean, test=False, most=COMPARED)
     if not np.isfinite(scored.output).all():
         return None
+    members = config.training.fold_members
+    if LINEAR in members:
+        name = baselines.compared_metrics(data.task)[0]
+        value = data.task.metric(name, scored.output, scored.rows)
+        return BaselineScore(name, PART_PHRASES[scored.part], value, nan, nan, nan)
     score = score_of(data, scored, COMPARED_WORK)
     metric, rows = score["metric"], score["predictions"]
     if "linear" not in rows:
@@ -135,9 +143,7 @@ def linear_comparison(data: LoadedData, mean: NetworkMean) -> BaselineScore | No
         linear_model = {"network": "mlp", **own, **linear_model}
     fix = [Fix(NetworkSettings, name, value) for name, value in linear_model.items()]
     if config.training.folds:
-        members = config.training.fold_members or ["plain"]
-        several = Fix(TrainingSettings, "members", (*members, "linear"))
-        fix = [] if "linear" in members else [several]
+        fix = [Fix(TrainingSettings, "members", (*(members or ["plain"]), LINEAR))]
     value, linear, constant = (
         rows[who][metric]["value"] for who in ("model", "linear", "constant")
     )

@@ -38,13 +38,13 @@ from mlpengine.training.trainer import Trainer
 from mlpengine.training.transfer import SMALLEST_CHANCE, TRANSFER_FILE, TransferSet
 
 DIRECT_VALIDATION = 10
-"""The directly trained network chooses its best epoch on one in this many training rows."""
+"""Training rows per validation row of the directly trained network."""
 
 Predict = Callable[[Any], Any]
 """Function from rows without targets to numbers, or to probabilities of the sorted classes."""
 
 RowsOf = Callable[[str, Array], Array]
-"""Function from a column name and row indices to the rows that give the column's values."""
+"""Function from a column name and row indices to the rows from which the column is read."""
 
 
 STUDENT_SECTIONS = ("model", *TOP_SECTIONS, "training")
@@ -98,7 +98,7 @@ class Teacher:
     frames: Mapping[str, Any] = field(default_factory=dict)
 
     def transfer_set(self, made: int | None = None) -> TransferSet:
-        """Return predictions for training rows, `made` synthetic rows, and test or validation."""
+        """Return predictions for training, `made` synthetic, and test (or validation) rows."""
         data, train = self.data, self.data.parts["train"]
         transfer = TransferSet.of(
             data.tables.preprocessor,
@@ -148,10 +148,7 @@ class Teacher:
         return ClassSets.of(predicted, validation.truth)
 
     def _label(self, synthetic: SyntheticRows | None) -> tuple[Array, Array]:
-        """Return a student's targets and the teacher's predictions.
-
-        They are for the training rows or, if given, for the rows `synthetic`.
-        """
+        """Return a student's targets and the teacher's predictions for training (or these) rows."""
 
         def rows_of(column: str, rows: Array) -> Array:
             return rows if synthetic is None else rows[synthetic.sources([column])[column]]
@@ -278,9 +275,9 @@ def _drawn(
 ) -> Array:
     """Draw targets (rows, targets) from a teacher's predictions (rows, targets, predictions).
 
-    A student has the smallest expected loss on these targets if it predicts as the teacher.  Mean
-    and deviation, or a survival time, give one of two equally likely targets.  Quantiles give
-    targets with a uniform density between neighboring quantiles.
+    A student has the smallest expected loss on these targets if it predicts as the teacher.  For a
+    mean and a deviation, or a survival time, one of two equally likely targets is drawn.  For
+    quantiles, targets have a uniform density between neighboring quantiles.
     """
     if isinstance(loss, Survival):
         return loss.drawn(values, rng)

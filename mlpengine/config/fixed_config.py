@@ -64,11 +64,11 @@ PROPOSED = (
     *("model.dropout", "model.initializer", "optimizer", "schedule", "training.epochs"),
     *("training.batch_size", "training.clip_norm", "training.early_stopping", "training.freeze"),
 )
-"""Settings that one repair replaces by the values that ``mlpengine init`` proposes."""
+"""Settings that `proposed_settings` replaces, all together."""
 
 
 def proposed_settings(data: LoadedData) -> dict[str, Any]:
-    """Return the proposed values of `PROPOSED` settings that differ from the config of `data`."""
+    """Return the values of ``mlpengine init`` for `PROPOSED` settings, where the config differs."""
     rows = sum(data.tables.rows.values())
     run = recipe(str(data.tables.preprocessor.task), rows)
     training = plain(run.training)

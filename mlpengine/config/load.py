@@ -174,7 +174,7 @@ def _apply(override: Override, document: Document) -> None:
             document.places[override.path] = (override.label, 0)
             document.report(override.path, f"{key} is a list: set it whole, as {key}=[...]")
             return
-        if not isinstance(below, dict):  # the section is missing, switched off, or a name alone
+        if not isinstance(below, dict):  # the section is missing, switched off, or only a name
             below = {"name": below} if isinstance(below, str) else {}
             section[key] = below
             document.places[override.path[:depth]] = (override.label, 0)

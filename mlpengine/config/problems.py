@@ -66,7 +66,7 @@ def report_all(error: ValidationError, document: Document) -> None:
 
 
 def _advice(path: KeyPath, value: Any, text: str, names: Sequence[str]) -> str:
-    """Return the advice what to write instead of `value`, or ""; `text` is the problem."""
+    """Return advice on what to write instead of `value`, or ""; `text` is the problem."""
     if isinstance(value, list):
         return _as_mapping(path, value) if EXPECTED["model_type"] in text else ""
     is_bare = value is None or isinstance(value, bool)  # null and true without quotes
@@ -108,7 +108,7 @@ VALUE_EXAMPLES = {
 
 
 def _as_mapping(path: KeyPath, value: list[Any]) -> str:
-    """Return the advice what to write instead of a list where keys are needed, or ""."""
+    """Return advice on what to write if a section is a list instead of a mapping, or ""."""
     if value and all(isinstance(one, dict) for one in value):
         return "; leave out the '- ' before its keys"
     right = next(

@@ -74,7 +74,7 @@ SCHEMA_LINE = "# yaml-language-server: $schema="
 def fitting_division(
     profile: Profile, table: Table, division: Division, *, own_test: bool
 ) -> Division:
-    """Return the division with so few `blocks` that the training rows have one for each fold.
+    """Return the division; reduce `blocks` until each fold gets a block of training rows.
 
     `table` has the rows with a target; `profile` is the result of `Division.of`.
     """
@@ -107,8 +107,8 @@ def propose(
     `test` is a separate file for the final score, instead of a fifth of the rows.  With a
     `division`, `profile` is the result of `Division.of`.  The column `event` is not in `profile`.
     `others` is the result of `other_settings`; these settings become comments.
-    A column is dropped, with a comment that says why, if it is the target in another coding or has
-    nothing to learn from.  Columns that explain nearly all of the target stay, with a comment.
+    Columns with nothing to learn from, or with the target in another coding, are dropped with a
+    comment.  Columns that explain nearly all of the target are kept with a comment.
     """
     if not {column.name for column in profile.columns} - {*target, *profile.drop}:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in profile.drop.items())
@@ -399,7 +399,7 @@ HOW = {"group": "rows of one group stay together", "time": "the newest rows are 
 
 
 def _dates(profile: Profile, target: Sequence[str]) -> list[str]:
-    """Return the names of the date columns among the features, without times of a single day."""
+    """Return the names of the date columns among the features, except times without dates."""
     left_out = {*profile.drop, *target}
     dates = [c for c in profile.columns if c.kind == "date" and c.name not in left_out]
     return [c.name for c in dates if not c.is_of_one_day]

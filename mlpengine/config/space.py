@@ -1,4 +1,4 @@
-"""Check the search space of a sweep, and make a trial's values overrides of the config."""
+"""Check the search space of a sweep, and convert the values of a trial to config overrides."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping

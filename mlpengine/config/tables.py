@@ -139,7 +139,7 @@ def read_tables(
 
 
 def _check_other_rows(file: ConfigFile, part: str) -> None:
-    """Raise ConfigError if the file of a part is the file of other rows, too."""
+    """Raise ConfigError if the file of a part is also the file of another part."""
     data, key = file.config.data, f"{part}_source"
     own = getattr(data, key)
     for other in ("source", "validation_source"):
@@ -393,7 +393,7 @@ def _read(
 
 
 def _unread(file: ConfigFile) -> list[str]:
-    """Return the dropped columns that nothing reads."""
+    """Return the dropped columns that no other setting uses."""
     data = file.config.data
     formulas = " ".join([*data.features.values(), data.where or ""])
     special = data.weight, data.exposure, data.event
@@ -446,7 +446,7 @@ def _check_columns(file: ConfigFile, table: Table) -> None:
 
 
 def _check_dates(file: ConfigFile, table: Table) -> None:
-    """Check that `data.date_format` fits the columns that it names; else, at least one column."""
+    """Check that `data.date_format` fits its columns; without names, at least one column."""
     forms = file.config.data.date_format
     for name, form in forms.items() if isinstance(forms, dict) else ():
         column, pattern = table[name], date_patterns(form)[""]
@@ -548,7 +548,7 @@ def _folds(
 def _kept_together(
     file: ConfigFile, table: Table, target: list[str], rows: Array
 ) -> dict[str, Array]:
-    """Return the labels, groups or times by which rows are divided, by argument of `split_rows`."""
+    """Return the labels, groups or times that divide the rows, as keywords of `split_rows`."""
     split, task = file.config.data.split, file.config.data.task
     table = table.select(filter(None, [*target, split.group, split.time])).rows(rows)
     for key, name in (("time", split.time), ("group", split.group)):

@@ -98,8 +98,8 @@ class BaselineScore(NamedTuple):
         rows: a text that names the rows.
         value, linear, constant: scores of the network, the linear model and the constant.
         error: standard error of value - linear.
-        fix: settings that make the model linear, or add a linear model to the ensemble; empty if
-            the ensemble has one.
+        fix: settings that make the model linear, or add a linear model to the ensemble.  For an
+            ensemble with a linear model, `fix` is empty and all scores but `value` are NaN.
     """
 
     metric: str

@@ -134,16 +134,9 @@ def behind_linear(diagnostics: Diagnostics) -> Verdict | None:
         f"linear model has {known.linear:.3g} (standard error of the difference: "
         f"{two_digits(known.error)})."
     )
-    advice = (
-        "If the linear model's log loss is lower, too, train the linear model alone: set "
-        "model.hidden to [] and remove training.members, the list of network types."
-    )
-    no_fix = "the ensemble contains a linear model"
-    if known.fix:
-        first, no_fix = known.fix[0], ""
-        advice = f"Train a linear model: set {first.key} to [{', '.join(first.plain)}]."
-    return Verdict("behind_linear", None, headline, evidence, behind, limit, advice, known.fix,
-                   no_fix)  # fmt: skip
+    first = known.fix[0]
+    advice = f"Train a linear model: set {first.key} to [{', '.join(first.plain)}]."
+    return Verdict("behind_linear", None, headline, evidence, behind, limit, advice, known.fix)
 
 
 def noisy_labels(diagnostics: Diagnostics) -> Verdict | None:

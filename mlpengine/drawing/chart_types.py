@@ -62,8 +62,8 @@ def axis(
     """Return the axis of some values.
 
     `log=None` chooses a logarithmic axis if the largest value exceeds 8 times the smallest.  With
-    `zero`, the axis includes 0.  With `whole`, ticks are whole numbers.  The space of `margin`
-    above the values ends at `most`.
+    `zero`, the axis includes 0.  With `whole`, ticks are whole numbers.  `margin` is the space at
+    both ends, as a share of the range; the axis does not extend beyond `most`.
     """
     known = np.concatenate([np.ravel(np.asarray(one, np.float64)) for one in values])
     known = known[np.isfinite(known)]

@@ -186,8 +186,8 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
                 such as ``Quantile((0.1, 0.5, 0.9))``.
             class_weight: for a classifier, weights by label, or "balanced" for weights n_rows /
                 (n_classes * rows of the class).  They multiply the weights of the rows.
-            optimizer: name of an optimizer.  Its settings have their own defaults if ``mlpengine
-                init`` would choose another optimizer.
+            optimizer: name of an optimizer.  If ``mlpengine init`` would choose another one, `lr`
+                and `weight_decay` of None mean the defaults of this optimizer.
             lr: learning rate.
             weight_decay: share of the weights that is subtracted per unit of learning rate.
             batch_size: rows per step.
@@ -317,7 +317,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         early = file.config.training.early_stopping
         shows = self.verbose or file.config.training.metrics
         if not (shows or (early and early.monitor != "loss")):
-            data.task.headline = ()  # epochs need no metric besides the loss
+            data.task.headline = ()  # compute only the loss after each epoch
         kept_members = (self._members, self._ensemble_weights) if again else ((), ())
         if again and not self._has_schedule():
             for member in self._members:
@@ -391,7 +391,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         *,
         partial: bool = False,
     ) -> ConfigFile:
-        """Return the config of a fit: the parameters, and for None the choices of ``init``.
+        """Return the config of a fit; parameters of None get the values that ``init`` chooses.
 
         `divided_by` maps ``group`` or ``time`` to the name of a column.
         Raises: ConfigError for wrong parameters, UsageError for contradictory parameters.
@@ -585,7 +585,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
             pairs = zip(self._columns, table.columns.values(), strict=True)
             table = Table(dict(pairs), table.source)
         output = mean.forward(self._preprocessor.features_of(table))
-        if is_frame(x):  # `Model.predict` warns of new rows, too; for arrays this would be slow
+        if is_frame(x):  # warn of drift, as `Model.predict` does; slow for arrays
             for line in NewRows(self._preprocessor).add(table).lines():
                 warn_once(f"{table.source}: {line}")
         return output
@@ -642,6 +642,6 @@ def _division(groups: Any, times: Any, table: Table) -> dict[str, Column]:
                 f"{table.source}: {key}s: needs one entry per row ({table.n_rows}; "
                 f"got {len(column.values)})"
             )
-        is_date = key == "time" and column.kind == "date"  # as numbers, dates are no features
+        is_date = key == "time" and column.kind == "date"  # a column of dates would become features
         columns[key] = Column(column.values) if is_date else column
     return columns

@@ -20,7 +20,7 @@ from mlpengine.settings.features import TaskName
 FLOATS = [np.float64, np.float32]
 
 FIRST_ROWS = 1_000
-"""Rows in which three distinct values of a column are searched first."""
+"""Number of leading rows that are searched first for three distinct values of a column."""
 
 
 def checked_rows(

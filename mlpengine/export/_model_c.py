@@ -62,7 +62,7 @@ extern "C" {{
 #ifdef __cplusplus
 }}
 #elif defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L
-/* With arrays of another type, a call does not compile; else compilers might only warn. */
+/* A call with arrays of another type must not compile; by default, compilers only warn. */
 #define {name}_of_real(p) _Generic(&(p)[0], const {real} *: (p), {real} *: (p))
 {checks}#endif
 

@@ -59,7 +59,7 @@ def write_network(
 
 
 class _Writer:
-    """Adds the nodes of a network that is recorded with 2 rows; `names` are by index of a value.
+    """Adds the nodes of a network, recorded with 2 rows; `names` maps indices of values to names.
 
     The recording with 3 rows shows which sizes are the number of rows.
     """

@@ -63,7 +63,7 @@ class NetworkCode:
         name: name of the function ``void name(input, output)``.
         real: type of all numbers.
         in_dim, out_dim: lengths of ``input`` and ``output``.
-        about: lines of a comment about several or integer inputs; else "".
+        about: comment lines about the inputs, if there are several or integer inputs.
         definitions: constants and functions; the function `name` is the last one.
     """
 
@@ -186,7 +186,7 @@ def title_of(network: Network) -> str:
 
 
 def about_inputs(network: Network) -> str:
-    """Return comment lines about several or integer inputs; else ""."""
+    """Return comment lines about the inputs; "" for a single input of real numbers."""
     lines, starts = list[str](), _starts(network)
     for name, dtype in network.in_dtypes.items():
         first, count = starts[name], prod(network.in_shapes[name])

@@ -55,8 +55,8 @@ def lead_text(data: Mapping[str, Any]) -> str:
     """Return the data of `Lead.as_dict` as text."""
     if data["by"] is None:
         return (
-            "no run is better: the runs do not score the same rows by one metric, or the data "
-            "cannot be read; in Python, model.compare(other, table) scores both on rows new to them"
+            "no run is better: the runs have no common metric on the same rows, or the data cannot "
+            "be read; in Python, model.compare(other, table) compares both on new rows"
         )
     if data["ahead"] is None and data["difference"] != 0:
         return f"no model is better: {data['by']} has no value on these rows"

@@ -129,7 +129,12 @@ class Gradients:
         trained = dependents(recording.tape.records, wanted)
         retained = [node for node in recording.traced if node.index in trained]
         memory = self._memory
-        plan = BackwardPlan(scratch.program.plan, wanted, retained, memory.storages)
+        plans = scratch.program.plan.backward  # shared by equal networks
+        key = (frozen, self.d_input is None, id(memory.storages))
+        plan = plans.get(key)
+        if plan is None:
+            plan = BackwardPlan(scratch.program.plan, wanted, retained, memory.storages)
+            plans[key] = plan
         slots = arrays_by_name(self.d_output)
         seeds = {node.index: slots[name] for name, node in recording.outputs.items()}
         backward = Backward(plan, scratch.program, gradients, seeds, memory.arena)

@@ -3,6 +3,7 @@
 from copy import copy
 from threading import local
 from typing import TYPE_CHECKING, Any, Self, cast
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -78,12 +79,12 @@ class Network(Recordable):
     Raises: UsageError for invalid parameters, names or seed; DtypeError.
     """
 
-    __slots__ = ("_thread",)
+    __slots__ = ("_thread", "shared_scratches")
 
     def __new__(cls, *args: Any, **named: Any) -> Self:
         """Return an object without parameters; ``__init__`` or a copy sets them."""
         network = super().__new__(cls, *args, **named)
-        network._thread = local()
+        network._thread, network.shared_scratches = local(), WeakValueDictionary()
         return network
 
     def scratch(
@@ -101,13 +102,17 @@ class Network(Recordable):
         backward then computes cheap activations again.
         Raises: UsageError if `training` is False and the output of a row depends on other rows.
         """
+        key = (batch_size, training, rematerialization, self.params.frozen)
         scratch = Scratch(
             self,
             batch_size,
             training=training,
             backend=backend,
             rematerialization=rematerialization,
+            twin=self.shared_scratches.get(key),
         )
+        if scratch.twin is None and not (scratch.recording.draws or scratch.recording.statistics):
+            self.shared_scratches[key] = scratch
         if not training and batch_size > 1:
             self.check_rows()
         return scratch
@@ -222,6 +227,9 @@ class Network(Recordable):
     _thread: local
     """The `Scratch` that `predict` uses in each thread; not copied."""
 
+    shared_scratches: "WeakValueDictionary[tuple[Any, ...], Scratch]"
+    """Scratches by their options; networks of equal structure may share this dictionary."""
+
     def __getstate__(self) -> tuple[Any, dict[str, Any]]:
         own, slots = cast("tuple[Any, dict[str, Any]]", super().__getstate__())
-        return own, {k: v for k, v in slots.items() if k != "_thread"}
+        return own, {k: v for k, v in slots.items() if k not in ("_thread", "shared_scratches")}

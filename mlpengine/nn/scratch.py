@@ -25,6 +25,7 @@ class Scratch:
         input: buffer for the input; by default a new buffer.
         arena: memory for the activations; by default new memory.
         like: positions of a larger batch's activations in `arena`, for use by this batch.
+        twin: scratch of an equal network with the same options; both share recording and plan.
 
     If inputs or outputs have names, `input` and `output` are `NamedRows`.
 
@@ -37,7 +38,7 @@ class Scratch:
 
     __slots__ = (
         *("__weakref__", "_shorter", "backend", "batch_size", "calls", "input", "like", "mlp"),
-        *("output", "program", "recording", "rematerialization", "training"),
+        *("output", "program", "recording", "rematerialization", "training", "twin"),
     )
 
     def __init__(
@@ -51,6 +52,7 @@ class Scratch:
         input: Array | None = None,
         arena: Arena | None = None,
         like: Sequence[Storage] = (),
+        twin: "Scratch | None" = None,
     ) -> None:
         if not isinstance(batch_size, int | np.integer) or batch_size < 0:
             raise ShapeError(
@@ -58,16 +60,21 @@ class Scratch:
             )
         self.mlp, self.batch_size, self.training = mlp, batch_size, training
         self.backend, self.rematerialization, self.like = backend, rematerialization, like
-        self.recording: Recording = mlp.recorded(batch_size, training=training)
-        tape, keeps = self.recording.tape, training and rematerialization == "keep"
-        plan = ForwardPlan(
-            tape,
-            [*self.recording.outputs.values()],
-            differentiable=training,
-            rematerialization=rematerialization,
-            keep=[layer.output for layer in self.recording.layers] if keeps else (),
-            like=like,
-        )
+        self.twin = twin
+        if twin is None:
+            self.recording: Recording = mlp.recorded(batch_size, training=training)
+            keeps = training and rematerialization == "keep"
+            plan = ForwardPlan(
+                self.recording.tape,
+                [*self.recording.outputs.values()],
+                differentiable=training,
+                rematerialization=rematerialization,
+                keep=[layer.output for layer in self.recording.layers] if keeps else (),
+                like=like,
+            )
+        else:
+            self.recording, plan = twin.recording, twin.program.plan
+        tape = self.recording.tape
         leaves = {n.index: n.array for n in tape.nodes if n.array is not None}  # constants
         leaves |= {n.index: mlp.params.views[n.name] for n in tape.parameters}
         if input is not None:
@@ -115,6 +122,7 @@ class Scratch:
                 input=self.input[:rows],
                 arena=self.program.arena,
                 like=self.program.plan.storages,
+                twin=self.twin and self.twin.for_rows(rows),
             )
         return self._shorter[rows]
 

@@ -69,6 +69,11 @@ class TabularNetwork(Network):
         """Do nothing: in these networks, no output depends on other rows."""
 
     @property
+    def out_sizes(self) -> Mapping[str, int]:
+        """The number of outputs; the only output has the name ""."""
+        return {"": self.sizes[-1]}
+
+    @property
     def is_linear(self) -> bool:
         """Whether the network is a linear model of all features, without hidden layers."""
         return len(self.sizes) == 2 and not self.reads and not self.activations
@@ -113,6 +118,8 @@ class TabularNetwork(Network):
         """
         network = type(self)(**self.options | changes)
         network.freeze(self.frozen)
+        if changes.keys() == {"seed"}:
+            network.shared_scratches = self.shared_scratches
         return network
 
     def freeze(self, layers: Iterable[Any]) -> None:

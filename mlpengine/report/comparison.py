@@ -46,9 +46,9 @@ def lead_of(
 def paired(
     first: ScoredRows, other: ScoredRows, metric: str, judge: Threshold | None = None
 ) -> tuple[float, float, float] | None:
-    """Return the lead of `first` over `other` in a metric, its standard error and the level.
+    """Return the lead of `first` over `other` in a metric, its standard error and `Lead.level`.
 
-    Returns None if they do not predict the same rows.
+    Returns None if the runs did not predict the same rows.
     """
     places = [scored.rows.places for scored in (first, other)]
     if None in places or first.part != other.part or len(first.rows) != len(other.rows):

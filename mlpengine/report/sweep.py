@@ -76,8 +76,8 @@ def sweep_page(data: Mapping[str, Any]) -> str:
         one = score["predictions"]["model"][score["metric"]]
         lead.append(
             tag("p", tag("span", with_error(one["value"], one["error"]), class_="value"),
-                tag("span", f"{shown_name(score['metric'])} of the best on {score['rows']:,} "
-                    f"{where}, not used to choose it", class_="unit"), class_="headline")
+                tag("span", f"{shown_name(score['metric'])} of the best trial on "
+                    f"{score['rows']:,} {where}", class_="unit"), class_="headline")
         )  # fmt: skip
     sections = [
         ("trials", "Trials", grid(sweep_charts(data))),

@@ -41,7 +41,7 @@ def _in_a_list(value: Any) -> Any:
 
 
 def one_or_more(item: Any) -> BeforeValidator:
-    """Return the annotation for a tuple.  A file may write a list, one item, or null for ()."""
+    """Return the annotation for a tuple: in a file, a list, a single item, or null (empty)."""
     return BeforeValidator(_in_a_list, json_schema_input_type=item | list[item] | None)
 
 
@@ -51,8 +51,7 @@ Texts: TypeAlias = Annotated[tuple[str, ...], one_or_more(str)]
 class Names:
     """Annotation for a text: one of `names`, or a text that `others` accepts without UsageError.
 
-    Every text is accepted if `names` is empty.  This is a registry before the import of the module
-    that fills the registry.
+    If `names` is empty, every text is accepted: a registry is empty until its module is imported.
     """
 
     def __init__(

@@ -59,7 +59,7 @@ def _type_of(option: Option) -> Any:
     if isinstance(option.default, bool):
         return Flag
     base = option.plain_type
-    if base in (float, int):  # not true, and no number in quotes
+    if base in (float, int):  # refuse true, and numbers in quotes
         return Annotated[option.type, Limits(whole=base is int)]
     if get_origin(base) is tuple and get_args(base)[1:] == (Ellipsis,):
         return Annotated[base, one_or_more(get_args(base)[0])]
@@ -74,7 +74,7 @@ def _type_of(option: Option) -> Any:
 def build(kind: Any, mapping: Mapping[str, Any], name: str = "") -> Any:
     """Create an object of a class from a mapping of its options.
 
-    Raises: ValidationError for a wrong value; PydanticCustomError if the constructor refuses.
+    Raises: ValidationError for a wrong value; PydanticCustomError for an error of the constructor.
     """
     values = model_of(kind, name).model_validate(mapping)
     try:
@@ -132,8 +132,8 @@ class Family(EngineObject):
     """Annotation for an option that takes an object of any class in `registry`, by name.
 
     A mapping without a name gets the name ``formula`` if it has this key, else `default`.  The name
-    `none` means None.  `of` returns the class with the options of a registered class.  `takes`
-    tells whether a value that only Python can pass, such as a function, is accepted.
+    `none` means None.  `of` maps a registered class to the class that declares its options.
+    `takes` tells whether a value that is possible only in Python, such as a function, is accepted.
     """
 
     def __init__(

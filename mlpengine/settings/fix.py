@@ -78,7 +78,7 @@ def by_key(fixes: Iterable[Fix]) -> dict[str, Any]:
 
 
 def with_earlier(key: str, earlier: Any, value: Any) -> Any:
-    """Return a fix's value for a key; names to drop, texts and filters extend the earlier value."""
+    """Return a fix's value for `key`; lists and conditions are combined with the earlier value."""
     if key in ("data.drop", "data.na_values"):
         return [*dict.fromkeys([*([earlier] if isinstance(earlier, str) else earlier), *value])]
     return f"{earlier} and {value}" if key == "data.where" else value

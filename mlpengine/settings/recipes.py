@@ -16,8 +16,8 @@ Sizes: TypeAlias = tuple[
 ]
 
 PLAIN: tuple[Sizes, ...] = (
-    (1_000, [64, 64], (0.003, 0.003), 0.1, 200, 16, "auto"),
-    (4_000, [32, 32], (0.003, 0.003), 0.1, 120, 32, "auto"),
+    (1_000, [64, 64], (0.003, 0.005), 0.1, 100, 16, "auto"),
+    (4_000, [32, 32], (0.005, 0.005), 0.1, 60, 32, "auto"),
     (MIDDLE, [256, 256], (0.002, 0.008), 0.05, 60, 128, 20),
     (100_000, [128, 128], (0.002, 0.002), 0.01, 48, 256, 10),
     (float("inf"), [256, 128], (0.002, 0.002), 0.01, 40, 256, 20),
@@ -55,7 +55,7 @@ STUDENT_BATCH, STUDENT_STEPS, STUDENT_EPOCHS = 32, 15_000, 6
 """Batch size, minimum steps and minimum epochs of a student's training."""
 
 FEW_ROWS = 1_000
-"""Maximum training rows with which a student has the lower learning rate."""
+"""Up to this number of training rows, a student has a lower learning rate."""
 
 
 def made_rows_for(rows: int) -> int:
@@ -85,10 +85,10 @@ def student_recipe(rows: int) -> RunSettings:
 
 
 FOLDS, ROWS_OF_FOLD = 8, 10
-"""Default number of folds, with one network each, and minimum rows of a fold."""
+"""Default number of folds, and minimum number of rows in a fold."""
 
 FOLDED_ROWS = 100_000
-"""Maximum rows for folds; with more rows, folds gain little, and one network is trained."""
+"""Maximum rows for folds.  With more rows, folds gain little, and one network is trained."""
 
 
 def folds_for(rows: int, blocks: int | None = None) -> int | None:
@@ -110,7 +110,7 @@ ENCODED_COLUMNS, ENCODED_ROWS = 300, 100
 """Maximum columns and minimum rows for features of quantile bins."""
 
 SEVERAL_MEMBERS_ROWS = 4_000
-"""Maximum rows for the member type `plain` beside `piecewise` in each fold."""
+"""Up to this number of rows, each fold has the member type `plain` in addition to `piecewise`."""
 
 LINEAR_VALUES = 1 << 22
 """Maximum rows times columns for linear members, up to `SEVERAL_MEMBERS_ROWS` rows."""

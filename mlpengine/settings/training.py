@@ -42,7 +42,7 @@ Action: TypeAlias = Literal["stop", "skip"]
 MAX_NETWORKS = 1_000
 """Largest number of networks that are trained together."""
 
-MIN_PATIENCE = 10
+MIN_PATIENCE = 6
 """Minimum patience in epochs with ``patience="auto"``."""
 
 Several: TypeAlias = Annotated[int, Limits(at_least=2, at_most=MAX_NETWORKS, whole=True)]
@@ -82,7 +82,7 @@ class EarlyStopping:
 class Averaging:
     """How weights are averaged over the steps."""
 
-    decay: Fraction = Field(default=0.99, description="Share of the average that a step keeps.")
+    decay: Fraction = Field(default=0.99, description="Weight of the old average in the new one.")
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -131,7 +131,7 @@ class TrainingOptions:
         description="Types of ensemble members, one of each per fold (ignored without folds). "
         "plain: a network; piecewise: a network that also reads quantile bins of numbers; linear: "
         "a linear model; smooth: a small tanh network, trained on all rows in each step (loss "
-        "mse). Out-of-fold rows choose the weights in the mean.",
+        "mse). The weights in the mean are fitted on out-of-fold rows.",
     )
     calibration: Literal["temperature", "none"] = Field(
         default="none",
@@ -140,8 +140,8 @@ class TrainingOptions:
     )
     threshold: ThresholdChoice | None = Field(
         default=None,
-        description="How to choose the threshold of two classes on out-of-fold rows; without "
-        "folds, on validation rows. The default threshold is a probability of 0.5.",
+        description="How to choose the decision threshold of two classes, on out-of-fold rows "
+        "(without folds, on validation rows). The default is a probability of 0.5.",
     )
     epochs: Count = Field(default=100, description="Passes over the training rows, at most.")
     batch_size: Count = Field(default=32, description="Rows per step.")

@@ -1,6 +1,7 @@
 """The forward half of a plan: steps, the storage of values, and the values kept for backward."""
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from mlpengine.core.errors import TapeError, UsageError
 from mlpengine.core.placement import Storage, place
@@ -9,13 +10,17 @@ from mlpengine.tape.record import Record, Value, aliases, needed_records, viewed
 from mlpengine.tape.rematerialization import Rematerialization, items_to_keep, shared_work
 from mlpengine.tape.tape import Tape
 
+if TYPE_CHECKING:
+    from mlpengine.tape.backward import BackwardPlan
+
 
 class ForwardPlan:
     """The steps that compute `outputs`, and the buffers of all values.
 
     Without `differentiable`, no value is kept for backward.  The values of the nodes `keep` stay in
     memory after the run.  `nbytes` is the number of bytes for all storages.  `like` are the
-    storages of the plan for a larger batch (see `place`).
+    storages of the plan for a larger batch (see `place`).  `backward` are backward plans, shared by
+    equal networks.
     """
 
     def __init__(
@@ -52,6 +57,7 @@ class ForwardPlan:
         for time, record in enumerate(self.records):
             self._plan_record(time, record)
         self.nbytes = place(self.storages, like=like)
+        self.backward: dict[tuple[Any, ...], BackwardPlan] = {}
 
     def buffer(self, value: Value) -> Buffer:
         """Return the buffer of a value; buffers of leaves are the caller's memory."""

@@ -20,14 +20,16 @@ ONE_NETWORK, DEVIATION, OF_MEAN = "one network", "+-", "mean of all"
 """Titles of spreads: the mean over networks, a standard deviation or standard error, and an
 out-of-fold estimate for the mean of all networks."""
 
+TEACHER, DIRECT = "teacher", "direct"
+"""Titles of the models compared with a student: its teacher, and a directly trained network."""
+
 SPREADS = {
+    ONE_NETWORK: "one network: mean and standard deviation (+-) over networks of different seeds",
+    DIRECT: "direct: a network of the same size, trained on the targets of the table",
     DEVIATION: "+-: the standard error of each metric or, with seeds, the standard deviation",
     OF_MEAN: "mean of all: estimated scores on new rows for the mean prediction of all networks",
 }
 """Explanations of titles."""
-
-TEACHER, DIRECT = "teacher", "direct"
-"""Titles of the models compared with a student: its teacher, and a directly trained network."""
 
 Metrics = dict[str, float]
 

@@ -285,9 +285,9 @@ class Trainer:
         reads = [first.reads]
         if types and numbers is not None:
             reads = [ranges_of(inputs_of(one, numbers, in_dim)) for one in types]
+        kinds = [first.like(reads=one) for one in reads]
         networks = [
-            first.like(seed=seed, reads=reads[k * len(reads) // len(seeds)])
-            for k, seed in enumerate(seeds)
+            kinds[k * len(kinds) // len(seeds)].like(seed=seed) for k, seed in enumerate(seeds)
         ]
         for mlp in networks:
             if self.loss.initial_divisor != 1:
@@ -462,6 +462,7 @@ class Trainer:
                 linear_projections(self.numbers, train.x.shape[1]),
                 seed=self.seeds[0],
                 threads=self.threads,
+                trained=result.best_epoch / self.settings.training.epochs,
             )
             fitted = replace(fitted, mean=mean, ensemble_weights=weights)
             if self._watch:

@@ -155,7 +155,7 @@ def test_init_says_what_it_decided(mlpengine, tmp_path):
     assert shown["decided"][:3] == [
         "classification of grade (data.task): 6 different numbers, read as classes; "
         "to predict a number, set data.task: regression",
-        "16 networks with hidden layers of 64 and 64 units, up to 200 epochs "
+        "16 networks with hidden layers of 64 and 64 units, up to 100 epochs "
         "(training.folds, model.hidden, training.epochs)",
         "models in each fold (training.members): plain (a network), piecewise (a network with "
         "quantile-bin features), linear (a linear model)",

@@ -238,7 +238,6 @@ CASES = [
      [{"baseline_score": BEHIND._replace(error=0.015)}, {"baseline_score": None},
       {"baseline_score": BEHIND._replace(linear=0.807, error=0.001)},
       {"loss": SoftmaxCrossEntropy(class_weights=(1.0, 2.0))}]),
-    ("behind_linear", {"baseline_score": BEHIND._replace(fix=())}, []),
     ("noise_scale", {"quantities": {"noise_scale": 5.0}, "batch_size": 128, "epochs": curve(TEN),
                      "steps_per_epoch": 100},
      [{"quantities": {"noise_scale": 5.2}}, {"batch_size": 127}, {"epochs": curve([0.02] * 9)}]),

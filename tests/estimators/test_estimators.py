@@ -113,7 +113,7 @@ def test_text_labels(iris):
     chances = model.predict_proba(x)
     np.testing.assert_allclose(chances.sum(axis=1), 1, rtol=1e-12)
     assert (model.classes_[chances.argmax(axis=1)] == model.predict(x)).all()
-    assert (model.n_iter_, len(model.loss_curve_), model.best_epoch_) == (200, 200, 200)
+    assert (model.n_iter_, len(model.loss_curve_), model.best_epoch_) == (100, 100, 100)
     assert model.score(x, y) > 0.95
     codes = (y == "setosa").astype(object)  # scikit-learn's score refuses such labels
     assert model.fit(x, codes).score(x, codes) > 0.95
