@@ -135,9 +135,8 @@ def _columns_of_rows(
     for number, row in enumerate(rows, 1):
         if lacking := [name for name in needed if name not in row]:
             raise DataError(
-                f"{source}: row {number}: {', '.join(map(repr, lacking))} must be there, as in "
-                f"other rows (this row has {', '.join(map(repr, row)) or 'nothing'}); write None "
-                "for a missing value"
+                f"{source}: row {number}: must have {', '.join(map(repr, lacking))}, as other rows "
+                f"(it has {', '.join(map(repr, row)) or 'nothing'}); write None for a missing value"
             )
     return {str(name): [row.get(name) for row in rows] for name in known}
 
