@@ -201,9 +201,7 @@ def fingerprints(parts: Mapping[str, Split]) -> dict[str, int]:
 def load_run_data(run: Path, preprocessor: Preprocessor | None, command: str = "") -> LoadedData:
     """Read the data of a run again, and warn of files that have changed since its training.
 
-    If the run has no config, the message advises `command` with a file of rows.
-
-    Raises: UsageError if the run has no config.
+    Raises: UsageError if the run has no config; the message advises `command` with a file of rows.
     """
     advice = f"; say which rows to use: mlpengine {command} {pasted(run)} FILE" if command else ""
     file = load_config(resolved_config(run, advice))

@@ -42,9 +42,8 @@ def merged_verdicts(
 ) -> Verdicts:
     """Return the verdicts on data and run as one list, warnings first, then notes.
 
-    Silenced verdicts are left out.  If data and run both have the verdict ``outlier``, only the
-    verdict on the data stays, because it names the cell.  A student that predicts as its teacher
-    does not get the verdict ``underfitting``.
+    Silenced verdicts are left out.  Of two verdicts ``outlier``, the verdict on the data stays: it
+    names the cell.  A student that equals its teacher has no verdict ``underfitting``.
     """
     of_data = [*of_data]
     twice = {one.name for one in of_data} & {"outlier"}

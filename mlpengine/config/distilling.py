@@ -148,10 +148,7 @@ class Teacher:
         return ClassSets.of(predicted, validation.truth)
 
     def _label(self, synthetic: SyntheticRows | None) -> tuple[Array, Array]:
-        """Return a student's targets and the teacher's predictions.
-
-        They are for the training rows or, if given, for the rows `synthetic`.
-        """
+        """Return a student's targets and the teacher's predictions for training (or these) rows."""
 
         def rows_of(column: str, rows: Array) -> Array:
             return rows if synthetic is None else rows[synthetic.sources([column])[column]]

@@ -107,8 +107,8 @@ def propose(
     `test` is a separate file for the final score, instead of a fifth of the rows.  With a
     `division`, `profile` is the result of `Division.of`.  The column `event` is not in `profile`.
     `others` is the result of `other_settings`; these settings become comments.
-    A column is dropped, with a comment that says why, if it is the target in another coding or has
-    nothing to learn from.  Columns that explain nearly all of the target stay, with a comment.
+    Columns with nothing to learn from, or with the target in another coding, are dropped with a
+    comment.  Columns that explain nearly all of the target are kept with a comment.
     """
     if not {column.name for column in profile.columns} - {*target, *profile.drop}:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in profile.drop.items())

@@ -67,8 +67,7 @@ class DataSection(TextOptions, FeatureSettings):
     )
     stream: Annotated[StreamSection | None, switch(StreamSection)] = Field(
         default=None,
-        description="For tables larger than memory (CSV, Parquet, Feather): false, true, or its "
-        "settings.",
+        description="Read tables larger than memory (CSV, Parquet): false, true, or its settings.",
     )
 
 
@@ -78,8 +77,7 @@ class CheckpointSection:
 
     every_seconds: Positive | None = Field(
         default=10.0,
-        description="Seconds between two checkpoints, more if writing is slow. The first is "
-        "written after a second.",
+        description="Seconds between checkpoints; more if writing is slow, 1 before the first.",
     )
     every_epochs: Count | None = Field(default=None, description="Also after this many epochs.")
     every_steps: Count | None = Field(default=None, description="Also after this many steps.")
@@ -138,8 +136,7 @@ class Config:
         default_factory=defaults(TrainingSection), description="Length and details of training."
     )
     diagnostics: Annotated[DiagnosticsSettings | None, switch(DiagnosticsSettings)] = Field(
-        default_factory=defaults(DiagnosticsSettings),
-        description="Measurements for verdicts: false, true, or its settings.",
+        default_factory=defaults(DiagnosticsSettings), description="false, true, or its settings."
     )
     report: Annotated[
         ReportSection, BeforeValidator(_page_or_not, json_schema_input_type=ReportSection | bool)

@@ -81,8 +81,7 @@ class SweepSection:
     )
     sampler: Literal["tpe", "random", "grid"] = Field(
         default="tpe",
-        description="How values are chosen: tpe by the results of earlier trials, random, or grid: "
-        "all combinations.",
+        description="tpe: by results of earlier trials; random; grid: all combinations.",
     )
     pruner: Literal["none", "median", "hyperband"] = Field(
         default="none", description="How trials with a bad metric after an epoch are ended early."

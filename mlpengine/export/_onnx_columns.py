@@ -123,10 +123,7 @@ def _cosine(graph: Graph, angle: str) -> str:
 
 
 def _one_hot(graph: Graph, category: Category, missing: Collection[str]) -> list[str]:
-    """Return features (0 or a constant): one for each level, unknown levels, missing values.
-
-    Missing values have a feature only if training rows had missing values.
-    """
+    """Return features of the levels, unknown levels and, if training had any, missing values."""
     x, numbers = category.column, numeric_levels(category)
     if numbers is not None:
         known = [graph.node("Equal", x, graph.constant(numbers[None, :]))]

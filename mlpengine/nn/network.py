@@ -79,12 +79,12 @@ class Network(Recordable):
     Raises: UsageError for invalid parameters, names or seed; DtypeError.
     """
 
-    __slots__ = ("_thread", "_twins")
+    __slots__ = ("_thread", "shared_scratches")
 
     def __new__(cls, *args: Any, **named: Any) -> Self:
         """Return an object without parameters; ``__init__`` or a copy sets them."""
         network = super().__new__(cls, *args, **named)
-        network._thread, network._twins = local(), WeakValueDictionary()
+        network._thread, network.shared_scratches = local(), WeakValueDictionary()
         return network
 
     def scratch(
@@ -109,10 +109,10 @@ class Network(Recordable):
             training=training,
             backend=backend,
             rematerialization=rematerialization,
-            twin=self._twins.get(key),
+            twin=self.shared_scratches.get(key),
         )
         if scratch.twin is None and not (scratch.recording.draws or scratch.recording.statistics):
-            self._twins[key] = scratch
+            self.shared_scratches[key] = scratch
         if not training and batch_size > 1:
             self.check_rows()
         return scratch
@@ -227,9 +227,9 @@ class Network(Recordable):
     _thread: local
     """The `Scratch` that `predict` uses in each thread; not copied."""
 
-    _twins: "WeakValueDictionary[tuple[Any, ...], Scratch]"
+    shared_scratches: "WeakValueDictionary[tuple[Any, ...], Scratch]"
     """Scratches by their options; networks of equal structure may share this dictionary."""
 
     def __getstate__(self) -> tuple[Any, dict[str, Any]]:
         own, slots = cast("tuple[Any, dict[str, Any]]", super().__getstate__())
-        return own, {k: v for k, v in slots.items() if k not in ("_thread", "_twins")}
+        return own, {k: v for k, v in slots.items() if k not in ("_thread", "shared_scratches")}

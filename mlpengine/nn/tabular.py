@@ -70,7 +70,7 @@ class TabularNetwork(Network):
 
     @property
     def out_sizes(self) -> Mapping[str, int]:
-        """The number of outputs, by the empty name."""
+        """The number of outputs; the only output has the name ""."""
         return {"": self.sizes[-1]}
 
     @property
@@ -119,7 +119,7 @@ class TabularNetwork(Network):
         network = type(self)(**self.options | changes)
         network.freeze(self.frozen)
         if changes.keys() == {"seed"}:
-            network._twins = self._twins
+            network.shared_scratches = self.shared_scratches
         return network
 
     def freeze(self, layers: Iterable[Any]) -> None:

@@ -123,9 +123,7 @@ class FeatureSettings:
         description="Limit predicted numbers to the range of the training targets.",
     )
     missing: Filling = Field(
-        default="mean",
-        description="Replacement of missing numbers: mean, median, a number; indicator: mean, and "
-        "a further 0/1 feature; error: refuse missing numbers.",
+        default="mean", description="Fills missing numbers; indicator: mean, and a 0/1 feature."
     )
     min_count: Count = Field(
         default=3, description="A text in fewer training rows gets no feature of its own."

@@ -84,9 +84,8 @@ def make_source(
     """Return the C source of `instructions`, followed by the optimizer's `update`.
 
     `gathered` are the buffers of a batch, up to `MAX_GATHERED`; a run of many steps copies rows of
-    a data set into them.  Without `gathered`, the flat vector `parameters` tells which arrays do
-    not depend on rows.  Without a loss, the program may compute a single array, `output`.
-    `threads` is a maximum; small shapes use fewer.
+    a data set into them.  Without `gathered`, the vector `parameters` tells which arrays do not
+    depend on rows.  A program without a loss may compute only `output`.  `threads` is a maximum.
     Raises: UnsupportedError if an instruction cannot be compiled.
     """
     if len(gathered) > MAX_GATHERED:
