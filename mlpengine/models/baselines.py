@@ -8,7 +8,7 @@ import numpy as np
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
 from mlpengine.models import censored, metrics
-from mlpengine.models.evaluate import jackknife_error, without_each_block
+from mlpengine.models.evaluate import mean_error
 from mlpengine.models.linear import fit_linear
 from mlpengine.models.task import (
     CensoredTimes,
@@ -189,41 +189,23 @@ def baseline_scores(
     weights: Array | None,
     blocks: Array | None = None,
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """Return value and standard error (jackknife) of each metric, for each of `guesses`.
+    """Return value and standard error of each metric, for each of `guesses`.
 
     Each guess after the first also has ``ahead``: the first metric of the first guess, minus the
     first metric of this guess.  The standard error of this difference is from paired rows.
     """
-    given = {
-        who: {name: guess.compared(name, truth) for name in names} for who, guess in guesses.items()
-    }
-    whole = {who: _all(truth, values, weights) for who, values in given.items()}
-    parts: dict[str, list[dict[str, float]]] = {who: [] for who in guesses}
-    for rows in without_each_block(len(truth), blocks, weights):
-        some = None if weights is None else weights[rows]
-        for who, values in given.items():
-            each = {name: value[rows] for name, value in values.items()}
-            parts[who].append(_all(truth[rows], each, some))
-    first = next(iter(guesses))
-    result: dict[str, dict[str, dict[str, float]]] = {}
-    for who in guesses:
-        result[who] = {
-            name: {
-                "value": whole[who][name],
-                "error": jackknife_error([p[name] for p in parts[who]]),
-            }
-            for name in names
-        }
-        if who != first:
-            name = names[0]
-            pairs = zip(parts[first], parts[who], strict=True)
+    first, *others = guesses
+    result: dict[str, dict[str, dict[str, float]]] = {who: {} for who in guesses}
+    for name in names:
+        given = {who: guess.compared(name, truth) for who, guess in guesses.items()}
+        each = {w: metrics.influences(name, truth, own, weights) for w, own in given.items()}
+        for who, own in given.items():
+            with np.errstate(all="ignore"):
+                value = metrics.on_known(METRICS[name], truth, own, weights)
+            result[who][name] = {"value": value, "error": mean_error(each[who], weights, blocks)}
+        for who in others if name == names[0] else ():
             result[who]["ahead"] = {
-                "value": whole[first][name] - whole[who][name],
-                "error": jackknife_error([one[name] - other[name] for one, other in pairs]),
+                "value": result[first][name]["value"] - result[who][name]["value"],
+                "error": mean_error(each[first] - each[who], weights, blocks),
             }
     return result
-
-
-def _all(truth: Array, given: Mapping[str, Array], weights: Array | None) -> dict[str, float]:
-    with np.errstate(all="ignore"):
-        return {n: metrics.on_known(METRICS[n], truth, v, weights) for n, v in given.items()}

@@ -57,20 +57,47 @@ def concordance(
 
     Source: Harrell, Lee and Mark 1996, "Multivariable prognostic models", section 5.5.
     """
+    place, rank, rows, events = _ranks(times, predicted, weights, bounds)
+    right, comparable = _pairs(place, rank, rows)
+    total = events @ comparable
+    return float(events @ right / total) if total > 0 else float("nan")
+
+
+def concordance_influences(
+    times: Array, predicted: Array, weights: Array | None = None, bounds: Array | None = None
+) -> Array:
+    """Return the derivatives (rows,) of `concordance`, as `metrics.influences`."""
+    place, rank, rows, events = _ranks(times, predicted, weights, bounds)
+    after = np.array(_pairs(place, rank, rows)) * (events > 0)
+    top = np.max(place, initial=0)
+    before = _pairs((top - place[1], top - place[0]), rank.max(initial=0) - rank, events)
+    right, comparable = after + before
+    total = rows @ comparable
+    return np.asarray(2 * (right - rows @ right / total * comparable) * rows.sum() / total)
+
+
+def _ranks(
+    times: Array, predicted: Array, weights: Array | None, bounds: Array | None
+) -> tuple[tuple[Array, Array], Array, Array, Array]:
+    """Return places (`_later`), ranks of predictions, and weights of all rows and of events."""
     rows = np.ones(len(times)) if weights is None else np.asarray(weights, np.float64)
     seen = times > 0
     last = np.where(seen, times, np.inf if bounds is None else bounds)
     start, end = 2 * np.unique([np.abs(times), last], return_inverse=True)[1].reshape(2, -1)
-    place = start + ~seen, end
     rank = np.unique(predicted, return_inverse=True)[1]
-    events = rows * (last < np.inf)
-    comparable = events @ _later(place, np.zeros_like(start), rows)
-    equal = events @ _later(place, rank, rows)
-    right = sum(
-        events @ _later(place, rank >> (bit + 1), rows * (rank >> bit & 1), rank >> bit & 1)
-        for bit in range(int(rank.max(initial=0)).bit_length())
-    )
-    return float((right + equal / 2) / comparable) if comparable > 0 else float("nan")
+    return (start + ~seen, end), rank, rows, rows * (last < np.inf)
+
+
+def _pairs(place: tuple[Array, Array], rank: Array, weights: Array) -> tuple[Array, Array]:
+    """For each row, return the weights of all later rows with a higher rank, and of all later rows.
+
+    Equal ranks count as half.
+    """
+    right = _later(place, rank, weights) / 2
+    for bit in range(int(rank.max(initial=0)).bit_length()):
+        is_high = rank >> bit & 1
+        right += _later(place, rank >> (bit + 1), weights * is_high, is_high)
+    return right, _later(place, np.zeros_like(rank), weights)
 
 
 def _later(

@@ -17,6 +17,7 @@ import numpy as np
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import quoted
+from mlpengine.models import censored
 
 PredictionKind = Literal["labels", "probabilities", "numbers"]
 """Kind of predictions that a metric compares with targets.
@@ -31,6 +32,11 @@ HIGHER_IS_BETTER = frozenset(
     | {"recall", "precision", "r2", "concordance", "quadratic_kappa", "deviance_explained"}
 )
 """First words of the names of metrics that are better when higher."""
+
+INFLUENCES = frozenset(
+    {"accuracy", "macro_f1", "roc_auc", "log_loss", "cost", "mae", "rmse", "r2", "concordance"}
+)
+"""Metrics that `influences` knows."""
 
 CALIBRATION_BINS = 15
 """Number of bins of `calibration_error`."""
@@ -405,16 +411,20 @@ def _mean_of_classes(
     weight: Array | None,
 ) -> float:
     """Apply `measure` to `counts_above` of each class or label; return the mean without NaN."""
-    scores = np.asarray(probabilities)
-    pairs: Iterable[tuple[Array, Array]] = [(target > 0, scores)]  # one column: the positive class
-    if target.ndim == 2:
-        pairs = zip(target.T > 0, scores.T, strict=True)
-    elif scores.ndim == 2:
-        first = 1 if scores.shape[1] == 2 else 0
-        pairs = ((target == k, scores[:, k]) for k in range(first, scores.shape[1]))
+    pairs = _pairs(target, np.asarray(probabilities))
     values = [measure(*counts_above(is_own, score, weight)) for is_own, score in pairs]
     known = [value for value in values if not np.isnan(value)]
     return float(np.mean(known)) if known else float("nan")
+
+
+def _pairs(target: Array, scores: Array) -> Iterable[tuple[Array, Array]]:
+    """Return, for each class or label, whether a row is of it, and the row's score."""
+    if target.ndim == 2:
+        return zip(target.T > 0, scores.T, strict=True)
+    if scores.ndim == 1:  # the positive class
+        return [(target > 0, scores)]
+    first = 1 if scores.shape[1] == 2 else 0
+    return ((target == k, scores[:, k]) for k in range(first, scores.shape[1]))
 
 
 def counts_above(positive: Array, score: Array, weight: Array | None) -> tuple[Array, Array]:
@@ -434,6 +444,85 @@ def _average_precision(true: Array, false: Array) -> float:
     return float(
         np.divide(rise * true, true + false, where=rise > 0, out=rise * 0).sum() / true[-1]
     )
+
+
+def influences(name: str, target: Array, given: Array, weight: Array | None = None) -> Array:
+    """Return the derivatives (rows,) of a metric in `INFLUENCES` by the weights of rows.
+
+    `given` are predictions, or probabilities for ROC AUC, or the cost or log loss of each row.  The
+    derivatives are multiplied by the sum of the weights, plus a constant: for a mean of rows, the
+    result is the value of each row.
+
+    Sources: Efron 1982, "The jackknife, the bootstrap and other resampling plans", chapter 6;
+    DeLong, DeLong and Clarke-Pearson 1988 for ROC AUC.
+    """
+    if name == "concordance":
+        return censored.concordance_influences(target[:, 0], given[:, 0], weight, target[:, 1])
+    rows = np.ones(len(target)) if weight is None else np.asarray(weight, np.float64)
+    with np.errstate(all="ignore"):
+        if name in ("cost", "log_loss"):
+            return given
+        if name == "accuracy":
+            return np.asarray(_columns(target == given).min(axis=1))
+        if name == "roc_auc":
+            each = [_area_influences(*pair, rows) for pair in _pairs(target, given)]
+            known = [one for one in each if not np.isnan(one).all()]
+            return np.asarray(np.mean(known or each, axis=0))
+        if name == "macro_f1":
+            return _f1_influences(target, given, rows)
+        return _error_influences(name, _columns(target), _columns(given), rows)
+
+
+def _f1_influences(target: Array, predicted: Array, rows: Array) -> Array:
+    hits, predictions, actual = _counts(target, predicted, rows)
+    total = predictions + actual
+    by_row = np.where(total > 0, 1 / total, 0.0) * rows.sum()
+    lost = 2 * hits * by_row * by_row / rows.sum()
+    if target.ndim == 2:
+        labels, chosen = target > 0, predicted > 0
+        change = 2 * by_row * (labels & chosen) - lost * labels - lost * chosen
+        return np.asarray(change.mean(axis=1))
+    change = 2 * by_row[target] * (target == predicted) - lost[target] - lost[predicted]
+    return np.asarray(change / len(np.union1d(target, predicted)))
+
+
+def _area_influences(positive: Array, score: Array, rows: Array) -> Array:
+    """Return the share of rows of the other class that each row is on the right side of, scaled."""
+    result = np.empty(len(rows))
+    for own, sign in ((positive, 1.0), (~positive, -1.0)):
+        order = np.argsort(others := sign * score[~own].astype(np.float64))
+        below = np.append(0.0, np.cumsum(rows[~own][order]))
+        mine = sign * score[own].astype(np.float64)
+        sides = [below[np.searchsorted(others[order], mine, side)] for side in ("left", "right")]
+        share = sum(sides) / 2 / below[-1]
+        weight = rows[own].sum()
+        result[own] = (share - rows[own] @ share / weight) / weight * rows.sum()
+    return result
+
+
+def _error_influences(name: str, target: Array, predicted: Array, rows: Array) -> Array:
+    known = ~np.isnan(target)
+    counted = rows[:, None] * known
+    share = counted.sum(axis=0) / rows.sum()
+
+    def mean(values: Array) -> Array:
+        return np.asarray((counted * values).sum(axis=0) / rows.sum() / share)
+
+    target = np.where(known, target, 0.0)
+    error = np.where(known, np.abs(target - predicted), 0.0)
+    square = error**2
+    if name == "mae":
+        each = error
+    elif name == "rmse":
+        level = mean(square)
+        each = np.divide(square, 2 * np.sqrt(level), out=square * 0, where=level > 0)
+    else:
+        spread = (target - mean(target)) ** 2
+        level = mean(spread)
+        change = mean(square) * spread / level - square
+        each = np.divide(change, level, out=square * 0, where=level > 0)
+    each = np.where(known, (each - mean(each)) / share, 0.0)
+    return np.asarray(each[:, share > 0].mean(axis=1))
 
 
 def _area(true: Array, false: Array) -> float:

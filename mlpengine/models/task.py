@@ -164,6 +164,16 @@ class Scored:
         truth: Array = self.part.truth
         return truth if isinstance(self.task, Regression) else truth.astype(np.int64)
 
+    def influences(self) -> dict[str, Array]:
+        """Return `metrics.influences` of the headline metrics with known influences, by name."""
+        known: dict[str, Array] = {}
+        for name in filter(metrics.INFLUENCES.__contains__, self.task.headline):
+            given = self.probabilities if name in PROBABILITY_METRICS else self.predicted
+            if name == "log_loss":
+                given = metrics.log_losses(self.truth, given)
+            known[name] = metrics.influences(name, self.truth, given, self.weights)
+        return known
+
     @cached_property
     def by_output(self) -> "dict[str, Scored]":
         """The output and the targets of each task in `OutputTasks`, by name."""

@@ -2,14 +2,16 @@
 
 import numpy as np
 import pytest
+from scipy.stats import bootstrap
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.tables import Table
 from mlpengine.models import baselines
-from mlpengine.models.baselines import Guess
+from mlpengine.models.baselines import METRICS, Guess
 from mlpengine.models.comparison import Lead, level_of
+from mlpengine.models.metrics import influences, on_known
 from mlpengine.models.task import make_split, task_for
 from mlpengine.ops import BinaryCrossEntropyWithLogits, MeanSquaredError, SoftmaxCrossEntropy
 
@@ -65,10 +67,63 @@ def test_standard_errors_are_those_of_a_mean():
     )
     right = one == truth
     assert known["model"]["accuracy"]["value"] == right.mean()
-    assert known["model"]["accuracy"]["error"] == pytest.approx(right.std() / 4000**0.5, rel=0.4)
+    assert known["model"]["accuracy"]["error"] == pytest.approx(right.std(ddof=1) / 4000**0.5)
     ahead = right.astype(float) - (other == truth)
     assert known["linear"]["ahead"]["value"] == pytest.approx(ahead.mean())
-    assert known["linear"]["ahead"]["error"] == pytest.approx(ahead.std() / 4000**0.5, rel=0.4)
+    assert known["linear"]["ahead"]["error"] == pytest.approx(ahead.std(ddof=1) / 4000**0.5)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("name", sorted(METRICS))
+def test_influences_are_derivatives_by_weights(name, weighted):
+    rng = np.random.default_rng(3)
+    rows = 40
+    weights = rng.uniform(0.2, 3, rows) if weighted else np.ones(rows)
+    classes, labels = rng.integers(0, 3, rows), rng.integers(0, 2, (rows, 2))
+    numbers = rng.standard_normal((rows, 2))
+    gaps = np.where(rng.random((rows, 2)) < 0.2, np.nan, numbers)
+    times = (classes + 1.0) * np.resize([1, 1, -1], rows)
+    ends = np.stack([times, np.where(times > 0, times, np.inf)], axis=1)
+    cases = {
+        "roc_auc": [(classes, rng.dirichlet([1, 1, 1], rows)), (labels, np.round(numbers))],
+        "concordance": [(ends, np.round(numbers[:, :1], 1))],
+    }
+    if name in ("mae", "rmse", "r2"):
+        cases[name] = [(numbers, numbers[::-1]), (gaps, numbers[::-1])]
+    if name in ("cost", "log_loss"):
+        cases[name] = [(classes, numbers[:, 0])]
+    for truth, given in cases.get(name, [(classes, classes[::-1]), (labels, labels[::-1])]):
+        found = influences(name, truth, given, weights)
+        for row in range(rows):
+            near = [
+                on_known(METRICS[name], truth, given, weights + step * (np.arange(rows) == row))
+                for step in (1e-4, -1e-4)
+            ]
+            slope = (near[0] - near[1]) / 2e-4 * weights.sum()
+            assert found[row] - np.average(found, weights=weights) == pytest.approx(slope, abs=1e-7)
+
+
+def test_the_error_of_a_lead_does_not_depend_on_the_order_and_equals_a_bootstrap():
+    rng = np.random.default_rng(4)
+    truth = rng.standard_normal((300, 1))
+    one, other = (truth + rng.standard_normal((300, 1)) * size for size in (0.5, 0.6))
+
+    def lead(order):
+        guesses = {"one": Guess(one[order]), "other": Guess(other[order])}
+        return baselines.baseline_scores(["r2"], truth[order], guesses, None)["other"]["ahead"]
+
+    found = lead(np.arange(300))
+    for _ in range(5):
+        assert lead(rng.permutation(300)) == pytest.approx(found)
+    drawn = bootstrap(
+        (np.arange(300),),
+        lambda rows: lead(rows)["value"],
+        vectorized=False,
+        n_resamples=1000,
+        method="basic",
+        random_state=0,
+    )
+    assert found["error"] == pytest.approx(drawn.standard_error, rel=0.1)
 
 
 def test_rows_out_of_fold_are_predicted_by_a_model_of_the_others():
