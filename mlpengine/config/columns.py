@@ -79,8 +79,7 @@ def cell_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
                 f"others are {gap.low} to {gap.high}."
             )
             advice = f"If that is a missing value, set data.na_values to ['{gap.text}']."
-            texts = (gap.text,) if is_date else (gap.text, f"{gap.text}.0")
-            fix = [Fix(TextOptions, "na_values", (*known, *texts))]
+            fix = [Fix(TextOptions, "na_values", (*known, gap.text))]
             others = [[Fix(FeatureSettings, "missing", "indicator")]]
             verdicts.append(Verdict("sentinel", None, headline, evidence, gap.times, 1.0, advice,
                                     fix, others=others))  # fmt: skip

@@ -120,7 +120,7 @@ def test_wrong_cells_are_corrected_in_every_repair(mlpengine, tmp_path):
     path.write_text("data: {source: t.csv, target: y}\ntraining: {epochs: 5}\nreport: false\n")
     result = mlpengine("train", path, "--fix", "--json", "-q")
     comparison = json.loads(result.out.splitlines()[-1])
-    assert comparison["settings"]["data.na_values"][1] == ["-999", "-999.0"]
+    assert comparison["settings"]["data.na_values"][1] == ["-999"]
     assert comparison["settings"]["data.where"] == [None, "`y` <= 8"]
     assert "scores cannot judge" in result.err
     shown = mlpengine("train", path, "--fix", "-q", "--out", "shown")

@@ -55,8 +55,9 @@ def gap_code(column: Column) -> str:
         return ""
     return (
         f"{plural(gap.times, 'value is', 'values are')} {gap.text}, the others {gap.low} to "
-        f"{gap.high}; if that is a missing value, set data.na_values: ['{gap.text}'], written as "
-        "in the file"
+        f"{gap.high}; if that is a missing value, set data.na_values: ['{gap.text}']"
+        + ", written as in the file"
+        * (column.kind == "date")
     )
 
 

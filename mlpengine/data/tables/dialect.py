@@ -37,6 +37,11 @@ _TOKENS = {
     "SS": r"(?P<second>\d{2})",
     "AM": r"(?P<half>[AaPp])[Mm]",
 }
+_DECIMAL = re.compile(r"([+-]?(?:0|[1-9][0-9]*))(?:([.,])([0-9]+))?")
+
+MAX_DECIMALS = 6
+"""Maximum number of decimals of the spellings of a number in `na_values`."""
+
 _TOKEN = re.compile("|".join(_TOKENS))
 
 
@@ -58,9 +63,9 @@ class TextOptions:
     )
     na_values: Texts | None = Field(
         default=None,
-        description="Further texts to read as missing. By default, NA, N/A, NaN, null, None and ? "
-        "are missing, but not as classes, and not in text columns where more than five rows have "
-        "the text; with [], only the empty text is missing.",
+        description="Further texts to read as missing; -999 also stands for -999.0. By default, "
+        "NA, N/A, NaN, null, None and ? are missing, but not as classes, and not in text columns "
+        "where more than five rows have the text; with [], only the empty text is missing.",
     )
     date_format: str | dict[str, str] | None = Field(
         default=None,
@@ -104,7 +109,7 @@ class CsvDialect(TextOptions):
     @property
     def missing_texts(self) -> frozenset[str]:
         """Texts that mean missing values in all columns, also in text columns."""
-        return EMPTY | frozenset(value.strip() for value in self.na_values or ())
+        return EMPTY.union(*(_spellings(value.strip()) for value in self.na_values or ()))
 
     def date_pattern(self, column: str) -> re.Pattern[str] | None:
         """Return the pattern of `date_format` for the dates of a column, or None."""
@@ -132,6 +137,16 @@ class CsvDialect(TextOptions):
             return cls(**given)
         except ValidationError as error:
             raise DataError(fault_of(error, given).removeprefix(".")) from None
+
+
+def _spellings(text: str) -> set[str]:
+    """Return a text and, for a number such as -999, the same number with up to six decimals."""
+    if not (number := _DECIMAL.fullmatch(text)):
+        return {text}
+    whole, mark, digits = number[1], number[2] or "", (number[3] or "").rstrip("0")
+    decimals = {digits.ljust(count, "0") for count in range(len(digits) or 1, MAX_DECIMALS + 1)}
+    marked = {f"{whole}{m}{some}" for m in (mark if digits else ".,") for some in decimals}
+    return {text, *marked, *([] if digits else [whole])}
 
 
 def date_patterns(forms: str | Mapping[str, str] | None) -> dict[str, re.Pattern[str]]:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from itertools import product
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from mlpengine.core.errors import DataError
@@ -110,11 +111,19 @@ def test_a_text_is_the_number_that_float_reads(way):
 
 @pytest.mark.parametrize("gap", ["not_known", "k\u00e9in", "00", "-9", "-999999999.5", '""', "x"])
 def test_numbers_beside_a_spelling_of_missing_cells_stay_numbers(gap, way):
-    cells = [gap, "2.5", "-9.0", "", "1e3", f" {gap}", "-8", "123456789012.5"]
+    cells = [gap, "2.5", "-7.0", "", "1e3", f" {gap}", "-8", "123456789012.5"]
     column = read("a,b\n" + "".join(f"{cell},1\n" for cell in cells), na_values=[gap])["a"]
-    truth = [np.nan, 2.5, -9.0, np.nan, 1e3, np.nan, -8.0, 123456789012.5]
+    truth = [np.nan, 2.5, -7.0, np.nan, 1e3, np.nan, -8.0, 123456789012.5]
     assert column.kind == "number"
     np.testing.assert_array_equal(column.values, truth)
+
+
+@pytest.mark.parametrize("gap", ["-999", "-999.0", "-999.00", "1.5", "1.50", "0"])
+def test_a_number_that_means_missing_matches_each_spelling_as_in_pandas(gap, way):
+    cells = ["-999", "-999.0", "-999.000", "1.5", "1.50", "0", "0.0", "1.51", "-99.0", "7"]
+    text = "a,b\n" + "".join(f"{cell},1\n" for cell in cells)
+    expected = pd.read_csv(io.StringIO(text), na_values=[gap])["a"]
+    np.testing.assert_array_equal(read(text, na_values=[gap])["a"].values, expected)
 
 
 ISO = """
