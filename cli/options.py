@@ -63,5 +63,5 @@ def check_history(history: str | None, file: object) -> None:
 
 def overrides_like(example: str) -> Decorator:
     """Return the option --set with an example in its help."""
-    text = f"Override, as in {example}"
+    text = f"Override a setting, such as {example}"
     return click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help=text)

@@ -60,7 +60,7 @@ class DataSection(TextOptions, FeatureSettings):
     test_source: str | None = Field(default=None, description="A separate file for the test.")
     transfer_set: str | None = Field(
         default=None,
-        description="File by mlpengine distill, with a teacher's predictions instead of targets.",
+        description="A teacher's predictions to learn, in a file that mlpengine distill writes.",
     )
     split: SplitSettings = Field(
         default_factory=defaults(SplitSettings), description="How the rows are divided."
@@ -77,7 +77,7 @@ class CheckpointSection:
 
     every_seconds: Positive | None = Field(
         default=10.0,
-        description="Seconds between checkpoints; more if writing is slow, 1 before the first.",
+        description="Seconds between checkpoints; more if writing is slow, but 1 to the first.",
     )
     every_epochs: Count | None = Field(default=None, description="Also after this many epochs.")
     every_steps: Count | None = Field(default=None, description="Also after this many steps.")

@@ -29,9 +29,9 @@ Choices = Annotated[list[Any], Field(min_length=1)]
 class SpaceSection:
     """The values to try for one key: exactly one of the four fields."""
 
-    log: Bounds | None = Field(default=None, description="[low, high], evenly on a log scale.")
-    range: Bounds | None = Field(default=None, description="[low, high], evenly.")
-    int: WholeBounds | None = Field(default=None, description="[low, high], whole numbers.")
+    log: Bounds | None = Field(default=None, description="[low, high] of a log scale.")
+    range: Bounds | None = Field(default=None, description="[low, high] of a linear scale.")
+    int: WholeBounds | None = Field(default=None, description="[low, high] of whole numbers.")
     choice: Choices | None = Field(default=None, description="A list of values.")
 
     @model_validator(mode="after")
@@ -81,7 +81,7 @@ class SweepSection:
     )
     sampler: Literal["tpe", "random", "grid"] = Field(
         default="tpe",
-        description="tpe: by results of earlier trials; random; grid: all combinations.",
+        description="tpe: results of earlier trials choose; random; grid: all combinations.",
     )
     pruner: Literal["none", "median", "hyperband"] = Field(
         default="none", description="How trials with a bad metric after an epoch are ended early."

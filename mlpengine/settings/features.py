@@ -56,8 +56,8 @@ class FeatureSettings:
     )
     lags: dict[str, SomeSteps] = Field(
         default_factory=dict,
-        description="Columns of earlier values, as column: steps; power: [1, 24] adds power one "
-        "row and 24 rows before, in the order of split.time.",
+        description="Columns of earlier values, as column: rows; power: [1, 24] adds the values of "
+        "power 1 and 24 rows before a row, in the order of split.time.",
     )
     rolling: dict[str, Annotated[dict[WindowFunction, SomeSteps], Field(min_length=1)]] = Field(
         default_factory=dict,
@@ -123,14 +123,14 @@ class FeatureSettings:
         description="Limit predicted numbers to the range of the training targets.",
     )
     missing: Filling = Field(
-        default="mean", description="Fills missing numbers; indicator: mean, and a 0/1 feature."
+        default="mean", description="Value for missing numbers; indicator: mean and a 0/1 feature."
     )
     min_count: Count = Field(
         default=3, description="A text in fewer training rows gets no feature of its own."
     )
     max_levels: Annotated[int, Limits(at_least=1, at_most=1000, whole=True)] | None = Field(
         default=250,
-        description="Maximum texts of a column with a feature each; rarer texts share one feature.",
+        description="How many texts of a column get a feature each; rarer texts share one feature.",
     )
 
     @model_validator(mode="after")

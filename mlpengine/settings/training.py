@@ -118,8 +118,8 @@ class TrainingOptions:
 
     folds: Several | None = Field(
         default=None,
-        description="Number of folds of the rows. Each network trains without one fold, and the "
-        "scores of the other networks choose its best epoch. The prediction is their mean.",
+        description="Number of folds of the rows. Each network trains without one fold; the scores "
+        "of the other networks choose its best epoch. The prediction is the mean of all networks.",
     )
     seeds: Several | None = Field(
         default=None,
@@ -143,7 +143,7 @@ class TrainingOptions:
         description="How to choose the decision threshold of two classes, on out-of-fold rows "
         "(without folds, on validation rows). The default is a probability of 0.5.",
     )
-    epochs: Count = Field(default=100, description="Passes over the training rows, at most.")
+    epochs: Count = Field(default=100, description="Maximum passes over the training rows.")
     batch_size: Count = Field(default=32, description="Rows per step.")
     drop_last: Flag = Field(
         default=False, description="Leave out the last batch of an epoch if it is not full."
