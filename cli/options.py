@@ -46,7 +46,7 @@ OUTPUT_FILE = OutputPath(path_type=Path, dir_okay=False)
 DIRECTORY_PATH = click.Path(path_type=Path, file_okay=False)
 
 MODEL_ARGUMENT = click.argument("run", type=click.Path(path_type=Path))
-QUIET_OPTION = click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
+QUIET_OPTION = click.option("-q", "--quiet", is_flag=True, help="Print no progress on stderr.")
 AS_JSON = click.option(
     "--json", "as_json", is_flag=True, help="Print the result as one line of JSON."
 )

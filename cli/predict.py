@@ -311,7 +311,7 @@ def _sets(sets: Array, classes: Sequence[object]) -> Coded:
 
 
 def row_names(table: Table, key: str | None, taken: dict[str, Any]) -> dict[str, Any]:
-    """Return the column that identifies the rows, by name: the column `key`, or row numbers.
+    """Return {name: column} of the column that identifies the rows: `key`, or row numbers.
 
     The name of row numbers is `line` for lines of a text file, or `row` (from 1) for other sources.
     """

@@ -32,7 +32,7 @@ OPEN_FILES = open_files()
 """Limit of open files of this process; at most half of them are connections."""
 
 BACKLOG = 2_048
-"""Number of connections that wait to be accepted."""
+"""Maximum number of connections that wait to be accepted."""
 
 REQUEST_SECONDS = 20
 """A connection is closed if it has no new request in this many seconds."""

@@ -194,8 +194,8 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
             epochs: maximum number of passes over the training rows.
             early_stopping: whether training ends when the loss on validation rows stops falling;
                 the weights of the best epoch are kept.  The validation rows are the fold that a
-                network leaves out; without `folds`, the share `validation_fraction`.  False trains
-                one network on all rows.
+                network leaves out; without `folds`, the share `validation_fraction`.  False without
+                `folds` trains one network on all rows.
             validation_fraction: share of the rows (of each class in a classifier) that are held
                 out for early stopping.
             folds: number of networks; each trains on all rows except one fold.  If

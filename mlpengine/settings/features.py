@@ -71,10 +71,10 @@ class FeatureSettings:
     )
     series: str | None = Field(
         default=None,
-        description="Column with the series of a row; lags and windows do not cross series.",
+        description="Column that names the series of each row; lags and windows stay in a series.",
     )
     where: str | None = Field(
-        default=None, description="Condition for rows to use, such as price > 0 and carat < 3."
+        default=None, description="Condition of the rows to use, such as price > 0 and carat < 3."
     )
     weight: str | None = Field(default=None, description="Column of sample weights.")
     exposure: str | None = Field(
@@ -97,15 +97,15 @@ class FeatureSettings:
     clip: FeatureClipping = Field(
         default="smooth",
         description="smooth: limit features by x / sqrt(1 + (x/3)^2) after standard or robust "
-        "scaling, if there are no lags or windows; or none.",
+        "scaling, if there are no lags or windows; none: no limit.",
     )
     encoding: Encoding = Field(
         default="none",
-        description="piecewise: numbers and dates also get features of their quantile bins; or "
-        "none.",
+        description="piecewise: numbers and dates also get features of their quantile bins; "
+        "none: no bins.",
     )
     bins: Annotated[int, Limits(at_least=2, at_most=1000, whole=True)] = Field(
-        default=BINS, description="Quantile bins of a column, with encoding: piecewise."
+        default=BINS, description="Number of quantile bins of a column, with encoding: piecewise."
     )
     standardize_target: Standardizing = Field(
         default=True,

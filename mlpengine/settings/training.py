@@ -94,8 +94,8 @@ class ThresholdChoice:
     )
     costs: dict[Literal["false_negative", "false_positive"], NonNegative] | None = Field(
         default=None,
-        description="Costs of a false negative and a false positive, by default 1. The threshold "
-        "with the lowest mean cost is chosen.",
+        description="Costs of a false negative and a false positive, each 1 by default. The "
+        "threshold with the lowest mean cost is chosen.",
     )
     positive: Flag | int | float | str | None = Field(
         default=None,
@@ -158,8 +158,8 @@ class TrainingOptions:
     )
     shards: Count = Field(
         default=1,
-        description="Number of parts of a batch; their gradients are added. A power of two and, "
-        "under mpiexec, a multiple of the number of ranks.",
+        description="Number of parts of a batch; their gradients are added. It must be a power of "
+        "two and, under mpiexec, a multiple of the number of ranks.",
     )
     clip_norm: Positive | None = Field(
         default=None, description="Largest global gradient norm; larger gradients are scaled down."
