@@ -18,7 +18,7 @@ from mlpengine.ops.op import Direction, GradOp
 
 @dataclass(eq=False, repr=False)
 class Map(Kernel):
-    """An element-wise op; variables of `rule` have one shape, or are vectors that all rows share."""
+    """An element-wise op; variables of `rule` have one shape, or are vectors for every row."""
 
     rule: VectorRule
     op: GradOp

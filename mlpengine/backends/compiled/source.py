@@ -282,7 +282,7 @@ def _phase(functions: Sequence[CFunction], phase: Phase, *, in_turn: bool) -> CF
             block.append(function.call)
         calls += [If("part.trains", block)] if trains and phase != "reduce" else block
     text = {
-        "prepare": "Runs once in a step, before the rows: packing, values of parameters",
+        "prepare": "Runs once in a step: packing, and values that depend on parameters only",
         "rows": "Forward, loss and backward for the rows first to last",
         "reduce": "Sums over the rows begin to end",
         "finish": "Runs once in a step: values that depend on sums over all rows",
